@@ -1,0 +1,266 @@
+//! The command line.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const EXAMPLES: &str = "\
+Examples:
+  isobar solve cases/panel.toml
+  isobar solve cases/panel.toml --set grid.nx=256 --set grid.ny=256 --precision mixed
+  isobar solve cases/box.toml --report run.json --output pressure.vti --plot run.png
+  isobar bench cases/panel.toml --threads 8
+  isobar reproduce b --size small
+
+Exit status: 0 converged; 2 stopped without converging; 1 anything else.";
+
+/// Fast matrix-free solvers for the linear systems of structured-grid PDEs.
+#[derive(Debug, Parser)]
+#[command(name = "isobar", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Solve the problem of a case file
+    Solve(SolveArgs),
+    /// Time every kernel of a case's solve, and the whole solve, against the copy bandwidth
+    Bench(BenchArgs),
+    /// Print a paper's tables with this machine's numbers beside the printed ones
+    Reproduce(ReproduceArgs),
+    /// List the devices that can solve, with their memory and measured copy bandwidth
+    Devices(DevicesArgs),
+    /// Write the matrix and right-hand side of a case as Matrix Market files
+    Export(ExportArgs),
+}
+
+/// A case file and what is changed in it.
+#[derive(Clone, Debug, Args)]
+pub struct CaseArgs {
+    /// The case file (TOML)
+    #[arg(value_name = "CASE.toml")]
+    pub case: PathBuf,
+
+    /// Change a key of the case file; may be given many times, the last one counts
+    ///
+    /// KEY is dotted, VALUE is a TOML value or a bare word:
+    /// --set grid.nx=256 --set grid.geometry=box
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// How numbers are stored during the solve; short for --set solver.precision=...
+    #[arg(long, value_name = "f64|f32|mixed")]
+    pub precision: Option<String>,
+}
+
+impl CaseArgs {
+    /// A case file as it is.
+    pub fn new(case: impl Into<PathBuf>) -> Self {
+        Self { case: case.into(), set: Vec::new(), precision: None }
+    }
+}
+
+/// Where to compute.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DeviceArgs {
+    /// Where to compute: auto, cpu, cuda or cuda:N
+    #[arg(long, value_name = "auto|cpu|cuda|cuda:N", default_value = "auto")]
+    pub device: DeviceChoice,
+
+    /// Threads of the CPU back end [default: one a core]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// `isobar solve`
+#[derive(Debug, Args)]
+pub struct SolveArgs {
+    /// What to solve.
+    #[command(flatten)]
+    pub case: CaseArgs,
+    /// Where.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Write a report of the run as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+
+    /// Write the solution; the ending chooses the format: .npy, .vti (ParaView) or .zarr (xarray)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Plot the convergence and two slices of the solution
+    #[arg(long, value_name = "FILE.png")]
+    pub plot: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `isobar bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to time.
+    #[command(flatten)]
+    pub case: CaseArgs,
+    /// Where.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Write the numbers as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `isobar reproduce`
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// a: Müller et al., matrix-free PCG; b: Müller, Scheichl, Vainikko, petascale multigrid
+    #[arg(value_name = "PAPER")]
+    pub paper: String,
+
+    /// How large the problems are: small takes a minute on two cores, full is the papers' own size
+    /// where memory and patience allow
+    #[arg(long, value_enum, default_value_t = Size::Small)]
+    pub size: Size,
+
+    /// Where.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Write the numbers as JSON
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// How large the problems of `reproduce` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Size {
+    /// Less than a minute on two cores.
+    Small,
+    /// Up to the papers' own sizes.
+    Full,
+}
+
+/// `isobar devices`
+#[derive(Debug, Args)]
+pub struct DevicesArgs {
+    /// Threads of the CPU back end [default: one a core]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// `isobar export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// What to export.
+    #[command(flatten)]
+    pub case: CaseArgs,
+
+    /// Write the matrix here, in Matrix Market coordinate format
+    #[arg(long, value_name = "A.mtx")]
+    pub matrix: PathBuf,
+
+    /// Write the right-hand side here, in Matrix Market array format
+    #[arg(long, value_name = "b.mtx")]
+    pub rhs: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `--device`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// CUDA when it works, the CPU otherwise.
+    #[default]
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The CUDA device of this number.
+    Cuda(usize),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || "use auto, cpu, cuda, or cuda:N with the number of a device, as in cuda:1".to_owned();
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => {
+                let number = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                number.parse().map(Self::Cuda).map_err(|_| unknown())
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// More threads than this are a slip of the finger, and would exhaust the machine before the solve.
+const MOST_THREADS: usize = 4096;
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse::<NonZeroUsize>()
+        .ok()
+        .filter(|count| count.get() <= MOST_THREADS)
+        .ok_or_else(|| format!("use a whole number from 1 to {MOST_THREADS}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn devices_are_parsed() {
+        assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
+        assert_eq!("cpu".parse(), Ok(DeviceChoice::Cpu));
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
+        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", "cuda:99999999999999999999"] {
+            assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn threads_have_bounds() {
+        assert!(threads("0").is_err());
+        assert!(threads("-1").is_err());
+        assert!(threads("5000").is_err());
+        assert_eq!(threads("2").map(NonZeroUsize::get), Ok(2));
+    }
+}

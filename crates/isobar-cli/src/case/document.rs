@@ -1,0 +1,265 @@
+//! A case file together with its `--set` overrides, as one tree that remembers where every key and
+//! value came from.
+//!
+//! Positions are byte offsets into one virtual text: the file, then each `--set` argument behind
+//! it. So an error anywhere in the tree can be shown at its line, or at its argument.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde_spanned::Spanned;
+use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
+
+use super::explain;
+use crate::failure::{Failure, Result};
+
+/// A key or value of the tree with its position.
+pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+
+/// A run of the virtual text.
+struct Source<'t> {
+    /// The case file's name, or nothing for a `--set` (or `--precision`) argument.
+    file: Option<&'t str>,
+    start: usize,
+    text: &'t str,
+}
+
+/// The tree.
+pub(super) struct Document<'t> {
+    sources: Vec<Source<'t>>,
+    root: DeTable<'t>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses a case file; `name` is what messages call it.
+    pub(super) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
+        let mut document =
+            Self { sources: vec![Source { file: Some(name), start: 0, text }], root: DeTable::new() };
+        match DeTable::parse(text) {
+            Ok(root) => document.root = root.into_inner(),
+            Err(error) => return Err(document.failure(error.span(), error.message(), None)),
+        }
+        document.reject_non_finite()?;
+        Ok(document)
+    }
+
+    /// Applies one `--set key=value`. `argument` is the text as typed; messages quote it whole.
+    pub(super) fn set(&mut self, argument: &'t str) -> Result<()> {
+        let option = |message: &str| Failure::new(format!("--set {argument}: {message}"));
+        let (key, text) = argument
+            .split_once('=')
+            .ok_or_else(|| option("no \"=\"; write --set KEY=VALUE, as in --set grid.nx=256"))?;
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(option("no value after \"=\"; write --set KEY=VALUE, as in --set grid.nx=256"));
+        }
+        if key.split('.').any(|part| part.trim().is_empty()) {
+            return Err(option("the key must be dotted names, as in solver.tolerance"));
+        }
+        let (sections, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
+        let last = last.trim();
+
+        let start = self.end();
+        self.sources.push(Source { file: None, start, text: argument });
+        // Every part of the key has its own place in the argument, so that an unknown one is found.
+        let place = |part: &str| {
+            let at = start + (part.as_ptr().addr() - argument.as_ptr().addr());
+            at..at + part.len()
+        };
+        // Anything that is not a TOML value is a bare word: --set grid.geometry=box.
+        let value = match DeValue::parse(text) {
+            Ok(value) => shifted(value, place(text).start),
+            Err(_) => Spanned::new(place(text), DeValue::String(DeString::Borrowed(text))),
+        };
+        let mut table = &mut self.root;
+        for section in sections.into_iter().flat_map(|path| path.split('.')).map(str::trim) {
+            if !table.contains_key(section) {
+                table.insert(
+                    Spanned::new(place(section), DeString::Borrowed(section)),
+                    Spanned::new(place(section), DeValue::Table(DeTable::new())),
+                );
+            }
+            table = match table.get_mut(section).map(Spanned::get_mut) {
+                Some(DeValue::Table(inner)) => inner,
+                _ => return Err(option(&format!("{section} is a value, not a section, of the case"))),
+            };
+        }
+        table.remove(last);
+        table.insert(Spanned::new(place(last), DeString::Borrowed(last)), value);
+        self.reject_non_finite()
+    }
+
+    fn end(&self) -> usize {
+        self.sources.last().map_or(0, |source| source.start + source.text.len() + 1)
+    }
+
+    /// The top-level sections, in the file's order.
+    pub(super) fn sections(&self) -> impl Iterator<Item = (&Spanned<DeString<'t>>, &Node<'t>)> {
+        self.root.iter()
+    }
+
+    /// The value at a dotted key.
+    pub(super) fn get(&self, path: &str) -> Option<&Node<'t>> {
+        let mut table = &self.root;
+        let mut parts = path.split('.').peekable();
+        while let Some(part) = parts.next() {
+            let node = table.get(part)?;
+            if parts.peek().is_none() {
+                return Some(node);
+            }
+            table = node.get_ref().as_table()?;
+        }
+        None
+    }
+
+    /// Reads a section into its options. A missing section is an empty one.
+    pub(super) fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        self.read_without(path, &[])
+    }
+
+    /// Reads a section, leaving out the keys that the caller reads itself.
+    pub(super) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
+        let mut node =
+            self.get(path).cloned().unwrap_or_else(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
+        if let DeValue::Table(table) = node.get_mut() {
+            for key in apart {
+                table.remove(*key);
+            }
+        }
+        T::deserialize(ValueDeserializer::from(node)).map_err(|error| self.explain(&error, path, apart))
+    }
+
+    /// The failure for an error of the deserialiser, which read `section` but for the keys `apart`.
+    fn explain(&self, error: &toml::de::Error, section: &str, apart: &[&str]) -> Failure {
+        let span = error.span();
+        let path = span.as_ref().and_then(|span| path_of(&self.root, span)).unwrap_or_else(|| section.to_owned());
+        let own_key = path.rsplit_once('.').is_some_and(|(prefix, _)| prefix == section);
+        let (message, help) = explain::serde_message(error.message(), &path, if own_key { apart } else { &[] });
+        self.failure(span, &message, help.as_deref())
+    }
+
+    /// A failure at the value of a dotted key, or without a place where the case does not hold it.
+    pub(super) fn failure_at_key(&self, path: &str, message: &str) -> Failure {
+        match self.get(path) {
+            Some(node) => self.failure(Some(node.span()), &format!("{path}: {message}"), None),
+            None => self.failure(None, &format!("{path}: {message}"), None),
+        }
+    }
+
+    /// A failure at a position: the place, the message, the line with a marker, and a help line.
+    pub(super) fn failure(&self, span: Option<Range<usize>>, message: &str, help: Option<&str>) -> Failure {
+        let place = span.and_then(|span| {
+            let source = self.sources.iter().rev().find(|source| source.start <= span.start)?;
+            Some((source, span.start - source.start..span.end.saturating_sub(source.start)))
+        });
+        let file = self.sources.first().and_then(|source| source.file).unwrap_or_default();
+        let help = help.map(|help| format!("\n  {help}")).unwrap_or_default();
+        Failure::new(match place {
+            None => format!("{file}: {message}{help}"),
+            Some((Source { file: None, text, .. }, _)) => format!("--set {text}: {message}{help}"),
+            Some((Source { file: Some(file), text, .. }, span)) => {
+                let shown = Excerpt::new(text, span);
+                format!("{file}:{}:{}: {message}\n{}{help}", shown.line, shown.column, shown.text)
+            }
+        })
+    }
+
+    /// No key of a case takes infinities or NaN, which TOML can write (and 1e999 becomes).
+    fn reject_non_finite(&self) -> Result<()> {
+        fn find(table: &DeTable<'_>, prefix: &str) -> Option<(String, Range<usize>, String)> {
+            table.iter().find_map(|(key, node)| {
+                find_in(node, &format!("{prefix}{}", key.get_ref()))
+            })
+        }
+        fn find_in(node: &Node<'_>, path: &str) -> Option<(String, Range<usize>, String)> {
+            match node.get_ref() {
+                DeValue::Float(number) => {
+                    let finite = number.as_str().parse::<f64>().is_ok_and(f64::is_finite);
+                    (!finite).then(|| (path.to_owned(), node.span(), number.to_string()))
+                }
+                DeValue::Table(table) => find(table, &format!("{path}.")),
+                DeValue::Array(items) => items.iter().find_map(|item| find_in(item, path)),
+                _ => None,
+            }
+        }
+        match find(&self.root, "") {
+            None => Ok(()),
+            Some((path, span, number)) => {
+                Err(self.failure(Some(span), &format!("{path} = {number} is not a finite number"), None))
+            }
+        }
+    }
+}
+
+/// A line of a text, with the spot in it marked.
+struct Excerpt {
+    line: usize,
+    column: usize,
+    text: String,
+}
+
+impl Excerpt {
+    fn new(text: &str, span: Range<usize>) -> Self {
+        let clamp = |mut at: usize| {
+            at = at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let (start, end) = (clamp(span.start), clamp(span.end));
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let line = text[..start].matches('\n').count() + 1;
+        let column = text[line_start..start].chars().count() + 1;
+        let marked = text[start..end.clamp(start, line_end)].chars().count().max(1);
+
+        // A line of thousands of characters, which only a wrong file has, is not worth showing.
+        let content: String =
+            text[line_start..line_end].trim_end_matches('\r').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let shown = if content.chars().count() > 160 {
+            String::new()
+        } else {
+            let gutter = " ".repeat(line.to_string().len());
+            format!("  {line} | {content}\n  {gutter} | {}{}", " ".repeat(column - 1), "^".repeat(marked))
+        };
+        Self { line, column, text: shown }
+    }
+}
+
+/// The dotted key of the innermost value, or else key, that covers a position.
+fn path_of(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    let covers = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
+    let mut own = None;
+    for (key, node) in table {
+        let name = key.get_ref().to_string();
+        if let DeValue::Table(inner) = node.get_ref()
+            && let Some(rest) = path_of(inner, span)
+        {
+            return Some(format!("{name}.{rest}"));
+        }
+        if covers(key.span()) || covers(node.span()) {
+            own = Some(name);
+        }
+    }
+    own
+}
+
+/// The same value, its positions moved.
+fn shifted<'t>(node: Node<'t>, by: usize) -> Node<'t> {
+    let span = node.span();
+    let value = match node.into_inner() {
+        DeValue::Table(table) => DeValue::Table(
+            table
+                .into_iter()
+                .map(|(key, value)| {
+                    let span = key.span();
+                    (Spanned::new(span.start + by..span.end + by, key.into_inner()), shifted(value, by))
+                })
+                .collect(),
+        ),
+        DeValue::Array(items) => DeValue::Array(items.into_iter().map(|item| shifted(item, by)).collect()),
+        other => other,
+    };
+    Spanned::new(span.start + by..span.end + by, value)
+}

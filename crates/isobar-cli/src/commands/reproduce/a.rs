@@ -1,0 +1,318 @@
+//! Paper A: matrix-free preconditioned conjugate gradients against a stored matrix.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use isobar::backend::{Backend, CsrBackend, Ratio, Slot, TensorProductBackend};
+use isobar::grid::GridOptions;
+use isobar::layout::{ArrayView, ArrayViewMut, Layout};
+use isobar::operator::{Direction, Guess, LineSolver, Operator};
+use isobar::precond::{Line, Preconditioner};
+use isobar::real::Real;
+use isobar::solver::cg::{Cg, Form};
+use isobar::solver::monitor::Patience;
+use isobar::solver::{Iteration, Monitor};
+use isobar::traffic::{self, Traffic};
+
+use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
+use super::sheet::{Cell, Sheet};
+use crate::failure::Result;
+use crate::kernels::{self, upload_noise};
+
+/// Iterations that the time of one is taken from.
+const ITERATIONS: usize = 20;
+/// The papers' Courant number.
+const COURANT: f64 = 8.4;
+/// Vectors' worth of memory for everything at its peak, most of it the stored matrix.
+const VECTORS: f64 = 40.0;
+
+/// Seconds measured in one precision; kernels and implementations in the order of the printed ones.
+struct Measured {
+    precision: &'static str,
+    bytes: usize,
+    kernels: [f64; 6],
+    setup: [f64; 3],
+    transfer: f64,
+    iteration: [f64; 3],
+}
+
+/// (nx = ny, nz) of `--size small`.
+pub(super) const SMALL: (usize, usize) = (96, 64);
+/// (nx = ny, nz) of `--size full`, the paper's own.
+pub(super) const FULL: (usize, usize) = (256, 128);
+
+pub(super) fn tables<B>(backend: &B, (nx, nz): (usize, usize), emit: &mut dyn FnMut(Sheet)) -> Result<()>
+where
+    B: TensorProductBackend + CsrBackend + Clone,
+{
+    let grid = GridOptions { nx, ny: nx, nz, ..GridOptions::default() };
+    emit(work());
+    let single = measure::<B, f32>(backend, &grid, "f32")?;
+    let double = measure::<B, f64>(backend, &grid, "f64")?;
+    let both = [single, double];
+    let layout = Layout::new(grid.shape())?;
+    let copy = backend.copy_bandwidth(&layout)?;
+    let cells = grid.shape().cells() as f64;
+    for sheet in [kernel_table(&grid, &both), totals(&grid, &both), iterations(&grid, &both), rates(&both, cells, copy)] {
+        emit(sheet);
+    }
+    Ok(())
+}
+
+/// The declarations of our counterparts of the paper's four matrix-free kernels.
+const OURS: [Traffic; 4] =
+    [traffic::APPLY, traffic::SOLVE_LINES, traffic::ADVANCE_DIRECTION, traffic::PRECONDITION_RESIDUAL];
+
+fn work() -> Sheet {
+    let mut sheet = Sheet::new(
+        "A.2",
+        "operations and memory references a cell",
+        &["kernel", "flops", "printed", "references", "printed (columns cached)"],
+    );
+    for (step, (name, flops, references)) in OURS.into_iter().zip(A_WORK) {
+        sheet.row(
+            name,
+            [
+                Cell::Number(step.flops, 0),
+                Cell::Number(flops, 0),
+                Cell::Number(step.references(), 0),
+                Cell::Number(references, 0),
+            ],
+        );
+    }
+    let [.., advance, precondition] = OURS;
+    sheet.row(
+        "interleaved iteration",
+        [
+            Cell::Number(advance.flops + precondition.flops, 0),
+            Cell::Number(47.0, 0),
+            Cell::Number(advance.references() + precondition.references(), 0),
+            Cell::Number(20.0, 0),
+        ],
+    );
+    sheet
+}
+
+fn kernel_table(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
+    let mut sheet = Sheet::new(
+        "A.3, A.4",
+        format!("milliseconds a call; ours on {}, scaled to the printed 256×256×128", grid.shape()),
+        &["kernel", "precision", "ours", "scaled", "printed C", "printed CUDA", "CSR / matrix-free", "printed CUDA"],
+    );
+    let scale = A_CELLS / grid.shape().cells() as f64;
+    for measured in both {
+        let printed = |n: usize| if measured.bytes == 4 { A_KERNELS[n].single } else { A_KERNELS[n].double };
+        for (n, kernel) in A_KERNELS.iter().enumerate() {
+            let seconds = measured.kernels[n];
+            // The two stored kernels stand two rows above the matrix-free ones that replace them.
+            let stored = (2..4).contains(&n).then(|| n - 2);
+            sheet.row(
+                kernel.name,
+                [
+                    Cell::Text(measured.precision.into()),
+                    Cell::Number(1e3 * seconds, 3),
+                    Cell::Number(1e3 * seconds * scale, 2),
+                    Cell::Number(printed(n).0, 1),
+                    Cell::Number(printed(n).1, 2),
+                    Cell::number(stored.map(|stored| measured.kernels[stored] / seconds), 1),
+                    Cell::number(stored.map(|stored| printed(stored).1 / printed(n).1), 1),
+                ],
+            );
+        }
+    }
+    sheet.note("C: one core of a Xeon E5-2620; CUDA: a Fermi M2090");
+    sheet
+}
+
+fn totals(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
+    let mut sheet = Sheet::new(
+        "A.5",
+        format!("seconds for 100 iterations with setup and transfer; ours on {}, total scaled to 256×256×128", grid.shape()),
+        &["implementation", "precision", "setup", "transfer", "total", "scaled", "printed C", "printed CUDA"],
+    );
+    let scale = A_CELLS / grid.shape().cells() as f64;
+    for measured in both {
+        for (n, implementation) in A_IMPLEMENTATIONS.iter().enumerate() {
+            let printed = if measured.bytes == 4 { implementation.total_single } else { implementation.total_double };
+            let total = measured.setup[n] + measured.transfer + 100.0 * measured.iteration[n];
+            sheet.row(
+                implementation.name,
+                [
+                    Cell::Text(measured.precision.into()),
+                    Cell::Number(measured.setup[n], 3),
+                    Cell::Number(measured.transfer, 4),
+                    Cell::Number(total, 3),
+                    Cell::Number(total * scale, 2),
+                    Cell::Number(printed.0, 2),
+                    Cell::Number(printed.1, 2),
+                ],
+            );
+        }
+    }
+    sheet.note(format!("our totals take the time of an iteration from {ITERATIONS}; our stored matrix is built on the host"));
+    sheet
+}
+
+fn iterations(grid: &GridOptions, both: &[Measured; 2]) -> Sheet {
+    let mut sheet = Sheet::new(
+        "A.6",
+        format!("milliseconds an iteration; ours on {}, scaled to 256×256×128", grid.shape()),
+        &["implementation", "precision", "ours", "scaled", "printed C", "printed CUDA", "speed-up on CSR", "printed CUDA"],
+    );
+    let scale = A_CELLS / grid.shape().cells() as f64;
+    for measured in both {
+        let printed = |n: usize| {
+            let row = &A_IMPLEMENTATIONS[n];
+            if measured.bytes == 4 { row.iteration_single } else { row.iteration_double }
+        };
+        for (n, implementation) in A_IMPLEMENTATIONS.iter().enumerate() {
+            let seconds = measured.iteration[n];
+            sheet.row(
+                implementation.name,
+                [
+                    Cell::Text(measured.precision.into()),
+                    Cell::Number(1e3 * seconds, 3),
+                    Cell::Number(1e3 * seconds * scale, 2),
+                    Cell::Number(printed(n).0, 1),
+                    Cell::Number(printed(n).1, 1),
+                    Cell::Number(measured.iteration[0] / seconds, 1),
+                    Cell::Number(printed(0).1 / printed(n).1, 1),
+                ],
+            );
+        }
+    }
+    sheet
+}
+
+fn rates(both: &[Measured; 2], cells: f64, copy: f64) -> Sheet {
+    let mut sheet = Sheet::new(
+        "A.7",
+        "rates of the matrix-free kernels",
+        &["kernel", "precision", "GFLOP/s", "printed", "GB/s", "printed", "% of copy", "printed % of peak"],
+    );
+    for measured in both {
+        for (n, (step, printed)) in OURS.into_iter().zip(A_RATES).enumerate() {
+            let (gflops, gb) = if measured.bytes == 4 { printed.single } else { printed.double };
+            let seconds = measured.kernels[n + 2];
+            let rate = step.references() * cells * measured.bytes as f64 / seconds;
+            sheet.row(
+                printed.name,
+                [
+                    Cell::Text(measured.precision.into()),
+                    Cell::Number(step.flops * cells / seconds * 1e-9, 1),
+                    Cell::Number(gflops, 1),
+                    Cell::Number(rate * 1e-9, 1),
+                    Cell::Number(gb, 1),
+                    Cell::Number(100.0 * rate / copy, 0),
+                    Cell::Number(100.0 * gb / 177.0, 0),
+                ],
+            );
+        }
+    }
+    sheet.note(format!(
+        "ours: useful bytes (every vector once) against a measured copy of {:.1} GB/s; printed: bytes seen by the profiler \
+         against a theoretical peak of 177 GB/s",
+        copy * 1e-9
+    ));
+    sheet
+}
+
+fn measure<B, T: Real>(backend: &B, grid: &GridOptions, precision: &'static str) -> Result<Measured>
+where
+    B: TensorProductBackend + CsrBackend + Clone,
+{
+    let (problem, rhs) = super::prepare(grid.clone(), COURANT, VECTORS)?;
+    let layout = Layout::new(grid.shape())?;
+    let zeros = || backend.zeros::<T>(&layout);
+    let (mut b, mut u) = (zeros()?, zeros()?);
+    let clock = Instant::now();
+    backend.upload(ArrayView::c_order(&rhs, grid.shape())?, &mut b)?;
+    backend.synchronize()?;
+    let mut host = rhs;
+    backend.download(&u, &mut ArrayViewMut::c_order(&mut host, grid.shape())?)?;
+    let transfer = clock.elapsed().as_secs_f64();
+    drop(host);
+
+    let clock = Instant::now();
+    let stencil = problem.stencil()?;
+    let free = Arc::new(backend.tensor_product::<T>(&stencil)?);
+    let setup_free = clock.elapsed().as_secs_f64();
+    let clock = Instant::now();
+    let matrix = stencil.to_csr()?;
+    let stored = backend.csr::<T>(&matrix, &layout)?;
+    let tridiagonal = Arc::new(backend.tridiagonal::<T>(&matrix, &layout)?);
+    let setup_stored = clock.elapsed().as_secs_f64();
+    drop(matrix);
+
+    let kernels = time_kernels(backend, &layout, &stored, &*tridiagonal, &*free)?;
+    let explicit = Cg::new(Form::Textbook, stored, Line(tridiagonal))?;
+    let explicit = iteration_seconds(backend, explicit, &b, &mut u)?;
+    let textbook = Cg::new(Form::Textbook, Arc::clone(&free), Line(Arc::clone(&free)))?;
+    let textbook = iteration_seconds(backend, textbook, &b, &mut u)?;
+    let interleaved = Cg::new(Form::Fused, Arc::clone(&free), Line(free))?;
+    let interleaved = iteration_seconds(backend, interleaved, &b, &mut u)?;
+    Ok(Measured {
+        precision,
+        bytes: size_of::<T>(),
+        kernels,
+        setup: [setup_stored, setup_free, setup_free],
+        transfer,
+        iteration: [explicit, textbook, interleaved],
+    })
+}
+
+fn time_kernels<B, T>(
+    backend: &B,
+    layout: &Layout,
+    stored: &B::Csr<T>,
+    tridiagonal: &B::Tridiagonal<T>,
+    free: &B::TensorProduct<T>,
+) -> Result<[f64; 6]>
+where
+    B: TensorProductBackend + CsrBackend,
+    T: Real,
+{
+    let zeros = || backend.zeros::<T>(layout);
+    let (mut x, mut y, mut p, mut q) = (zeros()?, zeros()?, zeros()?, zeros()?);
+    upload_noise(backend, layout, &mut x)?;
+    let mut scalars = backend.scalars()?;
+    let [first, second] = [Slot::new(0), Slot::new(1)];
+    Ok([
+        kernels::seconds(backend, || stored.apply(&x, &mut y))?,
+        kernels::seconds(backend, || tridiagonal.solve_lines(&x, &mut y))?,
+        kernels::seconds(backend, || free.apply(&x, &mut y))?,
+        kernels::seconds(backend, || free.solve_lines(&x, &mut y))?,
+        kernels::seconds(backend, || {
+            let direction = Direction { u: &mut y, p: &mut p, z: &x, q: &mut q };
+            free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
+        })?,
+        kernels::seconds(backend, || {
+            free.precondition_residual(&mut x, &q, &mut y, Ratio::ZERO, [first, second], &mut scalars)
+        })?,
+    ])
+}
+
+fn iteration_seconds<B, A, M, T>(
+    backend: &B,
+    mut cg: Cg<B, A, M, T>,
+    b: &B::Vector<T>,
+    u: &mut B::Vector<T>,
+) -> Result<f64>
+where
+    B: Backend + Clone,
+    A: Operator<B, T>,
+    M: Preconditioner<B, T>,
+    T: Real,
+{
+    let mut run = |count: usize| -> Result<f64> {
+        let mut ignore = |_: &isobar::solver::Progress| {};
+        let mut monitor = Monitor::new(1.0, 0.0, count, Patience::Krylov, &mut ignore);
+        backend.synchronize()?;
+        let clock = Instant::now();
+        cg.run(b, u, Guess::Zero, &mut monitor)?;
+        backend.synchronize()?;
+        Ok(clock.elapsed().as_secs_f64() / count as f64)
+    };
+    run(1)?;
+    run(ITERATIONS)
+}

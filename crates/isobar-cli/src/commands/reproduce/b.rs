@@ -1,0 +1,350 @@
+//! Paper B: tensor-product multigrid against conjugate gradients.
+
+use isobar::backend::TensorProductBackend;
+use isobar::grid::{Geometry, GridOptions};
+use isobar::layout::{ArrayView, ArrayViewMut};
+use isobar::operator::Guess;
+use isobar::options::{Method, MultigridOptions, Smoother, SolverOptions};
+use isobar::outcome::Outcome;
+use isobar::solver::{Description, Solve, StepTraffic, System};
+use isobar::stencil::TensorProduct;
+
+use super::printed::{
+    B_CELLS, B_CG, B_CG_KERNELS, B_LEVEL_ITERATION, B_LEVEL_KERNELS, B_MULTIGRID, B_SWEEPS, B_WORK, BSolve,
+};
+use super::sheet::{Cell, Sheet};
+use crate::failure::Result;
+use crate::kernels::{self, Timed};
+
+/// The papers' Courant number.
+const COURANT: f64 = 8.4;
+/// Vectors' worth of memory for a solve: host and device copies, and CG's four.
+const VECTORS: f64 = 8.0;
+
+/// What grows with `--size`.
+pub(super) struct Sizes {
+    /// nx = ny of the solves.
+    pub(super) solves: &'static [usize],
+    /// nz of the solves.
+    pub(super) nz: usize,
+    /// (nx = ny, nz) of the study of robustness.
+    pub(super) robustness: (usize, usize),
+    /// How many Courant numbers it takes, the smallest first.
+    pub(super) courants: usize,
+}
+
+/// `--size small`
+pub(super) const SMALL: Sizes = Sizes { solves: &[32, 64, 128], nz: 128, robustness: (64, 32), courants: 5 };
+/// `--size full`
+pub(super) const FULL: Sizes = Sizes { solves: &[128, 256, 512, 768], nz: 128, robustness: (512, 128), courants: 6 };
+
+/// A solver of table B.3.
+struct Contender {
+    name: &'static str,
+    options: SolverOptions,
+    printed: &'static [BSolve],
+}
+
+fn contenders() -> [Contender; 3] {
+    let jacobi = MultigridOptions { smoother: Smoother::LineJacobi, ..MultigridOptions::default() };
+    [
+        Contender {
+            name: "CG",
+            options: SolverOptions { method: Method::Cg, ..SolverOptions::default() },
+            printed: &B_CG,
+        },
+        Contender {
+            name: "multigrid, line-jacobi",
+            options: SolverOptions { multigrid: jacobi, ..SolverOptions::default() },
+            printed: &B_MULTIGRID,
+        },
+        Contender { name: "multigrid, line-red-black", options: SolverOptions::default(), printed: &B_MULTIGRID },
+    ]
+}
+
+/// The flat problem with constant right-hand side, whose iteration counts are nearly the printed ones.
+fn grid(nx: usize, nz: usize) -> GridOptions {
+    GridOptions { geometry: Geometry::Box, nx, ny: nx, nz, ..GridOptions::default() }
+}
+
+pub(super) fn tables<B>(backend: &B, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()>
+where
+    B: TensorProductBackend + Clone,
+{
+    let (solves, largest) = solve_table(backend, sizes)?;
+    if let Some(largest) = &largest {
+        emit(work(largest));
+    }
+    emit(solves);
+    if let Some(largest) = &largest {
+        emit(cg_kernels(backend, largest)?);
+        emit(level_kernels(backend, largest)?);
+    }
+    emit(robustness(backend, sizes)?);
+    Ok(())
+}
+
+/// One solve.
+struct Solved {
+    description: Description,
+    outcome: Outcome,
+    copy: f64,
+}
+
+fn solve<B: TensorProductBackend + Clone>(
+    backend: &B,
+    stencil: &TensorProduct,
+    rhs: &[f64],
+    options: &SolverOptions,
+) -> Result<Solved> {
+    let mut solver = System::new(backend, stencil, options)?;
+    let mut solution = vec![0.0; rhs.len()];
+    let outcome = solver.solve(
+        ArrayView::c_order(rhs, stencil.shape())?,
+        &mut ArrayViewMut::c_order(&mut solution, stencil.shape())?,
+        Guess::Zero,
+        &mut |_| {},
+    )?;
+    Ok(Solved { description: solver.description().clone(), copy: solver.copy_bandwidth()?, outcome })
+}
+
+impl Solved {
+    fn seconds_per_iteration(&self) -> f64 {
+        self.outcome.timing.solve / self.outcome.iterations.max(1) as f64
+    }
+
+    fn flops(&self) -> f64 {
+        self.description.traffic.iter().map(|s| s.count * s.step.flops * s.cells as f64).sum()
+    }
+
+    fn bytes(&self) -> f64 {
+        self.description.traffic.iter().map(StepTraffic::bytes).sum()
+    }
+}
+
+/// The largest problem that was solved, with what the contenders made of it.
+struct Largest {
+    stencil: TensorProduct,
+    solved: Vec<(Contender, Solved)>,
+}
+
+fn solve_table<B>(backend: &B, sizes: &Sizes) -> Result<(Sheet, Option<Largest>)>
+where
+    B: TensorProductBackend + Clone,
+{
+    let mut sheet = Sheet::new(
+        "B.3",
+        format!("solves to 1e-5, nz = {}: milliseconds, beside those printed for a K20X and nz = 128", sizes.nz),
+        &[
+            "solver", "nx = ny", "iterations", "printed", "an iteration", "printed", "GFLOP/s", "printed", "% of copy",
+            "printed % of peak", "transfers", "printed", "in all", "printed",
+        ],
+    );
+    let mut largest = None;
+    for &nx in sizes.solves {
+        let (problem, rhs) = match super::prepare(grid(nx, sizes.nz), COURANT, VECTORS) {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                sheet.note(failure.to_string());
+                break;
+            }
+        };
+        let stencil = problem.stencil()?;
+        let mut solved = Vec::new();
+        for contender in contenders() {
+            let result = solve(backend, &stencil, &rhs, &contender.options)?;
+            let printed = contender.printed.iter().find(|printed| printed.nx == nx);
+            let timing = result.outcome.timing;
+            let each = result.seconds_per_iteration();
+            let transfers = timing.upload + timing.download;
+            sheet.row(
+                contender.name,
+                [
+                    Cell::count(nx),
+                    Cell::count(result.outcome.iterations),
+                    Cell::number(printed.map(|p| p.iterations), 0),
+                    Cell::Number(1e3 * each, 2),
+                    Cell::number(printed.map(|p| p.iteration), 1),
+                    Cell::Number(result.flops() / each * 1e-9, 1),
+                    Cell::number(printed.map(|p| p.gflops), 1),
+                    Cell::Number(100.0 * result.bytes() / each / result.copy, 0),
+                    Cell::number(printed.map(|p| p.percent_of_peak), 1),
+                    Cell::Number(1e3 * transfers, 1),
+                    Cell::number(printed.map(|p| p.copies), 1),
+                    Cell::Number(1e3 * (timing.solve + transfers), 1),
+                    Cell::number(printed.map(|p| p.total), 1),
+                ],
+            );
+            if !result.outcome.converged() {
+                sheet.note(format!("{} at nx = {nx} did not converge: {}", contender.name, result.outcome.stop));
+            }
+            solved.push((contender, result));
+        }
+        largest = Some(Largest { stencil, solved });
+    }
+    sheet.note("ours: useful bytes (every vector once) against a measured copy; printed: against a theoretical peak of 250 GB/s");
+    sheet.note("ours: box, constant right-hand side, the choice whose counts come nearest to the printed ones");
+    Ok((sheet, largest))
+}
+
+fn work(largest: &Largest) -> Sheet {
+    let mut sheet = Sheet::new(
+        "B.1",
+        "operations and memory references of an iteration, a cell of the finest grid",
+        &["solver", "flops", "printed", "references", "printed"],
+    );
+    let cells = largest.stencil.shape().cells() as f64;
+    for (contender, solved) in &largest.solved {
+        let (_, flops, references) = B_WORK[usize::from(contender.options.method == Method::Multigrid)];
+        let ours: f64 =
+            solved.description.traffic.iter().map(|s| s.count * s.step.references() * s.cells as f64 / cells).sum();
+        sheet.row(
+            contender.name,
+            [
+                Cell::Number(solved.flops() / cells, 1),
+                Cell::Number(flops, 1),
+                Cell::Number(ours, 1),
+                Cell::Number(references, 1),
+            ],
+        );
+    }
+    sheet
+}
+
+fn time_largest<B>(backend: &B, largest: &Largest, n: usize) -> Result<(Vec<Timed>, f64, f64)>
+where
+    B: TensorProductBackend + Clone,
+{
+    let (contender, solved) = &largest.solved[n];
+    let timed =
+        kernels::time_iteration(backend, &largest.stencil, &contender.options, &solved.description.traffic)?;
+    Ok((timed, solved.seconds_per_iteration(), solved.copy))
+}
+
+fn cg_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
+where
+    B: TensorProductBackend + Clone,
+{
+    let shape = largest.stencil.shape();
+    let mut sheet = Sheet::new(
+        "B.4",
+        format!("milliseconds of CG's kernels; ours on {shape}, scaled to the printed 512×512×128"),
+        &["kernel", "ours", "scaled", "printed", "% of copy"],
+    );
+    let (timed, iteration, copy) = time_largest(backend, largest, 0)?;
+    let scale = B_CELLS / shape.cells() as f64;
+    let both: f64 = timed.iter().map(Timed::seconds_per_iteration).sum();
+    for (name, printed) in B_CG_KERNELS {
+        let step = timed.iter().find(|step| step.step.step.name == name);
+        let seconds = match name {
+            "both" => both,
+            "iteration" => iteration,
+            _ => step.map_or(f64::NAN, |step| step.seconds),
+        };
+        sheet.row(
+            name,
+            [
+                Cell::Number(1e3 * seconds, 3),
+                Cell::Number(1e3 * seconds * scale, 1),
+                Cell::Number(printed, 1),
+                Cell::number(step.map(|step| 100.0 * step.bandwidth() / copy), 0),
+            ],
+        );
+    }
+    Ok(sheet)
+}
+
+fn level_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
+where
+    B: TensorProductBackend + Clone,
+{
+    let shape = largest.stencil.shape();
+    let mut sheet = Sheet::new(
+        "B.5",
+        format!("milliseconds of multigrid's kernels in an iteration, by level; ours on {shape}, printed on 512×512×128"),
+        &["kernel", "5 (finest)", "4", "3", "2", "1", "all levels", "% of copy on 5"],
+    );
+    for n in [1, 2] {
+        let (timed, iteration, copy) = time_largest(backend, largest, n)?;
+        let (contender, solved) = &largest.solved[n];
+        let levels = &solved.description.levels;
+        let at = |level: usize, name: Option<&str>| {
+            let here = timed.iter().filter(|t| Some(&t.shape) == levels.get(level));
+            let seconds: f64 =
+                here.filter(|t| name.is_none_or(|name| t.step.step.name == name)).map(Timed::seconds_per_iteration).sum();
+            Cell::number((seconds > 0.0).then_some(1e3 * seconds), 3)
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for step in &timed {
+            if !names.contains(&step.step.step.name) {
+                names.push(step.step.step.name);
+            }
+        }
+        for name in names {
+            let all: f64 =
+                timed.iter().filter(|t| t.step.step.name == name).map(Timed::seconds_per_iteration).sum();
+            let finest = timed.iter().find(|t| t.step.step.name == name && Some(&t.shape) == levels.first());
+            let share = Cell::number(finest.map(|t| 100.0 * t.bandwidth() / copy), 0);
+            let cells = (0..5).map(|level| at(level, Some(name)));
+            sheet.row(name, cells.chain([Cell::Number(1e3 * all, 3), share]));
+        }
+        let all: f64 = timed.iter().map(Timed::seconds_per_iteration).sum();
+        let cells = (0..5).map(|level| at(level, None));
+        sheet.row(format!("{}: all", contender.name), cells.chain([Cell::Number(1e3 * all, 3)]));
+        sheet.row("an iteration, measured whole", (0..5).map(|_| Cell::Missing).chain([Cell::Number(1e3 * iteration, 3)]));
+    }
+    for (name, milliseconds) in B_LEVEL_KERNELS {
+        let all: f64 = milliseconds.iter().flatten().sum();
+        let cells = milliseconds.into_iter().map(|value| Cell::number(value, 1));
+        sheet.row(format!("printed: {name}"), cells.chain([Cell::Number(all, 1)]));
+    }
+    sheet.row("printed: an iteration", (0..5).map(|_| Cell::Missing).chain([Cell::Number(B_LEVEL_ITERATION, 1)]));
+    Ok(sheet)
+}
+
+fn robustness<B>(backend: &B, sizes: &Sizes) -> Result<Sheet>
+where
+    B: TensorProductBackend + Clone,
+{
+    let (nx, nz) = sizes.robustness;
+    let mut sheet = Sheet::new(
+        "B, Figure 2",
+        format!("iterations to 1e-5 by Courant number, box {nx}×{nx}×{nz}, with the coarse sweeps that the paper needed"),
+        &[
+            "ν", "CG", "5 levels: sweeps", "line-jacobi", "line-red-black", "7 levels: sweeps", "line-jacobi",
+            "line-red-black", "10 levels: sweeps", "line-jacobi", "line-red-black",
+        ],
+    );
+    for &(courant, five, seven) in B_SWEEPS.iter().take(sizes.courants) {
+        let (problem, rhs) = match super::prepare(grid(nx, nz), courant, VECTORS) {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                sheet.note(failure.to_string());
+                break;
+            }
+        };
+        let stencil = problem.stencil()?;
+        let iterations = |options: &SolverOptions| -> Result<Cell> {
+            let outcome = solve(backend, &stencil, &rhs, options)?.outcome;
+            Ok(if outcome.converged() {
+                Cell::count(outcome.iterations)
+            } else {
+                Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
+            })
+        };
+        let mut cells = vec![iterations(&SolverOptions { method: Method::Cg, max_iterations: 5000, ..SolverOptions::default() })?];
+        for (levels, coarse_sweeps) in [(5, five), (7, seven), (10, 2)] {
+            cells.push(Cell::count(coarse_sweeps));
+            for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack] {
+                let multigrid = MultigridOptions { levels, coarse_sweeps, smoother, ..MultigridOptions::default() };
+                cells.push(iterations(&SolverOptions { multigrid, ..SolverOptions::default() })?);
+            }
+        }
+        sheet.row(courant.to_string(), cells);
+    }
+    let most = nx.trailing_zeros() + 1;
+    if most < 10 {
+        sheet.note(format!("{nx} columns a side allow {most} levels at most, which stand in for more"));
+    }
+    Ok(sheet)
+}

@@ -1,0 +1,123 @@
+//! `isobar reproduce`: the papers' tables, the printed numbers beside those of this machine.
+//!
+//! * `a`, `b` one module a paper,
+//! * `printed` the papers' numbers,
+//! * `sheet` a table of both.
+
+mod a;
+mod b;
+mod printed;
+mod sheet;
+
+use isobar::backend::Backend;
+use isobar::grid::GridOptions;
+use isobar::problem::{Helmholtz, RhsKind, Weighting};
+use serde::Serialize;
+
+use crate::args::{ReproduceArgs, Size};
+use crate::console::Console;
+use crate::device::{self, on_device};
+use crate::failure::{Failure, Result};
+use crate::report::DeviceReport;
+use crate::summary::plural;
+use crate::{SUCCESS, files, memory};
+use sheet::Sheet;
+
+/// The machine-readable tables.
+#[derive(Serialize)]
+struct Tables {
+    version: &'static str,
+    paper: String,
+    size: &'static str,
+    device: DeviceReport,
+    tables: Vec<Sheet>,
+}
+
+/// Prints a paper's tables.
+///
+/// # Errors
+/// A paper that this version does not have, a device that fails, a report that cannot be written.
+pub fn run(args: &ReproduceArgs) -> Result<u8> {
+    let paper = args.paper.to_ascii_lowercase();
+    match paper.as_str() {
+        "a" | "b" => {}
+        "c" | "d" | "e" => {
+            return Err(Failure::new(format!("paper {paper}: not available in this version; available: a, b")));
+        }
+        _ => return Err(Failure::new(format!("paper {:?}: there is none of that name; available: a, b", args.paper))),
+    }
+    files::check(&[("--report", args.report.as_deref())], &[])?;
+    let device = device::open(&args.device)?;
+    let info = on_device!(&device, backend => backend.device());
+    let mut console = Console::new(args.quiet);
+    console.line(format_args!("paper {paper}, {}: {}, {}\n", info.kind, info.name, plural(info.threads, "thread")));
+
+    let mut tables = Vec::new();
+    let mut emit = |sheet: Sheet| {
+        console.line(&sheet);
+        tables.push(sheet);
+    };
+    if paper == "a" {
+        let grid = if args.size == Size::Small { a::SMALL } else { a::FULL };
+        on_device!(&device, backend => a::tables(backend, grid, &mut emit)?);
+    } else {
+        let sizes = if args.size == Size::Small { b::SMALL } else { b::FULL };
+        on_device!(&device, backend => b::tables(backend, &sizes, &mut emit)?);
+    }
+
+    if let Some(path) = &args.report {
+        let report = Tables {
+            version: env!("CARGO_PKG_VERSION"),
+            paper,
+            size: if args.size == Size::Small { "small" } else { "full" },
+            device: DeviceReport::from(&info),
+            tables,
+        };
+        super::write_report(path, &report)?;
+    }
+    console.finish()?;
+    Ok(SUCCESS)
+}
+
+/// A problem with its right-hand side, or why it is left out: it may not fit in memory.
+fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, Vec<f64>)> {
+    memory::require(&format!("a grid of {} cells", grid.shape()), 8.0 * vectors * grid.shape().cells() as f64)?;
+    let problem = Helmholtz { grid, courant, ..Helmholtz::default() };
+    let rhs = problem.rhs(RhsKind::Constant, 0, Weighting::None)?;
+    Ok((problem, rhs))
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar::reference::Reference;
+
+    use super::*;
+
+    fn collect(tables: impl FnOnce(&mut dyn FnMut(Sheet)) -> Result<()>) -> Vec<Sheet> {
+        let mut sheets = Vec::new();
+        tables(&mut |sheet| sheets.push(sheet)).unwrap();
+        for sheet in &sheets {
+            assert!(!sheet.rows.is_empty(), "{}", sheet.id);
+            for row in &sheet.rows {
+                assert!(row.cells.len() < sheet.columns.len(), "{}: {}", sheet.id, row.name);
+            }
+        }
+        sheets
+    }
+
+    #[test]
+    fn every_table_of_paper_a_is_made() {
+        let sheets = collect(|emit| a::tables(&Reference, (8, 4), emit));
+        let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
+        assert_eq!(ids, ["A.2", "A.3, A.4", "A.5", "A.6", "A.7"]);
+    }
+
+    #[test]
+    fn every_table_of_paper_b_is_made() {
+        let sizes = b::Sizes { solves: &[8, 16], nz: 8, robustness: (16, 4), courants: 2 };
+        let sheets = collect(|emit| b::tables(&Reference, &sizes, emit));
+        let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
+        assert_eq!(ids, ["B.1", "B.3", "B.4", "B.5", "B, Figure 2"]);
+        assert_eq!(sheets[1].rows.len(), 6);
+    }
+}

@@ -1,0 +1,137 @@
+//! The numbers that the papers print. Those that did not survive in the text are left out.
+
+/// Paper A, section 7: the problem of all its tables.
+pub(super) const A_CELLS: f64 = 256.0 * 256.0 * 128.0;
+
+/// Paper A, table 2: operations, and memory references with whole columns cached, a cell.
+pub(super) const A_WORK: [(&str, f64, f64); 4] = [
+    ("SpMV", 20.0, 6.0),
+    ("preconditioner", 13.0, 5.0),
+    ("interleaved SpMV", 28.0, 11.0),
+    ("interleaved preconditioner", 19.0, 9.0),
+];
+
+/// Paper A, tables 3 and 4: a kernel's milliseconds a call on one CPU core and on a Fermi GPU.
+pub(super) struct AKernel {
+    pub(super) name: &'static str,
+    /// (C, CUDA) in single precision.
+    pub(super) single: (f64, f64),
+    /// (C, CUDA) in double precision.
+    pub(super) double: (f64, f64),
+}
+
+pub(super) const A_KERNELS: [AKernel; 6] = [
+    AKernel { name: "CSR SpMV", single: (170.6, 6.91), double: (182.2, 10.91) },
+    AKernel { name: "CSR preconditioner", single: (205.3, 12.50), double: (249.7, 23.20) },
+    AKernel { name: "SpMV", single: (78.5, 0.75), double: (80.7, 1.41) },
+    AKernel { name: "preconditioner", single: (252.6, 2.40), double: (350.4, 3.75) },
+    AKernel { name: "interleaved SpMV", single: (129.9, 2.16), double: (132.3, 3.86) },
+    AKernel { name: "interleaved preconditioner", single: (253.1, 3.34), double: (351.3, 4.86) },
+];
+
+/// Paper A, tables 5 and 6, of one implementation in one precision.
+pub(super) struct AImplementation {
+    pub(super) name: &'static str,
+    /// (C, CUDA) seconds of 100 iterations, single precision.
+    pub(super) total_single: (f64, f64),
+    /// (C, CUDA) seconds of 100 iterations, double precision.
+    pub(super) total_double: (f64, f64),
+    /// (C, CUDA) milliseconds an iteration, single precision.
+    pub(super) iteration_single: (f64, f64),
+    /// (C, CUDA) milliseconds an iteration, double precision.
+    pub(super) iteration_double: (f64, f64),
+}
+
+pub(super) const A_IMPLEMENTATIONS: [AImplementation; 3] = [
+    AImplementation {
+        name: "matrix-explicit",
+        total_single: (43.72, 2.54),
+        total_double: (50.50, 4.41),
+        iteration_single: (410.8, 23.5),
+        iteration_double: (494.6, 41.4),
+    },
+    AImplementation {
+        name: "matrix-free",
+        total_single: (37.00, 0.87),
+        total_double: (49.37, 1.48),
+        iteration_single: (376.3, 8.1),
+        iteration_double: (491.5, 13.9),
+    },
+    AImplementation {
+        name: "matrix-free interleaved",
+        total_single: (37.39, 0.62),
+        total_double: (45.78, 0.96),
+        iteration_single: (370.6, 5.6),
+        iteration_double: (453.4, 8.8),
+    },
+];
+
+/// Paper A, table 7: (GFLOP/s, GB/s) of a matrix-free kernel, of a peak of 177 GB/s.
+pub(super) struct ARates {
+    pub(super) name: &'static str,
+    pub(super) single: (f64, f64),
+    pub(super) double: (f64, f64),
+}
+
+pub(super) const A_RATES: [ARates; 4] = [
+    ARates { name: "SpMV", single: (223.7, 50.73), double: (119.0, 79.07) },
+    ARates { name: "preconditioner", single: (45.4, 38.41), double: (29.1, 49.35) },
+    ARates { name: "interleaved SpMV", single: (108.7, 64.67), double: (60.9, 78.97) },
+    ARates { name: "interleaved preconditioner", single: (47.7, 46.16), double: (32.8, 64.58) },
+];
+
+/// Paper B, table 1: operations and memory references with perfect caching, a fine-grid cell and
+/// iteration.
+pub(super) const B_WORK: [(&str, f64, f64); 2] = [("CG", 54.0, 15.0), ("multigrid", 149.4, 29.6)];
+
+/// Paper B, table 3: one column.
+pub(super) struct BSolve {
+    pub(super) nx: usize,
+    /// Milliseconds an iteration.
+    pub(super) iteration: f64,
+    pub(super) gflops: f64,
+    /// Of the peak bandwidth, 250 GB/s.
+    pub(super) percent_of_peak: f64,
+    pub(super) iterations: f64,
+    /// Milliseconds of copies and transposition.
+    pub(super) copies: f64,
+    /// Milliseconds in all.
+    pub(super) total: f64,
+}
+
+pub(super) const B_CG: [BSolve; 4] = [
+    BSolve { nx: 128, iteration: 2.8, gflops: 41.0, percent_of_peak: 36.4, iterations: 70.0, copies: 19.4, total: 217.1 },
+    BSolve { nx: 256, iteration: 7.5, gflops: 60.1, percent_of_peak: 53.4, iterations: 62.0, copies: 63.5, total: 543.7 },
+    BSolve { nx: 512, iteration: 29.7, gflops: 60.9, percent_of_peak: 54.2, iterations: 59.0, copies: 228.4, total: 2029.0 },
+    BSolve { nx: 768, iteration: 65.0, gflops: 62.7, percent_of_peak: 55.7, iterations: 58.0, copies: 494.0, total: 4365.0 },
+];
+
+pub(super) const B_MULTIGRID: [BSolve; 3] = [
+    BSolve { nx: 128, iteration: 12.8, gflops: 24.6, percent_of_peak: 15.6, iterations: 9.0, copies: 19.6, total: 135.5 },
+    BSolve { nx: 256, iteration: 27.3, gflops: 45.9, percent_of_peak: 29.1, iterations: 8.0, copies: 64.3, total: 285.7 },
+    BSolve { nx: 512, iteration: 88.8, gflops: 56.4, percent_of_peak: 35.8, iterations: 8.0, copies: 229.5, total: 949.9 },
+];
+
+/// Paper B, tables 4 and 5: the grid of both.
+pub(super) const B_CELLS: f64 = 512.0 * 512.0 * 128.0;
+
+/// Paper B, table 4: milliseconds of CG's two kernels, both, and an iteration, on one GPU.
+pub(super) const B_CG_KERNELS: [(&str, f64); 4] =
+    [("advance_direction", 14.1), ("precondition_residual", 15.6), ("both", 29.7), ("iteration", 29.8)];
+
+/// Paper B, table 5: milliseconds of multigrid's kernels on levels 5 (finest) to 1, one GPU.
+pub(super) const B_LEVEL_KERNELS: [(&str, [Option<f64>; 5]); 5] = [
+    ("Smooth", [Some(45.0), Some(5.9), Some(1.9), Some(0.8), Some(0.7)]),
+    ("ResSmooth", [None, Some(4.7), Some(1.7), Some(0.7), Some(0.7)]),
+    ("Residual", [Some(15.4), Some(2.0), Some(0.8), Some(0.3), None]),
+    ("Prolongate", [Some(4.3), Some(1.1), Some(0.4), Some(0.2), None]),
+    ("all", [Some(64.7), Some(13.7), Some(4.8), Some(2.0), Some(1.4)]),
+];
+
+/// Paper B, table 5: milliseconds of a multigrid iteration on one GPU.
+pub(super) const B_LEVEL_ITERATION: f64 = 88.8;
+
+/// Paper B, section 5.2: coarse sweeps that keep 5 and 7 levels robust, by Courant number; with 10
+/// levels 2 always do.
+pub(super) const B_SWEEPS: [(f64, usize, usize); 6] =
+    [(2.1, 2, 2), (4.2, 2, 2), (8.4, 2, 2), (16.8, 2, 2), (84.0, 30, 5), (840.0, 150, 15)];

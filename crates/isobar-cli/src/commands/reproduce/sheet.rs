@@ -1,0 +1,121 @@
+//! A table of a paper, printed numbers and ours side by side: for people, and for the report.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::table::Table;
+
+/// A table.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sheet {
+    /// The paper and its table, as in "B.3".
+    pub(super) id: &'static str,
+    /// What it shows.
+    pub(super) title: String,
+    /// Heads of the columns, that of the row names first.
+    pub(super) columns: Vec<&'static str>,
+    /// The rows.
+    pub(super) rows: Vec<Row>,
+    /// What to know when comparing.
+    pub(super) notes: Vec<String>,
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    /// What it is about.
+    pub(super) name: String,
+    /// One a column after the first.
+    pub(super) cells: Vec<Cell>,
+}
+
+/// An entry of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    /// A number, printed with so many decimals.
+    Number(f64, usize),
+    /// Words.
+    Text(String),
+    /// The paper has no such number, or it makes no sense here.
+    Missing,
+}
+
+impl Cell {
+    /// A number that may not be there.
+    pub(super) fn number(value: Option<f64>, decimals: usize) -> Self {
+        value.map_or(Self::Missing, |value| Self::Number(value, decimals))
+    }
+
+    /// A count.
+    pub(super) fn count(value: usize) -> Self {
+        Self::Number(value as f64, 0)
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(value, _) => serializer.serialize_f64(*value),
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Missing => serializer.serialize_none(),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(value, decimals) if value.is_finite() => write!(f, "{value:.decimals$}"),
+            Self::Text(text) => f.write_str(text),
+            Self::Number(..) | Self::Missing => f.write_str("–"),
+        }
+    }
+}
+
+impl Sheet {
+    /// An empty table.
+    pub(super) fn new(id: &'static str, title: impl Into<String>, columns: &[&'static str]) -> Self {
+        Self { id, title: title.into(), columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Appends a row.
+    pub(super) fn row(&mut self, name: impl Into<String>, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(Row { name: name.into(), cells: cells.into_iter().collect() });
+    }
+
+    /// Appends a remark.
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+impl fmt::Display for Sheet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}  {}\n", self.id, self.title)?;
+        let mut table = Table::new(self.columns.iter().copied());
+        for row in &self.rows {
+            table.row(std::iter::once(row.name.clone()).chain(row.cells.iter().map(Cell::to_string)));
+        }
+        writeln!(f, "{table}")?;
+        for note in &self.notes {
+            writeln!(f, "  {note}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_numbers_in_the_report() {
+        let mut sheet = Sheet::new("X.1", "nothing", &["step", "ours", "printed"]);
+        sheet.row("smooth", [Cell::Number(1.25, 1), Cell::Missing]);
+        sheet.note("a remark");
+        assert_eq!(sheet.to_string(), "X.1  nothing\n\n  step    ours  printed\n  ---------------------\n  smooth   1.2        –\n  a remark\n");
+        let json = serde_json::to_value(&sheet).unwrap();
+        assert_eq!(json["rows"][0]["cells"], serde_json::json!([1.25, null]));
+    }
+}

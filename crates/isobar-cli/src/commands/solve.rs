@@ -1,0 +1,117 @@
+//! `isobar solve`
+
+use std::collections::BTreeMap;
+
+use crate::args::SolveArgs;
+use crate::case::Case;
+use crate::case::problem::Problem;
+use crate::console::Console;
+use crate::device;
+use crate::failure::{Failure, Result};
+use crate::output::plot::PlotInput;
+use crate::output::{self, Field, Format};
+use crate::run::Run;
+use crate::{NOT_CONVERGED, SUCCESS, files};
+
+/// Solves a case and writes what was asked for.
+///
+/// # Errors
+/// Whatever keeps the case from being solved or a file from being written.
+pub fn run(args: &SolveArgs) -> Result<u8> {
+    let case = Case::load(&args.case)?;
+    check_files(args, &case)?;
+    let device = device::open(&args.device)?;
+    let mut console = Console::new(args.quiet);
+    let run = crate::run::solve(&case, &device, &mut console)?;
+    let written = write(args, &case, &run, &mut console);
+    console.finish()?;
+    written?;
+    Ok(if run.outcome.converged() { SUCCESS } else { NOT_CONVERGED })
+}
+
+fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
+    if let Some(path) = &args.output {
+        Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
+    }
+    if let Some(path) = &args.plot {
+        output::plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
+    }
+    let Problem::Helmholtz(problem) = &case.problem;
+    let mut inputs = vec![args.case.case.as_path()];
+    inputs.extend(problem.rhs.path.as_deref());
+    files::check(
+        &[
+            ("--report", args.report.as_deref()),
+            ("--output", args.output.as_deref()),
+            ("--plot", args.plot.as_deref()),
+        ],
+        &inputs,
+    )
+}
+
+/// Writes everything that can be written, even where something before it cannot; the report comes
+/// first, for it holds most in the least space.
+fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
+    let mut first_failure = Ok(());
+    let mut note = |path: &Option<std::path::PathBuf>, written: Result<()>| {
+        if let (Some(path), Ok(())) = (path, &written) {
+            console.line(format_args!("{:<10} {}", "wrote", path.display()));
+        }
+        if first_failure.is_ok() {
+            first_failure = written;
+        }
+    };
+    if let Some(path) = &args.report {
+        note(&args.report, super::write_report(path, &run.report(case, Vec::new())));
+    }
+    if args.output.is_none() && args.plot.is_none() {
+        return first_failure;
+    }
+
+    let [x, y, z] = &run.assembled.coordinates;
+    let z_faces: Vec<f64> =
+        case.grid.heights().iter().map(|height| height * isobar::grid::EARTH_RADIUS).collect();
+    let field = Field {
+        name: "u",
+        values: &run.solution,
+        shape: [case.grid.nz, case.grid.ny, case.grid.nx],
+        x,
+        y,
+        z,
+        z_faces: &z_faces,
+        attributes: attributes(case, run),
+    };
+    if let Some(path) = &args.output {
+        let written = output::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
+        note(&args.output, written);
+    }
+    if let Some(path) = &args.plot {
+        let shape = case.grid.shape();
+        let title =
+            format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
+        let plot = PlotInput {
+            title: &title,
+            history: &run.outcome.history,
+            tolerance: case.solver.tolerance,
+            field: &field,
+        };
+        let written = output::plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
+        note(&args.plot, written);
+    }
+    first_failure
+}
+
+/// What travels with the solution.
+fn attributes(case: &Case, run: &Run) -> BTreeMap<String, String> {
+    [
+        ("case", case.name.clone()),
+        ("problem", case.problem.kind().to_owned()),
+        ("solver", run.description.method.clone()),
+        ("precision", run.description.precision.to_string()),
+        ("stop", run.outcome.stop.to_string()),
+        ("relative_residual", format!("{:e}", run.outcome.relative_residual)),
+        ("isobar_version", env!("CARGO_PKG_VERSION").to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}

@@ -1,0 +1,37 @@
+//! Why the command ends with exit status 1.
+
+use std::fmt;
+use std::path::Path;
+
+/// One message for the user, complete as it is: what is at fault (key, file or device) and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(String);
+
+/// The result of everything the command does.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+impl Failure {
+    /// A failure with this message.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+
+    /// A failure at a file: `path: message`.
+    pub fn at(path: &Path, message: impl fmt::Display) -> Self {
+        Self(format!("{}: {message}", path.display()))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<isobar::Error> for Failure {
+    fn from(error: isobar::Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,99 @@
+//! The `isobar` command as a library, so that its parts can be tested.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`args`] | the command line |
+//! | [`case`] | the case file |
+//! | [`commands`] | one module a subcommand |
+//! | [`device`] | what to compute on |
+//! | [`run`] | a case's solve from start to end |
+//! | [`kernels`] | timings of the fused steps |
+//! | [`report`] | the JSON report |
+//! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
+//! | `output` | solution files and the plot |
+//! | [`files`] | checks of everything to be written, before the work |
+//! | [`memory`] | how much memory there is |
+//! | [`failure`] | what ends with exit status 1 |
+
+pub mod args;
+pub mod case;
+pub mod commands;
+pub mod console;
+pub mod device;
+pub mod failure;
+pub mod files;
+pub mod kernels;
+pub mod memory;
+mod output;
+pub mod progress;
+pub mod report;
+pub mod run;
+pub mod summary;
+pub mod table;
+
+use std::io::Write;
+use std::panic;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use failure::Result;
+
+/// The solve, or everything else, went as wished.
+const SUCCESS: u8 = 0;
+/// Anything but what the other two are for.
+const FAILURE: u8 = 1;
+/// The solve stopped without converging.
+const NOT_CONVERGED: u8 = 2;
+
+/// Runs the command with the arguments of the process.
+pub fn main() -> ExitCode {
+    report_panics_once();
+    let status = panic::catch_unwind(|| match Cli::try_parse() {
+        Ok(cli) => run(cli).unwrap_or_else(|failure| {
+            complain(&format!("error: {failure}"));
+            FAILURE
+        }),
+        // clap's own exit status for misuse, 2, means something else here.
+        Err(message) => {
+            let wrong = message.use_stderr();
+            let _reader_gone = message.print();
+            if wrong { FAILURE } else { SUCCESS }
+        }
+    });
+    ExitCode::from(status.unwrap_or(FAILURE))
+}
+
+fn run(cli: Cli) -> Result<u8> {
+    match cli.command {
+        Command::Solve(args) => commands::solve::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Reproduce(args) => commands::reproduce::run(&args),
+        Command::Devices(args) => commands::devices::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+    }
+}
+
+/// The last resort: a defect of isobar ends with one message too, whichever thread it struck.
+fn report_panics_once() {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    panic::set_hook(Box::new(|info| {
+        if REPORTED.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let what = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
+        complain(&format!(
+            "error: internal error in isobar {}: {what}{place}; this is a defect of isobar, please report it with \
+             the case file and the command line",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }));
+}
+
+/// Writes to standard error, where nothing can be done if that is gone.
+fn complain(message: &str) {
+    let _gone = writeln!(std::io::stderr(), "{message}");
+}

@@ -1,0 +1,111 @@
+//! The relative residual over the iterations, on a logarithmic axis.
+
+use plotters::coord::ranged1d::Ranged;
+use plotters::prelude::*;
+
+use super::scale::{Scale, scientific};
+use super::{Area, Drawn, GRID, OVERSIZE, font, px, styled};
+
+const LINE: RGBColor = RGBColor(38, 92, 156);
+const TOLERANCE: RGBColor = RGBColor(196, 78, 34);
+
+/// Draws the curve, the tolerance and what came of them.
+pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
+    area.draw(&Text::new(title(history), (px(104), px(8)), font(22.0)))?;
+    let iterations = history.len().saturating_sub(1).max(1) as f64;
+    let (low, high) = decades(history, tolerance);
+    let (across, up) = (
+        Scale::integers(0.0, iterations, 10).with_margin(0.03),
+        Scale::decades(low, high, 9).with_margin(0.04),
+    );
+    let (ends, floor) = (across.range(), up.range().start);
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(px(46))
+        .margin_right(px(40))
+        .margin_bottom(px(8))
+        .margin_left(px(16))
+        .x_label_area_size(px(56))
+        .y_label_area_size(px(88))
+        .build_cartesian_2d(across, up)?;
+    styled(
+        chart
+            .configure_mesh()
+            .x_desc("iteration")
+            .y_desc("relative residual"),
+    )
+    .bold_line_style(GRID.stroke_width(OVERSIZE))
+    .light_line_style(TRANSPARENT)
+    .draw()?;
+
+    if tolerance > 0.0 && tolerance.is_finite() {
+        let at = tolerance.log10();
+        let ends = [(ends.start, at), (ends.end, at)];
+        let style = TOLERANCE.stroke_width(2 * OVERSIZE);
+        chart.draw_series(DashedLineSeries::new(ends, px(9), px(6), style))?;
+        let label = format!("tolerance {}", scientific(tolerance));
+        let text = Text::new(label, (0, -px(25)), font(18.0).color(&TOLERANCE));
+        chart.draw_series([EmptyElement::at((0.0, at)) + text])?;
+    }
+
+    // An iteration without a finite residual breaks the line; a residual of zero lies on the floor.
+    let points: Vec<Option<(f64, f64, bool)>> = history
+        .iter()
+        .enumerate()
+        .map(|(iteration, &residual)| {
+            let exact = residual == 0.0;
+            let at = if exact { floor } else { residual.log10() };
+            at.is_finite().then_some((iteration as f64, at, exact))
+        })
+        .collect();
+    for stretch in points.split(Option::is_none) {
+        let line = stretch.iter().flatten().map(|&(x, y, _)| (x, y));
+        chart.draw_series(LineSeries::new(line, LINE.stroke_width(2 * OVERSIZE + 1)))?;
+    }
+    // Markers that touch hide the line.
+    let few = history.len() <= 60;
+    for &(x, y, exact) in points.iter().flatten().filter(|point| few || point.2) {
+        chart.draw_series([Circle::new(
+            (x, y),
+            px(5),
+            if exact { WHITE } else { LINE }.filled(),
+        )])?;
+        chart.draw_series([Circle::new((x, y), px(5), LINE.stroke_width(2 * OVERSIZE))])?;
+    }
+    Ok(())
+}
+
+fn title(history: &[f64]) -> String {
+    match history {
+        [] => "Convergence: no iterations recorded".into(),
+        [start] => format!(
+            "Convergence: no iteration, relative residual {}",
+            scientific(*start)
+        ),
+        [.., last] => {
+            let iterations = history.len() - 1;
+            let plural = if iterations == 1 { "" } else { "s" };
+            format!(
+                "Convergence: {iterations} iteration{plural}, relative residual {}",
+                scientific(*last)
+            )
+        }
+    }
+}
+
+/// The powers of ten around every positive residual and the tolerance.
+fn decades(history: &[f64], tolerance: f64) -> (f64, f64) {
+    let logarithms = history
+        .iter()
+        .chain([&tolerance])
+        .map(|value| value.log10())
+        .filter(|log| log.is_finite());
+    let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
+        (low.min(v), high.max(v))
+    });
+    if low > high {
+        return (-1.0, 0.0);
+    }
+    // A value just past a power of ten by rounding asks for no further decade.
+    let (low, high) = ((low + 1e-9).floor(), (high - 1e-9).ceil());
+    (low.min(high - 1.0), high)
+}

@@ -1,0 +1,191 @@
+//! What a person sees while a solve runs.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::console::Console;
+
+/// Iterations over which the rate and the speed are averaged, so that they neither jump nor lag.
+const WINDOW: usize = 10;
+
+/// When piped, a line comes at least this often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows iterations: a bar on a terminal, lines in a pipe, nothing when quiet.
+pub struct Progress<'c> {
+    console: &'c mut Console,
+    bar: Option<ProgressBar>,
+    estimate: Estimate,
+    next_line: usize,
+    last_line: Instant,
+}
+
+impl<'c> Progress<'c> {
+    /// Before the first iteration. `tolerance` is on the relative residual.
+    pub fn new(console: &'c mut Console, tolerance: f64, max_iterations: usize) -> Self {
+        let bar = console.is_interactive().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        let now = Instant::now();
+        Self { console, bar, estimate: Estimate::new(now, tolerance, max_iterations), next_line: 1, last_line: now }
+    }
+
+    /// After an iteration; `iteration` 0 is the first guess.
+    pub fn observe(&mut self, iteration: usize, relative_residual: f64) {
+        let now = Instant::now();
+        self.estimate.observe(now, iteration, relative_residual);
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.estimate.line());
+        } else if !self.console.is_silent()
+            && (iteration >= self.next_line || now.duration_since(self.last_line) >= LINE_EVERY)
+        {
+            self.console.line(self.estimate.line());
+            self.next_line = following(iteration);
+            self.last_line = now;
+        }
+    }
+
+    /// After the last iteration; takes the bar away.
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The next of 1, 2, 5, 10, 20, 50, … after `iteration`.
+fn following(iteration: usize) -> usize {
+    let mut decade = 1_usize;
+    loop {
+        for step in [1, 2, 5] {
+            let candidate = decade.saturating_mul(step);
+            if candidate > iteration || candidate == usize::MAX {
+                return candidate;
+            }
+        }
+        decade = decade.saturating_mul(10);
+    }
+}
+
+/// Rate of convergence and time left, from the last few iterations.
+struct Estimate {
+    tolerance: f64,
+    max_iterations: usize,
+    started: Instant,
+    /// (when, iteration, relative residual), oldest first.
+    recent: Vec<(Instant, usize, f64)>,
+}
+
+impl Estimate {
+    fn new(started: Instant, tolerance: f64, max_iterations: usize) -> Self {
+        Self { tolerance, max_iterations, started, recent: Vec::with_capacity(WINDOW + 1) }
+    }
+
+    fn observe(&mut self, now: Instant, iteration: usize, residual: f64) {
+        if self.recent.len() > WINDOW {
+            self.recent.remove(0);
+        }
+        self.recent.push((now, iteration, residual));
+    }
+
+    /// The mean factor an iteration, where there is one.
+    fn rate(&self) -> Option<f64> {
+        let (&(_, from, first), &(_, to, last)) = (self.recent.first()?, self.recent.last()?);
+        let rate = (last / first).powf(1.0 / to.checked_sub(from).filter(|&n| n > 0)? as f64);
+        rate.is_finite().then_some(rate)
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let (&(begin, from, _), &(now, to, residual)) = (self.recent.first()?, self.recent.last()?);
+        let each = now.duration_since(begin).as_secs_f64() / to.checked_sub(from).filter(|&n| n > 0)? as f64;
+        let limit = self.max_iterations.saturating_sub(to) as f64;
+        let rate = self.rate()?;
+        let needed = if rate < 1.0 && residual > 0.0 { ((self.tolerance / residual).ln() / rate.ln()).ceil() } else { limit };
+        Duration::try_from_secs_f64(each * needed.clamp(0.0, limit)).ok()
+    }
+
+    fn line(&self) -> String {
+        let Some(&(now, iteration, residual)) = self.recent.last() else {
+            return String::new();
+        };
+        let mut line = format!("iteration {iteration:>4}   residual {residual:.3e}");
+        if let Some(rate) = self.rate() {
+            line.push_str(&format!("   rate {rate:.3}"));
+        }
+        line.push_str(&format!("   {}", clock(now.duration_since(self.started))));
+        if let Some(left) = self.time_left() {
+            line.push_str(&format!("   {} left", clock(left)));
+        }
+        line
+    }
+}
+
+/// A duration as a person reads one.
+fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", duration.as_secs_f64()),
+        10..100 => format!("{seconds} s"),
+        100..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_thin_out() {
+        let mut at = 0;
+        let lines: Vec<usize> = std::iter::repeat_with(|| {
+            at = following(at);
+            at
+        })
+        .take(8)
+        .collect();
+        assert_eq!(lines, [1, 2, 5, 10, 20, 50, 100, 200]);
+        assert_eq!(following(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn time_left_follows_from_the_rate() {
+        let start = Instant::now();
+        let mut estimate = Estimate::new(start, 1e-6, 100);
+        assert!(estimate.time_left().is_none());
+        for n in 0..3_u32 {
+            estimate.observe(start + Duration::from_secs(u64::from(n)), n as usize, 0.1_f64.powi(n as i32));
+        }
+        assert!((estimate.rate().unwrap() - 0.1).abs() < 1e-12);
+        let left = estimate.time_left().unwrap().as_secs_f64();
+        assert!((3.9..=5.1).contains(&left), "{left}");
+        assert!(estimate.line().contains("rate 0.100"));
+    }
+
+    #[test]
+    fn strange_residuals_do_no_harm() {
+        let start = Instant::now();
+        let mut estimate = Estimate::new(start, 1e-6, 100);
+        for (n, residual) in [1.0, 0.0, f64::NAN, f64::INFINITY, -1.0, 5.0].into_iter().enumerate() {
+            estimate.observe(start, n, residual);
+            let _ = estimate.line();
+        }
+        estimate.observe(start, 2, 1.0);
+        let _ = estimate.line();
+    }
+
+    #[test]
+    fn durations_read_well() {
+        let words = |seconds: f64| clock(Duration::from_secs_f64(seconds));
+        assert_eq!(words(0.25), "0.2 s");
+        assert_eq!(words(42.7), "42 s");
+        assert_eq!(words(125.0), "2 min 05 s");
+        assert_eq!(words(7320.0), "2 h 02 min");
+    }
+}

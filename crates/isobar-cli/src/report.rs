@@ -1,0 +1,271 @@
+//! The machine-readable report of a run. Its keys are part of the command's interface.
+
+use isobar::backend::DeviceInfo;
+use isobar::outcome::{Outcome, Stop};
+use serde::Serialize;
+
+/// `--report`: numbers that are not finite become null.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Of isobar.
+    pub version: &'static str,
+    /// The case file, as the user named it.
+    pub case: String,
+    /// What was solved.
+    pub problem: ProblemReport,
+    /// Where.
+    pub device: DeviceReport,
+    /// How.
+    pub solver: SolverReport,
+    /// What came of it.
+    pub outcome: OutcomeReport,
+    /// Distance from the exact solution, where that is known.
+    pub error: Option<ErrorReport>,
+    /// Fingerprint of the solution.
+    pub checks: Checks,
+    /// Wall-clock time.
+    pub seconds: Seconds,
+    /// Memory traffic of the iteration.
+    pub traffic: TrafficReport,
+    /// Every fused step of the solve, timed alone; only of `bench`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelReport>,
+}
+
+/// What was solved.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProblemReport {
+    /// As in the case file.
+    pub kind: &'static str,
+    /// Rows of the matrix.
+    pub unknowns: usize,
+    /// [nx, ny, nz]
+    pub grid: [usize; 3],
+}
+
+/// Where it was solved.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceReport {
+    /// "cpu" or "cuda"
+    pub kind: String,
+    /// The model.
+    pub name: String,
+    /// Devices working together.
+    pub count: usize,
+    /// Processes working together.
+    pub ranks: usize,
+    /// Host threads.
+    pub threads: usize,
+}
+
+impl From<&DeviceInfo> for DeviceReport {
+    fn from(device: &DeviceInfo) -> Self {
+        Self {
+            kind: device.kind.to_owned(),
+            name: device.name.clone(),
+            count: device.count,
+            ranks: 1,
+            threads: device.threads,
+        }
+    }
+}
+
+/// How it was solved.
+#[derive(Clone, Debug, Serialize)]
+pub struct SolverReport {
+    /// The outer iteration.
+    pub method: String,
+    /// Null where the method takes none.
+    pub preconditioner: Option<String>,
+    /// "f64", "f32" or "mixed"
+    pub precision: String,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutcomeReport {
+    /// Why the iteration ended.
+    pub stop: Stop,
+    /// Iterations taken.
+    pub iterations: usize,
+    /// The true one, in double precision.
+    pub relative_residual: f64,
+    /// After 0, 1, 2, … iterations.
+    pub history: Vec<f64>,
+}
+
+impl From<&Outcome> for OutcomeReport {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            stop: outcome.stop,
+            iterations: outcome.iterations,
+            relative_residual: outcome.relative_residual,
+            history: outcome.history.clone(),
+        }
+    }
+}
+
+/// Distance from the exact solution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ErrorReport {
+    /// Largest difference.
+    pub max: f64,
+    /// Root mean square of the differences.
+    pub l2: f64,
+}
+
+impl ErrorReport {
+    /// Compares entry by entry.
+    pub fn new(solution: &[f64], exact: &[f64]) -> Self {
+        let differences = || solution.iter().zip(exact).map(|(u, e)| (u - e).abs());
+        // f64::max drops a NaN, which must show.
+        let max = differences().fold(0.0, |max: f64, d| if d.is_nan() || max.is_nan() { f64::NAN } else { max.max(d) });
+        let sum: f64 = differences().map(|d| d * d).sum();
+        Self { max, l2: (sum / solution.len().max(1) as f64).sqrt() }
+    }
+}
+
+/// Fingerprint of the solution.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Checks {
+    /// Sum of all entries.
+    pub sum: f64,
+    /// 2-norm.
+    pub norm2: f64,
+}
+
+impl Checks {
+    /// Of this solution.
+    pub fn new(solution: &[f64]) -> Self {
+        // Summed in pieces, so that rounding does not grow with the number of entries.
+        let pieces = |term: fn(f64) -> f64| -> f64 {
+            solution.chunks(4096).map(|piece| piece.iter().map(|&x| term(x)).sum::<f64>()).sum()
+        };
+        Self { sum: pieces(|x| x), norm2: pieces(|x| x * x).sqrt() }
+    }
+}
+
+/// Wall-clock time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Seconds {
+    /// Building the problem and the solver.
+    pub setup: f64,
+    /// Right-hand side to the device.
+    pub upload: f64,
+    /// The iteration.
+    pub solve: f64,
+    /// Solution from the device.
+    pub download: f64,
+    /// All of these, and what lies between.
+    pub total: f64,
+}
+
+/// Memory traffic of the iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TrafficReport {
+    /// Declared by the fused steps.
+    pub bytes: f64,
+    /// Those bytes over the time of the iteration, in units of 10⁹.
+    pub gb_per_s: f64,
+    /// What a plain copy of a vector reached in this run.
+    pub copy_gb_per_s: f64,
+    /// Their ratio.
+    pub fraction_of_copy: f64,
+}
+
+impl TrafficReport {
+    /// From bytes, seconds, and the bytes a second of a plain copy.
+    pub fn new(bytes: f64, seconds: f64, copy: f64) -> Self {
+        let rate = bytes / seconds;
+        Self { bytes, gb_per_s: rate * 1e-9, copy_gb_per_s: copy * 1e-9, fraction_of_copy: rate / copy }
+    }
+}
+
+/// One fused step on one grid.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// The step.
+    pub name: String,
+    /// What it computes.
+    pub recurrence: String,
+    /// [nx, ny, nz] of the grid it runs on.
+    pub grid: [usize; 3],
+    /// "f64" or "f32"
+    pub precision: &'static str,
+    /// How often an iteration takes it.
+    pub calls_per_iteration: f64,
+    /// One execution.
+    pub seconds: f64,
+    /// Declared traffic of one execution.
+    pub bytes: f64,
+    /// Declared floating-point operations of one execution.
+    pub flops: f64,
+    /// Bytes over seconds, in units of 10⁹.
+    pub gb_per_s: f64,
+    /// Relative to a plain copy.
+    pub fraction_of_copy: f64,
+}
+
+/// The JSON text of a report.
+pub fn to_json<T: Serialize>(report: &T) -> String {
+    // Serialising plain structs of numbers and strings cannot fail.
+    let mut text = serde_json::to_string_pretty(report).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            version: "0",
+            case: "x.toml".into(),
+            problem: ProblemReport { kind: "helmholtz", unknowns: 8, grid: [2, 2, 2] },
+            device: DeviceReport { kind: "cpu".into(), name: "a \"CPU\"".into(), count: 1, ranks: 1, threads: 2 },
+            solver: SolverReport { method: "multigrid".into(), preconditioner: None, precision: "f64".into() },
+            outcome: OutcomeReport {
+                stop: Stop::MaxIterations,
+                iterations: 3,
+                relative_residual: f64::NAN,
+                history: vec![1.0, f64::INFINITY],
+            },
+            error: None,
+            checks: Checks::new(&[3.0, 4.0]),
+            seconds: Seconds::default(),
+            traffic: TrafficReport::new(2e9, 1.0, 4e9),
+            kernels: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_keys_are_those_promised() {
+        let json: serde_json::Value = serde_json::from_str(&to_json(&report())).unwrap();
+        let keys = |value: &serde_json::Value| {
+            let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
+            keys.sort();
+            keys.join(" ")
+        };
+        assert_eq!(keys(&json), "case checks device error outcome problem seconds solver traffic version");
+        assert_eq!(keys(&json["problem"]), "grid kind unknowns");
+        assert_eq!(keys(&json["device"]), "count kind name ranks threads");
+        assert_eq!(keys(&json["solver"]), "method precision preconditioner");
+        assert_eq!(keys(&json["outcome"]), "history iterations relative_residual stop");
+        assert_eq!(keys(&json["checks"]), "norm2 sum");
+        assert_eq!(keys(&json["seconds"]), "download setup solve total upload");
+        assert_eq!(keys(&json["traffic"]), "bytes copy_gb_per_s fraction_of_copy gb_per_s");
+        assert_eq!(json["outcome"]["stop"], "max_iterations");
+        assert!(json["outcome"]["relative_residual"].is_null());
+        assert!(json["outcome"]["history"][1].is_null());
+        assert!(json["error"].is_null());
+        assert_eq!(json["checks"]["norm2"], 5.0);
+        assert_eq!(json["traffic"]["fraction_of_copy"], 0.5);
+    }
+
+    #[test]
+    fn errors_are_measured() {
+        assert_eq!(ErrorReport::new(&[1.0, 2.0], &[1.0, 4.0]), ErrorReport { max: 2.0, l2: 2.0_f64.sqrt() });
+        assert!(ErrorReport::new(&[f64::NAN, 2.0], &[1.0, 4.0]).max.is_nan());
+    }
+}

@@ -1,0 +1,132 @@
+//! A case's solve from start to end, for the commands that need one.
+
+use std::time::Instant;
+
+use isobar::Device;
+use isobar::layout::{ArrayView, ArrayViewMut};
+use isobar::operator::Guess;
+use isobar::outcome::Outcome;
+use isobar::solver::{Description, StepTraffic};
+
+use crate::case::Case;
+use crate::case::problem::Assembled;
+use crate::console::Console;
+
+use crate::failure::Result;
+use crate::memory;
+use crate::progress::Progress;
+use crate::report::{
+    Checks, DeviceReport, ErrorReport, KernelReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport,
+    TrafficReport,
+};
+use crate::summary;
+
+/// A solve that has ended, and all there is to say about it.
+pub struct Run {
+    /// The linear system.
+    pub assembled: Assembled,
+    /// The solution in (z, y, x) C order.
+    pub solution: Vec<f64>,
+    /// What was put together.
+    pub description: Description,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Where the exact solution is known.
+    pub error: Option<ErrorReport>,
+    /// Wall-clock time.
+    pub seconds: Seconds,
+    /// Bandwidth reached.
+    pub traffic: TrafficReport,
+}
+
+/// Solves a case, telling the console what happens.
+///
+/// # Errors
+/// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
+pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
+    let clock = Instant::now();
+    memory::require(&format!("a grid of {} cells", case.grid.shape()), needed_bytes(case))?;
+    let assembled = case.problem.assemble(&case.grid)?;
+    let mut solver = isobar::solver(device, &assembled.stencil, &case.solver)?;
+    let setup = clock.elapsed().as_secs_f64();
+    console.line(summary::opening(case, solver.description()));
+
+    let shape = case.grid.shape();
+    let mut solution = vec![0.0; shape.cells()];
+    let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
+    let outcome = solver.solve(
+        ArrayView::c_order(&assembled.rhs, shape)?,
+        &mut ArrayViewMut::c_order(&mut solution, shape)?,
+        Guess::Zero,
+        &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
+    );
+    progress.finish();
+    let outcome = outcome?;
+    let timing = outcome.timing;
+    let seconds = Seconds {
+        setup,
+        upload: timing.upload,
+        solve: timing.solve,
+        download: timing.download,
+        total: clock.elapsed().as_secs_f64(),
+    };
+
+    let copy = solver.copy_bandwidth()?;
+    let description = solver.description().clone();
+    let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
+    let run = Run {
+        error: assembled.exact.as_ref().map(|exact| ErrorReport::new(&solution, exact)),
+        traffic: TrafficReport::new(bytes, timing.solve, copy),
+        assembled,
+        solution,
+        description,
+        outcome,
+        seconds,
+    };
+    console.line(summary::closing(case, &run.outcome, run.error, &run.seconds, &run.traffic));
+    Ok(run)
+}
+
+/// Host arrays and device vectors, from below: the grid that is refused cannot possibly work.
+fn needed_bytes(case: &Case) -> f64 {
+    use isobar::options::Method;
+    use isobar::real::Precision;
+    let cells = case.grid.shape().cells() as f64;
+    let iteration = match case.solver.method {
+        Method::Cg | Method::CgTextbook => 4.0,
+        Method::Bicgstab => 6.0,
+        Method::Multigrid => 2.0 / 3.0,
+    };
+    let size = if case.solver.precision == Precision::F64 { 8.0 } else { 4.0 };
+    // Right-hand side and solution, in the user's order and in the device's.
+    cells * (4.0 * 8.0 + iteration * size)
+}
+
+impl Run {
+    /// The report of this run.
+    pub fn report(&self, case: &Case, kernels: Vec<KernelReport>) -> Report {
+        let shape = case.grid.shape();
+        let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            case: case.name.clone(),
+            problem: ProblemReport {
+                kind: case.problem.kind(),
+                unknowns: shape.cells(),
+                grid: [shape.nx, shape.ny, shape.nz],
+            },
+            device: DeviceReport::from(&self.description.device),
+            solver: SolverReport {
+                method: self.description.method.clone(),
+                preconditioner,
+                precision: self.description.precision.to_string(),
+            },
+            outcome: OutcomeReport::from(&self.outcome),
+            error: self.error,
+            checks: Checks::new(&self.solution),
+            seconds: self.seconds,
+            traffic: self.traffic,
+            kernels,
+        }
+    }
+}

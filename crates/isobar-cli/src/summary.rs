@@ -1,0 +1,166 @@
+//! What a person reads before and after a solve.
+
+use std::fmt::{self, Display, Write};
+
+use isobar::layout::Shape;
+use isobar::outcome::Outcome;
+use isobar::solver::Description;
+
+use crate::case::Case;
+use crate::case::problem::{Problem, RhsKind};
+use crate::memory;
+use crate::report::{ErrorReport, Seconds, TrafficReport};
+
+/// A line of the summary: what it is about, and what there is to say.
+fn entry(name: &str, text: impl Display) -> String {
+    format!("{name:<10} {text}")
+}
+
+/// The problem, the device and the solver, before the solve.
+pub fn opening(case: &Case, description: &Description) -> String {
+    let mut lines = vec![entry("problem", problem(case)), entry("device", device(description)), entry("solver", solver(case, description))];
+    if !description.levels.is_empty() {
+        let levels: Vec<String> = description.levels.iter().map(Shape::to_string).collect();
+        lines.push(entry("levels", levels.join("  ")));
+    }
+    lines.push(entry("memory", format!("{} of vectors", memory::readable(description.bytes as f64))));
+    lines.extend(description.notes.iter().map(|note| entry("note", note)));
+    lines.join("\n")
+}
+
+fn problem(case: &Case) -> String {
+    let Problem::Helmholtz(problem) = &case.problem;
+    let shape = case.grid.shape();
+    let size = match problem.omega {
+        Some(omega) => format!("ω = {omega}"),
+        None => format!("ν = {}", problem.courant),
+    };
+    let rhs = match problem.rhs.kind {
+        RhsKind::Random => format!("random right-hand side (seed {})", problem.rhs.seed),
+        RhsKind::File => {
+            format!("right-hand side from {}", problem.rhs.path.as_deref().unwrap_or("".as_ref()).display())
+        }
+        RhsKind::Constant => "constant right-hand side".to_owned(),
+        RhsKind::Smooth => "smooth right-hand side".to_owned(),
+        RhsKind::Manufactured => "manufactured solution".to_owned(),
+    };
+    let geometry = name(&case.grid.geometry);
+    format!("{} on {geometry} {shape} = {} unknowns, {size}, {rhs}", case.problem.kind(), shape.cells())
+}
+
+fn device(description: &Description) -> String {
+    let device = &description.device;
+    let mut text = format!("{}: {}", device.kind, device.name);
+    if device.count > 1 {
+        let _ = write!(text, " × {}", device.count);
+    }
+    if device.kind == "cpu" {
+        let _ = write!(text, ", {}", plural(device.threads, "thread"));
+    }
+    text
+}
+
+fn solver(case: &Case, description: &Description) -> String {
+    let mut text = format!("{} in {}", description.method, description.precision);
+    if description.preconditioner != "none" {
+        let _ = write!(text, ", preconditioner {}", description.preconditioner);
+    }
+    if !description.levels.is_empty() {
+        let multigrid = &case.solver.multigrid;
+        let _ = write!(
+            text,
+            ", {} V({},{}), {} coarse sweeps",
+            name(&multigrid.smoother),
+            multigrid.pre,
+            multigrid.post,
+            multigrid.coarse_sweeps
+        );
+    }
+    text
+}
+
+/// The name of a choice as the case file has it.
+pub fn name(choice: &impl serde::Serialize) -> String {
+    match serde_json::to_value(choice) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    }
+}
+
+/// A count with its noun.
+pub fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// What came of it: the outcome with advice, the error, the times, the bandwidth.
+pub fn closing(
+    case: &Case,
+    outcome: &Outcome,
+    error: Option<ErrorReport>,
+    seconds: &Seconds,
+    traffic: &TrafficReport,
+) -> String {
+    let iterations = plural(outcome.iterations, "iteration");
+    let verdict = if outcome.converged() {
+        format!("converged in {iterations}")
+    } else {
+        format!("NOT converged: {} after {iterations}", outcome.stop.to_string().replace('_', " "))
+    };
+    let mut lines = vec![entry(
+        "outcome",
+        format!(
+            "{verdict}; relative residual {:.3e} (tolerance {:.0e}), {:.3} an iteration",
+            outcome.relative_residual,
+            case.solver.tolerance,
+            outcome.mean_rate()
+        ),
+    )];
+    if let Some(advice) = outcome.stop.advice() {
+        lines.push(entry("try", advice));
+    }
+    if let Some(error) = error {
+        lines.push(entry("error", format!("{:.3e} at most, {:.3e} in the mean square", error.max, error.l2)));
+    }
+    lines.push(entry(
+        "time",
+        format!(
+            "{} solve, {} setup, {} upload, {} download; {} in all",
+            Time(seconds.solve),
+            Time(seconds.setup),
+            Time(seconds.upload),
+            Time(seconds.download),
+            Time(seconds.total)
+        ),
+    ));
+    lines.push(entry("traffic", bandwidth(traffic)));
+    lines.join("\n")
+}
+
+/// The bandwidth that a solve reached.
+pub fn bandwidth(traffic: &TrafficReport) -> String {
+    if traffic.bytes > 0.0 && traffic.gb_per_s.is_finite() {
+        format!(
+            "{:.1} GB/s, {:.0} % of the {:.1} GB/s of a plain copy",
+            traffic.gb_per_s,
+            100.0 * traffic.fraction_of_copy,
+            traffic.copy_gb_per_s
+        )
+    } else {
+        format!("none; a plain copy reaches {:.1} GB/s", traffic.copy_gb_per_s)
+    }
+}
+
+/// Seconds, in the unit that reads best.
+#[derive(Clone, Copy, Debug)]
+pub struct Time(pub f64);
+
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            s if s >= 100.0 => write!(f, "{s:.0} s"),
+            s if s >= 1.0 => write!(f, "{s:.2} s"),
+            s if s >= 1e-3 => write!(f, "{:.2} ms", s * 1e3),
+            s => write!(f, "{:.1} µs", s * 1e6),
+        }
+    }
+}

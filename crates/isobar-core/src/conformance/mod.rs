@@ -1,0 +1,47 @@
+//! What every back end must do: the same as the reference, to rounding.
+//!
+//! [`conformance_suite!`](crate::conformance_suite) instantiates all checks for a back end and a
+//! precision, as tests:
+//!
+//! ```
+//! use isobar_core::reference::Reference;
+//! isobar_core::conformance_suite!(reference_f64, Reference, f64);
+//! ```
+//!
+//! * [`fixture`] grids of awkward sizes, vectors on both sides, and the comparison,
+//! * [`steps`] each fused step,
+//! * [`solves`] whole solves, and what must come of bad input.
+
+pub mod fixture;
+pub mod solves;
+pub mod steps;
+
+/// Instantiates every check of the conformance suite as a test, in a module of the given name.
+#[macro_export]
+macro_rules! conformance_suite {
+    ($module:ident, $backend:expr, $real:ty) => {
+        $crate::conformance_suite!(@checks $module, $backend, $real,
+            steps: [
+                transfer, vector_operations, apply_and_residual, diagonal, lines, advance_direction,
+                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step,
+                stored_matrix
+            ],
+            solves: [
+                every_method, size_one, zero_right_hand_side, already_converged, not_finite, first_guess,
+                not_symmetric, too_few_iterations, unreachable_tolerance
+            ]
+        );
+    };
+    (@checks $module:ident, $backend:expr, $real:ty, $($group:ident: [$($check:ident),*]),*) => {
+        #[cfg(test)]
+        mod $module {
+            use super::*;
+            $($(
+                #[test]
+                fn $check() {
+                    $crate::conformance::$group::$check::<_, $real>(&$backend);
+                }
+            )*)*
+        }
+    };
+}

@@ -1,0 +1,307 @@
+//! Cell areas and face couplings in the horizontal.
+
+use super::{Geometry, GridOptions};
+use crate::error::{Error, Result};
+
+/// The horizontal factors of a tensor-product operator, one entry a column, `i + nx · j`.
+///
+/// `west`, `east`, `south` and `north` couple a column to its neighbours (0 where there is none);
+/// `total` is α_T: the sum of the four, the coupling to a Dirichlet boundary included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HorizontalField {
+    /// Columns in x.
+    pub nx: usize,
+    /// Columns in y.
+    pub ny: usize,
+    /// |T|, on the unit sphere or in the unit square.
+    pub area: Vec<f64>,
+    /// Coupling to (i − 1, j).
+    pub west: Vec<f64>,
+    /// Coupling to (i + 1, j).
+    pub east: Vec<f64>,
+    /// Coupling to (i, j − 1).
+    pub south: Vec<f64>,
+    /// Coupling to (i, j + 1).
+    pub north: Vec<f64>,
+    /// α_T.
+    pub total: Vec<f64>,
+}
+
+impl HorizontalField {
+    /// From |T| (nx × ny), the couplings through x-faces ((nx + 1) × ny) and through y-faces
+    /// (nx × (ny + 1)), all with x fastest. The outermost faces are Dirichlet boundaries; a coupling
+    /// of 0 there makes the side Neumann.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Invalid`] where lengths differ, |T| is not positive, or a
+    /// coupling is negative or not finite.
+    pub fn from_faces(nx: usize, ny: usize, area: Vec<f64>, x_faces: &[f64], y_faces: &[f64]) -> Result<Self> {
+        let lengths = [
+            ("|T|", area.len(), nx * ny),
+            ("x-faces", x_faces.len(), (nx + 1) * ny),
+            ("y-faces", y_faces.len(), nx * (ny + 1)),
+        ];
+        for (name, found, expected) in lengths {
+            if found != expected || expected == 0 {
+                return Err(Error::shape(name, found.to_string(), format!("{expected} (nx = {nx}, ny = {ny})")));
+            }
+        }
+        if let Some(n) = area.iter().position(|&t| !(t > 0.0 && t.is_finite())) {
+            return Err(Error::invalid(
+                "|T|",
+                format!("{} in column (i, j) = ({}, {}); areas are positive", area[n], n % nx, n / nx),
+            ));
+        }
+        for (name, faces) in [("x-faces", x_faces), ("y-faces", y_faces)] {
+            if let Some(n) = faces.iter().position(|&x| !(x >= 0.0 && x.is_finite())) {
+                return Err(Error::invalid(
+                    name,
+                    format!("coupling {} of face {n}; couplings are zero or positive", faces[n]),
+                ));
+            }
+        }
+        let mut field = Self {
+            nx,
+            ny,
+            area,
+            west: vec![0.0; nx * ny],
+            east: vec![0.0; nx * ny],
+            south: vec![0.0; nx * ny],
+            north: vec![0.0; nx * ny],
+            total: vec![0.0; nx * ny],
+        };
+        for j in 0..ny {
+            for i in 0..nx {
+                let n = i + nx * j;
+                let (w, e) = (x_faces[i + (nx + 1) * j], x_faces[i + 1 + (nx + 1) * j]);
+                let (s, t) = (y_faces[n], y_faces[n + nx]);
+                field.total[n] = w + e + s + t;
+                field.west[n] = if i > 0 { w } else { 0.0 };
+                field.east[n] = if i + 1 < nx { e } else { 0.0 };
+                field.south[n] = if j > 0 { s } else { 0.0 };
+                field.north[n] = if j + 1 < ny { t } else { 0.0 };
+            }
+        }
+        Ok(field)
+    }
+
+    /// The horizontal factors of a grid's Laplacian, homogeneous Dirichlet all around.
+    ///
+    /// # Errors
+    /// Those of [`GridOptions::validate`].
+    pub fn laplacian(grid: &GridOptions) -> Result<Self> {
+        grid.validate()?;
+        let (nx, ny) = (grid.nx, grid.ny);
+        let metric = Metric { geometry: grid.geometry, nx, ny };
+        let columns = || (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j)));
+        let area = columns().map(|(i, j)| metric.area(i, j)).collect();
+        let x_faces: Vec<f64> = (0..ny).flat_map(|j| (0..=nx).map(move |i| metric.x_face(i, j))).collect();
+        let y_faces: Vec<f64> = (0..=ny).flat_map(|j| (0..nx).map(move |i| metric.y_face(i, j))).collect();
+        Self::from_faces(nx, ny, area, &x_faces, &y_faces)
+    }
+
+    /// The same field on a grid of half as many columns each way, from the fine one alone: areas
+    /// add up, and a coarse coupling is half the sum of the two fine ones through its face (twice
+    /// the face, at twice the distance). `None` where a size is odd.
+    pub fn coarsened(&self) -> Option<Self> {
+        if !(self.nx.is_multiple_of(2) && self.ny.is_multiple_of(2)) {
+            return None;
+        }
+        let (nx, ny) = (self.nx / 2, self.ny / 2);
+        let gather = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+            (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))).map(|(i, j)| f(2 * i, 2 * j)).collect()
+        };
+        let at = |v: &[f64], i: usize, j: usize| v[i + self.nx * j];
+        let cell = |v: &[f64], i, j| at(v, i, j) + at(v, i + 1, j) + at(v, i, j + 1) + at(v, i + 1, j + 1);
+        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary.
+        let outside = |i, j| {
+            at(&self.total, i, j)
+                - at(&self.west, i, j)
+                - at(&self.east, i, j)
+                - at(&self.south, i, j)
+                - at(&self.north, i, j)
+        };
+        let west = gather(&|i, j| 0.5 * (at(&self.west, i, j) + at(&self.west, i, j + 1)));
+        let east = gather(&|i, j| 0.5 * (at(&self.east, i + 1, j) + at(&self.east, i + 1, j + 1)));
+        let south = gather(&|i, j| 0.5 * (at(&self.south, i, j) + at(&self.south, i + 1, j)));
+        let north = gather(&|i, j| 0.5 * (at(&self.north, i, j + 1) + at(&self.north, i + 1, j + 1)));
+        let boundary =
+            gather(&|i, j| 0.5 * (outside(i, j) + outside(i + 1, j) + outside(i, j + 1) + outside(i + 1, j + 1)));
+        let total = (0..nx * ny).map(|n| west[n] + east[n] + south[n] + north[n] + boundary[n]).collect();
+        Some(Self { nx, ny, area: gather(&|i, j| cell(&self.area, i, j)), west, east, south, north, total })
+    }
+
+    /// Whether neighbours are coupled equally both ways.
+    pub fn is_symmetric(&self) -> bool {
+        let close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * a.abs().max(b.abs());
+        (0..self.nx * self.ny).all(|n| {
+            (n % self.nx + 1 == self.nx || close(self.east[n], self.west[n + 1]))
+                && (n / self.nx + 1 == self.ny || close(self.north[n], self.south[n + self.nx]))
+        })
+    }
+}
+
+/// Coordinates, areas and couplings of one geometry.
+///
+/// On a panel a point is (ρ, σ) ∈ [−1, 1]², the gnomonic projection onto the cube's face. The
+/// panels' grid lines are not orthogonal there, which the two-point couplings neglect, as the papers
+/// do; `docs/notes/panel-consistency.md` has the size of the error that this leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metric {
+    geometry: Geometry,
+    nx: usize,
+    ny: usize,
+}
+
+impl Metric {
+    pub(crate) fn new(grid: &GridOptions) -> Self {
+        Self { geometry: grid.geometry, nx: grid.nx, ny: grid.ny }
+    }
+
+    /// The coordinate that lies a fraction `s` of the way across.
+    fn coordinate(&self, s: f64) -> f64 {
+        match self.geometry {
+            Geometry::Panel => 2.0 * s - 1.0,
+            Geometry::EquiangularPanel => (std::f64::consts::FRAC_PI_4 * (2.0 * s - 1.0)).tan(),
+            Geometry::Box => s,
+        }
+    }
+
+    /// x or ρ of the point `i` cells from the western side (i + ½: the centre of cell i).
+    pub(crate) fn x(&self, i: f64) -> f64 {
+        self.coordinate(i / self.nx as f64)
+    }
+
+    /// y or σ of the point `j` cells from the southern side.
+    pub(crate) fn y(&self, j: f64) -> f64 {
+        self.coordinate(j / self.ny as f64)
+    }
+
+    fn area(&self, i: usize, j: usize) -> f64 {
+        let (x0, x1) = (self.x(i as f64), self.x(i as f64 + 1.0));
+        let (y0, y1) = (self.y(j as f64), self.y(j as f64 + 1.0));
+        match self.geometry {
+            Geometry::Box => 1.0 / (self.nx * self.ny) as f64,
+            _ => {
+                let s = |x: f64, y: f64| (x * y / (1.0 + x * x + y * y).sqrt()).atan();
+                s(x1, y1) - s(x0, y1) - s(x1, y0) + s(x0, y0)
+            }
+        }
+    }
+
+    /// Coupling through the face between columns i − 1 and i.
+    fn x_face(&self, i: usize, j: usize) -> f64 {
+        face_coupling(self.geometry, &|s| self.x(s), self.nx, i, &|s| self.y(s), self.ny, j)
+    }
+
+    /// Coupling through the face between rows j − 1 and j.
+    fn y_face(&self, i: usize, j: usize) -> f64 {
+        face_coupling(self.geometry, &|s| self.y(s), self.ny, j, &|s| self.x(s), self.nx, i)
+    }
+
+    /// Lengths of cell (i, j) in x and in y, through its centre.
+    pub(crate) fn widths(&self, i: usize, j: usize) -> (f64, f64) {
+        let (x, y) = (i as f64, j as f64);
+        match self.geometry {
+            Geometry::Box => (1.0 / self.nx as f64, 1.0 / self.ny as f64),
+            _ => (
+                great_circle((self.x(x), self.y(y + 0.5)), (self.x(x + 1.0), self.y(y + 0.5))),
+                great_circle((self.x(x + 0.5), self.y(y)), (self.x(x + 0.5), self.y(y + 1.0))),
+            ),
+        }
+    }
+}
+
+/// Face length over centre distance, for face `p` of `n` across the first coordinate and cell `q` of
+/// `m` along the second; at a boundary the distance is that from the centre to the face.
+fn face_coupling(
+    geometry: Geometry,
+    across: &dyn Fn(f64) -> f64,
+    n: usize,
+    p: usize,
+    along: &dyn Fn(f64) -> f64,
+    m: usize,
+    q: usize,
+) -> f64 {
+    let boundary = p == 0 || p == n;
+    let q = q as f64;
+    match geometry {
+        Geometry::Box => (n as f64 / m as f64) * if boundary { 2.0 } else { 1.0 },
+        Geometry::Panel => {
+            // Half way from centre to face at a boundary, where the face would be half way between
+            // two centres inside.
+            let position = match p {
+                0 => 0.25,
+                p if p == n => n as f64 - 0.25,
+                p => p as f64,
+            };
+            let (rho, sigma) = (across(position), along(q + 0.5));
+            let ratio = n as f64 / m as f64;
+            ratio * ((1.0 + rho * rho) / (1.0 + sigma * sigma)).sqrt() * if boundary { 2.0 } else { 1.0 }
+        }
+        Geometry::EquiangularPanel => {
+            let rho = across(p as f64);
+            let length = great_circle((rho, along(q)), (rho, along(q + 1.0)));
+            let from = across(if p == 0 { 0.0 } else { p as f64 - 0.5 });
+            let to = across(if p == n { n as f64 } else { p as f64 + 0.5 });
+            let sigma = along(q + 0.5);
+            length / great_circle((from, sigma), (to, sigma))
+        }
+    }
+}
+
+/// Angle between two points of a gnomonic panel, by |a × b| and a · b (accurate at small angles).
+fn great_circle(a: (f64, f64), b: (f64, f64)) -> f64 {
+    let dot = 1.0 + a.0 * b.0 + a.1 * b.1;
+    let cross = (a.0 * b.1 - a.1 * b.0).hypot(b.0 - a.0).hypot(b.1 - a.1);
+    cross.atan2(dot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(geometry: Geometry, nx: usize, ny: usize) -> GridOptions {
+        GridOptions { geometry, nx, ny, nz: 4, ..GridOptions::default() }
+    }
+
+    #[test]
+    fn panel_areas_sum_to_a_sixth_of_the_sphere() {
+        for geometry in [Geometry::Panel, Geometry::EquiangularPanel] {
+            let field = HorizontalField::laplacian(&grid(geometry, 13, 8)).unwrap();
+            let sum: f64 = field.area.iter().sum();
+            assert!((sum - 2.0 * std::f64::consts::PI / 3.0).abs() < 1e-13, "{geometry:?}: {sum}");
+            assert!(field.is_symmetric());
+        }
+    }
+
+    #[test]
+    fn equiangular_couplings_approach_those_of_the_metric() {
+        // On an orthogonal grid of squares every coupling would be 1; the equiangular panel is one
+        // near its centre.
+        let field = HorizontalField::laplacian(&grid(Geometry::EquiangularPanel, 64, 64)).unwrap();
+        let n = 32 + 64 * 32;
+        for coupling in [field.west[n], field.east[n], field.south[n], field.north[n]] {
+            assert!((coupling - 1.0).abs() < 1e-3, "{coupling}");
+        }
+    }
+
+    #[test]
+    fn coarsening_the_box_is_rediscretising_it() {
+        let fine = HorizontalField::laplacian(&grid(Geometry::Box, 12, 8)).unwrap();
+        let coarse = HorizontalField::laplacian(&grid(Geometry::Box, 6, 4)).unwrap();
+        let derived = fine.coarsened().unwrap();
+        for (a, b) in derived.total.iter().chain(&derived.west).zip(coarse.total.iter().chain(&coarse.west)) {
+            assert!((a - b).abs() < 1e-13);
+        }
+        assert!(HorizontalField::laplacian(&grid(Geometry::Box, 5, 8)).unwrap().coarsened().is_none());
+    }
+
+    #[test]
+    fn user_fields_are_checked() {
+        assert!(HorizontalField::from_faces(2, 1, vec![1.0; 2], &[1.0; 3], &[1.0; 4]).is_ok());
+        assert!(HorizontalField::from_faces(2, 1, vec![1.0; 3], &[1.0; 3], &[1.0; 4]).is_err());
+        assert!(HorizontalField::from_faces(2, 1, vec![1.0, -1.0], &[1.0; 3], &[1.0; 4]).is_err());
+        assert!(HorizontalField::from_faces(2, 1, vec![1.0; 2], &[1.0, f64::NAN, 1.0], &[1.0; 4]).is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! Grids: what the tensor-product operator needs to know of geometry.
+//!
+//! * [`vertical`] the levels r_k and the four vertical vectors,
+//! * [`horizontal`] cell areas and face couplings of the panels and the box.
+
+pub mod horizontal;
+pub mod vertical;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+
+pub use horizontal::HorizontalField;
+pub use vertical::VerticalProfile;
+
+/// The Earth's radius in the papers.
+pub const EARTH_RADIUS: f64 = 6_371_220.0; // m
+
+/// The shape of the horizontal domain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Geometry {
+    /// One panel of the cubed sphere, gnomonic, vertices equidistant on the cube's face (papers A and B).
+    #[default]
+    Panel,
+    /// One panel of the cubed sphere, gnomonic, vertices at equal angles.
+    EquiangularPanel,
+    /// The unit square, flat.
+    Box,
+}
+
+/// How the levels are spaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grading {
+    /// r_k = 1 + H (k/nz)²: thin layers at the ground.
+    #[default]
+    Quadratic,
+    /// r_k = 1 + H k/nz.
+    Uniform,
+}
+
+/// `[grid]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GridOptions {
+    /// The horizontal domain.
+    pub geometry: Geometry,
+    /// Cells in x.
+    pub nx: usize,
+    /// Cells in y.
+    pub ny: usize,
+    /// Levels.
+    pub nz: usize,
+    /// Height of the domain.
+    pub depth: f64, // m
+    /// Spacing of the levels.
+    pub grading: Grading,
+}
+
+impl Default for GridOptions {
+    fn default() -> Self {
+        Self { geometry: Geometry::Panel, nx: 128, ny: 128, nz: 128, depth: 50e3, grading: Grading::Quadratic }
+    }
+}
+
+impl GridOptions {
+    /// The number of cells in each direction.
+    pub fn shape(&self) -> Shape {
+        Shape::new(self.nx, self.ny, self.nz)
+    }
+
+    /// H, the depth in Earth radii.
+    pub fn relative_depth(&self) -> f64 {
+        self.depth / EARTH_RADIUS
+    }
+
+    /// Horizontal spacing h: (π/2)/nx on a panel, 1/nx on the box.
+    pub fn spacing(&self) -> f64 {
+        let width = if self.geometry == Geometry::Box { 1.0 } else { std::f64::consts::FRAC_PI_2 };
+        width / self.nx as f64
+    }
+
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the key and the range.
+    pub fn validate(&self) -> Result<()> {
+        crate::layout::Layout::new(self.shape())?;
+        if !(self.depth > 0.0 && self.depth.is_finite()) {
+            return Err(Error::invalid("grid.depth", format!("{} m; use a positive height, such as 50e3", self.depth)));
+        }
+        Ok(())
+    }
+
+    /// Heights of the nz + 1 level interfaces above the ground, r_k − 1, in Earth radii.
+    pub fn heights(&self) -> Vec<f64> {
+        let depth = self.relative_depth();
+        (0..=self.nz)
+            .map(|k| {
+                let s = k as f64 / self.nz as f64;
+                depth * if self.grading == Grading::Quadratic { s * s } else { s }
+            })
+            .collect()
+    }
+
+    /// Radii r_k of the nz + 1 level interfaces, in Earth radii. Subtract [`GridOptions::heights`],
+    /// not these: two radii near 1 leave few digits of a thin layer.
+    pub fn interfaces(&self) -> Vec<f64> {
+        self.heights().into_iter().map(|height| 1.0 + height).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! The scalar types a solve can run in.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
+
+use serde::{Deserialize, Serialize};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A floating-point type that vectors and coefficients can be stored in: `f32` or `f64`.
+///
+/// Reductions (inner products, norms) are accumulated and returned in `f64` whatever the storage.
+pub trait Real:
+    sealed::Sealed
+    + Copy
+    + Debug
+    + Default
+    + Display
+    + PartialOrd
+    + Send
+    + Sync
+    + 'static
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + Sum
+{
+    /// Additive identity.
+    const ZERO: Self;
+    /// Multiplicative identity.
+    const ONE: Self;
+    /// Relative spacing of the type, 2⁻²³ or 2⁻⁵².
+    const EPSILON: f64;
+    /// The name used in case files and reports.
+    const PRECISION: Precision;
+
+    /// Rounds to the nearest representable value.
+    fn from_f64(value: f64) -> Self;
+    /// Exact widening.
+    fn to_f64(self) -> f64;
+    /// `self · b + c` in one rounding.
+    fn mul_add(self, b: Self, c: Self) -> Self;
+    /// Neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+}
+
+macro_rules! real {
+    ($t:ty, $precision:expr) => {
+        impl Real for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const EPSILON: f64 = <$t>::EPSILON as f64;
+            const PRECISION: Precision = $precision;
+
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $t
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                f64::from(self)
+            }
+            #[inline(always)]
+            fn mul_add(self, b: Self, c: Self) -> Self {
+                <$t>::mul_add(self, b, c)
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                <$t>::is_finite(self)
+            }
+        }
+    };
+}
+real!(f32, Precision::F32);
+real!(f64, Precision::F64);
+
+/// How numbers are stored during a solve. The answer is always judged in double precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// Everything in double precision.
+    #[default]
+    F64,
+    /// Everything in single precision.
+    F32,
+    /// Multigrid cycles in single precision inside a double-precision correction loop.
+    Mixed,
+}
+
+impl Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::Mixed => "mixed",
+        })
+    }
+}

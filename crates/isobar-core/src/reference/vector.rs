@@ -1,0 +1,69 @@
+//! Vectors in host memory.
+
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::real::Real;
+
+/// A vector in host memory, in the one layout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vector<T> {
+    layout: Layout,
+    entries: Vec<T>,
+}
+
+impl<T: Real> Vector<T> {
+    /// A vector of zeros.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where it cannot be allocated.
+    pub fn zeros(layout: &Layout) -> Result<Self> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(layout.len()).map_err(|_| Error::OutOfMemory {
+            what: format!("a vector of {} cells", layout.shape()),
+            needed_bytes: (layout.len() * size_of::<T>()) as u64,
+            available_bytes: 0,
+        })?;
+        entries.resize(layout.len(), T::ZERO);
+        Ok(Self { layout: *layout, entries })
+    }
+
+    /// Where its entries are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All entries, padding included.
+    pub fn entries(&self) -> &[T] {
+        &self.entries
+    }
+
+    /// All entries, padding included; the padding must stay zero.
+    pub fn entries_mut(&mut self) -> &mut [T] {
+        &mut self.entries
+    }
+
+    /// The entry of grid point (i, j, k).
+    #[inline(always)]
+    pub fn get(&self, i: usize, j: usize, k: usize) -> T {
+        self.entries[self.layout.index(i, j, k)]
+    }
+
+    /// Sets the entry of grid point (i, j, k).
+    #[inline(always)]
+    pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
+        let index = self.layout.index(i, j, k);
+        self.entries[index] = value;
+    }
+
+    /// Sets every entry, in order of memory rows.
+    pub fn fill_with(&mut self, mut f: impl FnMut(usize, usize, usize) -> T) {
+        let shape = self.layout.shape();
+        for j in 0..shape.ny {
+            for k in 0..shape.nz {
+                for i in 0..shape.nx {
+                    self.set(i, j, k, f(i, j, k));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! BiCGStab, for operators that are not symmetric.
+
+use super::{Iteration, Monitor, StepTraffic};
+use crate::backend::{Backend, Ratio, Slot, Watch};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::operator::{Guess, Operator};
+use crate::precond::Preconditioner;
+use crate::real::Real;
+use crate::traffic;
+
+/// Right-preconditioned BiCGStab (van der Vorst, 1992): two applications of A and of M⁻¹ an iteration,
+///
+/// ```text
+/// p = r + β(p − ωv);  y = M⁻¹p;  v = A y;  α = ρ / ⟨r̂, v⟩
+/// s = r − αv;         z = M⁻¹s;  t = A z;  ω = ⟨t, s⟩ / ⟨t, t⟩
+/// u += αy + ωz;       r = s − ωt;  ρ' = ⟨r̂, r⟩;  β = (ρ'/ρ)(α/ω)
+/// ```
+///
+/// Storage: 6 n-vectors (r, r̂, p, v, t and one that is y and then z) beside b and u; s lives in r.
+#[derive(Debug)]
+pub struct Bicgstab<B: Backend, A, M, T: Real> {
+    backend: B,
+    operator: A,
+    preconditioner: M,
+    r: B::Vector<T>,
+    shadow: B::Vector<T>,
+    p: B::Vector<T>,
+    v: B::Vector<T>,
+    t: B::Vector<T>,
+    z: B::Vector<T>,
+    scalars: B::Scalars,
+    layout: Layout,
+}
+
+/// ρ = ⟨r̂, r⟩ of even and odd iterations.
+const RHO: [Slot; 2] = [Slot::new(0), Slot::new(1)];
+/// ⟨r̂, v⟩ of even and odd iterations.
+const SHADOW_V: [Slot; 2] = [Slot::new(2), Slot::new(3)];
+/// ⟨t, s⟩ of even and odd iterations.
+const TS: [Slot; 2] = [Slot::new(4), Slot::new(5)];
+/// ⟨t, t⟩ of even and odd iterations.
+const TT: [Slot; 2] = [Slot::new(6), Slot::new(7)];
+/// ‖r‖²
+const NORM: Slot = Slot::new(8);
+
+impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Bicgstab<B, A, M, T> {
+    /// Makes the workspace.
+    ///
+    /// # Errors
+    /// Where it does not fit in memory.
+    pub fn new(operator: A, preconditioner: M) -> Result<Self> {
+        let backend = operator.backend().clone();
+        let layout = *operator.layout();
+        let zeros = || backend.zeros::<T>(&layout);
+        Ok(Self {
+            preconditioner,
+            r: zeros()?,
+            shadow: zeros()?,
+            p: zeros()?,
+            v: zeros()?,
+            t: zeros()?,
+            z: zeros()?,
+            scalars: backend.scalars()?,
+            operator,
+            backend,
+            layout,
+        })
+    }
+}
+
+impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Iteration<B, T> for Bicgstab<B, A, M, T> {
+    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+        let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, scalars, .. } = self;
+        match guess {
+            Guess::Zero => {
+                backend.clear(u)?;
+                backend.convert(b, r)?;
+            }
+            Guess::Given => operator.residual(b, u, r, NORM, scalars)?,
+        }
+        backend.convert(r, shadow)?;
+        backend.clear(p)?;
+        backend.clear(v)?;
+        for slot in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
+            backend.set(scalars, slot, 1.0)?;
+        }
+        backend.dot(shadow, r, RHO[0], scalars)?;
+
+        let watch = Watch { slot: NORM, target: monitor.target() };
+        let mut parity = 0;
+        backend.iterate(
+            scalars,
+            watch,
+            &mut |n, scalars| {
+                let (now, next) = (n % 2, (n + 1) % 2);
+                let omega_before = Ratio::new(TS[next], TT[next]);
+                // β = (ρ/ρ_before)(α/ω) = (ρ/⟨r̂, v⟩)(⟨t, t⟩/⟨t, s⟩), since α was ρ_before/⟨r̂, v⟩.
+                let beta = Ratio::new(RHO[now], SHADOW_V[next]).times(TT[next], TS[next]);
+                backend.axpy(omega_before.negated(), v, p, scalars)?;
+                backend.xpay(beta, r, p, scalars)?;
+                preconditioner.apply(p, z)?;
+                operator.apply(z, v)?;
+                backend.dot(shadow, v, SHADOW_V[now], scalars)?;
+                let alpha = Ratio::new(RHO[now], SHADOW_V[now]);
+                backend.axpy(alpha, z, u, scalars)?;
+                backend.axpy(alpha.negated(), v, r, scalars)?;
+                preconditioner.apply(r, z)?;
+                operator.apply(z, t)?;
+                backend.dot(t, r, TS[now], scalars)?;
+                backend.dot(t, t, TT[now], scalars)?;
+                let omega = Ratio::new(TS[now], TT[now]);
+                backend.axpy(omega, z, u, scalars)?;
+                backend.axpy(omega.negated(), t, r, scalars)?;
+                backend.dot(shadow, r, RHO[next], scalars)?;
+                backend.dot(r, r, NORM, scalars)
+            },
+            &mut |bank| {
+                let now = parity;
+                parity = 1 - parity;
+                let norm = bank[NORM.index()];
+                let flow = monitor.observe(norm);
+                let alive = [SHADOW_V[now], TS[now], RHO[1 - now]].iter().all(|s| bank[s.index()] != 0.0);
+                if flow.is_continue() && !alive && norm.is_finite() { monitor.break_down() } else { flow }
+            },
+        )
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        let cells = self.layout.shape().cells();
+        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), count };
+        let mut steps = vec![step(traffic::APPLY, 2.0), step(traffic::VECTOR_UPDATES_BICGSTAB, 1.0)];
+        for mut s in self.preconditioner.traffic(&self.layout) {
+            s.count *= 2.0;
+            steps.push(s);
+        }
+        steps
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        6 * self.layout.len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+    }
+}

@@ -1,0 +1,177 @@
+//! Preconditioned conjugate gradients.
+
+use super::{Iteration, Monitor, StepTraffic};
+use crate::backend::{Backend, Ratio, Slot, Watch};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::operator::{Direction, Guess, Operator};
+use crate::precond::Preconditioner;
+use crate::real::Real;
+use crate::traffic;
+
+/// How the iteration is put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Two passes over the grid an iteration (paper B, section 3.1).
+    Fused,
+    /// One vector operation after another, as in a textbook; for comparison.
+    Textbook,
+}
+
+/// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
+/// preconditioner M:
+///
+/// ```text
+/// u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩           (the operator's step)
+/// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²               (the preconditioner's step)
+/// α = ρ/σ,  β = ρ/ρ_before
+/// ```
+///
+/// The update of u lags one iteration behind, which lets it share a pass with that of p. Where the
+/// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
+/// Ye, 1999), which costs one more inner product.
+///
+/// Storage: 4 n-vectors (r, z, p, q) beside b and u.
+#[derive(Debug)]
+pub struct Cg<B: Backend, A, M, T: Real> {
+    backend: B,
+    form: Form,
+    operator: A,
+    preconditioner: M,
+    r: B::Vector<T>,
+    z: B::Vector<T>,
+    p: B::Vector<T>,
+    q: B::Vector<T>,
+    scalars: B::Scalars,
+    layout: Layout,
+}
+
+/// ρ = ⟨r, z⟩ of even and odd iterations.
+const RHO: [Slot; 2] = [Slot::new(0), Slot::new(1)];
+/// σ = ⟨p, q⟩ of even and odd iterations.
+const SIGMA: [Slot; 2] = [Slot::new(2), Slot::new(3)];
+/// ‖r‖²
+const NORM: Slot = Slot::new(4);
+/// ⟨z, q⟩ of even and odd iterations.
+const ZQ: [Slot; 2] = [Slot::new(5), Slot::new(6)];
+
+impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg<B, A, M, T> {
+    /// Makes the workspace.
+    ///
+    /// # Errors
+    /// Where it does not fit in memory.
+    pub fn new(form: Form, operator: A, preconditioner: M) -> Result<Self> {
+        let backend = operator.backend().clone();
+        let layout = *operator.layout();
+        let zeros = || backend.zeros::<T>(&layout);
+        Ok(Self {
+            form,
+            preconditioner,
+            r: zeros()?,
+            z: zeros()?,
+            p: zeros()?,
+            q: zeros()?,
+            scalars: backend.scalars()?,
+            operator,
+            backend,
+            layout,
+        })
+    }
+}
+
+impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Iteration<B, T> for Cg<B, A, M, T> {
+    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+        let Self { backend, operator, preconditioner, form, r, z, p, q, scalars, .. } = self;
+        let (variable, form) = (preconditioner.is_variable(), *form);
+        match guess {
+            Guess::Zero => {
+                backend.clear(u)?;
+                backend.convert(b, r)?;
+            }
+            Guess::Given => operator.residual(b, u, r, NORM, scalars)?,
+        }
+        // With p = q = 0 the very first α and β act on nothing: no iteration is special.
+        backend.clear(p)?;
+        backend.clear(q)?;
+        backend.set(scalars, RHO[1], 1.0)?;
+        backend.set(scalars, SIGMA[1], 1.0)?;
+        backend.set(scalars, ZQ[0], 0.0)?;
+        preconditioner.precondition_residual(r, q, z, Ratio::ZERO, [RHO[0], NORM], scalars)?;
+
+        let watch = Watch { slot: NORM, target: monitor.target() };
+        let mut parity = 0;
+        backend.iterate(
+            scalars,
+            watch,
+            &mut |n, scalars| {
+                let (now, next) = (n % 2, (n + 1) % 2);
+                let alpha_before = Ratio::new(RHO[next], SIGMA[next]);
+                let alpha = Ratio::new(RHO[now], SIGMA[now]);
+                let beta = if variable {
+                    Ratio::new(ZQ[now], SIGMA[next]).negated()
+                } else {
+                    Ratio::new(RHO[now], RHO[next])
+                };
+                let direction = Direction { u: &mut *u, p: &mut *p, z, q: &mut *q };
+                match form {
+                    Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
+                    Form::Textbook => advance_textbook(operator, direction, alpha_before, beta, SIGMA[now], scalars)?,
+                }
+                let out = [RHO[next], NORM];
+                match form {
+                    Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
+                    Form::Textbook => {
+                        backend.axpy(alpha.negated(), q, r, scalars)?;
+                        preconditioner.apply(r, z)?;
+                        backend.dot(r, z, out[0], scalars)?;
+                        backend.dot(r, r, out[1], scalars)?;
+                    }
+                }
+                if variable {
+                    backend.dot(z, q, ZQ[next], scalars)?;
+                }
+                Ok(())
+            },
+            &mut |bank| {
+                let now = parity;
+                parity = 1 - parity;
+                let norm = bank[NORM.index()];
+                let flow = monitor.observe(norm);
+                // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: A or M is not positive definite.
+                let definite = bank[SIGMA[now].index()] > 0.0 && bank[RHO[1 - now].index()] > 0.0;
+                if flow.is_continue() && !definite && norm.is_finite() { monitor.break_down() } else { flow }
+            },
+        )?;
+        // The last α was never applied to u. `parity` counts the iterations observed.
+        let last = 1 - parity;
+        backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        let step = |step, count| StepTraffic { step, cells: self.layout.shape().cells(), size: size_of::<T>(), count };
+        let mut steps = vec![step(traffic::ADVANCE_DIRECTION, 1.0)];
+        steps.extend(self.preconditioner.traffic(&self.layout));
+        steps
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        4 * self.layout.len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+    }
+}
+
+/// The default of [`Operator::advance_direction`], whatever the operator overrides.
+fn advance_textbook<B: Backend, A: Operator<B, T>, T: Real>(
+    operator: &A,
+    v: Direction<'_, B::Vector<T>>,
+    alpha: Ratio,
+    beta: Ratio,
+    sigma: Slot,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    let backend = operator.backend();
+    backend.axpy(alpha, v.p, v.u, scalars)?;
+    backend.xpay(beta, v.z, v.p, scalars)?;
+    operator.apply(v.p, v.q)?;
+    backend.dot(v.p, v.q, sigma, scalars)
+}
+

@@ -1,0 +1,240 @@
+//! The tensor-product operator of papers A and B.
+
+use crate::error::{Error, Result};
+use crate::grid::horizontal::Metric;
+use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
+use crate::layout::Shape;
+use crate::stencil::Csr;
+
+/// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
+/// 14):
+///
+/// (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] − α_T d_k u_k + d_k Σ α_{TT'} u_{T',k}.
+///
+/// Only nz vertical and nx × ny horizontal numbers are stored; rows are recomputed wherever they
+/// are needed. Any equation −ω² ∇·(α∇u) − ω² ξ·∇u + βu = f whose profiles factorise has this form
+/// (paper B, equation 5).
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorProduct {
+    shape: Shape,
+    vertical: VerticalProfile,
+    horizontal: HorizontalField,
+    /// The grid that `horizontal` can be computed anew from on coarser levels.
+    grid: Option<GridOptions>,
+}
+
+/// One entry of a row: the neighbour's offset and the coefficient.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Coupling {
+    /// Column index in x of the unknown.
+    pub i: usize,
+    /// Column index in y.
+    pub j: usize,
+    /// Level.
+    pub k: usize,
+    /// The matrix entry.
+    pub value: f64,
+}
+
+impl TensorProduct {
+    /// From the factors themselves.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where a diagonal block cannot be factorised (a column's tridiagonal matrix
+    /// must keep positive pivots for line relaxation).
+    pub fn new(vertical: VerticalProfile, horizontal: HorizontalField) -> Result<Self> {
+        Self::with_grid(vertical, horizontal, None)
+    }
+
+    /// −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a panel or the box: homogeneous Neumann at bottom and
+    /// top, homogeneous Dirichlet around (paper B, equation 2).
+    ///
+    /// # Errors
+    /// Those of [`GridOptions::validate`], and [`Error::Invalid`] for an ω or λ that is negative or
+    /// not finite.
+    pub fn helmholtz(grid: &GridOptions, omega: f64, lambda: f64) -> Result<Self> {
+        for (key, value) in [("problem.omega", omega), ("problem.lambda", lambda)] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::invalid(key, format!("{value}; use a finite number, 0 or more")));
+            }
+        }
+        grid.validate()?;
+        let vertical = VerticalProfile::helmholtz(grid, omega, lambda);
+        Self::with_grid(vertical, HorizontalField::laplacian(grid)?, Some(grid.clone()))
+    }
+
+    fn with_grid(vertical: VerticalProfile, horizontal: HorizontalField, grid: Option<GridOptions>) -> Result<Self> {
+        let shape = Shape::new(horizontal.nx, horizontal.ny, vertical.len());
+        let stencil = Self { shape, vertical, horizontal, grid };
+        stencil.check_pivots()?;
+        Ok(stencil)
+    }
+
+    /// Adds −ω² ξ·∇u by central differences: `xi(i, j)` gives (ξ_x, ξ_y) at the centre of a column in
+    /// units of 1/length (its vertical profile is that of d), `xi_vertical` a constant ξ_r. The
+    /// operator is then no longer symmetric: solve with BiCGStab or multigrid.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for operators that were not made from a grid; [`Error::Invalid`] where
+    /// ξ is not finite or so large that a column's pivots turn negative.
+    pub fn with_advection(
+        mut self,
+        omega: f64,
+        xi: impl Fn(usize, usize) -> (f64, f64),
+        xi_vertical: f64,
+    ) -> Result<Self> {
+        let Some(grid) = self.grid.take() else {
+            return Err(Error::Unsupported(
+                "advection needs the grid's cell widths: build the operator with TensorProduct::helmholtz, or add \
+                 ξ to the couplings yourself"
+                    .into(),
+            ));
+        };
+        let metric = Metric::new(&grid);
+        let Shape { nx, ny, nz } = self.shape;
+        let field = &mut self.horizontal;
+        for j in 0..ny {
+            for i in 0..nx {
+                let (xi_x, xi_y) = xi(i, j);
+                if !(xi_x.is_finite() && xi_y.is_finite() && xi_vertical.is_finite()) {
+                    return Err(Error::invalid(
+                        "problem.advection",
+                        format!("({xi_x}, {xi_y}, {xi_vertical}) at column ({i}, {j}); every component must be finite"),
+                    ));
+                }
+                let (width_x, width_y) = metric.widths(i, j);
+                let (x, y) = (0.5 * xi_x * width_y, 0.5 * xi_y * width_x);
+                let n = i + nx * j;
+                // Outside a Dirichlet boundary the value is −u, which moves a coupling to α_T.
+                for (coupling, inside, amount) in [
+                    (&mut field.west, i > 0, -x),
+                    (&mut field.east, i + 1 < nx, x),
+                    (&mut field.south, j > 0, -y),
+                    (&mut field.north, j + 1 < ny, y),
+                ] {
+                    if inside {
+                        coupling[n] += amount;
+                    } else {
+                        field.total[n] += amount;
+                    }
+                }
+            }
+        }
+        let r = grid.interfaces();
+        for k in 0..nz {
+            let centre = 0.5 * (r[k] + r[k + 1]);
+            let square = if grid.geometry == Geometry::Box { 1.0 } else { centre * centre };
+            let amount = 0.5 * omega * omega * xi_vertical * square;
+            if k + 1 < nz {
+                self.vertical.b[k] -= amount;
+            }
+            if k > 0 {
+                self.vertical.c[k] += amount;
+            }
+        }
+        self.check_pivots()?;
+        Ok(self)
+    }
+
+    /// Line relaxation divides by the pivots of every column. They only depend on α_T/|T|, and grow
+    /// with it where d < 0, so the extremes tell for all columns.
+    fn check_pivots(&self) -> Result<()> {
+        let v = &self.vertical;
+        let ratio = |n: usize| self.horizontal.total[n] / self.horizontal.area[n];
+        let columns = 0..self.horizontal.area.len();
+        let by_ratio = |x: &usize, y: &usize| ratio(*x).total_cmp(&ratio(*y));
+        for n in [columns.clone().min_by(by_ratio), columns.clone().max_by(by_ratio)].into_iter().flatten() {
+            let s = ratio(n);
+            let mut excess_over_pivot = 0.0;
+            for k in 0..v.len() {
+                let excess = v.a[k] - s * v.d[k] - v.c[k] * excess_over_pivot;
+                let pivot = excess - v.b[k];
+                if !(pivot > 0.0 && pivot.is_finite()) {
+                    return Err(Error::invalid(
+                        "problem",
+                        format!(
+                            "the tridiagonal block of column ({}, {}) has pivot {pivot:e} at level {k}; line relaxation \
+                             needs positive pivots, as an operator with a ≥ 0, d ≤ 0 and couplings of one sign has",
+                            n % self.shape.nx,
+                            n / self.shape.nx
+                        ),
+                    ));
+                }
+                excess_over_pivot = excess / pivot;
+            }
+        }
+        Ok(())
+    }
+
+    /// The grid's size.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The vertical factors.
+    pub fn vertical(&self) -> &VerticalProfile {
+        &self.vertical
+    }
+
+    /// The horizontal factors.
+    pub fn horizontal(&self) -> &HorizontalField {
+        &self.horizontal
+    }
+
+    /// Whether A = Aᵀ, which conjugate gradients require.
+    pub fn is_symmetric(&self) -> bool {
+        self.vertical.is_symmetric() && self.horizontal.is_symmetric()
+    }
+
+    /// The operator on half as many columns each way: discretised anew with the fine level's
+    /// vertical factors where the grid is known, else from the fine factors. `None` where a size
+    /// cannot be halved.
+    pub fn coarsened(&self) -> Option<Self> {
+        let shape = self.shape.halved()?;
+        let (horizontal, grid) = match &self.grid {
+            Some(grid) => {
+                let grid = GridOptions { nx: shape.nx, ny: shape.ny, ..grid.clone() };
+                (HorizontalField::laplacian(&grid).ok()?, Some(grid))
+            }
+            None => (self.horizontal.coarsened()?, None),
+        };
+        Some(Self { shape, vertical: self.vertical.clone(), horizontal, grid })
+    }
+
+    /// The entries of row (i, j, k): below, south, west, diagonal, east, north, above; those outside
+    /// the grid are left out.
+    pub fn row(&self, i: usize, j: usize, k: usize) -> impl Iterator<Item = Coupling> + use<> {
+        let Shape { nx, ny, nz } = self.shape;
+        let (v, h) = (&self.vertical, &self.horizontal);
+        let n = i + nx * j;
+        let (area, d) = (h.area[n], v.d[k]);
+        let diagonal = area * (v.a[k] - v.b[k] - v.c[k]) - h.total[n] * d;
+        let entry = |inside: bool, i, j, k, value| inside.then_some(Coupling { i, j, k, value });
+        [
+            entry(k > 0, i, j, k.wrapping_sub(1), area * v.c[k]),
+            entry(j > 0, i, j.wrapping_sub(1), k, d * h.south[n]),
+            entry(i > 0, i.wrapping_sub(1), j, k, d * h.west[n]),
+            entry(true, i, j, k, diagonal),
+            entry(i + 1 < nx, i + 1, j, k, d * h.east[n]),
+            entry(j + 1 < ny, i, j + 1, k, d * h.north[n]),
+            entry(k + 1 < nz, i, j, k + 1, area * v.b[k]),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// The same matrix, every entry stored; unknown (i, j, k) is row i + nx (k + nz j) (paper B,
+    /// equation 13).
+    ///
+    /// # Errors
+    /// Those of [`Csr::new`]; more than 2³² rows are not supported.
+    pub fn to_csr(&self) -> Result<Csr> {
+        let Shape { nx, ny, nz } = self.shape;
+        Csr::from_rows(self.shape.cells(), |row, out| {
+            let (i, rest) = (row % nx, row / nx);
+            let (k, j) = (rest % nz, rest / nz);
+            debug_assert!(j < ny);
+            out.extend(self.row(i, j, k).map(|c| (c.i + nx * (c.k + nz * c.j), c.value)));
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What each fused step reads, writes and computes: the one place that rooflines are taken from.
+
+use serde::Serialize;
+
+/// A step's declared work, a cell: vectors read, vectors written, floating-point operations.
+///
+/// Every vector counts once however often a neighbour's value is used (perfect caching), and a
+/// coarse-grid vector counts a quarter. Horizontal and vertical coefficients count nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Traffic {
+    /// The step.
+    pub name: &'static str,
+    /// What it computes.
+    pub recurrence: &'static str,
+    /// Vectors read.
+    pub reads: f64,
+    /// Vectors written.
+    pub writes: f64,
+    /// Floating-point operations a cell.
+    pub flops: f64,
+}
+
+impl Traffic {
+    /// Vector references, reads and writes together.
+    pub fn references(&self) -> f64 {
+        self.reads + self.writes
+    }
+
+    /// Bytes moved on `cells` cells of `size` bytes each.
+    pub fn bytes(&self, cells: usize, size: usize) -> f64 {
+        self.references() * (cells * size) as f64
+    }
+}
+
+macro_rules! traffic {
+    ($($(#[$doc:meta])* $id:ident: $name:literal, $recurrence:literal, $reads:literal, $writes:literal, $flops:literal;)*) => {
+        $($(#[$doc])*
+        pub const $id: Traffic =
+            Traffic { name: $name, recurrence: $recurrence, reads: $reads, writes: $writes, flops: $flops };)*
+    };
+}
+
+traffic! {
+    /// See [`crate::operator::Operator::apply`].
+    APPLY: "apply", "y = A x", 1.0, 1.0, 15.0;
+    /// See [`crate::operator::Operator::residual`].
+    RESIDUAL: "residual", "r = f − A u;  ‖r‖²", 2.0, 1.0, 18.0;
+    /// See [`crate::operator::Operator::residual_norm`].
+    RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 18.0;
+    /// See [`crate::operator::Operator::advance_direction`].
+    ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 21.0;
+    /// See [`crate::operator::LineOperator::solve_lines`].
+    SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 11.0;
+    /// See [`crate::operator::LineOperator::precondition_residual`].
+    PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 17.0;
+    /// The default, unfused update of the residual and its two inner products, preconditioner apart.
+    UPDATE_RESIDUAL: "update_residual", "r −= αq;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 1.0, 6.0;
+    /// z = D⁻¹ r
+    DIVIDE_BY_DIAGONAL: "divide_by_diagonal", "z = D⁻¹ r", 1.0, 1.0, 5.0;
+    /// z = r
+    COPY: "copy", "z = r", 1.0, 1.0, 0.0;
+    /// The vector updates and inner products of one BiCGStab iteration.
+    VECTOR_UPDATES_BICGSTAB: "vector_updates", "p, u, r and five inner products", 20.0, 6.0, 22.0;
+    /// See [`crate::operator::LineOperator::smooth`].
+    SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 20.0;
+    /// The same from u = 0.
+    SMOOTH_FROM_ZERO: "smooth_from_zero", "u = ρ M⁻¹(f − A 0)", 1.0, 1.0, 20.0;
+    /// See [`crate::operator::MultigridOperator::residual_restrict`].
+    RESIDUAL_RESTRICT: "residual_restrict", "f_c = R (f − A u)", 2.0, 0.25, 18.0;
+    /// See [`crate::operator::MultigridOperator::prolong_smooth`].
+    PROLONG_SMOOTH: "prolong_smooth", "u += P u_c;  u += ρ M⁻¹(f − A u);  ‖f − A u‖²", 2.25, 1.0, 45.0;
+    /// See [`crate::operator::MultigridOperator::smooth_residual_restrict`].
+    SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 38.0;
+    /// The same from u = 0.
+    SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 38.0;
+    /// See [`crate::operator::MultigridOperator::correct_smooth_residual`] (e and r in single precision: half a reference).
+    CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 40.0;
+}

@@ -1,0 +1,119 @@
+//! Operations on whole vectors.
+
+use isobar_core::real::Real;
+use pulp::{Simd, WithSimd};
+
+use crate::cpu::{Cpu, MAX_PARTS};
+use crate::half_plane::fma;
+use crate::shared::Shared;
+use crate::vector::Vector;
+
+/// x = a
+pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
+    let entries = Shared::of(x.entries_mut());
+    cpu.for_each_part(x.layout().len(), |_, start, end| {
+        // SAFETY: parts do not overlap.
+        unsafe { entries.row_mut(start as isize, end - start) }.fill(a);
+    });
+}
+
+/// y = x
+pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>) {
+    zip(cpu, x, y, |x, y| {
+        cpu.arch().dispatch(|| {
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = T::from_f64(x.to_f64());
+            }
+        });
+    });
+}
+
+/// y += a x
+pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
+    zip(cpu, x, y, |x, y| cpu.arch().dispatch(Axpy { a, x, y }));
+}
+
+/// y = x + a y
+pub(crate) fn xpay<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) {
+    zip(cpu, x, y, |x, y| cpu.arch().dispatch(Xpay { a, x, y }));
+}
+
+/// ⟨x, y⟩ in double precision
+pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
+    let mut sums = [0.0; MAX_PARTS];
+    let out = Shared::of(&mut sums);
+    let (x, y) = (x.entries(), y.entries());
+    cpu.for_each_part(x.len(), |part, start, end| {
+        let sum = cpu.arch().dispatch(Dot { x: &x[start..end], y: &y[start..end] });
+        // SAFETY: each part has its own sum.
+        unsafe { out.set(part as isize, sum) };
+    });
+    sums.iter().sum()
+}
+
+fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn(&[S], &mut [T]) + Sync) {
+    let x = x.entries();
+    let out = Shared::of(y.entries_mut());
+    cpu.for_each_part(x.len(), |_, start, end| {
+        // SAFETY: parts do not overlap.
+        f(&x[start..end], unsafe { out.row_mut(start as isize, end - start) });
+    });
+}
+
+struct Axpy<'a, S, T> {
+    a: T,
+    x: &'a [S],
+    y: &'a mut [T],
+}
+
+impl<A: Real, T: Real> WithSimd for Axpy<'_, A, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = fma::<S, T>(self.a, T::from_f64(x.to_f64()), *y);
+        }
+    }
+}
+
+struct Xpay<'a, T> {
+    a: T,
+    x: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Real> WithSimd for Xpay<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = fma::<S, T>(self.a, *y, x);
+        }
+    }
+}
+
+struct Dot<'a, T> {
+    x: &'a [T],
+    y: &'a [T],
+}
+
+impl<T: Real> WithSimd for Dot<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) -> f64 {
+        // Independent sums, or the additions would wait for each other.
+        let mut sums = [0.0; 32];
+        let (x, x_rest) = self.x.as_chunks::<32>();
+        let (y, y_rest) = self.y.as_chunks::<32>();
+        for (x, y) in x.iter().zip(y) {
+            for lane in 0..32 {
+                sums[lane] = fma::<S, f64>(x[lane].to_f64(), y[lane].to_f64(), sums[lane]);
+            }
+        }
+        let rest: f64 = x_rest.iter().zip(y_rest).map(|(x, y)| x.to_f64() * y.to_f64()).sum();
+        sums.iter().sum::<f64>() + rest
+    }
+}

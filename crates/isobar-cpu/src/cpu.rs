@@ -1,0 +1,262 @@
+//! The back end itself: threads, vector instructions, vectors.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use isobar_core::backend::{Backend, CsrBackend, DeviceInfo, HostScalars, Ratio, Slot, TensorProductBackend};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout};
+use isobar_core::real::Real;
+use isobar_core::reference::check_shape;
+use isobar_core::stencil;
+use pulp::Arch;
+use rayon::ThreadPool;
+
+use crate::blas;
+use crate::stored_matrix::{StoredMatrix, StoredTridiagonal};
+use crate::tensor_product::TensorProduct;
+use crate::vector::Vector;
+
+/// Grids of fewer cells run on one thread: waking the others would take longer.
+const CELLS_WORTH_A_THREAD: usize = 1 << 14;
+
+/// Parts of a vector that sums are kept of, at most.
+pub(crate) const MAX_PARTS: usize = 256;
+/// Entries in a part, at least.
+const SMALLEST_PART: usize = 1 << 14;
+
+/// This machine's processor cores. Cheap to clone; clones share the threads.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: ThreadPool,
+    threads: usize,
+    arch: Arch,
+}
+
+impl Cpu {
+    /// So many threads.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0 threads, [`Error::Device`] where they cannot be started.
+    pub fn new(threads: usize) -> Result<Self> {
+        if threads == 0 {
+            return Err(Error::invalid("threads", "0 threads; use 1 or more"));
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|n| format!("isobar-{n}"))
+            .build()
+            .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
+        Ok(Self { inner: Arc::new(Inner { pool, threads, arch: Arch::new() }) })
+    }
+
+    /// As many threads as the machine offers this process.
+    ///
+    /// # Errors
+    /// As [`Cpu::new`].
+    pub fn with_all_threads() -> Result<Self> {
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Threads in use.
+    pub fn threads(&self) -> usize {
+        self.inner.threads
+    }
+
+    /// The vector instructions in use, found at run time.
+    pub fn instructions(&self) -> String {
+        format!("{:?}", self.arch()).split('(').next().unwrap_or_default().to_ascii_lowercase()
+    }
+
+    pub(crate) fn arch(&self) -> Arch {
+        self.inner.arch
+    }
+
+    /// Threads worth using on so many cells.
+    pub(crate) fn threads_for(&self, cells: usize) -> usize {
+        self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
+    }
+
+    /// Runs `f(0) … f(count − 1)` at the same time, on this back end's threads.
+    pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
+        if count == 1 {
+            return f(0);
+        }
+        let f = &f;
+        self.inner.pool.in_place_scope(|scope| {
+            for n in 1..count {
+                scope.spawn(move |_| f(n));
+            }
+            f(0);
+        });
+    }
+}
+
+impl Backend for Cpu {
+    type Vector<T: Real> = Vector<T>;
+    type Scalars = HostScalars;
+
+    fn device(&self) -> DeviceInfo {
+        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, threads: self.threads() }
+    }
+
+    fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
+        Vector::zeros(layout)
+    }
+
+    fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Vector<T>) -> Result<()> {
+        let layout = *target.layout();
+        check_shape(source.shape(), layout.shape())?;
+        let out = target.share_mut();
+        self.for_each_half_plane(&layout, |j, colour, start| {
+            let parity = layout.parity(j, colour);
+            for k in 0..layout.shape().nz {
+                // SAFETY: each half plane is visited once.
+                let row = unsafe { out.row_mut(start + (k * layout.pitch()) as isize, layout.columns(j, colour)) };
+                for (m, value) in row.iter_mut().enumerate() {
+                    *value = T::from_f64(source.get(2 * m + parity, j, k).to_f64());
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
+        let layout = *source.layout();
+        let shape = layout.shape();
+        check_shape(target.shape(), shape)?;
+        let entries = source.entries();
+        for k in 0..shape.nz {
+            for j in 0..shape.ny {
+                for colour in Colour::BOTH {
+                    let parity = layout.parity(j, colour);
+                    let start = layout.pitch() * (k + shape.nz * (colour as usize + 2 * j));
+                    for (m, value) in entries[start..start + layout.columns(j, colour)].iter().enumerate() {
+                        target.set(2 * m + parity, j, k, S::from_f64(value.to_f64()));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
+        blas::fill(self, T::ZERO, x);
+        Ok(())
+    }
+
+    fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
+        blas::convert(self, x, y);
+        Ok(())
+    }
+
+    fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
+        blas::axpy(self, T::from_f64(a.value(&scalars.0)), x, y);
+        Ok(())
+    }
+
+    fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
+        blas::xpay(self, T::from_f64(a.value(&scalars.0)), x, y);
+        Ok(())
+    }
+
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Slot, scalars: &mut HostScalars) -> Result<()> {
+        scalars.0[out.index()] = blas::dot(self, x, y);
+        Ok(())
+    }
+
+    fn scalars(&self) -> Result<HostScalars> {
+        Ok(HostScalars::default())
+    }
+
+    fn set(&self, scalars: &mut HostScalars, slot: Slot, value: f64) -> Result<()> {
+        scalars.0[slot.index()] = value;
+        Ok(())
+    }
+
+    fn read(&self, scalars: &HostScalars) -> Result<[f64; Slot::COUNT]> {
+        Ok(scalars.0)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// By the standard library's copy, on all threads; the best of several.
+    fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
+        let (mut x, mut y) = (Vector::<f64>::zeros(layout)?, Vector::<f64>::zeros(layout)?);
+        blas::fill(self, 1.0, &mut x);
+        let mut best = f64::INFINITY;
+        for _ in 0..8 {
+            let clock = Instant::now();
+            blas::convert(self, &x, &mut y);
+            best = best.min(clock.elapsed().as_secs_f64());
+        }
+        Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / best.max(1e-9))
+    }
+}
+
+impl Cpu {
+    /// `f(j, colour, start)` for every half plane, `start` being its position.
+    fn for_each_half_plane(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
+        let ny = layout.shape().ny;
+        let threads = self.threads_for(layout.len());
+        self.for_each(threads.min(ny), |n| {
+            for j in ny * n / threads.min(ny)..ny * (n + 1) / threads.min(ny) {
+                for colour in Colour::BOTH {
+                    f(j, colour, ((colour as usize + 2 * j) * layout.half_plane()) as isize);
+                }
+            }
+        });
+    }
+
+    /// Splits `len` entries into parts, the same ones however many threads there are:
+    /// `f(part, first, one past the last)`, part < [`MAX_PARTS`].
+    pub(crate) fn for_each_part(&self, len: usize, f: impl Fn(usize, usize, usize) + Sync) {
+        let size = len.div_ceil(MAX_PARTS).max(SMALLEST_PART).next_multiple_of(16);
+        let parts = len.div_ceil(size);
+        let threads = self.threads_for(len).min(parts).max(1);
+        self.for_each(threads, |n| {
+            for part in parts * n / threads..parts * (n + 1) / threads {
+                f(part, part * size, ((part + 1) * size).min(len));
+            }
+        });
+    }
+}
+
+impl TensorProductBackend for Cpu {
+    type TensorProduct<T: Real> = TensorProduct<T>;
+
+    fn tensor_product<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<TensorProduct<T>> {
+        TensorProduct::new(self, stencil)
+    }
+}
+
+impl CsrBackend for Cpu {
+    type Csr<T: Real> = StoredMatrix<T>;
+    type Tridiagonal<T: Real> = StoredTridiagonal<T>;
+
+    fn csr<T: Real>(&self, matrix: &stencil::Csr, layout: &Layout) -> Result<StoredMatrix<T>> {
+        StoredMatrix::new(self, matrix, layout)
+    }
+
+    fn tridiagonal<T: Real>(&self, matrix: &stencil::Csr, layout: &Layout) -> Result<StoredTridiagonal<T>> {
+        StoredTridiagonal::new(self, matrix, layout)
+    }
+}
+
+/// The processor's model, where the system tells.
+fn processor_name() -> String {
+    std::fs::read_to_string("/proc/cpuinfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("model name"))?;
+            Some(line.split(':').nth(1)?.trim().to_owned())
+        })
+        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}

@@ -1,0 +1,142 @@
+//! Several stages over the planes of a grid in one pass over memory, on several threads.
+//!
+//! Stage s at plane j may read what stage s − 1 wrote at planes j − 1, j and j + 1, and may overwrite
+//! what that stage read there. Within a thread's chunk of planes the stages follow each other one
+//! plane apart, so that the planes between them stay in cache:
+//!
+//! ```text
+//! plane   0  1  2  3  4  5 | 6  7  8  9 10 11
+//! stage 0 a  a  a  a  a  a | a  a  a  a  a  a        a: first, each chunk on its own
+//! stage 1 a  a  a  a  a  b | b  a  a  a  a  a        b: then, around each boundary
+//! stage 2 a  a  a  a  b  b | b  b  a  a  a  a
+//! ```
+//!
+//! Whatever the number of chunks, each stage sees the same values: results do not depend on it.
+
+use crate::cpu::Cpu;
+
+/// Planes are handed out in pairs, as restriction needs them.
+const PLANES_TOGETHER: usize = 2;
+
+/// How planes are shared among threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunks {
+    planes: usize,
+    count: usize,
+}
+
+impl Chunks {
+    /// At most `wanted` chunks of `planes` planes, none too short for `stages` stages.
+    pub(crate) fn new(planes: usize, wanted: usize, stages: usize) -> Self {
+        let shortest = (2 * stages).next_multiple_of(PLANES_TOGETHER);
+        Self { planes, count: wanted.min(planes / shortest).max(1) }
+    }
+
+    /// First plane of chunk `n`; `n == count` gives the end.
+    fn start(self, n: usize) -> usize {
+        if n == self.count {
+            self.planes
+        } else {
+            let pairs = self.planes.div_ceil(PLANES_TOGETHER);
+            (pairs * n / self.count) * PLANES_TOGETHER
+        }
+    }
+
+    /// The chunk of a plane, and its place there: 0 for the first, 1 for the last, 2 and 3 in turn for
+    /// those between. While a two-stage pass runs, no two planes that wait for their second stage share
+    /// a place.
+    pub(crate) fn locate(self, plane: usize) -> (usize, usize) {
+        let chunk = (0..self.count).rev().find(|&n| self.start(n) <= plane).unwrap_or(0);
+        let place = if plane == self.start(chunk) {
+            0
+        } else if plane + 1 == self.start(chunk + 1) {
+            1
+        } else {
+            2 + plane % 2
+        };
+        (chunk, place)
+    }
+
+    /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
+    fn at_once(self, n: usize, s: usize) -> (usize, usize) {
+        let (start, end) = (self.start(n), self.start(n + 1));
+        (
+            if n > 0 { start + s } else { start },
+            if n + 1 < self.count { end - s } else { end },
+        )
+    }
+}
+
+/// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
+///
+/// `chunk` tells which thread's scratch space to use: calls with the same `chunk` never overlap.
+pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stages: usize, stage: impl Fn(usize, usize, usize) + Sync) {
+    let first = |n: usize| {
+        let (start, end) = (chunks.start(n), chunks.start(n + 1));
+        for front in start..end + stages - 1 {
+            for s in 0..stages {
+                let (lowest, beyond) = chunks.at_once(n, s);
+                if let Some(plane) = front.checked_sub(s).filter(|p| (lowest..beyond).contains(p)) {
+                    stage(s, plane, n);
+                }
+            }
+        }
+    };
+    cpu.for_each(chunks.count, first);
+    if stages > 1 && chunks.count > 1 {
+        cpu.for_each(chunks.count - 1, |n| {
+            let boundary = chunks.start(n + 1);
+            for s in 1..stages {
+                for plane in boundary - s..boundary + s {
+                    stage(s, plane, n);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Every stage runs once on every plane, after the stage before it on that plane and its
+    /// neighbours.
+    #[test]
+    fn order_is_kept() {
+        let cpu = Cpu::new(3).unwrap();
+        for planes in [1, 2, 3, 7, 8, 24, 25, 64] {
+            for stages in 1..=5 {
+                let chunks = Chunks::new(planes, 3, stages);
+                let done = Mutex::new(vec![0; planes]);
+                run(&cpu, chunks, stages, |s, plane, _| {
+                    let mut done = done.lock().unwrap();
+                    assert_eq!(done[plane], s, "plane {plane}");
+                    for neighbour in plane.saturating_sub(1)..(plane + 2).min(planes) {
+                        let ahead = done[neighbour];
+                        assert!(ahead >= s && ahead <= s + 2, "stage {s} on {plane}: {neighbour} at {ahead}");
+                        // The next stage must not have run before this one read its input.
+                        assert!(neighbour == plane || ahead <= s + 1, "stage {s} on {plane}: {neighbour} at {ahead}");
+                    }
+                    done[plane] += 1;
+                });
+                assert_eq!(done.into_inner().unwrap(), vec![stages; planes]);
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_start_on_even_planes_and_cover_all() {
+        for planes in 1..70 {
+            for wanted in 1..9 {
+                let chunks = Chunks::new(planes, wanted, 3);
+                assert_eq!((chunks.start(0), chunks.start(chunks.count)), (0, planes));
+                for n in 0..chunks.count {
+                    assert!(chunks.start(n) < chunks.start(n + 1) && chunks.start(n) % 2 == 0);
+                    assert!(chunks.count == 1 || chunks.start(n + 1) - chunks.start(n) >= 5);
+                }
+            }
+        }
+    }
+}
