@@ -21,6 +21,7 @@ pub mod precond;
 pub mod problem;
 pub mod real;
 pub mod reference;
+pub mod simd;
 pub mod solver;
 pub mod stencil;
 pub mod traffic;

@@ -6,6 +6,8 @@ use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
+use crate::simd::Lanes;
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
@@ -33,6 +35,7 @@ pub trait Real:
     + AddAssign
     + SubAssign
     + Sum
+    + Lanes
 {
     /// Additive identity.
     const ZERO: Self;

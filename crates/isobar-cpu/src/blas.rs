@@ -4,7 +4,6 @@ use isobar_core::real::Real;
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::{Cpu, MAX_PARTS};
-use crate::half_plane::fma;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
@@ -20,7 +19,7 @@ pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
 /// y = x
 pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| {
-        cpu.arch().dispatch(|| {
+        cpu.dispatch::<f64, _>(|| {
             for (y, x) in y.iter_mut().zip(x) {
                 *y = T::from_f64(x.to_f64());
             }
@@ -30,12 +29,12 @@ pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector
 
 /// y += a x
 pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| cpu.arch().dispatch(Axpy { a, x, y }));
+    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }));
 }
 
 /// y = x + a y
 pub(crate) fn xpay<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| cpu.arch().dispatch(Xpay { a, x, y }));
+    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Xpay { a, x, y }));
 }
 
 /// ⟨x, y⟩ in double precision
@@ -44,7 +43,7 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
     let out = Shared::of(&mut sums);
     let (x, y) = (x.entries(), y.entries());
     cpu.for_each_part(x.len(), |part, start, end| {
-        let sum = cpu.arch().dispatch(Dot { x: &x[start..end], y: &y[start..end] });
+        let sum = cpu.dispatch::<f64, _>(Dot { x: &x[start..end], y: &y[start..end] });
         // SAFETY: each part has its own sum.
         unsafe { out.set(part as isize, sum) };
     });
@@ -70,9 +69,9 @@ impl<A: Real, T: Real> WithSimd for Axpy<'_, A, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = fma::<S, T>(self.a, T::from_f64(x.to_f64()), *y);
+            *y += self.a * T::from_f64(x.to_f64());
         }
     }
 }
@@ -87,9 +86,9 @@ impl<T: Real> WithSimd for Xpay<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
+    fn with_simd<S: Simd>(self, _: S) {
         for (y, &x) in self.y.iter_mut().zip(self.x) {
-            *y = fma::<S, T>(self.a, *y, x);
+            *y = x + self.a * *y;
         }
     }
 }
@@ -103,14 +102,14 @@ impl<T: Real> WithSimd for Dot<'_, T> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) -> f64 {
+    fn with_simd<S: Simd>(self, _: S) -> f64 {
         // Independent sums, or the additions would wait for each other.
         let mut sums = [0.0; 32];
         let (x, x_rest) = self.x.as_chunks::<32>();
         let (y, y_rest) = self.y.as_chunks::<32>();
         for (x, y) in x.iter().zip(y) {
             for lane in 0..32 {
-                sums[lane] = fma::<S, f64>(x[lane].to_f64(), y[lane].to_f64(), sums[lane]);
+                sums[lane] += x[lane].to_f64() * y[lane].to_f64();
             }
         }
         let rest: f64 = x_rest.iter().zip(y_rest).map(|(x, y)| x.to_f64() * y.to_f64()).sum();

@@ -6,10 +6,10 @@ use std::time::Instant;
 use isobar_core::backend::{Backend, CsrBackend, DeviceInfo, HostScalars, Ratio, Slot, TensorProductBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_core::stencil;
-use pulp::Arch;
+use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
@@ -35,7 +35,10 @@ pub struct Cpu {
 struct Inner {
     pool: ThreadPool,
     threads: usize,
+    /// For double precision.
     arch: Arch,
+    /// For single precision.
+    arch_single: Arch,
 }
 
 impl Cpu {
@@ -52,7 +55,7 @@ impl Cpu {
             .thread_name(|n| format!("isobar-{n}"))
             .build()
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
-        Ok(Self { inner: Arc::new(Inner { pool, threads, arch: Arch::new() }) })
+        Ok(Self { inner: Arc::new(Inner { pool, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() }) })
     }
 
     /// As many threads as the machine offers this process.
@@ -70,11 +73,17 @@ impl Cpu {
 
     /// The vector instructions in use, found at run time.
     pub fn instructions(&self) -> String {
-        format!("{:?}", self.arch()).split('(').next().unwrap_or_default().to_ascii_lowercase()
+        format!("{:?}", self.inner.arch).split('(').next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    pub(crate) fn arch(&self) -> Arch {
-        self.inner.arch
+    /// Runs a kernel on elements of type T with this machine's instructions, at most eight lanes wide:
+    /// rows are multiples of eight, so that no loop has a remainder.
+    #[inline(always)]
+    pub(crate) fn dispatch<T: Real, K: WithSimd>(&self, kernel: K) -> K::Output {
+        match T::PRECISION {
+            Precision::F32 => self.inner.arch_single.dispatch(kernel),
+            _ => self.inner.arch.dispatch(kernel),
+        }
     }
 
     /// Threads worth using on so many cells.
@@ -248,6 +257,15 @@ impl CsrBackend for Cpu {
     fn tridiagonal<T: Real>(&self, matrix: &stencil::Csr, layout: &Layout) -> Result<StoredTridiagonal<T>> {
         StoredTridiagonal::new(self, matrix, layout)
     }
+}
+
+/// The widest instructions that hold no more than eight single-precision numbers.
+fn at_most_eight_lanes() -> Arch {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return Arch::V3(simd);
+    }
+    Arch::new()
 }
 
 /// The processor's model, where the system tells.

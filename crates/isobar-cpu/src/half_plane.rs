@@ -1,20 +1,14 @@
 //! The arithmetic of the tensor-product operator on one (j, colour) half plane: SIMD lanes across
 //! columns, rows of columns below and above each other.
 //!
-//! Loops are written over plain slices; run inside [`pulp::Arch::dispatch`], the compiler turns them
-//! into the widest vector instructions that this machine has.
+//! Every loop runs over packs of lanes, see [`isobar_core::simd`].
 
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
+use isobar_core::simd::Pack;
 use pulp::Simd;
 
-use crate::shared::Shared;
-
-/// a b + c, in one rounding where the machine has an instruction for it.
-#[inline(always)]
-pub(crate) fn fma<S: Simd, T: Real>(a: T, b: T, c: T) -> T {
-    if S::IS_SCALAR { a * b + c } else { a.mul_add(b, c) }
-}
+use crate::shared::{Row, RowMut, Shared};
 
 /// The vertical factors of one level, signed so that all are positive in an M-matrix.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,91 +65,125 @@ impl HalfPlane {
     }
 }
 
-/// The horizontal factors, divided by |T|, a row of `n` columns of them.
+impl<T: Real> Level<T> {
+    /// In all lanes.
+    #[inline(always)]
+    pub(crate) fn splat<S: Simd>(self, simd: S) -> Level<Pack<S, T>> {
+        let splat = |value| Pack::splat(simd, value);
+        Level {
+            mass: splat(self.mass),
+            above: splat(self.above),
+            below: splat(self.below),
+            horizontal: splat(self.horizontal),
+        }
+    }
+}
+
+/// The horizontal factors of a row, divided by |T|.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Columns<'a, T> {
-    pub(crate) west: &'a [T],
-    pub(crate) east: &'a [T],
-    pub(crate) south: &'a [T],
-    pub(crate) north: &'a [T],
+pub(crate) struct Columns<'a, S: Simd, T: Real> {
+    pub(crate) west: Row<'a, S, T>,
+    pub(crate) east: Row<'a, S, T>,
+    pub(crate) south: Row<'a, S, T>,
+    pub(crate) north: Row<'a, S, T>,
     /// α_T / |T|
-    pub(crate) total: &'a [T],
+    pub(crate) total: Row<'a, S, T>,
     /// |T|, 0 in padding
-    pub(crate) area: &'a [T],
+    pub(crate) area: Row<'a, S, T>,
     /// 1 / |T|, 0 in padding
-    pub(crate) inverse_area: &'a [T],
+    pub(crate) inverse_area: Row<'a, S, T>,
 }
 
 /// The other colour's values around a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Neighbours<'a, T> {
-    west: &'a [T],
-    east: &'a [T],
-    south: &'a [T],
-    north: &'a [T],
+pub(crate) struct Neighbours<'a, S: Simd, T: Real> {
+    west: Row<'a, S, T>,
+    east: Row<'a, S, T>,
+    south: Row<'a, S, T>,
+    north: Row<'a, S, T>,
 }
 
-impl<'a, T: Real> Neighbours<'a, T> {
+impl<'a, S: Simd, T: Real> Neighbours<'a, S, T> {
     /// Of row k of a half plane, columns m … m + n − 1.
     ///
     /// # Safety
     /// Nobody writes the other colour of planes j − 1, j, j + 1 meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn new(u: Shared<T>, h: &HalfPlane, k: usize, m: usize, n: usize) -> Self {
+    pub(crate) unsafe fn new(simd: S, u: Shared<T>, h: &HalfPlane, k: usize, m: usize, n: usize) -> Self {
         let offset = (k * h.pitch + m) as isize;
         // SAFETY: rows of the vector, or one entry into its guard; not written, as promised.
         unsafe {
             Self {
-                west: u.row(h.other + offset + h.west, n),
-                east: u.row(h.other + offset + h.west + 1, n),
-                south: u.row(h.south + offset, n),
-                north: u.row(h.north + offset, n),
+                west: u.packs(simd, h.other + offset + h.west, n),
+                east: u.packs(simd, h.other + offset + h.west + 1, n),
+                south: u.packs(simd, h.south + offset, n),
+                north: u.packs(simd, h.north + offset, n),
             }
         }
     }
 
-    /// Σ α_{TT'} u_{T'} / |T| of column m
+    /// Σ α_{TT'} u_{T'} / |T| of pack i
     #[inline(always)]
-    pub(crate) fn sum<S: Simd>(&self, c: &Columns<'_, T>, m: usize) -> T {
-        let x = fma::<S, T>(c.west[m], self.west[m], c.east[m] * self.east[m]);
-        let y = fma::<S, T>(c.south[m], self.south[m], c.north[m] * self.north[m]);
+    pub(crate) fn sum(&self, c: &Columns<'_, S, T>, i: usize) -> Pack<S, T> {
+        let x = c.west.get(i).mul_add(self.west.get(i), c.east.get(i) * self.east.get(i));
+        let y = c.south.get(i).mul_add(self.south.get(i), c.north.get(i) * self.north.get(i));
         x + y
     }
 }
 
 /// A row and the rows below and above it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vertical<'a, T> {
-    below: &'a [T],
-    pub(crate) centre: &'a [T],
-    above: &'a [T],
+pub(crate) struct Vertical<'a, S: Simd, T: Real> {
+    below: Row<'a, S, T>,
+    pub(crate) centre: Row<'a, S, T>,
+    above: Row<'a, S, T>,
 }
 
-impl<'a, T: Real> Vertical<'a, T> {
+impl<'a, S: Simd, T: Real> Vertical<'a, S, T> {
     /// Row k of a half plane, columns m … m + n − 1. At bottom and top the row stands in for the one
     /// outside, where a coupling of zero meets it.
     ///
     /// # Safety
     /// Nobody writes the half plane meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn new(u: Shared<T>, h: &HalfPlane, levels: usize, k: usize, m: usize, n: usize) -> Self {
+    pub(crate) unsafe fn new(
+        simd: S,
+        u: Shared<T>,
+        h: &HalfPlane,
+        levels: usize,
+        k: usize,
+        m: usize,
+        n: usize,
+    ) -> Self {
         // SAFETY: rows of the vector; not written, as promised.
         unsafe {
             Self {
-                below: u.row(h.row(k.saturating_sub(1), m), n),
-                centre: u.row(h.row(k, m), n),
-                above: u.row(h.row((k + 1).min(levels - 1), m), n),
+                below: u.packs(simd, h.row(k.saturating_sub(1), m), n),
+                centre: u.packs(simd, h.row(k, m), n),
+                above: u.packs(simd, h.row((k + 1).min(levels - 1), m), n),
             }
         }
     }
 
-    /// (A u)_{T,k} / |T| of column m: a u_k − b (u_k − u_{k+1}) − c (u_k − u_{k−1}) + d (Σ… − α_T u_k) / |T|.
+    /// (A u)_{T,k} / |T| of pack i: a u_k − b (u_k − u_{k+1}) − c (u_k − u_{k−1}) + d (Σ… − α_T u_k) / |T|.
     #[inline(always)]
-    pub(crate) fn apply<S: Simd>(&self, v: Level<T>, c: &Columns<'_, T>, around: &Neighbours<'_, T>, m: usize) -> T {
-        let u = self.centre[m];
-        let vertical = fma::<S, T>(v.above, u - self.above[m], fma::<S, T>(v.below, u - self.below[m], v.mass * u));
-        fma::<S, T>(v.horizontal, fma::<S, T>(c.total[m], u, -around.sum::<S>(c, m)), vertical)
+    pub(crate) fn apply(
+        &self,
+        v: Level<Pack<S, T>>,
+        c: &Columns<'_, S, T>,
+        around: &Neighbours<'_, S, T>,
+        i: usize,
+    ) -> Pack<S, T> {
+        let u = self.centre.get(i);
+        let vertical = v.above.mul_add(u - self.above.get(i), v.below.mul_add(u - self.below.get(i), v.mass * u));
+        v.horizontal.mul_add(c.total.get(i).mul_add(u, -around.sum(c, i)), vertical)
     }
+}
+
+/// A row that is computed pack by pack.
+pub(crate) trait RowValues<S: Simd, T: Real> {
+    /// Pack i.
+    fn get(&self, i: usize) -> Pack<S, T>;
 }
 
 /// One row of forward elimination, in the form without subtractions that the reference explains:
@@ -165,44 +193,68 @@ impl<'a, T: Real> Vertical<'a, T> {
 /// y = (g − c y₋) / pivot;   factor = −b / pivot;   ratio = excess / pivot
 /// ```
 ///
-/// `g(m)` is the right-hand side over |T|; `ratio` goes from level to level.
+/// `g` is the right-hand side over |T|; `ratio` goes from level to level.
 #[inline(always)]
 pub(crate) fn eliminate_row<S: Simd, T: Real>(
-    v: Level<T>,
-    total: &[T],
-    ratio: &mut [T],
-    below: &[T],
-    y: &mut [T],
-    factor: &mut [T],
-    g: impl Fn(usize) -> T,
+    simd: S,
+    v: Level<Pack<S, T>>,
+    total: Row<'_, S, T>,
+    mut ratio: RowMut<'_, S, T>,
+    below: Row<'_, S, T>,
+    mut y: RowMut<'_, S, T>,
+    mut factor: RowMut<'_, S, T>,
+    g: &impl RowValues<S, T>,
 ) {
-    let n = y.len();
-    let (total, ratio, below, factor) = (&total[..n], &mut ratio[..n], &below[..n], &mut factor[..n]);
-    for m in 0..n {
-        let excess = fma::<S, T>(v.below, ratio[m], fma::<S, T>(v.horizontal, total[m], v.mass));
-        let inverse = T::ONE / (excess + v.above);
-        ratio[m] = excess * inverse;
-        factor[m] = v.above * inverse;
-        y[m] = fma::<S, T>(v.below, below[m], g(m)) * inverse;
+    let one = Pack::splat(simd, T::ONE);
+    for i in 0..y.len() {
+        let excess = v.below.mul_add(ratio.get(i), v.horizontal.mul_add(total.get(i), v.mass));
+        let inverse = one.over(excess + v.above);
+        ratio.set(i, excess * inverse);
+        factor.set(i, v.above * inverse);
+        y.set(i, v.below.mul_add(below.get(i), g.get(i)) * inverse);
     }
 }
 
 /// One row of backward substitution: x = y + factor · x₊, in place.
 #[inline(always)]
-pub(crate) fn substitute_row<S: Simd, T: Real>(factor: &[T], above: &[T], y: &mut [T]) {
-    let n = y.len();
-    let (factor, above) = (&factor[..n], &above[..n]);
-    for m in 0..n {
-        y[m] = fma::<S, T>(factor[m], above[m], y[m]);
+pub(crate) fn substitute_row<S: Simd, T: Real>(factor: Row<'_, S, T>, above: Row<'_, S, T>, mut y: RowMut<'_, S, T>) {
+    for i in 0..y.len() {
+        y.set(i, factor.get(i).mul_add(above.get(i), y.get(i)));
     }
 }
 
-/// sums += x y, lane by lane, in double precision.
-#[inline(always)]
-pub(crate) fn accumulate_row<S: Simd, T: Real>(x: &[T], y: &[T], sums: &mut [f64]) {
-    let n = x.len();
-    let (y, sums) = (&y[..n], &mut sums[..n]);
-    for m in 0..n {
-        sums[m] = fma::<S, f64>(x[m].to_f64(), y[m].to_f64(), sums[m]);
+/// A sum that is kept in lanes along a row and in double precision from row to row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSum<S: Simd, T: Real> {
+    simd: S,
+    lanes: Pack<S, T>,
+    total: f64,
+}
+
+impl<S: Simd, T: Real> RowSum<S, T> {
+    #[inline(always)]
+    pub(crate) fn new(simd: S) -> Self {
+        Self { simd, lanes: Pack::splat(simd, T::ZERO), total: 0.0 }
+    }
+
+    /// Adds a b.
+    #[inline(always)]
+    pub(crate) fn add_product(&mut self, a: Pack<S, T>, b: Pack<S, T>) {
+        self.lanes = a.mul_add(b, self.lanes);
+    }
+
+    /// Ends a row.
+    #[inline(always)]
+    pub(crate) fn end_row(&mut self) {
+        let mut lanes = [T::ZERO; 8];
+        let (registers, _) = T::registers_mut::<S>(&mut lanes);
+        registers[0] = self.lanes.register();
+        self.total += lanes.iter().map(|lane| lane.to_f64()).sum::<f64>();
+        self.lanes = Pack::splat(self.simd, T::ZERO);
+    }
+
+    /// The sum of all rows ended.
+    pub(crate) fn total(self) -> f64 {
+        self.total
     }
 }

@@ -2,6 +2,9 @@
 
 use std::marker::PhantomData;
 
+use isobar_core::simd::{Lanes, Pack};
+use pulp::Simd;
+
 /// A vector as kernels see it: rows by position, without the borrow checker, whose place the schedule
 /// of [`crate::wavefront`] takes.
 #[derive(Debug)]
@@ -24,6 +27,28 @@ impl<T> Copy for Shared<T> {}
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T: Lanes> Shared<T> {
+    /// [`Shared::row`], by packs.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn packs<'a, S: Simd>(self, simd: S, position: isize, n: usize) -> Row<'a, S, T> {
+        // SAFETY: promised by the caller.
+        Row::new(simd, unsafe { self.row(position, n) })
+    }
+
+    /// [`Shared::row_mut`], by packs.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn packs_mut<'a, S: Simd>(self, simd: S, position: isize, n: usize) -> RowMut<'a, S, T> {
+        // SAFETY: promised by the caller.
+        RowMut::new(simd, unsafe { self.row_mut(position, n) })
+    }
+}
 
 impl<T> Shared<T> {
     /// `len` entries from `start`; position 0 is entry `origin`.
@@ -73,5 +98,66 @@ impl<T> Shared<T> {
         if let [entry] = unsafe { self.row_mut(position, 1) } {
             *entry = value;
         }
+    }
+}
+
+/// A row to read, by packs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a, S: Simd, T: Lanes> {
+    simd: S,
+    registers: &'a [T::Register<S>],
+}
+
+/// A row to write, by packs.
+#[derive(Debug)]
+pub(crate) struct RowMut<'a, S: Simd, T: Lanes> {
+    simd: S,
+    registers: &'a mut [T::Register<S>],
+}
+
+impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
+    /// Rows are whole numbers of packs, see [`isobar_core::layout::ROW_ALIGNMENT`] and
+    /// [`Cpu::dispatch`](crate::cpu::Cpu::dispatch).
+    #[inline(always)]
+    pub(crate) fn new(simd: S, row: &'a [T]) -> Self {
+        let (registers, rest) = T::registers::<S>(row);
+        debug_assert!(rest.is_empty());
+        Self { simd, registers }
+    }
+
+    /// Packs in the row.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.registers.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, i: usize) -> Pack<S, T> {
+        Pack::new(self.simd, self.registers[i])
+    }
+}
+
+impl<'a, S: Simd, T: Lanes> RowMut<'a, S, T> {
+    #[inline(always)]
+    pub(crate) fn new(simd: S, row: &'a mut [T]) -> Self {
+        let (registers, rest) = T::registers_mut::<S>(row);
+        debug_assert!(rest.is_empty());
+        Self { simd, registers }
+    }
+
+    /// Packs in the row.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.registers.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, i: usize) -> Pack<S, T> {
+        Pack::new(self.simd, self.registers[i])
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, i: usize, value: Pack<S, T>) {
+        self.registers[i] = value.register();
     }
 }

@@ -169,7 +169,7 @@ impl<T: Real> LineSolver<Cpu, T> for StoredTridiagonal<T> {
                 // SAFETY: each half plane belongs to one thread.
                 let z = unsafe { out.row_mut(range.start as isize, len) };
                 let bands = [&self.below, &self.diagonal, &self.above].map(|band| &band.entries()[range.clone()]);
-                self.cpu.arch().dispatch(|| thomas(bands, &r.entries()[range.clone()], z, factors, pitch));
+                self.cpu.dispatch::<T, _>(|| thomas(bands, &r.entries()[range.clone()], z, factors, pitch));
             }
         });
         Ok(())

@@ -1,7 +1,7 @@
 //! Grids, vectors and comparison.
 
 use crate::backend::{Backend, TensorProductBackend};
-use crate::grid::{Geometry, Grading, GridOptions, HorizontalField, VerticalProfile};
+use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use crate::problem::{Helmholtz, random};
 use crate::real::Real;

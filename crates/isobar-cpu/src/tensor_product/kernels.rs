@@ -1,19 +1,18 @@
-//! The loops of the stages. Each kernel works on one half plane (restriction and prolongation on a
-//! whole plane), row by row upwards, then, where lines are solved, downwards.
+//! The loops of the stages. Each kernel works on one half plane, row by row upwards, then, where
+//! lines are solved, downwards. Safety of all memory accesses: see the module `stages`.
 
-use isobar_core::layout::Colour;
 use isobar_core::real::Real;
+use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::stages::Restricted;
 use super::{ChunkScratch, TensorProduct};
 use crate::half_plane::{
-    Columns, HalfPlane, Neighbours, Vertical, accumulate_row, eliminate_row, fma, substitute_row,
+    Columns, HalfPlane, Level, Neighbours, RowSum, RowValues, Vertical, eliminate_row, substitute_row,
 };
-use crate::shared::Shared;
+use crate::shared::{Row, RowMut, Shared};
 
 impl<T: Real> TensorProduct<T> {
-    fn nz(&self) -> usize {
+    pub(super) fn nz(&self) -> usize {
         self.levels.len()
     }
 
@@ -24,95 +23,133 @@ impl<T: Real> TensorProduct<T> {
         (0..pitch).step_by(tile).map(move |m| (m, tile.min(pitch - m)))
     }
 
-    /// Forward elimination and backward substitution of one tile. `rhs(k, m)` is the right-hand side
-    /// over |T|, `out(k)` the row that receives the solution, `finish(k)` is called on the way down
-    /// once row k is final.
+    /// Forward elimination and backward substitution of one tile. `out` is a vector, the position of its
+    /// row 0 and the distance between its rows.
     ///
     /// # Safety
-    /// The rows that `out` gives lie within their vector, and nothing else uses them.
+    /// The rows of `out` lie within their vector, and nothing else uses them.
     #[inline(always)]
-    unsafe fn solve_tile<S: Simd, G: Fn(usize) -> T>(
+    unsafe fn solve_tile<S: Simd>(
         &self,
-        columns: &Columns<'_, T>,
+        simd: S,
+        (m, n): (usize, usize),
+        columns: &Columns<'_, S, T>,
         ratio: &mut [T],
         factors: &mut [T],
-        out: impl Fn(usize) -> (Shared<T>, isize),
-        mut rhs: impl FnMut(usize) -> G,
-        mut finish: impl FnMut(usize),
+        out: (Shared<T>, isize, usize),
+        task: &mut impl LineTask<S, T>,
     ) {
-        let n = columns.total.len();
         let nz = self.nz();
-        ratio[..n].fill(T::ZERO);
+        let (vector, start, pitch) = out;
+        let ratio = &mut ratio[..n];
+        ratio.fill(T::ZERO);
         for k in 0..nz {
-            let g = rhs(k);
-            let (vector, position) = out(k);
+            let g = task.row(k);
+            let position = start + (k * pitch + m) as isize;
             // SAFETY: promised by the caller; rows k and k − 1 are different rows.
-            let y = unsafe { vector.row_mut(position, n) };
-            let below = if k > 0 {
-                let (vector, position) = out(k - 1);
+            let y = unsafe { vector.packs_mut(simd, position, n) };
+            let below = match k {
+                0 => columns.total,
                 // SAFETY: as above.
-                unsafe { vector.row(position, n) }
-            } else {
-                columns.total
+                _ => unsafe { vector.packs(simd, position - pitch as isize, n) },
             };
-            let factor = &mut factors[k * self.tile..k * self.tile + n];
-            eliminate_row::<S, T>(self.levels[k], columns.total, ratio, below, y, factor, g);
+            let factor = RowMut::new(simd, &mut factors[k * n..(k + 1) * n]);
+            let ratio = RowMut::new(simd, &mut *ratio);
+            eliminate_row(simd, self.levels[k].splat(simd), columns.total, ratio, below, y, factor, &g);
         }
-        for k in (0..nz).rev() {
-            if k + 1 < nz {
-                let ((vector, position), (above_vector, above)) = (out(k), out(k + 1));
-                // SAFETY: as above.
-                let (y, above) = unsafe { (vector.row_mut(position, n), above_vector.row(above, n)) };
-                substitute_row::<S, T>(&factors[k * self.tile..k * self.tile + n], above, y);
-            }
-            finish(k);
+        task.finish(nz - 1);
+        for k in (0..nz - 1).rev() {
+            let position = start + (k * pitch + m) as isize;
+            // SAFETY: as above.
+            let (y, above) =
+                unsafe { (vector.packs_mut(simd, position, n), vector.packs(simd, position + pitch as isize, n)) };
+            substitute_row(Row::new(simd, &factors[k * n..(k + 1) * n]), above, y);
+            task.finish(k);
         }
     }
 }
 
-/// y = A x, and Σ x y where asked for.
+/// What a tile of lines is solved for. (Traits, not closures: only functions that are sure to be
+/// inlined get this machine's vector instructions.)
+trait LineTask<S: Simd, T: Real> {
+    /// A row of the right-hand side.
+    type Row: RowValues<S, T>;
+
+    /// Row k of the right-hand side over |T|; asked for once, upwards.
+    fn row(&mut self, k: usize) -> Self::Row;
+
+    /// Row k of the solution is final; called once, downwards.
+    #[inline(always)]
+    fn finish(&mut self, _k: usize) {}
+}
+
+/// f / |T|
+struct Plain<'a, S: Simd, T: Real> {
+    simd: S,
+    h: HalfPlane,
+    tile: (usize, usize),
+    c: Columns<'a, S, T>,
+    f: Shared<T>,
+}
+
+struct PlainRow<'a, S: Simd, T: Real> {
+    f: Row<'a, S, T>,
+    inverse_area: Row<'a, S, T>,
+}
+
+impl<S: Simd, T: Real> RowValues<S, T> for PlainRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&self, i: usize) -> Pack<S, T> {
+        self.f.get(i) * self.inverse_area.get(i)
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Plain<'a, S, T> {
+    type Row = PlainRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, k: usize) -> Self::Row {
+        // SAFETY: see the top of this file.
+        let f = unsafe { self.f.packs(self.simd, self.h.row(k, self.tile.0), self.tile.1) };
+        PlainRow { f, inverse_area: self.c.inverse_area }
+    }
+}
+
+/// y = A x;  Σ x y
 pub(super) struct Apply<'a, T> {
     pub(super) a: &'a TensorProduct<T>,
     pub(super) h: HalfPlane,
     pub(super) x: Shared<T>,
     pub(super) y: Shared<T>,
-    pub(super) sums: Option<&'a mut Vec<f64>>,
 }
 
 impl<T: Real> WithSimd for Apply<'_, T> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(mut self, _: S) -> f64 {
-        let Self { a, h, x, y, .. } = self;
-        let mut total = 0.0;
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            if let Some(sums) = &mut self.sums {
-                sums[..n].fill(0.0);
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { a, h, x, y } = self;
+        let mut sum = RowSum::new(simd);
+        let n = a.layout.pitch();
+        let c = a.columns(simd, &h, 0, n);
+        for k in 0..a.nz() {
+            let v = a.levels[k].splat(simd);
+            // SAFETY: see the top of this file.
+            let (around, column, mut out) = unsafe {
+                (
+                    Neighbours::new(simd, x, &h, k, 0, n),
+                    Vertical::new(simd, x, &h, a.nz(), k, 0, n),
+                    y.packs_mut(simd, h.row(k, 0), n),
+                )
+            };
+            for i in 0..out.len() {
+                let value = c.area.get(i) * column.apply(v, &c, &around, i);
+                sum.add_product(column.centre.get(i), value);
+                out.set(i, value);
             }
-            for k in 0..a.nz() {
-                let v = a.levels[k];
-                // SAFETY: see the module `stages`.
-                let (around, column, out) = unsafe {
-                    (
-                        Neighbours::new(x, &h, k, m0, n),
-                        Vertical::new(x, &h, a.nz(), k, m0, n),
-                        y.row_mut(h.row(k, m0), n),
-                    )
-                };
-                for m in 0..n {
-                    out[m] = c.area[m] * column.apply::<S>(v, &c, &around, m);
-                }
-                if let Some(sums) = &mut self.sums {
-                    accumulate_row::<S, T>(column.centre, out, sums);
-                }
-            }
-            if let Some(sums) = &self.sums {
-                total += sums[..n].iter().sum::<f64>();
-            }
+            sum.end_row();
         }
-        total
+        sum.total()
     }
 }
 
@@ -128,75 +165,124 @@ impl<T: Real> WithSimd for Divide<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { a, h, r, z } = self;
         let n = a.layout.pitch();
-        let c = a.columns(&h, 0, n);
+        let c = a.columns(simd, &h, 0, n);
         for k in 0..a.nz() {
-            let v = a.levels[k];
+            let v = a.levels[k].splat(simd);
             let vertical = v.mass + v.above + v.below;
-            // SAFETY: see the module `stages`.
-            let (r, z) = unsafe { (r.row(h.row(k, 0), n), z.row_mut(h.row(k, 0), n)) };
-            for m in 0..n {
-                z[m] = r[m] * c.inverse_area[m] / fma::<S, T>(v.horizontal, c.total[m], vertical);
+            // SAFETY: see the top of this file.
+            let (r, mut z) = unsafe { (r.packs(simd, h.row(k, 0), n), z.packs_mut(simd, h.row(k, 0), n)) };
+            for i in 0..z.len() {
+                let diagonal = v.horizontal.mul_add(c.total.get(i), vertical);
+                z.set(i, (r.get(i) * c.inverse_area.get(i)).over(diagonal));
             }
         }
     }
 }
 
-/// Σ (f − A u)², storing the residual where asked for.
-pub(super) struct Residual<'a, T, R> {
+/// f − A u, row by row.
+pub(super) struct Residual<'a, T> {
     pub(super) a: &'a TensorProduct<T>,
     pub(super) h: HalfPlane,
     pub(super) f: Shared<T>,
     pub(super) u: Shared<T>,
-    pub(super) r: Option<Shared<R>>,
-    pub(super) sums: &'a mut Vec<f64>,
 }
 
-impl<T: Real, R: Real> WithSimd for Residual<'_, T, R> {
+/// A row of f − A u.
+pub(super) struct ResidualRow<'a, S: Simd, T: Real> {
+    v: Level<Pack<S, T>>,
+    c: Columns<'a, S, T>,
+    f: Row<'a, S, T>,
+    around: Neighbours<'a, S, T>,
+    column: Vertical<'a, S, T>,
+}
+
+impl<S: Simd, T: Real> ResidualRow<'_, S, T> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.f.len()
+    }
+
+    /// f − A u
+    #[inline(always)]
+    pub(super) fn residual(&self, i: usize) -> Pack<S, T> {
+        (-self.c.area.get(i)).mul_add(self.column.apply(self.v, &self.c, &self.around, i), self.f.get(i))
+    }
+}
+
+impl<'a, T: Real> Residual<'a, T> {
+    /// Row k of the residual.
+    #[inline(always)]
+    pub(super) fn row<S: Simd>(&self, simd: S, k: usize) -> ResidualRow<'a, S, T> {
+        let n = self.a.layout.pitch();
+        // SAFETY: see the top of this file.
+        unsafe {
+            ResidualRow {
+                v: self.a.levels[k].splat(simd),
+                c: self.a.columns(simd, &self.h, 0, n),
+                f: self.f.packs(simd, self.h.row(k, 0), n),
+                around: Neighbours::new(simd, self.u, &self.h, k, 0, n),
+                column: Vertical::new(simd, self.u, &self.h, self.a.nz(), k, 0, n),
+            }
+        }
+    }
+}
+
+/// Σ (f − A u)²
+pub(super) struct ResidualNorm<'a, T>(pub(super) Residual<'a, T>);
+
+impl<T: Real> WithSimd for ResidualNorm<'_, T> {
     type Output = f64;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f64 {
-        let Self { a, h, f, u, r, sums } = self;
-        let mut total = 0.0;
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            let sums = &mut sums[..n];
-            sums.fill(0.0);
-            for k in 0..a.nz() {
-                let v = a.levels[k];
-                // SAFETY: see the module `stages`.
-                let (around, column, f) = unsafe {
-                    (
-                        Neighbours::new(u, &h, k, m0, n),
-                        Vertical::new(u, &h, a.nz(), k, m0, n),
-                        f.row(h.row(k, m0), n),
-                    )
-                };
-                let residual = |m: usize| fma::<S, T>(-c.area[m], column.apply::<S>(v, &c, &around, m), f[m]);
-                match r {
-                    Some(r) => {
-                        // SAFETY: as above.
-                        let r = unsafe { r.row_mut(h.row(k, m0), n) };
-                        for m in 0..n {
-                            let value = residual(m);
-                            r[m] = R::from_f64(value.to_f64());
-                            sums[m] = fma::<S, f64>(value.to_f64(), value.to_f64(), sums[m]);
-                        }
-                    }
-                    None => {
-                        for m in 0..n {
-                            let value = residual(m).to_f64();
-                            sums[m] = fma::<S, f64>(value, value, sums[m]);
-                        }
-                    }
-                }
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let mut sum = RowSum::new(simd);
+        for k in 0..self.0.a.nz() {
+            let row = self.0.row(simd, k);
+            for i in 0..row.len() {
+                let value = row.residual(i);
+                sum.add_product(value, value);
             }
-            total += sums.iter().sum::<f64>();
+            sum.end_row();
         }
-        total
+        sum.total()
+    }
+}
+
+/// r = f − A u, rounded to R;  Σ (f − A u)²
+pub(super) struct ResidualStore<'a, T, R> {
+    pub(super) residual: Residual<'a, T>,
+    pub(super) r: Shared<R>,
+    /// A row in T.
+    pub(super) row: &'a mut [T],
+}
+
+impl<T: Real, R: Real> WithSimd for ResidualStore<'_, T, R> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f64 {
+        let Self { residual, r, row } = self;
+        let n = residual.a.layout.pitch();
+        let mut sum = RowSum::new(simd);
+        for k in 0..residual.a.nz() {
+            let mut out = RowMut::new(simd, &mut row[..n]);
+            let values = residual.row(simd, k);
+            for i in 0..out.len() {
+                let value = values.residual(i);
+                sum.add_product(value, value);
+                out.set(i, value);
+            }
+            sum.end_row();
+            // SAFETY: see the top of this file.
+            let r = unsafe { r.row_mut(residual.h.row(k, 0), n) };
+            for (r, value) in r.iter_mut().zip(&row[..n]) {
+                *r = R::from_f64(value.to_f64());
+            }
+        }
+        sum.total()
     }
 }
 
@@ -213,29 +299,12 @@ impl<T: Real> WithSimd for Advance<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { alpha, beta, u, p, z } = self;
-        for ((u, p), &z) in u.iter_mut().zip(p).zip(z) {
-            *u = fma::<S, T>(alpha, *p, *u);
-            *p = fma::<S, T>(beta, *p, z);
-        }
-    }
-}
-
-/// y += a x
-pub(super) struct Correct<'a, T, R> {
-    pub(super) a: T,
-    pub(super) x: &'a [R],
-    pub(super) y: &'a mut [T],
-}
-
-impl<T: Real, R: Real> WithSimd for Correct<'_, T, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y = fma::<S, T>(self.a, T::from_f64(x.to_f64()), *y);
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (mut u, mut p, z) = (RowMut::new(simd, self.u), RowMut::new(simd, self.p), Row::new(simd, self.z));
+        let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
+        for i in 0..u.len() {
+            u.set(i, alpha.mul_add(p.get(i), u.get(i)));
+            p.set(i, beta.mul_add(p.get(i), z.get(i)));
         }
     }
 }
@@ -253,20 +322,15 @@ impl<T: Real> WithSimd for Solve<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { a, h, r, z, scratch } = self;
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            let rhs = |k: usize| {
-                // SAFETY: see the module `stages`.
-                let r = unsafe { r.row(h.row(k, m0), n) };
-                move |m: usize| r[m] * c.inverse_area[m]
-            };
-            // SAFETY: see the module `stages`.
-            unsafe {
-                let out = |k: usize| (z, h.row(k, m0));
-                a.solve_tile::<S, _>(&c, &mut scratch.ratio, &mut scratch.factors, out, rhs, |_| {});
-            }
+        let ChunkScratch { ratio, factors, .. } = scratch;
+        for (m, n) in a.tiles() {
+            let c = a.columns(simd, &h, m, n);
+            let mut task = Plain { simd, h, tile: (m, n), c, f: r };
+            let out = (z, h.start, a.layout.pitch());
+            // SAFETY: see the top of this file.
+            unsafe { a.solve_tile(simd, (m, n), &c, ratio, factors, out, &mut task) };
         }
     }
 }
@@ -286,37 +350,60 @@ impl<T: Real> WithSimd for Precondition<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> [f64; 2] {
+    fn with_simd<S: Simd>(self, simd: S) -> [f64; 2] {
         let Self { a, h, alpha, r, q, z, scratch } = self;
-        let ChunkScratch { ratio, factors, sums: [rz, rr], .. } = scratch;
-        let mut totals = [0.0; 2];
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            let (rz, rr) = (&mut rz[..n], &mut rr[..n]);
-            rz.fill(0.0);
-            rr.fill(0.0);
-            let rhs = |k: usize| {
-                // SAFETY: see the module `stages`.
-                let (r, q) = unsafe { (r.row_mut(h.row(k, m0), n), q.row(h.row(k, m0), n)) };
-                for m in 0..n {
-                    let value = fma::<S, T>(-alpha, q[m], r[m]);
-                    r[m] = value;
-                    rr[m] = fma::<S, f64>(value.to_f64(), value.to_f64(), rr[m]);
-                }
-                let r: &[T] = r;
-                move |m: usize| r[m] * c.inverse_area[m]
-            };
-            let finish = |k: usize| {
-                // SAFETY: as above.
-                let (r, z) = unsafe { (r.row(h.row(k, m0), n), z.row(h.row(k, m0), n)) };
-                accumulate_row::<S, T>(r, z, rz);
-            };
-            // SAFETY: as above.
-            unsafe { a.solve_tile::<S, _>(&c, ratio, factors, |k| (z, h.row(k, m0)), rhs, finish) };
-            totals[0] += rz.iter().sum::<f64>();
-            totals[1] += rr.iter().sum::<f64>();
+        let ChunkScratch { ratio, factors, .. } = scratch;
+        let minus_alpha = Pack::splat(simd, -alpha);
+        let (mut rz, mut rr) = (RowSum::new(simd), RowSum::new(simd));
+        for (m, n) in a.tiles() {
+            let c = a.columns(simd, &h, m, n);
+            let plain = Plain { simd, h, tile: (m, n), c, f: r };
+            let mut task = Update { plain, minus_alpha, q, z, rz, rr };
+            let out = (z, h.start, a.layout.pitch());
+            // SAFETY: see the top of this file.
+            unsafe { a.solve_tile(simd, (m, n), &c, ratio, factors, out, &mut task) };
+            (rz, rr) = (task.rz, task.rr);
         }
-        totals
+        [rz.total(), rr.total()]
+    }
+}
+
+/// r −= αq on the way up, sums on both.
+struct Update<'a, S: Simd, T: Real> {
+    plain: Plain<'a, S, T>,
+    minus_alpha: Pack<S, T>,
+    q: Shared<T>,
+    z: Shared<T>,
+    rz: RowSum<S, T>,
+    rr: RowSum<S, T>,
+}
+
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Update<'a, S, T> {
+    type Row = PlainRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, k: usize) -> Self::Row {
+        let Plain { simd, h, tile: (m, n), f: r, .. } = self.plain;
+        // SAFETY: see the top of this file.
+        let (mut r, q) = unsafe { (r.packs_mut(simd, h.row(k, m), n), self.q.packs(simd, h.row(k, m), n)) };
+        for i in 0..r.len() {
+            let value = self.minus_alpha.mul_add(q.get(i), r.get(i));
+            self.rr.add_product(value, value);
+            r.set(i, value);
+        }
+        self.rr.end_row();
+        self.plain.row(k)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, k: usize) {
+        let Plain { simd, h, tile: (m, n), f: r, .. } = self.plain;
+        // SAFETY: see the top of this file.
+        let (r, z) = unsafe { (r.packs(simd, h.row(k, m), n), self.z.packs(simd, h.row(k, m), n)) };
+        for i in 0..r.len() {
+            self.rz.add_product(r.get(i), z.get(i));
+        }
+        self.rz.end_row();
     }
 }
 
@@ -336,41 +423,92 @@ impl<T: Real> WithSimd for Relax<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { a, h, from_zero, rho, f, u, scratch } = self;
+        if from_zero {
+            return Solve { a, h, r: f, z: u, scratch }.with_simd(simd);
+        }
         let ChunkScratch { ratio, factors, values, .. } = scratch;
-        let tile = a.tile;
         let values = Shared::of(values);
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            // SAFETY: see the module `stages`, here and below.
-            let load = |k: usize| unsafe { (f.row(h.row(k, m0), n), Neighbours::new(u, &h, k, m0, n)) };
-            let coupled = |k: usize| {
-                let (v, (f, around)) = (a.levels[k], load(k));
-                move |m: usize| fma::<S, T>(v.horizontal, around.sum::<S>(&c, m), f[m] * c.inverse_area[m])
-            };
-            let uncoupled = |k: usize| {
-                // SAFETY: as above.
-                let f = unsafe { f.row(h.row(k, m0), n) };
-                move |m: usize| f[m] * c.inverse_area[m]
-            };
-            // SAFETY: as above; `values` is this thread's own.
-            unsafe {
-                if from_zero {
-                    a.solve_tile::<S, _>(&c, ratio, factors, |k| (u, h.row(k, m0)), uncoupled, |_| {});
-                } else if rho == T::ONE {
-                    a.solve_tile::<S, _>(&c, ratio, factors, |k| (u, h.row(k, m0)), coupled, |_| {});
-                } else {
-                    let out = |k: usize| (values, (k * tile) as isize);
-                    let finish = |k: usize| {
-                        let (u, value) = (u.row_mut(h.row(k, m0), n), values.row((k * tile) as isize, n));
-                        for m in 0..n {
-                            u[m] = fma::<S, T>(rho, value[m] - u[m], u[m]);
-                        }
-                    };
-                    a.solve_tile::<S, _>(&c, ratio, factors, out, coupled, finish);
-                }
+        for (m, n) in a.tiles() {
+            let c = a.columns(simd, &h, m, n);
+            let plain = Plain { simd, h, tile: (m, n), c, f };
+            let mut task = Coupled { levels: &a.levels, plain, u };
+            if rho == T::ONE {
+                let out = (u, h.start, a.layout.pitch());
+                // SAFETY: see the top of this file.
+                unsafe { a.solve_tile(simd, (m, n), &c, ratio, factors, out, &mut task) };
+            } else {
+                let mut task = OverRelax { coupled: task, values, pitch: a.tile, rho: Pack::splat(simd, rho) };
+                let out = (values, -(m as isize), a.tile);
+                // SAFETY: as above; `values` is this thread's own.
+                unsafe { a.solve_tile(simd, (m, n), &c, ratio, factors, out, &mut task) };
             }
+        }
+    }
+}
+
+/// (f − d Σ α u) / |T|
+struct Coupled<'a, S: Simd, T: Real> {
+    levels: &'a [Level<T>],
+    plain: Plain<'a, S, T>,
+    u: Shared<T>,
+}
+
+struct CoupledRow<'a, S: Simd, T: Real> {
+    v: Level<Pack<S, T>>,
+    c: Columns<'a, S, T>,
+    f: PlainRow<'a, S, T>,
+    around: Neighbours<'a, S, T>,
+}
+
+impl<S: Simd, T: Real> RowValues<S, T> for CoupledRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&self, i: usize) -> Pack<S, T> {
+        self.v.horizontal.mul_add(self.around.sum(&self.c, i), self.f.get(i))
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
+    type Row = CoupledRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, k: usize) -> Self::Row {
+        let Plain { simd, h, tile: (m, n), c, .. } = self.plain;
+        // SAFETY: see the top of this file.
+        let around = unsafe { Neighbours::new(simd, self.u, &h, k, m, n) };
+        CoupledRow { v: self.levels[k].splat(simd), c, f: self.plain.row(k), around }
+    }
+}
+
+/// The solution goes to `values` first, and from there u += ρ(values − u).
+struct OverRelax<'a, S: Simd, T: Real> {
+    coupled: Coupled<'a, S, T>,
+    values: Shared<T>,
+    pitch: usize,
+    rho: Pack<S, T>,
+}
+
+impl<'a, S: Simd, T: Real> LineTask<S, T> for OverRelax<'a, S, T> {
+    type Row = CoupledRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, k: usize) -> Self::Row {
+        self.coupled.row(k)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, k: usize) {
+        let Plain { simd, h, tile: (m, n), .. } = self.coupled.plain;
+        // SAFETY: see the top of this file; `values` is this thread's own.
+        let (mut u, value) = unsafe {
+            (
+                self.coupled.u.packs_mut(simd, h.row(k, m), n),
+                self.values.packs(simd, (k * self.pitch) as isize, n),
+            )
+        };
+        for i in 0..u.len() {
+            u.set(i, self.rho.mul_add(value.get(i) - u.get(i), u.get(i)));
         }
     }
 }
@@ -379,7 +517,6 @@ impl<T: Real> WithSimd for Relax<'_, T> {
 pub(super) struct JacobiCorrection<'a, T> {
     pub(super) a: &'a TensorProduct<T>,
     pub(super) h: HalfPlane,
-    pub(super) from_zero: bool,
     pub(super) f: Shared<T>,
     pub(super) u: Shared<T>,
     pub(super) corrections: Shared<T>,
@@ -391,163 +528,54 @@ impl<T: Real> WithSimd for JacobiCorrection<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { a, h, from_zero, f, u, corrections, kept, scratch } = self;
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { a, h, f, u, corrections, kept, scratch } = self;
         let ChunkScratch { ratio, factors, .. } = scratch;
-        let pitch = a.layout.pitch();
-        for (m0, n) in a.tiles() {
-            let c = a.columns(&h, m0, n);
-            let out = |k: usize| (corrections, kept + (k * pitch + m0) as isize);
-            let residual = |k: usize| {
-                let v = a.levels[k];
-                // SAFETY: see the module `stages`, here and below.
-                let (f, around, column) = unsafe {
-                    (
-                        f.row(h.row(k, m0), n),
-                        Neighbours::new(u, &h, k, m0, n),
-                        Vertical::new(u, &h, a.nz(), k, m0, n),
-                    )
-                };
-                move |m: usize| fma::<S, T>(f[m], c.inverse_area[m], -column.apply::<S>(v, &c, &around, m))
-            };
-            let uncoupled = |k: usize| {
-                // SAFETY: as above.
-                let f = unsafe { f.row(h.row(k, m0), n) };
-                move |m: usize| f[m] * c.inverse_area[m]
-            };
-            // SAFETY: as above; the corrections of plane j are this stage's.
-            unsafe {
-                if from_zero {
-                    a.solve_tile::<S, _>(&c, ratio, factors, out, uncoupled, |_| {});
-                } else {
-                    a.solve_tile::<S, _>(&c, ratio, factors, out, residual, |_| {});
-                }
-            }
+        for (m, n) in a.tiles() {
+            let c = a.columns(simd, &h, m, n);
+            let mut task = JacobiTask { a, simd, h, tile: (m, n), c, f, u };
+            let out = (corrections, kept, a.layout.pitch());
+            // SAFETY: see the top of this file; the corrections of plane j are this stage's.
+            unsafe { a.solve_tile(simd, (m, n), &c, ratio, factors, out, &mut task) };
         }
     }
 }
 
-/// A coarse plane from the fine planes j − 1 and j.
-pub(super) struct Restrict<'a, T> {
-    pub(super) a: &'a TensorProduct<T>,
-    pub(super) coarse: &'a TensorProduct<T>,
-    pub(super) j: usize,
-    pub(super) what: Restricted<T>,
-    pub(super) coarse_f: Shared<T>,
-    pub(super) row: &'a mut Vec<T>,
+/// (f − A u) / |T|
+struct JacobiTask<'a, S: Simd, T: Real> {
+    a: &'a TensorProduct<T>,
+    simd: S,
+    h: HalfPlane,
+    tile: (usize, usize),
+    c: Columns<'a, S, T>,
+    f: Shared<T>,
+    u: Shared<T>,
 }
 
-impl<T: Real> WithSimd for Restrict<'_, T> {
-    type Output = ();
+/// As a right-hand side: over |T|.
+impl<S: Simd, T: Real> RowValues<S, T> for ResidualRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&self, i: usize) -> Pack<S, T> {
+        let minus_au = -self.column.apply(self.v, &self.c, &self.around, i);
+        self.f.get(i).mul_add(self.c.inverse_area.get(i), minus_au)
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<S, T> for JacobiTask<'a, S, T> {
+    type Row = ResidualRow<'a, S, T>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { a, coarse, j, what, coarse_f, row } = self;
-        let n = a.layout.pitch();
-        let coarse_n = coarse.layout.pitch();
-        let (even, odd) = by_parity(coarse, j / 2);
-        let fine = [j - 1, j].map(|j| Colour::BOTH.map(|colour| a.half_plane(j, colour)));
-        let row = &mut row[..n.max(2 * coarse_n)];
-        row.fill(T::ZERO);
-        for k in 0..a.nz() {
-            let v = a.levels[k];
-            let sums = &mut row[..n];
-            sums.fill(T::ZERO);
-            // Fine columns 2m and 2m + 1, of either colour, make up coarse column m.
-            for h in fine.as_flattened() {
-                match what {
-                    Restricted::Vector(f) => {
-                        // SAFETY: see the module `stages`, here and below.
-                        let f = unsafe { f.row(h.row(k, 0), n) };
-                        for m in 0..n {
-                            sums[m] += f[m];
-                        }
-                    }
-                    Restricted::Residual { f, u, colours } => {
-                        if !colours.contains(&h.colour) {
-                            continue;
-                        }
-                        let c = a.columns(h, 0, n);
-                        // SAFETY: as above.
-                        let (f, around, column) = unsafe {
-                            (
-                                f.row(h.row(k, 0), n),
-                                Neighbours::new(u, h, k, 0, n),
-                                Vertical::new(u, h, a.nz(), k, 0, n),
-                            )
-                        };
-                        for m in 0..n {
-                            sums[m] += fma::<S, T>(-c.area[m], column.apply::<S>(v, &c, &around, m), f[m]);
-                        }
-                    }
-                }
-            }
-            // SAFETY: as above; even and odd columns are different half planes.
-            let (even, odd) = unsafe {
-                (coarse_f.row_mut(even.row(k, 0), coarse_n), coarse_f.row_mut(odd.row(k, 0), coarse_n))
-            };
-            for ((pair, even), odd) in row.as_chunks::<2>().0.iter().zip(even).zip(odd) {
-                [*even, *odd] = *pair;
+    fn row(&mut self, k: usize) -> Self::Row {
+        let Self { a, simd, h, tile: (m, n), c, f, u } = *self;
+        // SAFETY: see the top of this file.
+        unsafe {
+            ResidualRow {
+                v: a.levels[k].splat(simd),
+                c,
+                f: f.packs(simd, h.row(k, m), n),
+                around: Neighbours::new(simd, u, &h, k, m, n),
+                column: Vertical::new(simd, u, &h, a.nz(), k, m, n),
             }
         }
     }
-}
-
-/// u += P u_c on plane j.
-pub(super) struct Prolong<'a, T> {
-    pub(super) a: &'a TensorProduct<T>,
-    pub(super) coarse: &'a TensorProduct<T>,
-    pub(super) j: usize,
-    pub(super) colours: &'static [Colour],
-    pub(super) coarse_u: Shared<T>,
-    pub(super) u: Shared<T>,
-    pub(super) row: &'a mut Vec<T>,
-}
-
-impl<T: Real> WithSimd for Prolong<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { a, coarse, j, colours, coarse_u, u, row } = self;
-        let n = a.layout.pitch();
-        let coarse_n = coarse.layout.pitch();
-        let shape = coarse.layout.shape();
-        let (near, far) = (j / 2, if j % 2 == 0 { (j / 2).checked_sub(1) } else { Some(j / 2 + 1) });
-        let far = far.filter(|&far| far < shape.ny);
-        let (near_weight, far_weight) = (T::from_f64(0.75), T::from_f64(if far.is_some() { 0.25 } else { -0.25 }));
-        let (near, far) = (by_parity(coarse, near), by_parity(coarse, far.unwrap_or(near)));
-        let row = &mut row[..n.max(2 * coarse_n) + 2];
-        row.fill(T::ZERO);
-        for k in 0..a.nz() {
-            // Between the two coarse rows, in natural order from position 1.
-            for (odd, near, far) in [(0, near.0, far.0), (1, near.1, far.1)] {
-                // SAFETY: see the module `stages`, here and below.
-                let (near, far) =
-                    unsafe { (coarse_u.row(near.row(k, 0), coarse_n), coarse_u.row(far.row(k, 0), coarse_n)) };
-                for ((pair, &near), &far) in row[1..].as_chunks_mut::<2>().0.iter_mut().zip(near).zip(far) {
-                    pair[odd] = fma::<S, T>(near_weight, near, far_weight * far);
-                }
-            }
-            row[0] = -row[1];
-            row[1 + shape.nx] = -row[shape.nx];
-            for &colour in colours {
-                let h = a.half_plane(j, colour);
-                let parity = a.layout.parity(j, colour);
-                let columns = a.layout.columns(j, colour);
-                // SAFETY: as above.
-                let u = unsafe { u.row_mut(h.row(k, 0), n) };
-                let (near, far) = (&row[1..1 + columns], &row[2 * parity..2 * parity + columns]);
-                for ((u, &near), &far) in u.iter_mut().zip(near).zip(far) {
-                    *u += fma::<S, T>(T::from_f64(0.75), near, T::from_f64(0.25) * far);
-                }
-            }
-        }
-    }
-}
-
-/// The half planes of a plane with even and with odd column indices.
-fn by_parity<T: Real>(a: &TensorProduct<T>, j: usize) -> (HalfPlane, HalfPlane) {
-    let [red, black] = Colour::BOTH.map(|colour| a.half_plane(j, colour));
-    if j % 2 == 0 { (red, black) } else { (black, red) }
 }

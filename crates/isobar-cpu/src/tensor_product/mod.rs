@@ -2,10 +2,12 @@
 //!
 //! * this file: the operator, its coefficients and its steps as lists of stages,
 //! * [`stages`] what a stage does to one plane,
-//! * [`kernels`] the loops of the stages, one half plane at a time.
+//! * [`kernels`] the loops of the stages, one half plane at a time,
+//! * [`transfer`] those between two grids.
 
 mod kernels;
 mod stages;
+mod transfer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,11 +20,12 @@ use isobar_core::operator::{
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil;
+use pulp::Simd;
 
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::half_plane::{Columns, HalfPlane, Level};
-use crate::shared::Shared;
+use crate::shared::{Row, Shared};
 use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
 use stages::Restricted;
@@ -79,8 +82,6 @@ struct ChunkScratch<T> {
     factors: Vec<T>,
     /// Solution of a tile, all levels, where it may not overwrite u.
     values: Vec<T>,
-    /// Lane-wise sums.
-    sums: [Vec<f64>; 2],
     /// A row of coarse values in natural order, ghosts included.
     row: Vec<T>,
 }
@@ -116,7 +117,6 @@ impl<T: Real> TensorProduct<T> {
             ratio: vec![T::ZERO; tile],
             factors: vec![T::ZERO; tile * v.len()],
             values: vec![T::ZERO; tile * v.len()],
-            sums: [vec![0.0; tile], vec![0.0; tile]],
             row: vec![T::ZERO; 2 * pitch + 32],
         };
         Ok(Self {
@@ -147,16 +147,17 @@ impl<T: Real> TensorProduct<T> {
 
     /// The coefficients of columns m … m + n − 1 of a half plane.
     #[inline(always)]
-    fn columns(&self, h: &HalfPlane, m: usize, n: usize) -> Columns<'_, T> {
-        let start = h.column as usize + m;
+    fn columns<S: Simd>(&self, simd: S, h: &HalfPlane, m: usize, n: usize) -> Columns<'_, S, T> {
+        let range = h.column as usize + m..h.column as usize + m + n;
+        let f = &self.horizontal;
         Columns {
-            west: &self.horizontal.west[start..start + n],
-            east: &self.horizontal.east[start..start + n],
-            south: &self.horizontal.south[start..start + n],
-            north: &self.horizontal.north[start..start + n],
-            total: &self.horizontal.total[start..start + n],
-            area: &self.horizontal.area[start..start + n],
-            inverse_area: &self.horizontal.inverse_area[start..start + n],
+            west: Row::new(simd, &f.west[range.clone()]),
+            east: Row::new(simd, &f.east[range.clone()]),
+            south: Row::new(simd, &f.south[range.clone()]),
+            north: Row::new(simd, &f.north[range.clone()]),
+            total: Row::new(simd, &f.total[range.clone()]),
+            area: Row::new(simd, &f.area[range.clone()]),
+            inverse_area: Row::new(simd, &f.inverse_area[range]),
         }
     }
 
@@ -228,7 +229,7 @@ impl<T: Real> TensorProduct<T> {
     }
 
     /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
-    fn jacobi_sweep(&self, scratch: &mut Scratch<T>, rho: f64, from_zero: bool, f: Shared<T>, u: Shared<T>) {
+    fn jacobi_sweep(&self, scratch: &mut Scratch<T>, rho: f64, f: Shared<T>, u: Shared<T>) {
         let rho = T::from_f64(rho);
         let chunks = self.chunks(scratch, 2);
         let corrections = Shared::of(&mut scratch.corrections);
@@ -237,8 +238,8 @@ impl<T: Real> TensorProduct<T> {
             let (chunk, place) = chunks.locate(j);
             ((chunk * CORRECTION_PLANES + place) * plane_len) as isize
         };
-        let solve = |j: usize, s: &mut ChunkScratch<T>| self.jacobi_correction(j, from_zero, f, u, corrections, kept(j), s);
-        let correct = |j: usize, _: &mut ChunkScratch<T>| self.add_correction(j, rho, from_zero, u, corrections, kept(j));
+        let solve = |j: usize, s: &mut ChunkScratch<T>| self.jacobi_correction(j, f, u, corrections, kept(j), s);
+        let correct = |j: usize, _: &mut ChunkScratch<T>| self.add_correction(j, rho, u, corrections, kept(j));
         self.pass(scratch, &[&solve, &correct]);
     }
 }
@@ -256,7 +257,7 @@ impl<T: Real> Operator<Cpu, T> for TensorProduct<T> {
 
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let (x, y) = (x.share(), y.share_mut());
-        self.pass(&mut self.scratch(), &[&|j, s| self.apply_plane(j, x, y, None, s)]);
+        self.pass(&mut self.scratch(), &[&|j, _| self.apply_plane(j, x, y, None)]);
         Ok(())
     }
 
@@ -316,7 +317,7 @@ impl<T: Real> Operator<Cpu, T> for TensorProduct<T> {
         let sums = Shared::of(&mut scratch.sums);
         self.pass(
             &mut scratch,
-            &[&|j, _| self.advance_plane(j, alpha, beta, u, p, z), &|j, s| self.apply_plane(j, p, q, Some(sums), s)],
+            &[&|j, _| self.advance_plane(j, alpha, beta, u, p, z), &|j, _| self.apply_plane(j, p, q, Some(sums))],
         );
         scalars.0[sigma.index()] = Self::total(&scratch, 0);
         Ok(())
@@ -362,8 +363,8 @@ impl<T: Real> LineOperator<Cpu, T> for TensorProduct<T> {
         let mut scratch = self.scratch();
         match relaxation.smoother {
             Smoother::LineJacobi => {
-                let from_zero = guess == Guess::Zero;
-                self.jacobi_sweep(&mut scratch, relaxation.rho, from_zero, f.share(), u.share_mut());
+                self.prepare(relaxation, guess, u);
+                self.jacobi_sweep(&mut scratch, relaxation.rho, f.share(), u.share_mut());
             }
             Smoother::LineRedBlack => {
                 let guess = self.prepare(relaxation, guess, u);
@@ -379,9 +380,11 @@ impl<T: Real> LineOperator<Cpu, T> for TensorProduct<T> {
 }
 
 impl<T: Real> TensorProduct<T> {
-    /// Over-relaxation looks at old values, so a guess of zero must be written out for it.
+    /// Only red–black relaxation without over-relaxation can do without old values; for the others a
+    /// guess of zero must be written out.
     fn prepare(&self, relaxation: Relaxation, guess: Guess, u: &mut Vector<T>) -> Guess {
-        if guess == Guess::Zero && relaxation.rho != 1.0 {
+        let ignores_old = relaxation.smoother == Smoother::LineRedBlack && relaxation.rho == 1.0;
+        if guess == Guess::Zero && !ignores_old {
             blas::fill(&self.cpu, T::ZERO, u);
             return Guess::Given;
         }

@@ -8,8 +8,9 @@ use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 
 use super::kernels::{
-    Advance, Apply, Correct, Divide, JacobiCorrection, Precondition, Prolong, Relax, Residual, Restrict, Solve,
+    Advance, Apply, Divide, JacobiCorrection, Precondition, Relax, Residual, ResidualNorm, ResidualStore, Solve,
 };
+use super::transfer::{Correct, Prolong, Restrict};
 use super::{ChunkScratch, TensorProduct};
 use crate::shared::Shared;
 
@@ -37,29 +38,18 @@ impl<T: Real> TensorProduct<T> {
     }
 
     /// y = A x, and Σ x y where asked for.
-    pub(super) fn apply_plane(
-        &self,
-        j: usize,
-        x: Shared<T>,
-        y: Shared<T>,
-        sums: Option<Shared<[f64; 2]>>,
-        s: &mut ChunkScratch<T>,
-    ) {
-        let mut total = 0.0;
-        for colour in Colour::BOTH {
-            let h = self.half_plane(j, colour);
-            let space = sums.is_some().then_some(&mut s.sums[0]);
-            total += self.cpu.arch().dispatch(Apply { a: self, h, x, y, sums: space });
-        }
+    pub(super) fn apply_plane(&self, j: usize, x: Shared<T>, y: Shared<T>, sums: Option<Shared<[f64; 2]>>) {
+        let half = |colour| self.cpu.dispatch::<T, _>(Apply { a: self, h: self.half_plane(j, colour), x, y });
+        let [red, black] = Colour::BOTH.map(half);
         if let Some(sums) = sums {
-            Self::store(sums, j, [total, 0.0]);
+            Self::store(sums, j, [red + black, 0.0]);
         }
     }
 
     /// z = D⁻¹ r
     pub(super) fn divide_plane(&self, j: usize, r: Shared<T>, z: Shared<T>) {
         for colour in Colour::BOTH {
-            self.cpu.arch().dispatch(Divide { a: self, h: self.half_plane(j, colour), r, z });
+            self.cpu.dispatch::<T, _>(Divide { a: self, h: self.half_plane(j, colour), r, z });
         }
     }
 
@@ -78,7 +68,11 @@ impl<T: Real> TensorProduct<T> {
         for colour in Colour::BOTH {
             let h = self.half_plane(j, colour);
             if colours.contains(&colour) {
-                total += self.cpu.arch().dispatch(Residual { a: self, h, f, u, r, sums: &mut s.sums[0] });
+                let residual = Residual { a: self, h, f, u };
+                total += match r {
+                    Some(r) => self.cpu.dispatch::<T, _>(ResidualStore { residual, r, row: &mut s.row }),
+                    None => self.cpu.dispatch::<T, _>(ResidualNorm(residual)),
+                };
             } else if let Some(r) = r {
                 // SAFETY: this stage has plane j of r to itself.
                 unsafe { r.row_mut(h.start, self.layout.half_plane()) }.fill(R::ZERO);
@@ -93,13 +87,13 @@ impl<T: Real> TensorProduct<T> {
         let start = (j * len) as isize;
         // SAFETY: this stage has plane j of u and p to itself; z is only read.
         let (u, p, z) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
-        self.cpu.arch().dispatch(Advance { alpha, beta, u, p, z });
+        self.cpu.dispatch::<T, _>(Advance { alpha, beta, u, p, z });
     }
 
     /// z = M⁻¹ r
     pub(super) fn solve_plane(&self, j: usize, r: Shared<T>, z: Shared<T>, s: &mut ChunkScratch<T>) {
         for colour in Colour::BOTH {
-            self.cpu.arch().dispatch(Solve { a: self, h: self.half_plane(j, colour), r, z, scratch: s });
+            self.cpu.dispatch::<T, _>(Solve { a: self, h: self.half_plane(j, colour), r, z, scratch: s });
         }
     }
 
@@ -117,7 +111,7 @@ impl<T: Real> TensorProduct<T> {
         let mut totals = [0.0; 2];
         for colour in Colour::BOTH {
             let h = self.half_plane(j, colour);
-            let [rz, rr] = self.cpu.arch().dispatch(Precondition { a: self, h, alpha, r, q, z, scratch: s });
+            let [rz, rr] = self.cpu.dispatch::<T, _>(Precondition { a: self, h, alpha, r, q, z, scratch: s });
             totals[0] += rz;
             totals[1] += rr;
         }
@@ -136,14 +130,13 @@ impl<T: Real> TensorProduct<T> {
         s: &mut ChunkScratch<T>,
     ) {
         let h = self.half_plane(j, colour);
-        self.cpu.arch().dispatch(Relax { a: self, h, from_zero, rho, f, u, scratch: s });
+        self.cpu.dispatch::<T, _>(Relax { a: self, h, from_zero, rho, f, u, scratch: s });
     }
 
     /// δ = M⁻¹(f − A u), kept at position `kept`
     pub(super) fn jacobi_correction(
         &self,
         j: usize,
-        from_zero: bool,
         f: Shared<T>,
         u: Shared<T>,
         corrections: Shared<T>,
@@ -153,32 +146,16 @@ impl<T: Real> TensorProduct<T> {
         for colour in Colour::BOTH {
             let h = self.half_plane(j, colour);
             let kept = kept + (colour as usize * self.layout.half_plane()) as isize;
-            self.cpu.arch().dispatch(JacobiCorrection { a: self, h, from_zero, f, u, corrections, kept, scratch: s });
+            self.cpu.dispatch::<T, _>(JacobiCorrection { a: self, h, f, u, corrections, kept, scratch: s });
         }
     }
 
-    /// u += ρδ, or u = ρδ where u counts as zero
-    pub(super) fn add_correction(
-        &self,
-        j: usize,
-        rho: T,
-        from_zero: bool,
-        u: Shared<T>,
-        corrections: Shared<T>,
-        kept: isize,
-    ) {
+    /// u += ρδ
+    pub(super) fn add_correction(&self, j: usize, rho: T, u: Shared<T>, corrections: Shared<T>, kept: isize) {
         let len = 2 * self.layout.half_plane();
         // SAFETY: this stage has plane j of u to itself, and the corrections of plane j are complete.
         let (u, delta) = unsafe { (u.row_mut((j * len) as isize, len), corrections.row(kept, len)) };
-        if from_zero {
-            self.cpu.arch().dispatch(|| {
-                for (u, &delta) in u.iter_mut().zip(delta) {
-                    *u = rho * delta;
-                }
-            });
-        } else {
-            self.cpu.arch().dispatch(Correct { a: rho, x: delta, y: u });
-        }
+        self.cpu.dispatch::<T, _>(Correct { a: rho, x: delta, y: u });
     }
 
     /// u += e on the given colours
@@ -187,7 +164,7 @@ impl<T: Real> TensorProduct<T> {
             let (start, len) = (self.half_plane(j, colour).start, self.layout.half_plane());
             // SAFETY: this stage has plane j of u to itself; e is only read.
             let (e, u) = unsafe { (e.row(start, len), u.row_mut(start, len)) };
-            self.cpu.arch().dispatch(Correct { a: T::ONE, x: e, y: u });
+            self.cpu.dispatch::<T, _>(Correct { a: T::ONE, x: e, y: u });
         }
     }
 
@@ -201,7 +178,7 @@ impl<T: Real> TensorProduct<T> {
         s: &mut ChunkScratch<T>,
     ) {
         if j % 2 == 1 {
-            self.cpu.arch().dispatch(Restrict { a: self, coarse, j, what, coarse_f, row: &mut s.row });
+            self.cpu.dispatch::<T, _>(Restrict { a: self, coarse, j, what, coarse_f, row: &mut s.row });
         }
     }
 
@@ -215,6 +192,6 @@ impl<T: Real> TensorProduct<T> {
         u: Shared<T>,
         s: &mut ChunkScratch<T>,
     ) {
-        self.cpu.arch().dispatch(Prolong { a: self, coarse, j, colours, coarse_u, u, row: &mut s.row });
+        self.cpu.dispatch::<T, _>(Prolong { a: self, coarse, j, colours, coarse_u, u, row: &mut s.row });
     }
 }

@@ -1,0 +1,164 @@
+//! Explicit vector lanes for a generic [`Real`](crate::real::Real): what the CPU back end's loops are written in.
+//!
+//! [`pulp`] has the instructions, chosen at run time, with methods that differ by element type; the
+//! [`Lanes`] trait and the [`Pack`] wrapper let one loop serve both precisions and read like the
+//! formula it computes.
+
+use std::ops::{Add, Mul, Neg, Sub};
+
+use pulp::Simd;
+
+/// An element type that comes in packs of as many as one vector register holds.
+pub trait Lanes: Copy + 'static {
+    /// A register's worth.
+    type Register<S: Simd>: Copy + std::fmt::Debug;
+
+    /// A row as packs, and the rest that does not fill one.
+    fn registers<S: Simd>(row: &[Self]) -> (&[Self::Register<S>], &[Self]);
+    /// A row as packs to write.
+    fn registers_mut<S: Simd>(row: &mut [Self]) -> (&mut [Self::Register<S>], &mut [Self]);
+    /// The same value in all lanes.
+    fn splat<S: Simd>(simd: S, value: Self) -> Self::Register<S>;
+    /// a + b
+    fn add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    /// a − b
+    fn sub<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    /// a b
+    fn mul<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    /// a / b
+    fn div<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
+    /// a b + c, in one rounding where there is an instruction for it
+    fn mul_add<S: Simd>(
+        simd: S,
+        a: Self::Register<S>,
+        b: Self::Register<S>,
+        c: Self::Register<S>,
+    ) -> Self::Register<S>;
+    /// −a
+    fn neg<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
+}
+
+macro_rules! lanes {
+    ($t:ty, $register:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident,
+     $div:ident, $mul_add:ident, $neg:ident) => {
+        impl Lanes for $t {
+            type Register<S: Simd> = S::$register;
+
+            #[inline(always)]
+            fn registers<S: Simd>(row: &[Self]) -> (&[S::$register], &[Self]) {
+                S::$as_simd(row)
+            }
+            #[inline(always)]
+            fn registers_mut<S: Simd>(row: &mut [Self]) -> (&mut [S::$register], &mut [Self]) {
+                S::$as_mut_simd(row)
+            }
+            #[inline(always)]
+            fn splat<S: Simd>(simd: S, value: Self) -> S::$register {
+                simd.$splat(value)
+            }
+            #[inline(always)]
+            fn add<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+                simd.$add(a, b)
+            }
+            #[inline(always)]
+            fn sub<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+                simd.$sub(a, b)
+            }
+            #[inline(always)]
+            fn mul<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+                simd.$mul(a, b)
+            }
+            #[inline(always)]
+            fn div<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+                simd.$div(a, b)
+            }
+            #[inline(always)]
+            fn mul_add<S: Simd>(simd: S, a: S::$register, b: S::$register, c: S::$register) -> S::$register {
+                simd.$mul_add(a, b, c)
+            }
+            #[inline(always)]
+            fn neg<S: Simd>(simd: S, a: S::$register) -> S::$register {
+                simd.$neg(a)
+            }
+        }
+    };
+}
+lanes!(
+    f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, sub_f32s, mul_f32s, div_f32s, mul_add_e_f32s,
+    neg_f32s
+);
+lanes!(
+    f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s, mul_f64s, div_f64s, mul_add_e_f64s,
+    neg_f64s
+);
+
+/// A register's worth of numbers, with the operators of a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Pack<S: Simd, T: Lanes> {
+    simd: S,
+    register: T::Register<S>,
+}
+
+impl<S: Simd, T: Lanes> Pack<S, T> {
+    /// The same value in all lanes.
+    #[inline(always)]
+    pub fn splat(simd: S, value: T) -> Self {
+        Self { simd, register: T::splat(simd, value) }
+    }
+
+    /// From a register.
+    #[inline(always)]
+    pub fn new(simd: S, register: T::Register<S>) -> Self {
+        Self { simd, register }
+    }
+
+    /// The register.
+    #[inline(always)]
+    pub fn register(self) -> T::Register<S> {
+        self.register
+    }
+
+    /// self · b + c
+    #[inline(always)]
+    pub fn mul_add(self, b: Self, c: Self) -> Self {
+        Self::new(self.simd, T::mul_add(self.simd, self.register, b.register, c.register))
+    }
+
+    /// self / b
+    #[inline(always)]
+    pub fn over(self, b: Self) -> Self {
+        Self::new(self.simd, T::div(self.simd, self.register, b.register))
+    }
+}
+
+impl<S: Simd, T: Lanes> Add for Pack<S, T> {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, b: Self) -> Self {
+        Self::new(self.simd, T::add(self.simd, self.register, b.register))
+    }
+}
+
+impl<S: Simd, T: Lanes> Sub for Pack<S, T> {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, b: Self) -> Self {
+        Self::new(self.simd, T::sub(self.simd, self.register, b.register))
+    }
+}
+
+impl<S: Simd, T: Lanes> Mul for Pack<S, T> {
+    type Output = Self;
+    #[inline(always)]
+    fn mul(self, b: Self) -> Self {
+        Self::new(self.simd, T::mul(self.simd, self.register, b.register))
+    }
+}
+
+impl<S: Simd, T: Lanes> Neg for Pack<S, T> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        Self::new(self.simd, T::neg(self.simd, self.register))
+    }
+}
