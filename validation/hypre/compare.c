@@ -16,6 +16,10 @@
 
 enum { MAX_REPEATS = 100 };
 
+/* MPI ranks spin while they wait, so a rank whose processor time falls below this share of the elapsed
+ * time has lost its core to another process. */
+static const double QUIET = 0.97;
+
 typedef struct {
     Problem problem;
     const char *rhs, *json;
@@ -205,14 +209,14 @@ static double processor_time(void)
 static void wait_until_quiet(const Operator *op, int patience)
 {
     const struct timespec pause = {.tv_sec = 2};
-    const double moment = 0.3, quiet = 0.97;
+    const double moment = 0.3; /* s */
     for (double start = synchronised_time(op), alone = 0; patience > 0;) {
         double begin = synchronised_time(op), processor = processor_time(), late;
         while (MPI_Wtime() - begin < moment) {}
         double share = (processor_time() - processor) / (MPI_Wtime() - begin);
         MPI_Allreduce(&share, &alone, 1, MPI_DOUBLE, MPI_MIN, op->comm);
         late = slowest(op, MPI_Wtime() - start);
-        if (alone >= quiet || late > patience) return;
+        if (alone >= QUIET || late > patience) return;
         nanosleep(&pause, NULL);
     }
 }
@@ -246,6 +250,45 @@ static double true_residual(const Operator *op, const Interface *hypre, void *sy
     return residual;
 }
 
+/* Both clocks of a rank, running (since some moment) or stopped (time passed). */
+typedef struct {
+    double wall, processor; /* s */
+} Watch;
+
+static Watch watch_start(const Operator *op)
+{
+    double wall = synchronised_time(op);
+    return (Watch){wall, processor_time()};
+}
+
+static Watch watch_stop(Watch w) { return (Watch){MPI_Wtime() - w.wall, processor_time() - w.processor}; }
+
+/* Repeat n: setup and solve, timed apart, and the answer judged. */
+static int solve_once(const Operator *op, Spec *spec, const Options *o, void *system, const double *rhs,
+                      Result *result, int n)
+{
+    const Interface *hypre = interface_of(spec);
+    wait_until_quiet(op, o->patience);
+    Watch setup = watch_start(op);
+    hypre->setup(system, spec, o->tolerance, o->max_iterations);
+    setup = watch_stop(setup);
+    if (spec_unused(spec)) {
+        complain("solver '%s' has no option '%s'", spec->text, spec_unused(spec));
+        return 0;
+    }
+    Watch solve = watch_start(op);
+    hypre->solve(system, &result->iterations, &result->reported_residual);
+    solve = watch_stop(solve);
+    result->setup[n] = slowest(op, setup.wall);
+    result->solve[n] = slowest(op, solve.wall);
+    double share = (setup.processor + solve.processor) / (setup.wall + solve.wall);
+    MPI_Allreduce(&share, &result->cpu_share[n], 1, MPI_DOUBLE, MPI_MIN, op->comm);
+    if (result->peak_memory == 0) result->peak_memory = peak_memory(op);
+    result->true_residual = fmax(result->true_residual, true_residual(op, hypre, system, rhs));
+    hypre->release_solver(system);
+    return 1;
+}
+
 static int measure(const Operator *op, Spec *spec, const Options *o, const double *rhs, Result *result)
 {
     const Interface *hypre = interface_of(spec);
@@ -260,25 +303,13 @@ static int measure(const Operator *op, Spec *spec, const Options *o, const doubl
     }
     if (getloadavg(&result->load, 1) != 1) result->load = -1;
     reset_peak_memory();
-    for (int n = 0; n < o->repeats; n++) {
-        wait_until_quiet(op, o->patience);
-        start = synchronised_time(op);
-        hypre->setup(system, spec, o->tolerance, o->max_iterations);
-        result->setup[n] = slowest(op, MPI_Wtime() - start);
-        if (spec_unused(spec)) {
-            complain("solver '%s' has no option '%s'", spec->text, spec_unused(spec));
-            return 0;
-        }
-        start = synchronised_time(op);
-        double processor = processor_time();
-        hypre->solve(system, &result->iterations, &result->reported_residual);
-        double elapsed = MPI_Wtime() - start, share = (processor_time() - processor) / elapsed;
-        result->solve[n] = slowest(op, elapsed);
-        /* MPI ranks spin while they wait: a share below 1 means another process took the core. */
-        MPI_Allreduce(&share, &result->cpu_share[n], 1, MPI_DOUBLE, MPI_MIN, op->comm);
-        if (n == 0) result->peak_memory = peak_memory(op);
-        result->true_residual = true_residual(op, hypre, system, rhs);
-        hypre->release_solver(system);
+    for (int n = 0, spare = o->repeats; n < o->repeats;) {
+        if (!solve_once(op, spec, o, system, rhs, result, n)) return 0;
+        /* A disturbed repeat is thrown away where the user wants to wait, but not for ever. */
+        if (result->cpu_share[n] >= QUIET || o->patience == 0 || spare == 0)
+            n++;
+        else
+            spare--;
     }
     hypre->destroy(system);
     return 1;

@@ -50,7 +50,9 @@ impl Console {
     pub fn finish(self) -> Result<()> {
         match self.failed {
             None => Ok(()),
-            Some(error) => Err(Failure::new(format!("standard output: {error}; redirect it elsewhere, or use --quiet"))),
+            Some(error) => {
+                Err(Failure::new(format!("standard output: {error}; redirect it elsewhere, or use --quiet")))
+            }
         }
     }
 }

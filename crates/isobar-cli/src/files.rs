@@ -16,9 +16,6 @@ pub type Target<'a> = (&'static str, Option<&'a Path>);
 pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
     let wanted: Vec<(&str, &Path)> = targets.iter().filter_map(|&(option, path)| Some((option, path?))).collect();
     for (n, &(option, path)) in wanted.iter().enumerate() {
-        if path.as_os_str().is_empty() {
-            return Err(Failure::new(format!("{option}: an empty path; name a file")));
-        }
         if inputs.iter().any(|input| same_file(input, path)) {
             return Err(Failure::new(format!(
                 "{option} {}: would overwrite an input of this run; choose another name",

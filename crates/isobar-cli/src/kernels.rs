@@ -170,7 +170,8 @@ impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
             })
             .transpose()?;
         let mixed = size_of::<T>() == 8 && options.precision == isobar::real::Precision::Mixed;
-        let single = mixed.then(|| -> Result<_> { Ok([backend.zeros(&layout)?, backend.zeros(&layout)?]) }).transpose()?;
+        let single =
+            mixed.then(|| -> Result<_> { Ok([backend.zeros(&layout)?, backend.zeros(&layout)?]) }).transpose()?;
         Ok(Self {
             backend,
             operator: backend.tensor_product(stencil)?,

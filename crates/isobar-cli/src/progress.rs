@@ -33,10 +33,12 @@ impl<'c> Progress<'c> {
             bar
         });
         let now = Instant::now();
-        Self { console, bar, estimate: Estimate::new(now, tolerance, max_iterations), next_line: 1, last_line: now }
+        let mut estimate = Estimate::new(now, tolerance, max_iterations);
+        estimate.observe(now, 0, 1.0);
+        Self { console, bar, estimate, next_line: 1, last_line: now }
     }
 
-    /// After an iteration; `iteration` 0 is the first guess.
+    /// After iteration 1, 2, …; the first guess has the relative residual 1.
     pub fn observe(&mut self, iteration: usize, relative_residual: f64) {
         let now = Instant::now();
         self.estimate.observe(now, iteration, relative_residual);
@@ -106,7 +108,8 @@ impl Estimate {
         let each = now.duration_since(begin).as_secs_f64() / to.checked_sub(from).filter(|&n| n > 0)? as f64;
         let limit = self.max_iterations.saturating_sub(to) as f64;
         let rate = self.rate()?;
-        let needed = if rate < 1.0 && residual > 0.0 { ((self.tolerance / residual).ln() / rate.ln()).ceil() } else { limit };
+        let needed =
+            if rate < 1.0 && residual > 0.0 { ((self.tolerance / residual).ln() / rate.ln()).ceil() } else { limit };
         Duration::try_from_secs_f64(each * needed.clamp(0.0, limit)).ok()
     }
 

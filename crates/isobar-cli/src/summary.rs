@@ -18,7 +18,11 @@ fn entry(name: &str, text: impl Display) -> String {
 
 /// The problem, the device and the solver, before the solve.
 pub fn opening(case: &Case, description: &Description) -> String {
-    let mut lines = vec![entry("problem", problem(case)), entry("device", device(description)), entry("solver", solver(case, description))];
+    let mut lines = vec![
+        entry("problem", problem(case)),
+        entry("device", device(description)),
+        entry("solver", solver(case, description)),
+    ];
     if !description.levels.is_empty() {
         let levels: Vec<String> = description.levels.iter().map(Shape::to_string).collect();
         lines.push(entry("levels", levels.join("  ")));

@@ -157,8 +157,13 @@ pub trait Backend: Sized + Send + Sync + 'static {
     ) -> Result<()>;
 
     /// y = x + a y
-    fn xpay<T: Real>(&self, a: Ratio, x: &Self::Vector<T>, y: &mut Self::Vector<T>, scalars: &Self::Scalars)
-    -> Result<()>;
+    fn xpay<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        scalars: &Self::Scalars,
+    ) -> Result<()>;
 
     /// out = ⟨x, y⟩, accumulated in double precision, the same sum whatever the number of threads
     fn dot<T: Real>(
@@ -201,6 +206,11 @@ pub trait Backend: Sized + Send + Sync + 'static {
             }
         }
         Ok(())
+    }
+
+    /// Runs a piece of work, such as a whole iteration, from wherever steps are cheapest to start.
+    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        work()
     }
 
     /// Waits for everything submitted so far.

@@ -7,9 +7,7 @@ use serde::Serialize;
 use crate::backend::{Backend, Ratio, Slot, TensorProductBackend};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{
-    Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation,
-};
+use crate::operator::{Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation};
 use crate::options::{Method, PreconditionerKind, SolverOptions};
 use crate::real::{Precision, Real};
 use crate::stencil::TensorProduct;
@@ -130,8 +128,12 @@ fn krylov_steps<B: TensorProductBackend + Clone, T: Real>(
     let a = backend.tensor_product::<T>(stencil)?;
     let layout = *a.layout();
     let mut scalars = backend.scalars()?;
-    let (mut u, mut p, mut q, mut r) =
-        (filled::<B, T>(backend, &layout)?, filled(backend, &layout)?, filled(backend, &layout)?, filled(backend, &layout)?);
+    let (mut u, mut p, mut q, mut r) = (
+        filled::<B, T>(backend, &layout)?,
+        filled(backend, &layout)?,
+        filled(backend, &layout)?,
+        filled(backend, &layout)?,
+    );
     let mut z = filled::<B, T>(backend, &layout)?;
     let [first, second, third] = [Slot::new(0), Slot::new(1), Slot::new(2)];
     // Small coefficients, so that values stay bounded however often the step is repeated.
@@ -179,9 +181,8 @@ fn multigrid_steps<B: TensorProductBackend + Clone, T: Real>(
         let coarse_u = filled::<B, T>(backend, coarse.layout())?;
         let mut restrict = || a.residual_restrict(&coarse, &f, &u, &mut coarse_f, &mut scratch);
         record::<B, T>(backend, grid, vec![(traffic::RESIDUAL_RESTRICT, &mut restrict)], timings)?;
-        let mut descend = || {
-            a.smooth_residual_restrict(&coarse, relaxation, Guess::Given, &f, &mut u, &mut coarse_f, &mut scratch)
-        };
+        let mut descend =
+            || a.smooth_residual_restrict(&coarse, relaxation, Guess::Given, &f, &mut u, &mut coarse_f, &mut scratch);
         record::<B, T>(backend, grid, vec![(traffic::SMOOTH_RESIDUAL_RESTRICT, &mut descend)], timings)?;
         let norm = Slot::new(0);
         let mut ascend =

@@ -44,7 +44,9 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// Not enough memory, found out before or while allocating.
-    #[error("{what} needs {needed_bytes} bytes, but only {available_bytes} can be had; use a smaller grid or a leaner method")]
+    #[error(
+        "{what} needs {needed_bytes} bytes, but only {available_bytes} can be had; use a smaller grid or a leaner method"
+    )]
     OutOfMemory {
         /// What was being made.
         what: String,

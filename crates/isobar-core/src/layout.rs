@@ -31,8 +31,7 @@ impl Shape {
     /// Half as many cells in x and in y, the same in the vertical; `None` where that leaves a
     /// remainder.
     pub fn halved(&self) -> Option<Self> {
-        (self.nx.is_multiple_of(2) && self.ny.is_multiple_of(2))
-            .then(|| Self::new(self.nx / 2, self.ny / 2, self.nz))
+        (self.nx.is_multiple_of(2) && self.ny.is_multiple_of(2)).then(|| Self::new(self.nx / 2, self.ny / 2, self.nz))
     }
 }
 

@@ -200,7 +200,10 @@ impl SolverOptions {
             ));
         }
         if multigrid.levels == 0 {
-            return Err(Error::invalid("solver.multigrid.levels", "0 levels; the finest grid counts, so use 1 or more"));
+            return Err(Error::invalid(
+                "solver.multigrid.levels",
+                "0 levels; the finest grid counts, so use 1 or more",
+            ));
         }
         if multigrid.coarse_sweeps == 0 {
             return Err(Error::invalid("solver.multigrid.coarse_sweeps", "0 sweeps; use 1 or more (2 is usual)"));

@@ -23,9 +23,9 @@ impl Stop {
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::Converged => None,
-            Self::MaxIterations => Some(
-                "raise solver.max_iterations, or use a stronger method (solver.method = \"multigrid\")",
-            ),
+            Self::MaxIterations => {
+                Some("raise solver.max_iterations, or use a stronger method (solver.method = \"multigrid\")")
+            }
             Self::Stagnated => Some(
                 "the tolerance is below what rounding allows here: loosen solver.tolerance, or use \
                  precision \"f64\" or \"mixed\"; with multigrid, more coarse_sweeps or levels can help",
@@ -34,9 +34,7 @@ impl Stop {
                 "the matrix is not symmetric positive definite, or the input holds extreme values: \
                  check the coefficients, or use method \"bicgstab\"",
             ),
-            Self::Diverged => {
-                Some("check the coefficients; with line-jacobi use relaxation 2/3; or use method \"cg\"")
-            }
+            Self::Diverged => Some("check the coefficients; with line-jacobi use relaxation 2/3; or use method \"cg\""),
         }
     }
 }

@@ -176,11 +176,7 @@ struct Mode {
 fn horizontal_mode(geometry: Geometry, x: f64, y: f64) -> Mode {
     if geometry == Geometry::Box {
         let ((sx, cx), (sy, cy)) = ((PI * x).sin_cos(), (PI * y).sin_cos());
-        return Mode {
-            value: sx * sy,
-            gradient: (PI * cx * sy, PI * sx * cy),
-            laplacian: -2.0 * PI * PI * sx * sy,
-        };
+        return Mode { value: sx * sy, gradient: (PI * cx * sy, PI * sx * cy), laplacian: -2.0 * PI * PI * sx * sy };
     }
     let w = PI / 2.0;
     let ((sx, cx), (sy, cy)) = ((w * x).sin_cos(), (w * y).sin_cos());

@@ -28,12 +28,8 @@ pub trait Lanes: Copy + 'static {
     /// a / b
     fn div<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
     /// a b + c, in one rounding where there is an instruction for it
-    fn mul_add<S: Simd>(
-        simd: S,
-        a: Self::Register<S>,
-        b: Self::Register<S>,
-        c: Self::Register<S>,
-    ) -> Self::Register<S>;
+    fn mul_add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>, c: Self::Register<S>)
+    -> Self::Register<S>;
     /// −a
     fn neg<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
 }
@@ -84,11 +80,29 @@ macro_rules! lanes {
     };
 }
 lanes!(
-    f32, f32s, as_simd_f32s, as_mut_simd_f32s, splat_f32s, add_f32s, sub_f32s, mul_f32s, div_f32s, mul_add_e_f32s,
+    f32,
+    f32s,
+    as_simd_f32s,
+    as_mut_simd_f32s,
+    splat_f32s,
+    add_f32s,
+    sub_f32s,
+    mul_f32s,
+    div_f32s,
+    mul_add_e_f32s,
     neg_f32s
 );
 lanes!(
-    f64, f64s, as_simd_f64s, as_mut_simd_f64s, splat_f64s, add_f64s, sub_f64s, mul_f64s, div_f64s, mul_add_e_f64s,
+    f64,
+    f64s,
+    as_simd_f64s,
+    as_mut_simd_f64s,
+    splat_f64s,
+    add_f64s,
+    sub_f64s,
+    mul_f64s,
+    div_f64s,
+    mul_add_e_f64s,
     neg_f64s
 );
 

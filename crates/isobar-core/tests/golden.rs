@@ -5,7 +5,7 @@ use isobar_core::backend::{Backend, TensorProductBackend};
 use isobar_core::grid::{Geometry, GridOptions};
 use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::options::{MultigridOptions, SolverOptions, Smoother};
+use isobar_core::options::{MultigridOptions, Smoother, SolverOptions};
 use isobar_core::precond::multigrid::Cycle;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::{Reference, Vector};

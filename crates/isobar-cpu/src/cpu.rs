@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use isobar_core::backend::{Backend, CsrBackend, DeviceInfo, HostScalars, Ratio, Slot, TensorProductBackend};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout};
+use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use isobar_core::stencil;
@@ -91,18 +91,23 @@ impl Cpu {
         self.threads().min(cells / CELLS_WORTH_A_THREAD).max(1)
     }
 
-    /// Runs `f(0) … f(count − 1)` at the same time, on this back end's threads.
+    /// Runs `f(0) … f(count − 1)` at the same time, on this back end's threads. Allocates nothing when
+    /// called from within [`Backend::enter`].
     pub(crate) fn for_each(&self, count: usize, f: impl Fn(usize) + Sync) {
-        if count == 1 {
-            return f(0);
-        }
-        let f = &f;
-        self.inner.pool.in_place_scope(|scope| {
-            for n in 1..count {
-                scope.spawn(move |_| f(n));
+        fn split(first: usize, beyond: usize, f: &(impl Fn(usize) + Sync)) {
+            match beyond - first {
+                1 => f(first),
+                n => {
+                    let middle = first + n / 2;
+                    rayon::join(|| split(first, middle, f), || split(middle, beyond, f));
+                }
             }
-            f(0);
-        });
+        }
+        match count {
+            0 => {}
+            1 => f(0),
+            _ => self.inner.pool.install(|| split(0, count, &f)),
+        }
     }
 }
 
@@ -196,8 +201,16 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    /// By the standard library's copy, on all threads; the best of several.
+    /// On one of the back end's own threads: the others are then woken without a detour.
+    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.inner.pool.install(work)
+    }
+
+    /// By the standard library's copy, on all threads; the best of several. Vectors that might stay in
+    /// a cache stand aside for larger ones: it is memory that is measured.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
+        let beyond_caches = Layout::new(Shape::new(256, 256, 128))?;
+        let layout = if layout.len() < beyond_caches.len() { &beyond_caches } else { layout };
         let (mut x, mut y) = (Vector::<f64>::zeros(layout)?, Vector::<f64>::zeros(layout)?);
         blas::fill(self, 1.0, &mut x);
         let mut best = f64::INFINITY;

@@ -207,4 +207,3 @@ fn thomas<T: Real>([below, diagonal, above]: [&[T]; 3], r: &[T], z: &mut [T], fa
         }
     }
 }
-

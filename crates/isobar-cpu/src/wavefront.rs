@@ -60,10 +60,7 @@ impl Chunks {
     /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
     fn at_once(self, n: usize, s: usize) -> (usize, usize) {
         let (start, end) = (self.start(n), self.start(n + 1));
-        (
-            if n > 0 { start + s } else { start },
-            if n + 1 < self.count { end - s } else { end },
-        )
+        (if n > 0 { start + s } else { start }, if n + 1 < self.count { end - s } else { end })
     }
 }
 

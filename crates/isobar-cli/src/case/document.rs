@@ -16,6 +16,9 @@ use crate::failure::{Failure, Result};
 /// A key or value of the tree with its position.
 pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
+/// No section of a case is nested as deep as this; a tree much deeper would exhaust the stack.
+const DEEPEST: usize = 16;
+
 /// A run of the virtual text.
 struct Source<'t> {
     /// The case file's name, or nothing for a `--set` (or `--precision`) argument.
@@ -33,11 +36,14 @@ pub(super) struct Document<'t> {
 impl<'t> Document<'t> {
     /// Parses a case file; `name` is what messages call it.
     pub(super) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
-        let mut document =
-            Self { sources: vec![Source { file: Some(name), start: 0, text }], root: DeTable::new() };
+        let mut document = Self { sources: vec![Source { file: Some(name), start: 0, text }], root: DeTable::new() };
         match DeTable::parse(text) {
             Ok(root) => document.root = root.into_inner(),
-            Err(error) => return Err(document.failure(error.span(), error.message(), None)),
+            Err(error) => {
+                let too_deep = error.message().contains("recurs");
+                let message = if too_deep { "nested too deeply; no case needs that" } else { error.message() };
+                return Err(document.failure(error.span(), message, None));
+            }
         }
         document.reject_non_finite()?;
         Ok(document)
@@ -52,6 +58,9 @@ impl<'t> Document<'t> {
         let text = text.trim();
         if text.is_empty() {
             return Err(option("no value after \"=\"; write --set KEY=VALUE, as in --set grid.nx=256"));
+        }
+        if key.split('.').count() > DEEPEST {
+            return Err(option("no key of a case has so many parts"));
         }
         if key.split('.').any(|part| part.trim().is_empty()) {
             return Err(option("the key must be dotted names, as in solver.tolerance"));
@@ -119,8 +128,7 @@ impl<'t> Document<'t> {
 
     /// Reads a section, leaving out the keys that the caller reads itself.
     pub(super) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
-        let mut node =
-            self.get(path).cloned().unwrap_or_else(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
+        let mut node = self.get(path).cloned().unwrap_or_else(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
         if let DeValue::Table(table) = node.get_mut() {
             for key in apart {
                 table.remove(*key);
@@ -159,7 +167,7 @@ impl<'t> Document<'t> {
             Some((Source { file: None, text, .. }, _)) => format!("--set {text}: {message}{help}"),
             Some((Source { file: Some(file), text, .. }, span)) => {
                 let shown = Excerpt::new(text, span);
-                format!("{file}:{}:{}: {message}\n{}{help}", shown.line, shown.column, shown.text)
+                format!("{file}:{}:{}: {message}{}{help}", shown.line, shown.column, shown.text)
             }
         })
     }
@@ -167,9 +175,7 @@ impl<'t> Document<'t> {
     /// No key of a case takes infinities or NaN, which TOML can write (and 1e999 becomes).
     fn reject_non_finite(&self) -> Result<()> {
         fn find(table: &DeTable<'_>, prefix: &str) -> Option<(String, Range<usize>, String)> {
-            table.iter().find_map(|(key, node)| {
-                find_in(node, &format!("{prefix}{}", key.get_ref()))
-            })
+            table.iter().find_map(|(key, node)| find_in(node, &format!("{prefix}{}", key.get_ref())))
         }
         fn find_in(node: &Node<'_>, path: &str) -> Option<(String, Range<usize>, String)> {
             match node.get_ref() {
@@ -195,6 +201,7 @@ impl<'t> Document<'t> {
 struct Excerpt {
     line: usize,
     column: usize,
+    /// The line and a line of markers, each after a line break; nothing where that would be too long.
     text: String,
 }
 
@@ -215,13 +222,16 @@ impl Excerpt {
         let marked = text[start..end.clamp(start, line_end)].chars().count().max(1);
 
         // A line of thousands of characters, which only a wrong file has, is not worth showing.
-        let content: String =
-            text[line_start..line_end].trim_end_matches('\r').chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let content: String = text[line_start..line_end]
+            .trim_end_matches('\r')
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let shown = if content.chars().count() > 160 {
             String::new()
         } else {
             let gutter = " ".repeat(line.to_string().len());
-            format!("  {line} | {content}\n  {gutter} | {}{}", " ".repeat(column - 1), "^".repeat(marked))
+            format!("\n  {line} | {content}\n  {gutter} | {}{}", " ".repeat(column - 1), "^".repeat(marked))
         };
         Self { line, column, text: shown }
     }

@@ -8,10 +8,7 @@ const SECTIONS: [&str; 4] = ["diffusion", "heat", "solver.deflation", "solver.ja
 const CHOICES: [(&str, &[&str]); 3] = [
     ("problem.kind", &["poisson", "diffusion", "heat"]),
     ("solver.method", &["jacobi", "deflated-cg"]),
-    (
-        "solver.preconditioner.kind",
-        &["block-ic", "ic", "mic", "ssor-ai", "incomplete-poisson", "neumann"],
-    ),
+    ("solver.preconditioner.kind", &["block-ic", "ic", "mic", "ssor-ai", "incomplete-poisson", "neumann"]),
 ];
 
 pub(super) fn is_section(path: &str) -> bool {

@@ -86,10 +86,8 @@ impl Problem {
 
     pub(super) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         let Some(kind) = document.get("problem.kind") else {
-            let message = format!(
-                "no problem.kind; begin the case with\n  [problem]\n  kind = \"{}\"",
-                KINDS.join("\" (or \"")
-            );
+            let message =
+                format!("no problem.kind; begin the case with\n  [problem]\n  kind = \"{}\"", KINDS.join("\" (or \""));
             return Err(document.failure(None, &message, None));
         };
         match kind.get_ref().as_str() {
@@ -113,9 +111,11 @@ impl Problem {
 
 impl HelmholtzSection {
     fn check(&self, document: &Document<'_>) -> Result<()> {
-        for (key, value) in
-            [("problem.courant", self.courant), ("problem.lambda", self.lambda), ("problem.omega", self.omega.unwrap_or(0.0))]
-        {
+        for (key, value) in [
+            ("problem.courant", self.courant),
+            ("problem.lambda", self.lambda),
+            ("problem.omega", self.omega.unwrap_or(0.0)),
+        ] {
             // Beyond this, ω² overflows or swamps every other term to the last digit.
             if !(0.0..=1e12).contains(&value) {
                 return Err(document.failure_at_key(key, &format!("{value} is out of range; use 0 to 1e12")));

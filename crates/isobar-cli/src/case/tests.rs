@@ -138,11 +138,21 @@ fn an_unknown_key_is_shown_with_its_line_and_the_nearest_one() {
     let text = format!("{MINIMAL}[solver]\ntolerence = 1e-5\n");
     assert_all_in(
         &message(&text, &[]),
-        &["cases/x.toml:8:1", "unknown key \"tolerence\" in [solver]", "did you mean \"tolerance\"?", "8 | tolerence = 1e-5", "^^^^^^^^^"],
+        &[
+            "cases/x.toml:8:1",
+            "unknown key \"tolerence\" in [solver]",
+            "did you mean \"tolerance\"?",
+            "8 | tolerence = 1e-5",
+            "^^^^^^^^^",
+        ],
     );
     assert_all_in(
         &message(MINIMAL, &["solver.multigrid.smother=line-jacobi"]),
-        &["--set solver.multigrid.smother=line-jacobi", "unknown key \"smother\" in [solver.multigrid]", "\"smoother\""],
+        &[
+            "--set solver.multigrid.smother=line-jacobi",
+            "unknown key \"smother\" in [solver.multigrid]",
+            "\"smoother\"",
+        ],
     );
     assert_all_in(&message("[problm]\n", &[]), &["x.toml:1:2", "unknown key \"problm\"", "\"problem\""]);
     assert_all_in(
@@ -260,6 +270,18 @@ fn broken_toml_is_shown_with_its_line() {
     assert_all_in(&message("[problem]\nkind = \"a\"\nkind = \"b\"\n", &[]), &["x.toml:3:", "duplicate"]);
     assert_all_in(&message("[problem", &[]), &["x.toml:1:"]);
     assert_all_in(&message("", &[]), &["x.toml", "problem.kind"]);
+}
+
+#[test]
+fn bottomless_cases_are_refused() {
+    for text in ["a = [", "a = {a=", "a."].map(|part| part.repeat(100_000)) {
+        assert_all_in(&message(&text, &[]), &["x.toml"]);
+    }
+    assert_all_in(&message(&format!("{}a = 1", "a.".repeat(100_000)), &[]), &["nested too deeply"]);
+    let set = format!("{}a=1", "a.".repeat(100_000));
+    assert_all_in(&message(MINIMAL, &[&set]), &["so many parts"]);
+    let set = format!("grid.nx={}", "[".repeat(100_000));
+    assert_all_in(&message(MINIMAL, &[&set]), &["grid.nx must be"]);
 }
 
 /// The case that random changes start from, cut into words.

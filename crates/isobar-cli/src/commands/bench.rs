@@ -47,8 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 
 fn table(timed: &[Timed], copy: f64) -> Table {
     let mut table =
-        Table::new(["step", "grid", "precision", "a call", "GB/s", "of copy", "calls", "computes"])
-            .with_words_in(7);
+        Table::new(["step", "grid", "precision", "a call", "GB/s", "of copy", "calls", "computes"]).with_words_in(7);
     for step in timed {
         table.row([
             step.step.step.name.to_owned(),

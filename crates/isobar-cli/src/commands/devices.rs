@@ -22,7 +22,8 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut console = Console::new(false);
     let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
     let mut table = Table::new(["device", "memory available", "copy bandwidth", "name"]).with_words_in(3);
-    let (info, bandwidth) = on_device!(&cpu, backend => (backend.device(), backend.copy_bandwidth(&Layout::new(COPIED)?)?));
+    let (info, bandwidth) =
+        on_device!(&cpu, backend => (backend.device(), backend.copy_bandwidth(&Layout::new(COPIED)?)?));
     table.row([
         info.kind.to_owned(),
         memory::available().map_or_else(|| "unknown".to_owned(), memory::readable),

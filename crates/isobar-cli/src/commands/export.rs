@@ -18,10 +18,7 @@ use crate::{SUCCESS, files, memory, output};
 /// The case cannot be assembled, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let case = Case::load(&args.case)?;
-    files::check(
-        &[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())],
-        &[&args.case.case],
-    )?;
+    files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &[&args.case.case])?;
     let shape = case.grid.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), shape.cells() as f64 * 7.0 * 12.0 * 1.5)?;

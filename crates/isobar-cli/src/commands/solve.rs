@@ -40,11 +40,7 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
     let mut inputs = vec![args.case.case.as_path()];
     inputs.extend(problem.rhs.path.as_deref());
     files::check(
-        &[
-            ("--report", args.report.as_deref()),
-            ("--output", args.output.as_deref()),
-            ("--plot", args.plot.as_deref()),
-        ],
+        &[("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())],
         &inputs,
     )
 }
@@ -69,8 +65,7 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
     }
 
     let [x, y, z] = &run.assembled.coordinates;
-    let z_faces: Vec<f64> =
-        case.grid.heights().iter().map(|height| height * isobar::grid::EARTH_RADIUS).collect();
+    let z_faces: Vec<f64> = case.grid.heights().iter().map(|height| height * isobar::grid::EARTH_RADIUS).collect();
     let field = Field {
         name: "u",
         values: &run.solution,
@@ -87,14 +82,9 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
     }
     if let Some(path) = &args.plot {
         let shape = case.grid.shape();
-        let title =
-            format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
-        let plot = PlotInput {
-            title: &title,
-            history: &run.outcome.history,
-            tolerance: case.solver.tolerance,
-            field: &field,
-        };
+        let title = format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
+        let plot =
+            PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
         let written = output::plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
         note(&args.plot, written);
     }

@@ -27,16 +27,9 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), OutputError> 
 ///
 /// # Errors
 /// Those of [`write_whole`], and those of `fill`.
-pub(crate) fn write_with(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), OutputError> {
+pub(crate) fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
     refuse_folder(path)?;
-    let written = if is_stream(path) {
-        write_stream(path, fill)
-    } else {
-        replace_file(path, fill)
-    };
+    let written = if is_stream(path) { write_stream(path, fill) } else { replace_file(path, fill) };
     written.map_err(|source| OutputError::write(path, source))
 }
 
@@ -55,10 +48,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), OutputError> {
         if target.exists() {
             OpenOptions::new().write(true).open(&target)?;
         }
-        Builder::new()
-            .prefix(PREFIX)
-            .suffix(SUFFIX)
-            .tempfile_in(folder(&target))?;
+        Builder::new().prefix(PREFIX).suffix(SUFFIX).tempfile_in(folder(&target))?;
         Ok(())
     };
     probe().map_err(|source| OutputError::write(path, source))
@@ -66,18 +56,13 @@ pub(super) fn check_file(path: &Path) -> Result<(), OutputError> {
 
 /// Whether a folder could be made beside `path` now. Leaves nothing behind.
 pub(super) fn check_folder(path: &Path) -> Result<(), OutputError> {
-    new_folder(path)
-        .map(drop)
-        .map_err(|source| OutputError::write(path, source))
+    new_folder(path).map(drop).map_err(|source| OutputError::write(path, source))
 }
 
 /// Replaces the folder `path` by what `fill` puts into an empty one beside it.
 ///
 /// The caller has made sure that an existing `path` is a folder that may go.
-pub(super) fn replace_folder(
-    path: &Path,
-    fill: impl FnOnce(&Path) -> io::Result<()>,
-) -> Result<(), OutputError> {
+pub(super) fn replace_folder(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), OutputError> {
     let replace = || -> io::Result<()> {
         let target = resolve(path)?;
         let fresh = new_folder(&target)?;
@@ -117,10 +102,7 @@ pub(super) fn folder(path: &Path) -> &Path {
 fn refuse_folder(path: &Path) -> Result<(), OutputError> {
     if path.is_dir() {
         let example = path.join("isobar.npy");
-        return Err(OutputError::IsFolder {
-            path: path.to_path_buf(),
-            example,
-        });
+        return Err(OutputError::IsFolder { path: path.to_path_buf(), example });
     }
     Ok(())
 }
@@ -133,20 +115,14 @@ fn is_stream(path: &Path) -> bool {
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
-fn write_stream(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+fn write_stream(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     // Appending keeps what `isobar … > log` has already put into a redirected standard output.
     let mut out = BufWriter::new(OpenOptions::new().append(true).open(path)?);
     fill(&mut out)?;
     out.flush()
 }
 
-fn replace_file(
-    path: &Path,
-    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+fn replace_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let target = resolve(path)?;
     let mut builder = Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
@@ -169,9 +145,7 @@ fn replace_file(
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
         match fs::canonicalize(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(folder(path).join(fs::read_link(path)?))
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(folder(path).join(fs::read_link(path)?)),
             resolved => resolved,
         }
     } else {
@@ -223,10 +197,8 @@ mod tests {
     use super::*;
 
     fn entries(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -252,12 +224,7 @@ mod tests {
             Err(full())
         })
         .unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("the disk is full; free some space"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("the disk is full; free some space"), "{error}");
         assert!(error.to_string().contains("report.json"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(entries(folder.path()), ["report.json"]);
@@ -267,15 +234,9 @@ mod tests {
     fn names_the_missing_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs/7/report.json");
-        for error in [
-            write_whole(&path, b"").unwrap_err(),
-            check_file(&path).unwrap_err(),
-        ] {
+        for error in [write_whole(&path, b"").unwrap_err(), check_file(&path).unwrap_err()] {
             let message = error.to_string();
-            assert!(
-                message.contains("does not exist; create it first (mkdir -p "),
-                "{message}"
-            );
+            assert!(message.contains("does not exist; create it first (mkdir -p "), "{message}");
             assert!(message.contains("runs/7"), "{message}");
         }
     }
@@ -284,10 +245,7 @@ mod tests {
     fn refuses_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         let error = write_whole(folder.path(), b"").unwrap_err();
-        assert!(
-            error.to_string().contains("is a folder; name a file"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("is a folder; name a file"), "{error}");
     }
 
     #[test]
@@ -314,12 +272,7 @@ mod tests {
     #[test]
     fn a_full_device_is_an_error() {
         let error = write_whole(Path::new("/dev/full"), &[0; 1 << 16]).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("/dev/full: cannot write: the disk is full"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("/dev/full: cannot write: the disk is full"), "{error}");
         write_whole(Path::new("/dev/null"), b"gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
     }
@@ -328,10 +281,7 @@ mod tests {
     #[test]
     fn a_link_survives_and_its_file_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, link) = (
-            folder.path().join("file.json"),
-            folder.path().join("link.json"),
-        );
+        let (file, link) = (folder.path().join("file.json"), folder.path().join("link.json"));
         std::os::unix::fs::symlink("file.json", &link).unwrap();
         write_whole(&link, b"first").unwrap();
         write_whole(&link, b"second").unwrap();
@@ -349,11 +299,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let plain = folder.path().join("plain");
         fs::write(&plain, b"").unwrap();
-        assert_eq!(
-            mode(&path),
-            mode(&plain),
-            "no stricter than the umask asks for"
-        );
+        assert_eq!(mode(&path), mode(&plain), "no stricter than the umask asks for");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         write_whole(&path, b"second").unwrap();
         assert_eq!(mode(&path), 0o640);

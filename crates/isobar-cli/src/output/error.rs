@@ -30,9 +30,7 @@ pub(crate) enum OutputError {
         example: PathBuf,
     },
     /// A `.zarr` target exists and replacing it would destroy something else.
-    #[error(
-        "{path}: exists and is not a zarr store, so it is not replaced; move it away or choose another name"
-    )]
+    #[error("{path}: exists and is not a zarr store, so it is not replaced; move it away or choose another name")]
     NotZarr {
         /// The file or folder in the way.
         path: PathBuf,
@@ -78,14 +76,8 @@ pub(crate) enum OutputError {
 impl OutputError {
     /// A failed write to `path`.
     pub(super) fn write(path: &Path, source: io::Error) -> Self {
-        let reason = Reason {
-            source,
-            folder: super::atomic::folder(path).to_path_buf(),
-        };
-        OutputError::Write {
-            path: path.to_path_buf(),
-            reason,
-        }
+        let reason = Reason { source, folder: super::atomic::folder(path).to_path_buf() };
+        OutputError::Write { path: path.to_path_buf(), reason }
     }
 }
 
@@ -100,9 +92,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         match self.source.kind() {
-            ErrorKind::StorageFull => {
-                f.write_str("the disk is full; free some space or write to another disk")
-            }
+            ErrorKind::StorageFull => f.write_str("the disk is full; free some space or write to another disk"),
             ErrorKind::QuotaExceeded => {
                 f.write_str("your disk quota is used up; delete something or write to another disk")
             }
@@ -110,7 +100,10 @@ impl fmt::Display for Reason {
                 f.write_str("the file would be larger than this disk or `ulimit -f` allows; write to another disk")
             }
             ErrorKind::PermissionDenied => {
-                write!(f, "permission denied; choose a folder that you may write to, or make {folder} and the file writable (chmod u+w)")
+                write!(
+                    f,
+                    "permission denied; choose a folder that you may write to, or make {folder} and the file writable (chmod u+w)"
+                )
             }
             ErrorKind::ReadOnlyFilesystem => {
                 write!(f, "{folder} is on a read-only disk; choose another folder")
@@ -141,9 +134,7 @@ pub(crate) enum NpyError {
     Permission,
     #[error("cannot read: {0}")]
     Io(io::Error),
-    #[error(
-        "is not a .npy file (it does not start with \\x93NUMPY); save the array with numpy.save"
-    )]
+    #[error("is not a .npy file (it does not start with \\x93NUMPY); save the array with numpy.save")]
     NotNpy,
     #[error("is a .npz archive; save the one array in it with numpy.save")]
     Npz,
@@ -164,13 +155,9 @@ pub(crate) enum NpyError {
         "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
     )]
     FortranOrder,
-    #[error(
-        "is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again"
-    )]
+    #[error("is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again")]
     Truncated { found: u64, expected: u64 },
-    #[error(
-        "has {0} bytes after its array; save the array again with numpy.save, one array a file"
-    )]
+    #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
     Trailing(u64),
     #[error("a[{}, {}, {}] is {value}; every entry must be finite (numpy.isfinite(a).all())", index[0], index[1], index[2])]
     NotFinite { index: [usize; 3], value: f64 },
@@ -191,18 +178,11 @@ fn tuple(shape: &[u64]) -> String {
 
 /// The step that most likely gives the expected shape.
 fn shape_remedy(found: &[u64], expected: &[u64]) -> String {
-    let size = |shape: &[u64]| {
-        shape
-            .iter()
-            .try_fold(1_u64, |product, &n| product.checked_mul(n))
-    };
+    let size = |shape: &[u64]| shape.iter().try_fold(1_u64, |product, &n| product.checked_mul(n));
     if found.iter().eq(expected.iter().rev()) {
         "; the axes are reversed: save numpy.ascontiguousarray(a.transpose())".into()
     } else if found.len() != 3 && size(found) == size(expected) {
-        format!(
-            "; if the values are in that order, save a.reshape{}",
-            tuple(expected)
-        )
+        format!("; if the values are in that order, save a.reshape{}", tuple(expected))
     } else {
         "; change the grid or the array".into()
     }

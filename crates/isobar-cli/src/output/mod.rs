@@ -44,9 +44,7 @@ impl Format {
             Some("npy") => Ok(Format::Npy),
             Some("vti") => Ok(Format::Vti),
             Some("zarr") => Ok(Format::Zarr),
-            _ => Err(OutputError::UnknownEnding {
-                path: path.to_path_buf(),
-            }),
+            _ => Err(OutputError::UnknownEnding { path: path.to_path_buf() }),
         }
     }
 }
@@ -86,12 +84,7 @@ impl Field<'_> {
         for (what, found, expected) in arrays {
             if found != expected {
                 let name = self.name.to_owned();
-                return Err(OutputError::Inconsistent {
-                    name,
-                    what,
-                    found,
-                    expected,
-                });
+                return Err(OutputError::Inconsistent { name, what, found, expected });
             }
         }
         Ok(())

@@ -24,10 +24,7 @@ const MAX_DEPTH: usize = 6;
 /// [`OutputError::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
 /// order, is cut short or too long, or holds a value that is not finite.
 pub(crate) fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, OutputError> {
-    read_file(path, shape).map_err(|reason| OutputError::Npy {
-        path: path.to_path_buf(),
-        reason,
-    })
+    read_file(path, shape).map_err(|reason| OutputError::Npy { path: path.to_path_buf(), reason })
 }
 
 fn read_file(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, NpyError> {
@@ -61,91 +58,56 @@ fn parse(mut input: impl Read, length: u64, shape: [usize; 3]) -> Result<Vec<f64
     };
     let expected = shape.map(|n| n as u64);
     if header.shape != expected {
-        return Err(NpyError::Shape {
-            found: header.shape,
-            expected: expected.to_vec(),
-        });
+        return Err(NpyError::Shape { found: header.shape, expected: expected.to_vec() });
     }
     // With one long axis at most the two orders are the same.
     if header.fortran_order && shape.iter().filter(|&&n| n > 1).count() > 1 {
         return Err(NpyError::FortranOrder);
     }
-    let count = shape
-        .iter()
-        .try_fold(1_usize, |product, &n| product.checked_mul(n));
+    let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
     let promised = count.and_then(|count| (count as u64).checked_mul(width));
     let (Some(count), Some(promised)) = (count, promised) else {
         return Err(NpyError::Memory(usize::MAX));
     };
     let there = length.saturating_sub(header_length);
     if there < promised {
-        return Err(NpyError::Truncated {
-            found: there,
-            expected: promised,
-        });
+        return Err(NpyError::Truncated { found: there, expected: promised });
     }
     if there > promised {
         return Err(NpyError::Trailing(there - promised));
     }
     let mut values = Vec::new();
-    values
-        .try_reserve_exact(count)
-        .map_err(|_| NpyError::Memory(count))?;
+    values.try_reserve_exact(count).map_err(|_| NpyError::Memory(count))?;
     read_values(&mut input, &header.descr, promised, &mut values)?;
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
         let [_, ny, nx] = shape;
         let index = [at / (ny * nx), at / nx % ny, at % nx];
-        return Err(NpyError::NotFinite {
-            index,
-            value: values[at],
-        });
+        return Err(NpyError::NotFinite { index, value: values[at] });
     }
     Ok(values)
 }
 
 /// Appends `length` bytes' worth of values in the dtype `descr`.
-fn read_values(
-    input: &mut impl Read,
-    descr: &str,
-    length: u64,
-    values: &mut Vec<f64>,
-) -> Result<(), NpyError> {
+fn read_values(input: &mut impl Read, descr: &str, length: u64, values: &mut Vec<f64>) -> Result<(), NpyError> {
     // A multiple of either width, so that no value straddles two reads.
     let mut buffer = [0_u8; 1 << 14];
     let mut left = length;
     while left > 0 {
         let step = left.min(buffer.len() as u64);
         let bytes = &mut buffer[..step as usize];
-        input
-            .read_exact(bytes)
-            .map_err(|error| match error.kind() {
-                // It was long enough when its length was asked for.
-                ErrorKind::UnexpectedEof => NpyError::Truncated {
-                    found: length - left,
-                    expected: length,
-                },
-                _ => NpyError::Io(error),
-            })?;
+        input.read_exact(bytes).map_err(|error| match error.kind() {
+            // It was long enough when its length was asked for.
+            ErrorKind::UnexpectedEof => NpyError::Truncated { found: length - left, expected: length },
+            _ => NpyError::Io(error),
+        })?;
         match descr {
             "<f8" => values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b))),
             ">f8" => values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from_be_bytes(b))),
             "<f4" => {
-                values.extend(
-                    bytes
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .map(|&b| f64::from(f32::from_le_bytes(b))),
-                );
+                values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))));
             }
             _ => {
-                values.extend(
-                    bytes
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .map(|&b| f64::from(f32::from_be_bytes(b))),
-                );
+                values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from(f32::from_be_bytes(b))));
             }
         }
         left -= step;
@@ -194,10 +156,7 @@ fn read_header(input: &mut impl Read) -> Result<(Header, u64), NpyError> {
     }
     let mut text = vec![0; length];
     input.read_exact(&mut text).map_err(cut)?;
-    Ok((
-        parse_dictionary(&text)?,
-        (start.len() + length_bytes + length) as u64,
-    ))
+    Ok((parse_dictionary(&text)?, (start.len() + length_bytes + length) as u64))
 }
 
 fn parse_dictionary(text: &[u8]) -> Result<Header, NpyError> {
@@ -206,20 +165,11 @@ fn parse_dictionary(text: &[u8]) -> Result<Header, NpyError> {
     if depth(text) > MAX_DEPTH {
         return Err(wrong("its brackets are nested too deeply"));
     }
-    let dictionary: Value = text
-        .trim_end()
-        .parse()
-        .map_err(|_| wrong("it is no dictionary"))?;
-    let entries = dictionary
-        .as_dict()
-        .ok_or_else(|| wrong("it is no dictionary"))?;
+    let dictionary: Value = text.trim_end().parse().map_err(|_| wrong("it is no dictionary"))?;
+    let entries = dictionary.as_dict().ok_or_else(|| wrong("it is no dictionary"))?;
     let entry = |key: &str| {
-        let found = entries
-            .iter()
-            .find(|(name, _)| name.as_string().is_some_and(|name| name == key));
-        found
-            .map(|(_, value)| value)
-            .ok_or_else(|| NpyError::Header(format!("no '{key}' in it")))
+        let found = entries.iter().find(|(name, _)| name.as_string().is_some_and(|name| name == key));
+        found.map(|(_, value)| value).ok_or_else(|| NpyError::Header(format!("no '{key}' in it")))
     };
     let descr = match entry("descr")? {
         Value::String(plain) => plain.clone(),
@@ -229,23 +179,13 @@ fn parse_dictionary(text: &[u8]) -> Result<Header, NpyError> {
         Value::Boolean(order) => *order,
         _ => return Err(wrong("'fortran_order' is neither True nor False")),
     };
-    let lengths = entry("shape")?
-        .as_tuple()
-        .ok_or_else(|| wrong("'shape' is no tuple"))?;
+    let lengths = entry("shape")?.as_tuple().ok_or_else(|| wrong("'shape' is no tuple"))?;
     let shape = lengths
         .iter()
-        .map(|length| {
-            length
-                .as_integer()
-                .and_then(|length| u64::try_from(length).ok())
-        })
+        .map(|length| length.as_integer().and_then(|length| u64::try_from(length).ok()))
         .collect::<Option<_>>()
         .ok_or_else(|| wrong("'shape' holds something other than lengths"))?;
-    Ok(Header {
-        descr,
-        fortran_order,
-        shape,
-    })
+    Ok(Header { descr, fortran_order, shape })
 }
 
 /// How deeply brackets are nested, those in strings included.
@@ -266,8 +206,7 @@ fn depth(text: &str) -> usize {
 /// Writes an array of `shape` (nz, ny, nx) as float64 in C order.
 pub(super) fn write(out: &mut dyn Write, shape: [usize; 3], values: &[f64]) -> io::Result<()> {
     let [nz, ny, nx] = shape;
-    let dictionary =
-        format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({nz}, {ny}, {nx}), }}");
+    let dictionary = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({nz}, {ny}, {nx}), }}");
     // The values start at a multiple of 64 bytes, so that they can be mapped into memory.
     let preamble = MAGIC.len() + 4;
     let length = (preamble + dictionary.len() + 1).next_multiple_of(64) - preamble;

@@ -64,11 +64,7 @@ fn reads_each_float_of_each_byte_order_and_version() {
     for (descr, data) in data {
         for version in 1..=3 {
             let dictionary = dictionary(&format!("'{descr}'"), "False", "(2, 3, 4)");
-            assert_eq!(
-                read_bytes(&file(version, &dictionary, &data)).unwrap(),
-                v,
-                "{descr}"
-            );
+            assert_eq!(read_bytes(&file(version, &dictionary, &data)).unwrap(), v, "{descr}");
         }
     }
 }
@@ -90,14 +86,7 @@ fn says_which_shape_was_found_and_which_is_wanted() {
 
 #[test]
 fn says_which_dtype_was_found() {
-    for descr in [
-        "'<i8'",
-        "'|b1'",
-        "'<c16'",
-        "'<f2'",
-        "'|O'",
-        "[('u', '<f8'), ('v', '<f8', (2,))]",
-    ] {
+    for descr in ["'<i8'", "'|b1'", "'<c16'", "'<f2'", "'|O'", "[('u', '<f8'), ('v', '<f8', (2,))]"] {
         let message = refusal(&file(1, &dictionary(descr, "False", "(2, 3, 4)"), &[]));
         assert!(message.contains(descr.trim_matches('\'')), "{message}");
         assert!(message.contains("a.astype(\"float64\")"), "{message}");
@@ -110,10 +99,7 @@ fn fortran_order_is_refused_unless_it_is_c_order_too() {
     let message = refusal(&file(1, &dictionary("'<f8'", "True", "(2, 3, 4)"), &data));
     assert!(message.contains("numpy.ascontiguousarray"), "{message}");
     let column = file(1, &dictionary("'<f8'", "True", "(24, 1, 1)"), &data);
-    assert_eq!(
-        parse(&column[..], column.len() as u64, [24, 1, 1]).unwrap(),
-        [0.0; 24]
-    );
+    assert_eq!(parse(&column[..], column.len() as u64, [24, 1, 1]).unwrap(), [0.0; 24]);
 }
 
 #[test]
@@ -136,11 +122,7 @@ fn names_the_first_value_that_is_not_finite() {
         with_bad[23] = f64::INFINITY;
         let mut bytes = Vec::new();
         write(&mut bytes, SHAPE, &with_bad).unwrap();
-        assert!(
-            refusal(&bytes).starts_with(&format!("a[1, 1, 3] is {text};")),
-            "{}",
-            refusal(&bytes)
-        );
+        assert!(refusal(&bytes).starts_with(&format!("a[1, 1, 3] is {text};")), "{}", refusal(&bytes));
     }
 }
 
@@ -152,53 +134,26 @@ fn other_files_are_named_as_such() {
     assert!(refusal(b"\x93NUMPY\x09\x00v\x00{}").contains("unknown .npy version 9.0"));
     assert!(refusal(b"\x93NUMPY\x01\x00v\x00{'descr'").contains("cut short"));
     assert!(refusal(b"\x93NUMPY\x02\x00\xff\xff\xff\xff").contains("4294967295 bytes long"));
-    for text in [
-        "",
-        "{}",
-        "[]",
-        "{'descr': '<f8'}",
-        "\u{fffd}",
-        "{'shape': 3",
-    ] {
-        assert!(
-            refusal(&file(1, text, &[])).contains("damaged .npy header"),
-            "{text}"
-        );
+    for text in ["", "{}", "[]", "{'descr': '<f8'}", "\u{fffd}", "{'shape': 3"] {
+        assert!(refusal(&file(1, text, &[])).contains("damaged .npy header"), "{text}");
     }
 }
 
 #[test]
 fn a_nest_of_brackets_takes_no_time() {
     for bracket in ["[", "{", "(", "{1:", "((1,),"] {
-        assert!(
-            refusal(&file(1, &bracket.repeat(1500), &[])).contains("damaged"),
-            "{bracket}"
-        );
+        assert!(refusal(&file(1, &bracket.repeat(1500), &[])).contains("damaged"), "{bracket}");
         let shallow = bracket.repeat(MAX_DEPTH / bracket.matches(['[', '{', '(']).count());
-        assert!(
-            refusal(&file(1, &shallow, &[])).contains("damaged"),
-            "{bracket}"
-        );
+        assert!(refusal(&file(1, &shallow, &[])).contains("damaged"), "{bracket}");
     }
 }
 
 #[test]
 fn a_header_for_a_huge_grid_takes_no_memory() {
-    let bytes = file(
-        1,
-        &dictionary("'<f8'", "False", "(1000000, 1000000, 1000000)"),
-        &[],
-    );
+    let bytes = file(1, &dictionary("'<f8'", "False", "(1000000, 1000000, 1000000)"), &[]);
     let error = parse(&bytes[..], bytes.len() as u64, [1_000_000; 3]).unwrap_err();
-    assert!(
-        matches!(error, NpyError::Truncated { found: 0, .. }),
-        "{error}"
-    );
-    let most = file(
-        1,
-        &dictionary("'<f8'", "False", &format!("({0}, {0}, {0})", usize::MAX)),
-        &[],
-    );
+    assert!(matches!(error, NpyError::Truncated { found: 0, .. }), "{error}");
+    let most = file(1, &dictionary("'<f8'", "False", &format!("({0}, {0}, {0})", usize::MAX)), &[]);
     let error = parse(&most[..], most.len() as u64, [usize::MAX; 3]).unwrap_err();
     assert!(matches!(error, NpyError::Memory(_)), "{error}");
 }
@@ -213,17 +168,10 @@ fn names_the_path() {
     assert!(message.contains("is a folder"), "{message}");
     std::fs::write(&missing, valid()).unwrap();
     assert_eq!(read(&missing, SHAPE).unwrap(), values());
-    let message = read(&missing.join("deeper.npy"), SHAPE)
-        .unwrap_err()
-        .to_string();
+    let message = read(&missing.join("deeper.npy"), SHAPE).unwrap_err().to_string();
     assert!(message.contains("no such file"), "{message}");
     #[cfg(target_os = "linux")]
-    assert!(
-        read(Path::new("/dev/zero"), SHAPE)
-            .unwrap_err()
-            .to_string()
-            .contains("not a regular")
-    );
+    assert!(read(Path::new("/dev/zero"), SHAPE).unwrap_err().to_string().contains("not a regular"));
 }
 
 proptest! {

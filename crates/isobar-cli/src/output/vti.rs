@@ -19,21 +19,10 @@ pub(super) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
     let [nz, ny, nx] = field.shape;
     let extent = format!("0 {nx} 0 {ny} 0 {nz}");
     let name = escape(field.name);
-    let coordinates = [
-        ("x", field.x),
-        ("y", field.y),
-        ("z", field.z),
-        ("z_faces", field.z_faces),
-    ];
+    let coordinates = [("x", field.x), ("y", field.y), ("z", field.z), ("z_faces", field.z_faces)];
     writeln!(out, "<?xml version=\"1.0\"?>")?;
-    writeln!(
-        out,
-        "<VTKFile type=\"ImageData\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">"
-    )?;
-    writeln!(
-        out,
-        "<ImageData WholeExtent=\"{extent}\" Origin=\"0 0 0\" Spacing=\"1 1 1\">\n<FieldData>"
-    )?;
+    writeln!(out, "<VTKFile type=\"ImageData\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">")?;
+    writeln!(out, "<ImageData WholeExtent=\"{extent}\" Origin=\"0 0 0\" Spacing=\"1 1 1\">\n<FieldData>")?;
     let mut offset = 0;
     for (name, values) in coordinates {
         let tuples = values.len();
@@ -47,18 +36,9 @@ pub(super) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
     for (key, value) in &field.attributes {
         write_text(out, key, value)?;
     }
-    writeln!(
-        out,
-        "</FieldData>\n<Piece Extent=\"{extent}\">\n<PointData/>\n<CellData Scalars=\"{name}\">"
-    )?;
-    writeln!(
-        out,
-        "<DataArray type=\"Float64\" Name=\"{name}\" format=\"appended\" offset=\"{offset}\"/>"
-    )?;
-    write!(
-        out,
-        "</CellData>\n</Piece>\n</ImageData>\n<AppendedData encoding=\"raw\">\n_"
-    )?;
+    writeln!(out, "</FieldData>\n<Piece Extent=\"{extent}\">\n<PointData/>\n<CellData Scalars=\"{name}\">")?;
+    writeln!(out, "<DataArray type=\"Float64\" Name=\"{name}\" format=\"appended\" offset=\"{offset}\"/>")?;
+    write!(out, "</CellData>\n</Piece>\n</ImageData>\n<AppendedData encoding=\"raw\">\n_")?;
     for (_, values) in coordinates {
         write_block(out, values)?;
     }
@@ -75,10 +55,7 @@ fn write_block(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
 /// A string is its bytes as numbers, ended by a zero.
 fn write_text(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
     let name = escape(name);
-    write!(
-        out,
-        "<DataArray type=\"String\" Name=\"{name}\" NumberOfTuples=\"1\" format=\"ascii\">"
-    )?;
+    write!(out, "<DataArray type=\"String\" Name=\"{name}\" NumberOfTuples=\"1\" format=\"ascii\">")?;
     for byte in text.bytes().filter(|&byte| byte != 0) {
         write!(out, "{byte} ")?;
     }
@@ -128,21 +105,14 @@ mod tests {
         assert!(xml.contains("WholeExtent=\"0 3 0 2 0 1\""), "{xml}");
         assert!(xml.contains("Name=\"u &lt;1&gt;\""), "{xml}");
         assert!(xml.contains("Name=\"case &quot;a&quot;\""), "{xml}");
-        let offsets = xml
-            .split("offset=\"")
-            .skip(1)
-            .map(|rest| rest.split('"').next().unwrap().parse::<usize>().unwrap());
+        let offsets =
+            xml.split("offset=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse::<usize>().unwrap());
         let arrays = [field.x, field.y, field.z, field.z_faces, field.values];
         assert_eq!(offsets.clone().count(), arrays.len());
         for (offset, array) in offsets.zip(arrays) {
             let (length, rest) = data[offset..].split_first_chunk().unwrap();
             let length = u64::from_le_bytes(*length) as usize;
-            let values: Vec<f64> = rest[..length]
-                .as_chunks()
-                .0
-                .iter()
-                .map(|&b| f64::from_le_bytes(b))
-                .collect();
+            let values: Vec<f64> = rest[..length].as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect();
             assert_eq!(values, array);
         }
         assert!(data.ends_with(b"\n</AppendedData>\n</VTKFile>\n"));

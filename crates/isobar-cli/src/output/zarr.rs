@@ -24,9 +24,7 @@ const CHUNK_BYTES: usize = 16 << 20;
 /// Checks that `path` is free or a zarr store, and that its folder can be written to.
 pub(super) fn check(path: &Path) -> Result<(), OutputError> {
     if path.exists() && !is_replaceable(path) {
-        return Err(OutputError::NotZarr {
-            path: path.to_path_buf(),
-        });
+        return Err(OutputError::NotZarr { path: path.to_path_buf() });
     }
     atomic::check_folder(path)
 }
@@ -39,9 +37,7 @@ pub(super) fn write(path: &Path, field: &Field<'_>) -> Result<(), OutputError> {
 
 /// A folder with the marks of a zarr store of either version, or with nothing in it.
 fn is_replaceable(path: &Path) -> bool {
-    ["zarr.json", ".zgroup", ".zarray"]
-        .iter()
-        .any(|mark| path.join(mark).is_file())
+    ["zarr.json", ".zgroup", ".zarray"].iter().any(|mark| path.join(mark).is_file())
         || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
@@ -50,25 +46,10 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let [nz, ny, nx] = field.shape;
     let levels = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
     let variables = [
-        Variable::coordinate(
-            "x",
-            field.x,
-            "1",
-            "horizontal coordinate of the cell centres",
-        ),
-        Variable::coordinate(
-            "y",
-            field.y,
-            "1",
-            "horizontal coordinate of the cell centres",
-        ),
+        Variable::coordinate("x", field.x, "1", "horizontal coordinate of the cell centres"),
+        Variable::coordinate("y", field.y, "1", "horizontal coordinate of the cell centres"),
         Variable::coordinate("z", field.z, "m", "height of the cell centres"),
-        Variable::coordinate(
-            "z_faces",
-            field.z_faces,
-            "m",
-            "height of the level boundaries",
-        ),
+        Variable::coordinate("z_faces", field.z_faces, "m", "height of the level boundaries"),
         Variable {
             name: field.name,
             dimensions: vec![("z", nz, levels), ("y", ny, ny), ("x", nx, nx)],
@@ -80,19 +61,12 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     for variable in variables {
         let name = variable.name.to_owned();
         let array = variable.store(&store)?;
-        consolidated
-            .metadata
-            .insert(name, NodeMetadata::Array(array.metadata().clone()));
+        consolidated.metadata.insert(name, NodeMetadata::Array(array.metadata().clone()));
     }
-    let mut group = GroupBuilder::new()
-        .build(store, "/")
-        .map_err(io::Error::other)?;
-    group.attributes_mut().extend(
-        field
-            .attributes
-            .iter()
-            .map(|(key, value)| (key.clone(), Value::from(value.as_str()))),
-    );
+    let mut group = GroupBuilder::new().build(store, "/").map_err(io::Error::other)?;
+    group
+        .attributes_mut()
+        .extend(field.attributes.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
     // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
     group.set_consolidated_metadata(Some(consolidated));
     group.store_metadata().map_err(io_error)
@@ -110,23 +84,15 @@ struct Variable<'a> {
 
 impl<'a> Variable<'a> {
     fn coordinate(name: &'static str, values: &'a [f64], units: &str, meaning: &str) -> Self {
-        let attributes = [("units", units), ("long_name", meaning)]
-            .map(|(key, text)| (key.to_owned(), Value::from(text)));
+        let attributes =
+            [("units", units), ("long_name", meaning)].map(|(key, text)| (key.to_owned(), Value::from(text)));
         let dimensions = vec![(name, values.len(), values.len())];
-        Variable {
-            name,
-            dimensions,
-            values,
-            attributes: Map::from_iter(attributes),
-        }
+        Variable { name, dimensions, values, attributes: Map::from_iter(attributes) }
     }
 
     fn store(self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
         let lengths = |of: fn(&(&str, usize, usize)) -> usize| -> Vec<u64> {
-            self.dimensions
-                .iter()
-                .map(|dimension| of(dimension) as u64)
-                .collect()
+            self.dimensions.iter().map(|dimension| of(dimension) as u64).collect()
         };
         let (shape, chunk) = (lengths(|d| d.1), lengths(|d| d.2));
         let array = ArrayBuilder::new(shape, chunk, data_type::float64(), 0.0)
@@ -155,9 +121,7 @@ impl<'a> Variable<'a> {
 /// The operating system's error inside zarr's, which says whether the disk is full.
 fn io_error(error: impl Into<ArrayError>) -> io::Error {
     match error.into() {
-        ArrayError::StorageError(StorageError::IOError(source)) => {
-            io::Error::new(source.kind(), source)
-        }
+        ArrayError::StorageError(StorageError::IOError(source)) => io::Error::new(source.kind(), source),
         other => io::Error::other(other),
     }
 }
@@ -194,13 +158,7 @@ mod tests {
         assert_eq!(group.attributes()["case"], "a");
         assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
         let array = Array::open(store, "/u").unwrap();
-        let names: Vec<_> = array
-            .dimension_names()
-            .clone()
-            .unwrap()
-            .into_iter()
-            .flatten()
-            .collect();
+        let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
         assert_eq!(names, ["z", "y", "x"]);
         let read: Vec<f64> = array.retrieve_array_subset(&array.subset_all()).unwrap();
         assert_eq!(read[..5], values[..5]);
@@ -220,10 +178,7 @@ mod tests {
         let thesis = folder.path().join("thesis.zarr");
         fs::create_dir(&thesis).unwrap();
         fs::write(thesis.join("chapter1.tex"), b"").unwrap();
-        for error in [
-            check(&thesis).unwrap_err(),
-            write(&thesis, &field(&[0.0; 6])).unwrap_err(),
-        ] {
+        for error in [check(&thesis).unwrap_err(), write(&thesis, &field(&[0.0; 6])).unwrap_err()] {
             assert!(error.to_string().contains("is not a zarr store"), "{error}");
         }
         assert!(thesis.join("chapter1.tex").is_file());
@@ -233,9 +188,6 @@ mod tests {
     #[test]
     fn a_missing_folder_is_named() {
         let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6])).unwrap_err();
-        assert!(
-            error.to_string().contains("mkdir -p /nowhere/at/all"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
     }
 }

@@ -161,7 +161,8 @@ pub fn compare_at_scale<B: Backend, T: Real>(
     for k in 0..shape.nz {
         for j in 0..shape.ny {
             for i in 0..shape.nx {
-                let (found, expected) = (host[i + shape.nx * (j + shape.ny * k)].to_f64(), expected.get(i, j, k).to_f64());
+                let (found, expected) =
+                    (host[i + shape.nx * (j + shape.ny * k)].to_f64(), expected.get(i, j, k).to_f64());
                 assert!(
                     (found - expected).abs() <= tolerance::<T>() * scale,
                     "{what} on {shape}: {found} instead of {expected} at ({i}, {j}, {k}), largest {scale}"

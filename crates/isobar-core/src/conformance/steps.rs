@@ -244,7 +244,13 @@ pub fn fused_multigrid_steps<B: TensorProductBackend, T: Real>(backend: &B) {
             for guess in [Guess::Zero, Guess::Given] {
                 ok(a.smooth_residual_restrict(b, relaxation, guess, &f, &mut u, &mut expected, &mut reference_scratch));
                 ok(on_a.smooth_residual_restrict(
-                    on_b, relaxation, guess, &on_f, &mut on_u, &mut found, &mut on_scratch,
+                    on_b,
+                    relaxation,
+                    guess,
+                    &on_f,
+                    &mut on_u,
+                    &mut found,
+                    &mut on_scratch,
                 ));
                 pair.compare(&on_u, &u, &format!("u of smooth_residual_restrict {relaxation:?} {guess:?}"));
                 below.compare(&found, &expected, &format!("f of smooth_residual_restrict {relaxation:?} {guess:?}"));
@@ -278,14 +284,36 @@ pub fn mixed_step<B: TensorProductBackend, T: Real>(backend: &B) {
             let mut r = random_vector::<f32>(shape, 4);
             let (mut on_u, mut on_r) = (pair.send(&u), send(backend, &r));
             let s = &mut pair.reference_scalars;
-            ok(pair.reference.correct_smooth_residual(relaxation, &f, &e, &mut u, &mut r, &mut reference_scratch, FIRST, s));
+            ok(pair.reference.correct_smooth_residual(
+                relaxation,
+                &f,
+                &e,
+                &mut u,
+                &mut r,
+                &mut reference_scratch,
+                FIRST,
+                s,
+            ));
             let s = &mut pair.scalars;
             ok(pair.tested.correct_smooth_residual(
-                relaxation, &on_f, &on_e, &mut on_u, &mut on_r, &mut on_scratch, FIRST, s,
+                relaxation,
+                &on_f,
+                &on_e,
+                &mut on_u,
+                &mut on_r,
+                &mut on_scratch,
+                FIRST,
+                s,
             ));
             pair.compare(&on_u, &u, &format!("u {relaxation:?}"));
             let terms = 10.0;
-            compare_at_scale(backend, &on_r, &r, terms * T::EPSILON / f64::from(f32::EPSILON), &format!("r {relaxation:?}"));
+            compare_at_scale(
+                backend,
+                &on_r,
+                &r,
+                terms * T::EPSILON / f64::from(f32::EPSILON),
+                &format!("r {relaxation:?}"),
+            );
             if pair.reference_scalars.0[FIRST.index()] > 1e-6 {
                 pair.compare_scalar(FIRST, &format!("‖r‖² {relaxation:?}"));
             }

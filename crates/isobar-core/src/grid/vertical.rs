@@ -32,7 +32,11 @@ impl VerticalProfile {
         }
         for (name, v) in [("a", &a), ("b", &b), ("c", &c), ("d", &d)] {
             if v.len() != nz {
-                return Err(Error::shape(format!("vertical vector {name}"), format!("{}", v.len()), format!("{nz} (as a)")));
+                return Err(Error::shape(
+                    format!("vertical vector {name}"),
+                    format!("{}", v.len()),
+                    format!("{nz} (as a)"),
+                ));
             }
             if let Some(k) = v.iter().position(|x| !x.is_finite()) {
                 return Err(Error::invalid(name, format!("entry {k} is {}; every entry must be finite", v[k])));
@@ -41,7 +45,12 @@ impl VerticalProfile {
         if c[0] != 0.0 || b[nz - 1] != 0.0 {
             return Err(Error::invalid(
                 "b, c",
-                format!("c[0] = {} and b[{}] = {} must be 0: they couple to levels outside the column", c[0], nz - 1, b[nz - 1]),
+                format!(
+                    "c[0] = {} and b[{}] = {} must be 0: they couple to levels outside the column",
+                    c[0],
+                    nz - 1,
+                    b[nz - 1]
+                ),
             ));
         }
         Ok(Self { a, b, c, d })

@@ -66,10 +66,8 @@ impl<B: TensorProductBackend + Clone, T: Real> Cycle<B, B::TensorProduct<T>, T> 
                 }
             }
         }
-        let relaxation =
-            Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red };
-        let recipe =
-            Recipe { relaxation, pre: options.pre, post: options.post, coarse_sweeps: options.coarse_sweeps };
+        let relaxation = Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red };
+        let recipe = Recipe { relaxation, pre: options.pre, post: options.post, coarse_sweeps: options.coarse_sweeps };
         Ok(Self { backend: backend.clone(), operators, vectors, scratch: scratches, recipe, notes })
     }
 }
@@ -273,4 +271,3 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Preconditioner<B, 
         Cycle::workspace_bytes(self)
     }
 }
-

@@ -23,11 +23,7 @@ pub struct Reference;
 /// # Errors
 /// [`Error::Shape`]
 pub fn check_shape(found: Shape, expected: Shape) -> Result<()> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(Error::shape("array", found.to_string(), expected.to_string()))
-    }
+    if found == expected { Ok(()) } else { Err(Error::shape("array", found.to_string(), expected.to_string())) }
 }
 
 impl Backend for Reference {

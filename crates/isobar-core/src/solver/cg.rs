@@ -107,11 +107,8 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 let (now, next) = (n % 2, (n + 1) % 2);
                 let alpha_before = Ratio::new(RHO[next], SIGMA[next]);
                 let alpha = Ratio::new(RHO[now], SIGMA[now]);
-                let beta = if variable {
-                    Ratio::new(ZQ[now], SIGMA[next]).negated()
-                } else {
-                    Ratio::new(RHO[now], RHO[next])
-                };
+                let beta =
+                    if variable { Ratio::new(ZQ[now], SIGMA[next]).negated() } else { Ratio::new(RHO[now], RHO[next]) };
                 let direction = Direction { u: &mut *u, p: &mut *p, z, q: &mut *q };
                 match form {
                     Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
@@ -174,4 +171,3 @@ fn advance_textbook<B: Backend, A: Operator<B, T>, T: Real>(
     operator.apply(v.p, v.q)?;
     backend.dot(v.p, v.q, sigma, scalars)
 }
-

@@ -32,7 +32,7 @@ pub struct Monitor<'o> {
     patience: Patience,
     history: Vec<f64>,
     stop: Option<Stop>,
-    observer: &'o mut dyn FnMut(&Progress),
+    observer: &'o mut (dyn FnMut(&Progress) + Send),
 }
 
 /// A stationary method must gain at least this factor…
@@ -49,7 +49,7 @@ impl<'o> Monitor<'o> {
         tolerance: f64,
         max_iterations: usize,
         patience: Patience,
-        observer: &'o mut dyn FnMut(&Progress),
+        observer: &'o mut (dyn FnMut(&Progress) + Send),
     ) -> Self {
         let history = Vec::with_capacity(max_iterations.saturating_add(2).min(1 << 20));
         Self { reference, tolerance, max_iterations, patience, history, stop: None, observer }

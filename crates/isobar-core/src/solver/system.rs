@@ -12,9 +12,9 @@ use crate::backend::{Backend, DeviceInfo, Slot, TensorProductBackend};
 use crate::error::{Error, Result};
 use crate::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use crate::operator::{Guess, Operator};
-use crate::precond::Preconditioner;
 use crate::options::{Method, Norm, PreconditionerKind, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
+use crate::precond::Preconditioner;
 use crate::precond::multigrid::Cycle;
 use crate::precond::{Diagonal, Identity, Line};
 use crate::real::{Precision, Real};
@@ -53,7 +53,7 @@ pub trait Solve {
         rhs: ArrayView<'_, f64>,
         u: &mut ArrayViewMut<'_, f64>,
         guess: Guess,
-        observer: &mut dyn FnMut(&Progress),
+        observer: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Outcome>;
 
     /// What this is.
@@ -214,7 +214,7 @@ impl<B: TensorProductBackend + Clone> Solve for System<B> {
         rhs: ArrayView<'_, f64>,
         u: &mut ArrayViewMut<'_, f64>,
         guess: Guess,
-        observer: &mut dyn FnMut(&Progress),
+        observer: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Outcome> {
         let clock = Instant::now();
         for (what, shape) in [("the right-hand side", rhs.shape()), ("the solution", u.shape())] {
@@ -249,7 +249,8 @@ impl<B: TensorProductBackend + Clone> Solve for System<B> {
         };
         let SolverOptions { tolerance, max_iterations, .. } = self.options;
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, self.patience, observer);
-        let residual = self.iterate(guess, &mut monitor, initial, reference)?;
+        let backend = self.backend.clone();
+        let residual = backend.enter(|| self.iterate(guess, &mut monitor, initial, reference))?;
         let solve = clock.elapsed().as_secs_f64();
 
         let clock = Instant::now();
@@ -367,7 +368,13 @@ impl<B: Backend + Clone, T: Real> InPrecision<B, T> {
 }
 
 impl<B: Backend + Clone, T: Real> Iteration<B, f64> for InPrecision<B, T> {
-    fn run(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+    fn run(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        guess: Guess,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
         self.backend.convert(b, &mut self.b)?;
         if guess == Guess::Given {
             self.backend.convert(u, &mut self.u)?;

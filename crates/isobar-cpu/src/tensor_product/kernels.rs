@@ -502,10 +502,7 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for OverRelax<'a, S, T> {
         let Plain { simd, h, tile: (m, n), .. } = self.coupled.plain;
         // SAFETY: see the top of this file; `values` is this thread's own.
         let (mut u, value) = unsafe {
-            (
-                self.coupled.u.packs_mut(simd, h.row(k, m), n),
-                self.values.packs(simd, (k * self.pitch) as isize, n),
-            )
+            (self.coupled.u.packs_mut(simd, h.row(k, m), n), self.values.packs(simd, (k * self.pitch) as isize, n))
         };
         for i in 0..u.len() {
             u.set(i, self.rho.mul_add(value.get(i) - u.get(i), u.get(i)));

@@ -99,7 +99,12 @@ impl<T: Real> TensorProduct<T> {
         let (v, h) = (stencil.vertical(), stencil.horizontal());
         let round = T::from_f64;
         let levels = (0..v.len())
-            .map(|k| Level { mass: round(v.a[k]), above: round(-v.b[k]), below: round(-v.c[k]), horizontal: round(-v.d[k]) })
+            .map(|k| Level {
+                mass: round(v.a[k]),
+                above: round(-v.b[k]),
+                below: round(-v.c[k]),
+                horizontal: round(-v.d[k]),
+            })
             .collect();
         let arrange = |f: &dyn Fn(usize) -> f64| {
             let mut out = vec![T::ZERO; layout.columns_len()];
@@ -414,7 +419,9 @@ impl<T: Real> MultigridOperator<Cpu, T> for TensorProduct<T> {
         _: &mut Vector<T>,
     ) -> Result<()> {
         let (f, u, coarse_f) = (f.share(), u.share(), coarse_f.share_mut());
-        let restrict = |j: usize, s: &mut ChunkScratch<T>| self.restrict_plane(j, coarse, Restricted::Residual { f, u, colours: &Colour::BOTH }, coarse_f, s);
+        let restrict = |j: usize, s: &mut ChunkScratch<T>| {
+            self.restrict_plane(j, coarse, Restricted::Residual { f, u, colours: &Colour::BOTH }, coarse_f, s)
+        };
         self.pass(&mut self.scratch(), &[&restrict]);
         Ok(())
     }
@@ -436,7 +443,9 @@ impl<T: Real> MultigridOperator<Cpu, T> for TensorProduct<T> {
         let guess = self.prepare(relaxation, guess, u);
         let (f, u, coarse_f) = (f.share(), u.share_mut(), coarse_f.share_mut());
         let colours = Self::unsolved(relaxation);
-        let restrict = |j: usize, s: &mut ChunkScratch<T>| self.restrict_plane(j, coarse, Restricted::Residual { f, u, colours }, coarse_f, s);
+        let restrict = |j: usize, s: &mut ChunkScratch<T>| {
+            self.restrict_plane(j, coarse, Restricted::Residual { f, u, colours }, coarse_f, s)
+        };
         self.pass_around_sweep(&mut self.scratch(), None, relaxation, guess, f, u, Some(&restrict));
         Ok(())
     }

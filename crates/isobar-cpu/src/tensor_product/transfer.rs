@@ -64,9 +64,8 @@ impl<T: Real> WithSimd for Restrict<'_, T> {
                 }
             }
             // SAFETY: as above; even and odd columns are different half planes.
-            let (even, odd) = unsafe {
-                (coarse_f.row_mut(even.row(k, 0), coarse_n), coarse_f.row_mut(odd.row(k, 0), coarse_n))
-            };
+            let (even, odd) =
+                unsafe { (coarse_f.row_mut(even.row(k, 0), coarse_n), coarse_f.row_mut(odd.row(k, 0), coarse_n)) };
             for ((pair, even), odd) in row.as_chunks::<2>().0.iter().zip(even).zip(odd) {
                 [*even, *odd] = *pair;
             }
@@ -149,4 +148,3 @@ impl<T: Real, R: Real> WithSimd for Correct<'_, T, R> {
         }
     }
 }
-

@@ -100,16 +100,72 @@ pub(super) struct BSolve {
 }
 
 pub(super) const B_CG: [BSolve; 4] = [
-    BSolve { nx: 128, iteration: 2.8, gflops: 41.0, percent_of_peak: 36.4, iterations: 70.0, copies: 19.4, total: 217.1 },
-    BSolve { nx: 256, iteration: 7.5, gflops: 60.1, percent_of_peak: 53.4, iterations: 62.0, copies: 63.5, total: 543.7 },
-    BSolve { nx: 512, iteration: 29.7, gflops: 60.9, percent_of_peak: 54.2, iterations: 59.0, copies: 228.4, total: 2029.0 },
-    BSolve { nx: 768, iteration: 65.0, gflops: 62.7, percent_of_peak: 55.7, iterations: 58.0, copies: 494.0, total: 4365.0 },
+    BSolve {
+        nx: 128,
+        iteration: 2.8,
+        gflops: 41.0,
+        percent_of_peak: 36.4,
+        iterations: 70.0,
+        copies: 19.4,
+        total: 217.1,
+    },
+    BSolve {
+        nx: 256,
+        iteration: 7.5,
+        gflops: 60.1,
+        percent_of_peak: 53.4,
+        iterations: 62.0,
+        copies: 63.5,
+        total: 543.7,
+    },
+    BSolve {
+        nx: 512,
+        iteration: 29.7,
+        gflops: 60.9,
+        percent_of_peak: 54.2,
+        iterations: 59.0,
+        copies: 228.4,
+        total: 2029.0,
+    },
+    BSolve {
+        nx: 768,
+        iteration: 65.0,
+        gflops: 62.7,
+        percent_of_peak: 55.7,
+        iterations: 58.0,
+        copies: 494.0,
+        total: 4365.0,
+    },
 ];
 
 pub(super) const B_MULTIGRID: [BSolve; 3] = [
-    BSolve { nx: 128, iteration: 12.8, gflops: 24.6, percent_of_peak: 15.6, iterations: 9.0, copies: 19.6, total: 135.5 },
-    BSolve { nx: 256, iteration: 27.3, gflops: 45.9, percent_of_peak: 29.1, iterations: 8.0, copies: 64.3, total: 285.7 },
-    BSolve { nx: 512, iteration: 88.8, gflops: 56.4, percent_of_peak: 35.8, iterations: 8.0, copies: 229.5, total: 949.9 },
+    BSolve {
+        nx: 128,
+        iteration: 12.8,
+        gflops: 24.6,
+        percent_of_peak: 15.6,
+        iterations: 9.0,
+        copies: 19.6,
+        total: 135.5,
+    },
+    BSolve {
+        nx: 256,
+        iteration: 27.3,
+        gflops: 45.9,
+        percent_of_peak: 29.1,
+        iterations: 8.0,
+        copies: 64.3,
+        total: 285.7,
+    },
+    BSolve {
+        nx: 512,
+        iteration: 88.8,
+        gflops: 56.4,
+        percent_of_peak: 35.8,
+        iterations: 8.0,
+        copies: 229.5,
+        total: 949.9,
+    },
 ];
 
 /// Paper B, tables 4 and 5: the grid of both.

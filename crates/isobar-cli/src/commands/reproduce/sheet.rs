@@ -13,12 +13,25 @@ pub(super) struct Sheet {
     pub(super) id: &'static str,
     /// What it shows.
     pub(super) title: String,
-    /// Heads of the columns, that of the row names first.
+    /// Heads of the columns, that of the row names first; "printed" belongs to the one before.
+    #[serde(serialize_with = "unique_heads")]
     pub(super) columns: Vec<&'static str>,
     /// The rows.
     pub(super) rows: Vec<Row>,
     /// What to know when comparing.
     pub(super) notes: Vec<String>,
+}
+
+/// In a report, a column's name says what it holds without looking at its neighbour.
+fn unique_heads<S: Serializer>(heads: &[&'static str], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut subject = "";
+    serializer.collect_seq(heads.iter().map(|&head| {
+        if head.starts_with("printed") {
+            return format!("{subject}: {head}");
+        }
+        subject = head;
+        head.to_owned()
+    }))
 }
 
 /// A row of a table.
@@ -114,8 +127,12 @@ mod tests {
         let mut sheet = Sheet::new("X.1", "nothing", &["step", "ours", "printed"]);
         sheet.row("smooth", [Cell::Number(1.25, 1), Cell::Missing]);
         sheet.note("a remark");
-        assert_eq!(sheet.to_string(), "X.1  nothing\n\n  step    ours  printed\n  ---------------------\n  smooth   1.2        –\n  a remark\n");
+        assert_eq!(
+            sheet.to_string(),
+            "X.1  nothing\n\n  step    ours  printed\n  ---------------------\n  smooth   1.2        –\n  a remark\n"
+        );
         let json = serde_json::to_value(&sheet).unwrap();
         assert_eq!(json["rows"][0]["cells"], serde_json::json!([1.25, null]));
+        assert_eq!(json["columns"], serde_json::json!(["step", "ours", "ours: printed"]));
     }
 }

@@ -14,10 +14,8 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
     area.draw(&Text::new(title(history), (px(104), px(8)), font(22.0)))?;
     let iterations = history.len().saturating_sub(1).max(1) as f64;
     let (low, high) = decades(history, tolerance);
-    let (across, up) = (
-        Scale::integers(0.0, iterations, 10).with_margin(0.03),
-        Scale::decades(low, high, 9).with_margin(0.04),
-    );
+    let (across, up) =
+        (Scale::integers(0.0, iterations, 10).with_margin(0.03), Scale::decades(low, high, 9).with_margin(0.04));
     let (ends, floor) = (across.range(), up.range().start);
     let mut chart = ChartBuilder::on(area)
         .margin_top(px(46))
@@ -27,15 +25,10 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
         .x_label_area_size(px(56))
         .y_label_area_size(px(88))
         .build_cartesian_2d(across, up)?;
-    styled(
-        chart
-            .configure_mesh()
-            .x_desc("iteration")
-            .y_desc("relative residual"),
-    )
-    .bold_line_style(GRID.stroke_width(OVERSIZE))
-    .light_line_style(TRANSPARENT)
-    .draw()?;
+    styled(chart.configure_mesh().x_desc("iteration").y_desc("relative residual"))
+        .bold_line_style(GRID.stroke_width(OVERSIZE))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
 
     if tolerance > 0.0 && tolerance.is_finite() {
         let at = tolerance.log10();
@@ -64,11 +57,7 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
     // Markers that touch hide the line.
     let few = history.len() <= 60;
     for &(x, y, exact) in points.iter().flatten().filter(|point| few || point.2) {
-        chart.draw_series([Circle::new(
-            (x, y),
-            px(5),
-            if exact { WHITE } else { LINE }.filled(),
-        )])?;
+        chart.draw_series([Circle::new((x, y), px(5), if exact { WHITE } else { LINE }.filled())])?;
         chart.draw_series([Circle::new((x, y), px(5), LINE.stroke_width(2 * OVERSIZE))])?;
     }
     Ok(())
@@ -77,31 +66,19 @@ pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
 fn title(history: &[f64]) -> String {
     match history {
         [] => "Convergence: no iterations recorded".into(),
-        [start] => format!(
-            "Convergence: no iteration, relative residual {}",
-            scientific(*start)
-        ),
+        [start] => format!("Convergence: no iteration, relative residual {}", scientific(*start)),
         [.., last] => {
             let iterations = history.len() - 1;
             let plural = if iterations == 1 { "" } else { "s" };
-            format!(
-                "Convergence: {iterations} iteration{plural}, relative residual {}",
-                scientific(*last)
-            )
+            format!("Convergence: {iterations} iteration{plural}, relative residual {}", scientific(*last))
         }
     }
 }
 
 /// The powers of ten around every positive residual and the tolerance.
 fn decades(history: &[f64], tolerance: f64) -> (f64, f64) {
-    let logarithms = history
-        .iter()
-        .chain([&tolerance])
-        .map(|value| value.log10())
-        .filter(|log| log.is_finite());
-    let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-        (low.min(v), high.max(v))
-    });
+    let logarithms = history.iter().chain([&tolerance]).map(|value| value.log10()).filter(|log| log.is_finite());
+    let (low, high) = logarithms.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     if low > high {
         return (-1.0, 0.0);
     }

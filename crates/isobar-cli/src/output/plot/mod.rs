@@ -23,11 +23,7 @@ const SIZE: (u32, u32) = (1600, 1000);
 const OVERSIZE: u32 = 2;
 const FONT: &str = "sans-serif";
 /// Axes and frames.
-const FRAME: ShapeStyle = ShapeStyle {
-    color: RGBAColor(38, 38, 38, 1.0),
-    filled: false,
-    stroke_width: OVERSIZE,
-};
+const FRAME: ShapeStyle = ShapeStyle { color: RGBAColor(38, 38, 38, 1.0), filled: false, stroke_width: OVERSIZE };
 const GRID: RGBColor = RGBColor(226, 226, 226);
 
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
@@ -53,13 +49,8 @@ pub(crate) struct PlotInput<'a> {
 /// # Errors
 /// [`OutputError::NotPng`] and those of [`super::check_writable`].
 pub(crate) fn check(path: &Path) -> Result<(), OutputError> {
-    if !path
-        .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("png"))
-    {
-        return Err(OutputError::NotPng {
-            path: path.to_path_buf(),
-        });
+    if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
+        return Err(OutputError::NotPng { path: path.to_path_buf() });
     }
     atomic::check_file(path)
 }
@@ -74,28 +65,20 @@ pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<(), OutputE
     input.field.check()?;
     let image = render(input)
         .and_then(|pixels| encode(&pixels))
-        .map_err(|error| OutputError::Draw {
-            path: path.to_path_buf(),
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| OutputError::Draw { path: path.to_path_buf(), reason: error.to_string() })?;
     atomic::write_whole(path, &image)
 }
 
 /// The picture, three bytes a pixel.
 fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
-        .map_err(|_| "the compiled-in font is damaged")?;
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| "the compiled-in font is damaged")?;
     let (width, height) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
     let mut pixels = vec![0; (width * height * 3) as usize];
     {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
         root.fill(&WHITE)?;
         let (header, panels) = root.split_vertically(px(70));
-        header.draw(&Text::new(
-            fit(input.title, 92),
-            (px(30), px(24)),
-            font(30.0),
-        ))?;
+        header.draw(&Text::new(fit(input.title, 92), (px(30), px(24)), font(30.0)))?;
         let (upper, lower) = panels.split_vertically(px(525));
         let (left, right) = upper.split_horizontally(px(850));
         convergence::draw(&left, input.history, input.tolerance)?;
@@ -114,8 +97,7 @@ fn average(pixels: &[u8]) -> Vec<u8> {
     for rows in pixels.chunks(row * side) {
         for x in (0..row).step_by(3 * side) {
             for channel in 0..3 {
-                let square = (0..side * side)
-                    .map(|n| u32::from(rows[n / side * row + x + n % side * 3 + channel]));
+                let square = (0..side * side).map(|n| u32::from(rows[n / side * row + x + n % side * 3 + channel]));
                 small.push((square.sum::<u32>() / (OVERSIZE * OVERSIZE)) as u8);
             }
         }
@@ -128,10 +110,7 @@ fn encode(pixels: &[u8]) -> Drawn<Vec<u8>> {
     let mut encoder = png::Encoder::new(&mut image, SIZE.0, SIZE.1);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    encoder.add_text_chunk(
-        "Software".into(),
-        concat!("isobar ", env!("CARGO_PKG_VERSION")).into(),
-    )?;
+    encoder.add_text_chunk("Software".into(), concat!("isobar ", env!("CARGO_PKG_VERSION")).into())?;
     encoder.write_header()?.write_image_data(pixels)?;
     Ok(image)
 }
@@ -158,9 +137,7 @@ fn px(length: i32) -> i32 {
 }
 
 fn font(size: f64) -> TextStyle<'static> {
-    (FONT, size * f64::from(OVERSIZE))
-        .into_font()
-        .color(&FRAME.color)
+    (FONT, size * f64::from(OVERSIZE)).into_font().color(&FRAME.color)
 }
 
 /// Cuts a text that is too long for its place.

@@ -37,10 +37,7 @@ impl Scale {
     /// A logarithmic axis from 10^low to 10^high with ticks at powers of ten; its values are
     /// logarithms.
     pub(super) fn decades(low: f64, high: f64, most: usize) -> Self {
-        Scale {
-            labels: Labels::PowerOfTen,
-            ..Self::integers(low, high, most)
-        }
+        Scale { labels: Labels::PowerOfTen, ..Self::integers(low, high, most) }
     }
 
     fn with_step(low: f64, high: f64, step: f64) -> Self {
@@ -48,22 +45,10 @@ impl Scale {
         let count = ((high / step + 1e-9).floor() - first).clamp(0.0, 100.0) as usize;
         let ticks = (0..=count).map(|n| (first + n as f64) * step).collect();
         let magnitude = low.abs().max(high.abs()).log10().floor();
-        let exponent = if (-2.0..5.0).contains(&magnitude) {
-            0
-        } else {
-            magnitude as i32
-        };
+        let exponent = if (-2.0..5.0).contains(&magnitude) { 0 } else { magnitude as i32 };
         let decimals = (f64::from(exponent) - (step.log10() + 1e-9).floor()).clamp(0.0, 9.0);
-        let labels = Labels::Number {
-            exponent,
-            decimals: decimals as usize,
-        };
-        Scale {
-            low,
-            high,
-            ticks,
-            labels,
-        }
+        let labels = Labels::Number { exponent, decimals: decimals as usize };
+        Scale { low, high, ticks, labels }
     }
 
     /// The same ticks with room for `margin` of the length at either end.
@@ -86,11 +71,7 @@ impl Scale {
 
     /// Characters of the longest label.
     pub(super) fn longest_label(&self) -> usize {
-        self.ticks
-            .iter()
-            .map(|tick| self.format_ext(tick).chars().count())
-            .max()
-            .unwrap_or(0)
+        self.ticks.iter().map(|tick| self.format_ext(tick).chars().count()).max().unwrap_or(0)
     }
 }
 
@@ -146,16 +127,9 @@ pub(super) fn scientific(value: f64) -> String {
     let text = format!("{value:.1e}");
     match text.split_once('e') {
         Some((mantissa, exponent)) => match (mantissa, exponent.parse()) {
-            (_, Ok(-2..=2)) => format!("{value:.3}")
-                .trim_end_matches('0')
-                .trim_end_matches('.')
-                .replace('-', "−"),
+            (_, Ok(-2..=2)) => format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').replace('-', "−"),
             ("1.0", Ok(exponent)) => format!("10{}", superscript(exponent)),
-            (_, Ok(exponent)) => format!(
-                "{} × 10{}",
-                mantissa.replace('-', "−"),
-                superscript(exponent)
-            ),
+            (_, Ok(exponent)) => format!("{} × 10{}", mantissa.replace('-', "−"), superscript(exponent)),
             _ => text,
         },
         None => text,
@@ -183,42 +157,20 @@ impl Colours {
     pub(super) fn new(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = values
             .filter(|value| value.is_finite())
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| {
-                (low.min(v), high.max(v))
-            });
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         if low > high {
-            return Colours {
-                low: 0.0,
-                high: 1.0,
-                diverging: false,
-            };
+            return Colours { low: 0.0, high: 1.0, diverging: false };
         }
         let largest = low.abs().max(high.abs());
         if high - low <= 1e-12 * largest || largest < f64::MIN_POSITIVE {
             // One value: the middle of a scale around it, not rounding errors blown up.
-            let half = if largest < f64::MIN_POSITIVE {
-                1.0
-            } else {
-                0.1 * largest
-            };
-            return Colours {
-                low: low - half,
-                high: high + half,
-                diverging: false,
-            };
+            let half = if largest < f64::MIN_POSITIVE { 1.0 } else { 0.1 * largest };
+            return Colours { low: low - half, high: high + half, diverging: false };
         }
         if low < 0.0 && high > 0.0 {
-            return Colours {
-                low: -largest,
-                high: largest,
-                diverging: true,
-            };
+            return Colours { low: -largest, high: largest, diverging: true };
         }
-        Colours {
-            low,
-            high,
-            diverging: false,
-        }
+        Colours { low, high, diverging: false }
     }
 
     /// Red, green, blue.
@@ -242,11 +194,7 @@ mod tests {
 
     fn labels(low: f64, high: f64, most: usize) -> String {
         let scale = Scale::new(low, high, most);
-        let labels: Vec<_> = scale
-            .ticks
-            .iter()
-            .map(|tick| scale.format_ext(tick))
-            .collect();
+        let labels: Vec<_> = scale.ticks.iter().map(|tick| scale.format_ext(tick)).collect();
         format!("{}{}", labels.join(" "), scale.factor())
     }
 
@@ -257,10 +205,7 @@ mod tests {
         assert_eq!(labels(0.0, 50.0, 6), "0 10 20 30 40 50");
         assert_eq!(labels(1.3e-7, 4.1e-7, 3), "2 3 4 (×10⁻⁷)");
         assert_eq!(labels(-3e6, 3e6, 3), "−2 0 2 (×10⁶)");
-        assert_eq!(
-            labels(1000.0, 1000.03, 4),
-            "1000.00 1000.01 1000.02 1000.03"
-        );
+        assert_eq!(labels(1000.0, 1000.03, 4), "1000.00 1000.01 1000.02 1000.03");
         assert_eq!(Scale::integers(0.0, 3.0, 10).ticks, [0.0, 1.0, 2.0, 3.0]);
         let decades = Scale::decades(-12.0, 0.0, 5);
         assert_eq!(decades.ticks, [-10.0, -5.0, 0.0]);

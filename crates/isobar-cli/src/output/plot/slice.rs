@@ -22,39 +22,20 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
         metres => format!("{metres:.1} m"),
     };
     let title = format!("{} at {height} (level {} of {nz})", field.name, level + 1);
-    let axes = [
-        Axis::between("x (dimensionless)", field.x),
-        Axis::between("y (dimensionless)", field.y),
-    ];
-    draw(area, title, field.name, axes, true, |row, column| {
-        values[row * nx + column]
-    })
+    let axes = [Axis::between("x (dimensionless)", field.x), Axis::between("y (dimensionless)", field.y)];
+    draw(area, title, field.name, axes, true, |row, column| values[row * nx + column])
 }
 
 /// The middle row, seen from the side.
 pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [_, ny, nx] = field.shape;
     let row = ny / 2;
-    let title = format!(
-        "{} at y = {:.3} (row {} of {ny})",
-        field.name,
-        field.y[row],
-        row + 1
-    );
+    let title = format!("{} at y = {:.3} (row {} of {ny})", field.name, field.y[row], row + 1);
     let top = field.z_faces.last().copied().unwrap_or_default();
-    let (name, unit) = if top >= 1000.0 {
-        ("height (km)", 1000.0)
-    } else {
-        ("height (m)", 1.0)
-    };
+    let (name, unit) = if top >= 1000.0 { ("height (km)", 1000.0) } else { ("height (m)", 1.0) };
     let faces = field.z_faces.iter().map(|height| height / unit).collect();
-    let axes = [
-        Axis::between("x (dimensionless)", field.x),
-        Axis::new(name, faces),
-    ];
-    draw(area, title, field.name, axes, false, |level, column| {
-        field.values[(level * ny + row) * nx + column]
-    })
+    let axes = [Axis::between("x (dimensionless)", field.x), Axis::new(name, faces)];
+    draw(area, title, field.name, axes, false, |level, column| field.values[(level * ny + row) * nx + column])
 }
 
 impl Axis {
@@ -64,18 +45,12 @@ impl Axis {
             return Axis { name, faces };
         }
         // Coordinates that order no cells: count the cells instead.
-        Axis {
-            name,
-            faces: (0..faces.len()).map(|n| n as f64).collect(),
-        }
+        Axis { name, faces: (0..faces.len()).map(|n| n as f64).collect() }
     }
 
     /// Faces half-way between the centres; at the ends as far out as the first one is in.
     fn between(name: &'static str, centres: &[f64]) -> Self {
-        let mut faces: Vec<f64> = centres
-            .windows(2)
-            .map(|pair| (pair[0] + pair[1]) / 2.0)
-            .collect();
+        let mut faces: Vec<f64> = centres.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
         let [first, .., last] = *centres else {
             let centre = centres.first().copied().unwrap_or_default();
             return Axis::new(name, vec![centre - 0.5, centre + 0.5]);
@@ -118,9 +93,7 @@ fn draw(
 ) -> Drawn {
     let (columns, rows) = (across.faces.len() - 1, up.faces.len() - 1);
     let cells = || (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    let broken = cells()
-        .filter(|&(row, column)| !value(row, column).is_finite())
-        .count();
+    let broken = cells().filter(|&(row, column)| !value(row, column).is_finite()).count();
     if broken > 0 {
         title.push_str(&format!(", {broken} cells not finite"));
     }
@@ -132,10 +105,7 @@ fn draw(
     let bar_labels = px(10 * bar_scale.longest_label() as i32 + 42);
     let (gap, bar) = (px(18), px(22));
     let (width, height) = area.dim_in_pixel();
-    let room = (
-        width as i32 - left - gap - bar - bar_labels - px(8),
-        height as i32 - top - bottom,
-    );
+    let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
     let size = if square {
         let proportion = (across.high() - across.low()) / (up.high() - up.low());
         // A strip thinner than this shows nothing; it is stretched.
@@ -148,13 +118,9 @@ fn draw(
 
     let across_scale = Scale::new(across.low(), across.high(), 8);
     let up_scale = Scale::new(up.low(), up.high(), 6);
-    let (across_name, up_name) = (
-        format!("{}{}", across.name, across_scale.factor()),
-        format!("{}{}", up.name, up_scale.factor()),
-    );
-    let map = area
-        .clone()
-        .shrink((0, top), (left + size.0, size.1 + bottom));
+    let (across_name, up_name) =
+        (format!("{}{}", across.name, across_scale.factor()), format!("{}{}", up.name, up_scale.factor()));
+    let map = area.clone().shrink((0, top), (left + size.0, size.1 + bottom));
     let mut chart = ChartBuilder::on(&map)
         .x_label_area_size(bottom - px(8))
         .y_label_area_size(left - px(16))
@@ -163,35 +129,14 @@ fn draw(
         .build_cartesian_2d(across_scale, up_scale)?;
     let (width, height) = chart.plotting_area().dim_in_pixel();
     let (columns, rows) = (across.cells(width), up.cells(height));
-    let pixels = rows
-        .iter()
-        .rev()
-        .flat_map(|&row| columns.iter().map(move |&column| (row, column)));
-    let image = pixels
-        .flat_map(|(row, column)| colours.colour(value(row, column)))
-        .collect();
+    let pixels = rows.iter().rev().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
+    let image = pixels.flat_map(|(row, column)| colours.colour(value(row, column))).collect();
     let corner = (across.low(), up.high());
-    chart.draw_series(BitMapElement::with_owned_buffer(
-        corner,
-        (width, height),
-        image,
-    ))?;
-    styled(
-        chart
-            .configure_mesh()
-            .disable_mesh()
-            .x_desc(across_name)
-            .y_desc(up_name),
-    )
-    .draw()?;
-    chart.draw_series([Rectangle::new(
-        [(across.low(), up.low()), (across.high(), up.high())],
-        FRAME,
-    )])?;
+    chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
+    styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;
+    chart.draw_series([Rectangle::new([(across.low(), up.low()), (across.high(), up.high())], FRAME)])?;
 
-    let key = area
-        .clone()
-        .shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
+    let key = area.clone().shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
     draw_key(&key, bar_labels, &colours, bar_scale, name)
 }
 
@@ -199,28 +144,15 @@ fn draw(
 fn draw_key(area: &Area<'_>, room: i32, colours: &Colours, scale: Scale, name: &str) -> Drawn {
     let (low, high) = (colours.low, colours.high);
     let name = format!("{name}{}", scale.factor());
-    let mut chart = ChartBuilder::on(area)
-        .right_y_label_area_size(room)
-        .build_cartesian_2d(0.0..1.0, scale)?;
+    let mut chart = ChartBuilder::on(area).right_y_label_area_size(room).build_cartesian_2d(0.0..1.0, scale)?;
     let (width, height) = chart.plotting_area().dim_in_pixel();
     let image = (0..height)
         .rev()
         .map(|row| low + (f64::from(row) + 0.5) / f64::from(height) * (high - low))
         .flat_map(|value| colours.colour(value).repeat(width as usize))
         .collect();
-    chart.draw_series(BitMapElement::with_owned_buffer(
-        (0.0, high),
-        (width, height),
-        image,
-    ))?;
-    styled(
-        chart
-            .configure_mesh()
-            .disable_mesh()
-            .disable_x_axis()
-            .y_desc(name),
-    )
-    .draw()?;
+    chart.draw_series(BitMapElement::with_owned_buffer((0.0, high), (width, height), image))?;
+    styled(chart.configure_mesh().disable_mesh().disable_x_axis().y_desc(name)).draw()?;
     chart.draw_series([Rectangle::new([(0.0, low), (1.0, high)], FRAME)])?;
     Ok(())
 }

@@ -6,25 +6,12 @@ use std::f64::consts::PI;
 use super::*;
 
 /// A field of any shape on the unit square under 10 km with graded levels.
-fn with_field<T>(
-    shape: [usize; 3],
-    value: impl Fn([f64; 3]) -> f64,
-    then: impl FnOnce(&Field<'_>) -> T,
-) -> T {
-    let centres = |n: usize| {
-        (0..n)
-            .map(|i| (i as f64 + 0.5) / n as f64)
-            .collect::<Vec<_>>()
-    };
+fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
+    let centres = |n: usize| (0..n).map(|i| (i as f64 + 0.5) / n as f64).collect::<Vec<_>>();
     let [nz, ny, nx] = shape;
     let (x, y) = (centres(nx), centres(ny));
-    let z_faces: Vec<f64> = (0..=nz)
-        .map(|k| 1e4 * (k as f64 / nz as f64).powi(2))
-        .collect();
-    let z: Vec<f64> = z_faces
-        .windows(2)
-        .map(|pair| (pair[0] + pair[1]) / 2.0)
-        .collect();
+    let z_faces: Vec<f64> = (0..=nz).map(|k| 1e4 * (k as f64 / nz as f64).powi(2)).collect();
+    let z: Vec<f64> = z_faces.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
     let mut values = Vec::new();
     for z in &z {
         for y in &y {
@@ -48,12 +35,7 @@ fn wave([z, y, x]: [f64; 3]) -> f64 {
 }
 
 fn pixels(history: &[f64], tolerance: f64, field: &Field<'_>) -> Vec<u8> {
-    let input = PlotInput {
-        title: "cases/a.toml: multigrid, f64",
-        history,
-        tolerance,
-        field,
-    };
+    let input = PlotInput { title: "cases/a.toml: multigrid, f64", history, tolerance, field };
     render(&input).unwrap()
 }
 
@@ -63,12 +45,7 @@ fn writes_a_png_whole() {
     let path = folder.path().join("u.png");
     check(&path).unwrap();
     with_field([8, 6, 10], wave, |field| {
-        let input = PlotInput {
-            title: "",
-            history: &[1.0, 1e-3],
-            tolerance: 1e-2,
-            field,
-        };
+        let input = PlotInput { title: "", history: &[1.0, 1e-3], tolerance: 1e-2, field };
         solution(&path, &input).unwrap();
         let missing = folder.path().join("no/such/u.png");
         let error = solution(&missing, &input).unwrap_err().to_string();
@@ -106,11 +83,7 @@ fn every_shape_is_drawn() {
 #[test]
 fn every_value_is_drawn() {
     for value in [0.0, -2.0, 1e300, 1e-300, f64::MAX, f64::NAN, f64::INFINITY] {
-        with_field(
-            [4, 4, 4],
-            |_| value,
-            |field| pixels(&[1.0, 0.1], 1e-5, field),
-        );
+        with_field([4, 4, 4], |_| value, |field| pixels(&[1.0, 0.1], 1e-5, field));
         let some = |[_, _, x]: [f64; 3]| if x < 0.5 { value } else { -value };
         with_field([4, 4, 4], some, |field| pixels(&[1.0, 0.1], 1e-5, field));
     }

@@ -1,0 +1,5 @@
+//! The command as a user meets it.
+
+mod misuse;
+mod solve;
+mod support;

@@ -1,0 +1,201 @@
+//! Every mistake ends with status 1, one message that says what to do, and no file half written.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::tempdir;
+
+use crate::support::{assert_fails, case, entries, isobar, npy, stderr, stdout};
+
+const CASE: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 8\nny = 8\nnz = 4\n";
+
+#[track_caller]
+fn fails(args: &[&str], parts: &[&str]) {
+    let output = isobar(args).output().unwrap();
+    assert_fails(&output, parts);
+    assert_eq!(stdout(&output), "");
+}
+
+/// A case of this text fails, with the message naming file and line.
+#[track_caller]
+fn case_fails(text: impl AsRef<[u8]>, parts: &[&str]) {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("case.toml");
+    fs::write(&path, text).unwrap();
+    let report = folder.path().join("report.json");
+    let output =
+        isobar(["solve".as_ref(), path.as_os_str(), "--report".as_ref(), report.as_os_str()]).output().unwrap();
+    assert_fails(&output, parts);
+    assert_fails(&output, &["case.toml"]);
+    assert_eq!(stdout(&output), "");
+    assert_eq!(entries(folder.path()), ["case.toml"]);
+}
+
+/// The tiny case with these further arguments fails.
+#[track_caller]
+fn tiny_fails(args: &[&str], parts: &[&str]) {
+    let path = case("panel-tiny.toml");
+    let mut all = vec!["solve", path.to_str().unwrap()];
+    all.extend(args);
+    fails(&all, parts);
+}
+
+#[test]
+fn command_lines() {
+    let usage = |args: &[&str], part: &str| {
+        let output = isobar(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    };
+    usage(&[], "Usage");
+    usage(&["sovle"], "solve");
+    usage(&["solve"], "CASE.toml");
+    usage(&["solve", "a.toml", "--sett", "x=1"], "--set");
+    usage(&["solve", "a.toml", "b.toml"], "b.toml");
+    usage(&["solve", "a.toml", "--device", "gpu"], "cuda:N");
+    usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
+    usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
+    usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
+    usage(&["solve", "a.toml", "--report"], "--report");
+    usage(&["reproduce"], "PAPER");
+    usage(&["reproduce", "a", "--size", "huge"], "small");
+    usage(&["export", "a.toml"], "--matrix");
+}
+
+#[test]
+fn case_files_that_cannot_be_read() {
+    fails(&["solve", "no/such/case.toml"], &["no/such/case.toml", "no such file"]);
+    let folder = tempdir().unwrap();
+    fails(&["solve", folder.path().to_str().unwrap()], &["a folder"]);
+    case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
+    case_fails(b"\x93NUMPY\x01\x00", &["not UTF-8"]);
+    case_fails("", &["no problem.kind"]);
+    case_fails("[problem\nkind = 1", &["case.toml:1:"]);
+    case_fails("[problem]\nkind = helmholtz\n", &["case.toml:2:"]);
+    case_fails("\0\0\0", &["case.toml:1:"]);
+}
+
+#[test]
+fn case_files_that_are_wrong() {
+    case_fails(format!("{CASE}nw = 3\n"), &["case.toml:7:1", "unknown key \"nw\" in [grid]", "7 | nw = 3", "^^"]);
+    case_fails(format!("{CASE}[solvr]\n"), &["case.toml:7:2", "did you mean \"solver\"?"]);
+    case_fails(format!("{CASE}[solver]\ntolerance = \"small\"\n"), &["case.toml:8:13", "must be a number"]);
+    case_fails(format!("{CASE}[solver]\ntolerance = nan\n"), &["case.toml:8:13", "not a finite number"]);
+    case_fails(format!("{CASE}[solver]\ntolerance = -inf\n"), &["case.toml:8:13", "not a finite number"]);
+    case_fails(format!("{CASE}[solver]\ntolerance = 0\n"), &["case.toml:8:13", "solver.tolerance", "between 0 and 1"]);
+    case_fails(CASE.replace("nx = 8", "nx = 0"), &["case.toml:4:6", "grid.nx", "1 or more"]);
+    case_fails(CASE.replace("nx = 8", "nx = -8"), &["case.toml:4:6", "grid.nx"]);
+    case_fails(CASE.replace("nx = 8", "nx = 8.0"), &["case.toml:4:6", "whole number"]);
+    case_fails(CASE.replace("helmholtz", "heat"), &["case.toml:2:8", "not available in this version", "helmholtz"]);
+}
+
+#[test]
+fn overrides() {
+    tiny_fails(&["--set", "grid.nx"], &["--set grid.nx:", "KEY=VALUE"]);
+    tiny_fails(&["--set", "grid.nxx=5"], &["--set grid.nxx=5:", "did you mean \"nx\"?"]);
+    tiny_fails(&["--set", "grid.nx=0"], &["--set grid.nx=0:", "1 or more"]);
+    tiny_fails(&["--set", "solver.tolerance=inf"], &["--set solver.tolerance=inf:", "finite"]);
+    tiny_fails(&["--set", "grid.geometry=boxx"], &["--set grid.geometry=boxx:", "\"box\""]);
+    tiny_fails(&["--set", "grid.nx.a=1"], &["nx is a value"]);
+    tiny_fails(&["--precision", "f16"], &["solver.precision", "f64, f32, mixed"]);
+    tiny_fails(&["--precision", "mixed", "--set", "solver.method=cg"], &["solver.precision", "multigrid"]);
+}
+
+#[test]
+fn devices() {
+    tiny_fails(&["--device", "cuda"], &["--device cuda:0", "--device cpu"]);
+    tiny_fails(&["--device", "cuda:7"], &["--device cuda:7"]);
+}
+
+#[test]
+fn grids_larger_than_the_machine() {
+    let cubed = |n: &str| ["nx", "ny", "nz"].map(|key| format!("grid.{key}={n}"));
+    for (n, parts) in [("20000", ["memory", "available"]), ("9223372036854775807", ["grid", "cells"])] {
+        let [x, y, z] = cubed(n);
+        tiny_fails(&["--set", &x, "--set", &y, "--set", &z], &parts);
+    }
+    tiny_fails(&["--set", "grid.nx=18446744073709551616"], &["grid.nx"]);
+}
+
+#[test]
+fn outputs_are_checked_before_the_solve() {
+    let folder = tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    tiny_fails(&["--output", &inside("u.xyz")], &["--output", "u.xyz", ".npy", ".vti", ".zarr"]);
+    tiny_fails(&["--output", &inside("u")], &["--output", ".npy"]);
+    tiny_fails(&["--plot", &inside("u.pdf")], &["--plot", "u.pdf", ".png"]);
+    tiny_fails(&["--report", &inside("no/report.json")], &["--report", "does not exist"]);
+    tiny_fails(&["--output", &inside("no/u.npy")], &["--output", "does not exist"]);
+    tiny_fails(&["--plot", &inside("no/u.png")], &["--plot", "does not exist"]);
+    tiny_fails(&["--report", folder.path().to_str().unwrap()], &["--report", "is a folder"]);
+    tiny_fails(&["--report", ""], &["--report", "a value is required"]);
+    tiny_fails(&["--report", &inside("same"), "--plot", &inside("same")], &[".png"]);
+    tiny_fails(&["--report", &inside("same.npy"), "--output", &inside("same.npy")], &["same file"]);
+    fs::write(folder.path().join("u.zarr"), "mine").unwrap();
+    tiny_fails(&["--output", &inside("u.zarr")], &["u.zarr", "not a zarr store"]);
+    assert_eq!(fs::read(folder.path().join("u.zarr")).unwrap(), b"mine");
+    assert_eq!(entries(folder.path()), ["u.zarr"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn places_that_cannot_be_written() {
+    tiny_fails(&["--report", "/sys/isobar-report.json"], &["--report /sys/isobar-report.json", "permission denied"]);
+    let path = case("panel-tiny.toml");
+    let output = isobar(["solve", path.to_str().unwrap(), "--report", "/dev/full"]).output().unwrap();
+    assert_fails(&output, &["/dev/full", "disk is full"]);
+    assert!(!fs::metadata("/dev/full").unwrap().is_file());
+
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = isobar(["solve", path.to_str().unwrap()]).stdout(full).output().unwrap();
+    assert_fails(&output, &["standard output"]);
+}
+
+#[test]
+fn inputs_are_not_overwritten() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("case.toml");
+    fs::write(&path, CASE).unwrap();
+    let name = path.to_str().unwrap();
+    fails(&["solve", name, "--report", name], &["--report", "would overwrite an input"]);
+    fails(&["export", name, "--matrix", name], &["--matrix", "would overwrite an input"]);
+    let rhs = folder.path().join("rhs.npy");
+    fs::write(&rhs, npy("(4, 8, 8)", &[1.0; 256])).unwrap();
+    let set = ["--set", "problem.rhs.kind=file", "--set", "problem.rhs.path=rhs.npy"];
+    fails(&[&["solve", name, "--output", rhs.to_str().unwrap()][..], &set].concat(), &["would overwrite an input"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), CASE);
+}
+
+#[test]
+fn right_hand_sides_from_files() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("case.toml");
+    fs::write(&path, format!("{CASE}[problem.rhs]\nkind = \"file\"\npath = \"rhs.npy\"\n")).unwrap();
+    let solve = |bytes: &[u8], parts: &[&str]| {
+        fs::write(folder.path().join("rhs.npy"), bytes).unwrap();
+        fails(&["solve", path.to_str().unwrap()], parts);
+    };
+    fails(&["solve", path.to_str().unwrap()], &["problem.rhs.path", "rhs.npy", "no such file"]);
+    solve(b"", &["problem.rhs.path", "rhs.npy"]);
+    solve(b"not an array", &["not a .npy file"]);
+    solve(&npy("(4, 8, 9)", &[1.0; 288]), &["(4, 8, 9)", "(4, 8, 8)"]);
+    solve(&npy("(8, 8, 4)", &[1.0; 256]), &["reversed"]);
+    solve(&npy("(4, 8, 8)", &[1.0; 100]), &["cut short"]);
+    let mut values = [1.0; 256];
+    values[100] = f64::NAN;
+    solve(&npy("(4, 8, 8)", &values), &["a[1, 4, 4] is NaN"]);
+    fs::remove_file(folder.path().join("rhs.npy")).unwrap();
+    fs::create_dir(folder.path().join("rhs.npy")).unwrap();
+    fails(&["solve", path.to_str().unwrap()], &["is a folder"]);
+    fs::write(&path, format!("{CASE}[problem.rhs]\nkind = \"file\"\n")).unwrap();
+    fails(&["solve", path.to_str().unwrap()], &["case.toml:8:8", "problem.rhs.path"]);
+}
+
+#[test]
+fn papers_that_are_not_there() {
+    fails(&["reproduce", "c"], &["paper c", "available: a, b"]);
+    fails(&["reproduce", "z"], &["\"z\"", "available: a, b"]);
+    fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["--report", "does not exist"]);
+    assert!(!Path::new("no").exists());
+}

@@ -1,0 +1,268 @@
+//! What the command does when all is well, or nearly.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use isobar_cli::args::CaseArgs;
+use isobar_cli::case::Case;
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{case, entries, isobar, npy, stderr, stdout};
+
+/// Solves a case of this repository; the exit status, and the report.
+fn solve(name: &str, args: &[&str]) -> (Option<i32>, Value) {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let path = case(name);
+    let mut all = vec!["solve", path.to_str().unwrap(), "--report", report.to_str().unwrap()];
+    all.extend(args);
+    let output = isobar(all).output().unwrap();
+    assert_eq!(stderr(&output), "");
+    (output.status.code(), serde_json::from_slice(&fs::read(report).unwrap()).unwrap())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+#[test]
+fn a_report_says_everything() {
+    let (status, report) = solve("panel-tiny.toml", &["--device", "cpu", "--threads", "2"]);
+    assert_eq!(status, Some(0));
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["case"].as_str().unwrap().ends_with("panel-tiny.toml"));
+    assert_eq!(report["problem"], serde_json::json!({"kind": "helmholtz", "unknowns": 4096, "grid": [16, 16, 16]}));
+    assert_eq!(report["device"]["kind"], "cpu");
+    assert_eq!(report["device"]["count"], 1);
+    assert_eq!(report["device"]["ranks"], 1);
+    assert_eq!(report["device"]["threads"], 2);
+    assert_eq!(report["solver"]["method"], "multigrid");
+    assert_eq!(report["solver"]["precision"], "f64");
+    let outcome = &report["outcome"];
+    assert_eq!(outcome["stop"], "converged");
+    let history = outcome["history"].as_array().unwrap();
+    assert_eq!(history.len() as u64, outcome["iterations"].as_u64().unwrap() + 1);
+    assert_eq!(number(&history[0]), 1.0);
+    assert!(number(&outcome["relative_residual"]) <= 1e-5);
+    assert!(report["error"].is_null());
+    assert!(report.get("steps").is_none());
+    assert!(number(&report["checks"]["norm2"]) > 0.0);
+    for key in ["setup", "upload", "solve", "download", "total"] {
+        assert!(number(&report["seconds"][key]) >= 0.0, "{key}");
+    }
+    assert!(number(&report["traffic"]["bytes"]) > 0.0);
+    assert!(number(&report["traffic"]["copy_gb_per_s"]) > 0.0);
+}
+
+#[test]
+fn counts_are_those_of_the_reference() {
+    let columns = ["--set", "grid.nx=32", "--set", "grid.ny=32", "--set", "grid.nz=128"];
+    for (name, more, expected) in [
+        ("panel.toml", &[][..], 4),
+        ("box.toml", &[], 4),
+        (
+            "panel.toml",
+            &[
+                "--set",
+                "solver.multigrid.smoother=line-jacobi",
+                "--set",
+                "solver.multigrid.relaxation=0.6666666666666667",
+            ],
+            10,
+        ),
+        ("panel.toml", &["--set", "solver.method=cg"], 43),
+        ("cg-line.toml", &["--set", "solver.method=cg-textbook"], 43),
+    ] {
+        let (status, report) = solve(name, &[&columns[..], more].concat());
+        assert_eq!(status, Some(0));
+        let iterations = report["outcome"]["iterations"].as_i64().unwrap();
+        assert!((iterations - expected).abs() <= 1, "{name} {more:?}: {iterations}, not {expected}");
+    }
+}
+
+#[test]
+fn every_precision_reaches_the_same_solution() {
+    // Thin layers keep the true residual of a solution stored in single precision above 1e-3.
+    let norm = |precision, tolerance| {
+        let tolerance = format!("solver.tolerance={tolerance}");
+        let (status, report) = solve("panel-tiny.toml", &["--precision", precision, "--set", &tolerance]);
+        assert_eq!(status, Some(0), "{precision}");
+        assert_eq!(report["solver"]["precision"], precision);
+        number(&report["checks"]["norm2"])
+    };
+    let double = norm("f64", "1e-8");
+    assert!((norm("mixed", "1e-8") / double - 1.0).abs() < 1e-6);
+    assert!((norm("f32", "5e-3") / double - 1.0).abs() < 1e-2);
+}
+
+#[test]
+fn the_error_is_reported_where_the_solution_is_known() {
+    let error = |n: &str| {
+        let sets = ["nx", "ny", "nz"].map(|key| format!("grid.{key}={n}"));
+        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set.as_str()]).collect();
+        let (status, report) = solve("box-manufactured.toml", &args);
+        assert_eq!(status, Some(0));
+        number(&report["error"]["l2"])
+    };
+    let order = (error("8") / error("16")).log2();
+    assert!((1.7..2.3).contains(&order), "{order}");
+}
+
+#[test]
+fn not_converging_is_status_2_with_a_report() {
+    let (status, report) = solve("panel-tiny.toml", &["--set", "solver.max_iterations=1"]);
+    assert_eq!(status, Some(2));
+    assert_eq!(report["outcome"]["stop"], "max_iterations");
+    assert_eq!(report["outcome"]["iterations"], 1);
+    let path = case("panel-tiny.toml");
+    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.max_iterations=1"]).output().unwrap();
+    assert!(stdout(&output).contains("NOT converged") && stdout(&output).contains("raise solver.max_iterations"));
+}
+
+#[test]
+fn a_right_hand_side_comes_from_a_file() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("case.toml");
+    fs::write(
+        &path,
+        "[problem]\nkind = \"helmholtz\"\n[problem.rhs]\nkind = \"file\"\npath = \"rhs.npy\"\nweighting = \"none\"\n\
+         [grid]\nnx = 8\nny = 6\nnz = 4\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("rhs.npy"), npy("(4, 6, 8)", &[1.0; 192])).unwrap();
+    let sum = |args: &[&str]| {
+        let report = folder.path().join("report.json");
+        let mut all = vec!["solve", path.to_str().unwrap(), "--quiet", "--report", report.to_str().unwrap()];
+        all.extend(args);
+        let output = isobar(all).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert_eq!(stdout(&output), "");
+        let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+        number(&report["checks"]["sum"])
+    };
+    assert_eq!(sum(&[]), sum(&["--set", "problem.rhs.kind=constant"]));
+}
+
+#[test]
+fn solutions_are_written_in_every_format() {
+    let folder = tempdir().unwrap();
+    let path = case("panel-tiny.toml");
+    for name in ["u.npy", "u.vti", "u.zarr"] {
+        let target = folder.path().join(name);
+        let output =
+            isobar(["solve".as_ref(), path.as_os_str(), "--output".as_ref(), target.as_os_str()]).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(stdout(&output).contains(name));
+    }
+    let plot = folder.path().join("u.png");
+    let output = isobar(["solve".as_ref(), path.as_os_str(), "--plot".as_ref(), plot.as_os_str()]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
+    assert_eq!(entries(folder.path()), ["u.npy", "u.png", "u.vti", "u.zarr"]);
+    assert_eq!(fs::metadata(folder.path().join("u.npy")).unwrap().len(), 128 + 8 * 4096);
+}
+
+#[test]
+fn progress_is_lines_in_a_pipe_and_nothing_when_quiet() {
+    let path = case("panel-tiny.toml");
+    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.method=cg"]).output().unwrap();
+    let text = stdout(&output);
+    assert!(text.lines().filter(|line| line.starts_with("iteration ")).count() >= 3, "{text}");
+    assert!(!text.contains('\r') && !text.contains('\u{1b}'), "{text}");
+    let output = isobar(["solve", path.to_str().unwrap(), "--quiet"]).output().unwrap();
+    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
+}
+
+#[test]
+fn a_reader_that_leaves_changes_nothing() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let path = case("panel-tiny.toml");
+    for command in ["solve", "bench"] {
+        let mut child = isobar([command.as_ref(), path.as_os_str(), "--report".as_ref(), report.as_os_str()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut message = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+        assert_eq!((child.wait().unwrap().code(), message.as_str()), (Some(0), ""));
+        assert!(report.exists());
+        fs::remove_file(&report).unwrap();
+    }
+}
+
+#[test]
+fn bench_times_every_step() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let path = case("panel-tiny.toml");
+    for (set, step) in [
+        ("solver.precision=f64", "prolong_smooth"),
+        ("solver.precision=mixed", "correct_smooth_residual"),
+        ("solver.method=cg", "advance_direction"),
+        ("solver.method=bicgstab", "apply"),
+    ] {
+        let output = isobar(["bench", path.to_str().unwrap(), "--set", set, "--report", report.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(stdout(&output).contains(step), "{}", stdout(&output));
+        let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let kernels = report["kernels"].as_array().unwrap();
+        assert!(kernels.iter().any(|kernel| kernel["name"] == step && number(&kernel["gb_per_s"]) > 0.0));
+    }
+}
+
+#[test]
+fn a_matrix_is_exported() {
+    let folder = tempdir().unwrap();
+    let (matrix, rhs) = (folder.path().join("A.mtx"), folder.path().join("b.mtx"));
+    let path = case("panel-tiny.toml");
+    let output = isobar([
+        "export".as_ref(),
+        path.as_os_str(),
+        "--matrix".as_ref(),
+        matrix.as_os_str(),
+        "--rhs".as_ref(),
+        rhs.as_os_str(),
+        "--set".as_ref(),
+        "grid.nx=4".as_ref(),
+    ])
+    .output()
+    .unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
+    assert_eq!(read.rows(), 4 * 16 * 16);
+    assert!(fs::read_to_string(&rhs).unwrap().starts_with("%%MatrixMarket matrix array real general\n1024 1\n"));
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for args in [&["--help"][..], &["--version"], &["solve", "--help"], &["help", "reproduce"]] {
+        let output = isobar(args).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(!stdout(&output).is_empty());
+    }
+}
+
+#[test]
+fn devices_are_listed() {
+    let output = isobar(["devices"]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(stdout(&output).contains("cpu") && stdout(&output).contains("GB/s"));
+}
+
+#[test]
+fn every_case_of_the_repository_is_valid() {
+    let mut count = 0;
+    for entry in fs::read_dir(case(".")).unwrap() {
+        let path = entry.unwrap().path();
+        Case::load(&CaseArgs::new(&path)).unwrap();
+        count += 1;
+    }
+    assert!(count >= 7);
+}

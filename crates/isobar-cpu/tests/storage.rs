@@ -1,0 +1,108 @@
+//! Solves allocate nothing, and solvers hold what they say they hold.
+
+use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use isobar_core::grid::GridOptions;
+use isobar_core::layout::{ArrayView, ArrayViewMut};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, PreconditionerKind, Smoother, SolverOptions, Start};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::solver::{Solve, System};
+use isobar_cpu::Cpu;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call is handed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
+        COUNT.fetch_add(1, Relaxed);
+        HELD.fetch_add(layout.size(), Relaxed);
+        // SAFETY: as required of the caller.
+        unsafe { SystemAllocator.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: AllocLayout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as required of the caller.
+        unsafe { SystemAllocator.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn problem() -> Helmholtz {
+    let grid = GridOptions { nx: 64, ny: 64, nz: 32, ..GridOptions::default() };
+    Helmholtz { grid, ..Helmholtz::default() }
+}
+
+/// Options, and the n-vectors that the documentation says they take: b and u included.
+fn variants() -> Vec<(SolverOptions, f64)> {
+    let coarse = 1.0 / 3.0;
+    let mut all = Vec::new();
+    for (method, kind, vectors) in [
+        (Method::Multigrid, PreconditionerKind::None, 2.0 + 2.0 * coarse),
+        (Method::Cg, PreconditionerKind::Line, 6.0),
+        (Method::CgTextbook, PreconditionerKind::Jacobi, 6.0),
+        (Method::Bicgstab, PreconditionerKind::Line, 8.0),
+        (Method::Cg, PreconditionerKind::Multigrid, 6.0 + 2.0 * coarse),
+    ] {
+        let mut options = SolverOptions { method, tolerance: 1e-4, ..SolverOptions::default() };
+        options.preconditioner.kind = kind;
+        all.push((options.clone(), vectors));
+        options.precision = Precision::F32;
+        // b and u in double precision, everything else in single.
+        all.push((options, 2.0 + vectors / 2.0));
+    }
+    let mut full = all[0].clone();
+    full.0.multigrid.start = Start::Full;
+    full.0.multigrid.smoother = Smoother::LineJacobi;
+    all.push(full);
+    let mixed = SolverOptions { precision: Precision::Mixed, tolerance: 1e-4, ..SolverOptions::default() };
+    all.push((mixed, 2.0 + 1.0 + coarse));
+    all
+}
+
+// One test: the counters are shared by the whole process.
+#[test]
+fn solves_allocate_nothing_and_hold_what_they_say() {
+    let problem = problem();
+    let stencil = problem.stencil().unwrap();
+    let shape = stencil.shape();
+    let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
+    let mut u = vec![0.0; rhs.len()];
+    let cpu = Cpu::new(2).unwrap();
+    for (options, vectors) in variants() {
+        let before = HELD.load(Relaxed);
+        let mut system = System::new(&cpu, &stencil, &options).unwrap();
+        let held = HELD.load(Relaxed) - before;
+        let said = system.description().bytes;
+        let vector = (shape.cells() * 8) as f64;
+        // Rows of the coarsest grids are padded.
+        assert!((said as f64 / vector - vectors).abs() < 0.06, "{options:?}: {} n-vectors", said as f64 / vector);
+        // Scratch planes and horizontal coefficients come on top; they do not grow with the levels.
+        assert!(held >= said && (held - said) as f64 <= 1.6 * vector, "{options:?}: holds {held}, says {said}");
+
+        let mut solve = |count: &mut usize| {
+            let before = COUNT.load(Relaxed);
+            system
+                .solve(
+                    ArrayView::c_order(&rhs, shape).unwrap(),
+                    &mut ArrayViewMut::c_order(&mut u, shape).unwrap(),
+                    Guess::Zero,
+                    &mut |_| {},
+                )
+                .unwrap();
+            *count = COUNT.load(Relaxed) - before;
+        };
+        let (mut first, mut second) = (0, 0);
+        solve(&mut first);
+        solve(&mut second);
+        // The history of the outcome, and handing the work to the threads.
+        assert!(second <= 3, "{options:?}: {first}, then {second} allocations");
+    }
+}

@@ -1,0 +1,49 @@
+// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies, cluster barriers.
+// Everything else in this folder is plain C++, which is what lets a CPU emulation run it.
+#pragma once
+
+// Reciprocal to within an ulp or so, without the slow path of IEEE division: the pivots it is
+// applied to are positive and scaled to be near one.
+__device__ __forceinline__ double reciprocal(double x) {
+    double r;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(r) : "d"(x));
+    double e = fma(-x, r, 1.0);
+    return fma(r, fma(e, e, e), r); // the 2^-20 of the hardware's first guess, cubed
+}
+
+__device__ __forceinline__ float reciprocal(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+// Copies 16 bytes from global to shared memory, asynchronously where the card can; zeros if !valid.
+__device__ __forceinline__ void copy_async_16(void* to, const void* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+    unsigned int address = static_cast<unsigned int>(__cvta_generic_to_shared(to));
+    int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+#else
+    *static_cast<float4*>(to) = valid ? *static_cast<const float4*>(from) : make_float4(0, 0, 0, 0);
+#endif
+}
+
+__device__ __forceinline__ void copy_async_wait() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Brings the line holding an address into L2; a hint.
+__device__ __forceinline__ void prefetch_l2(const void* from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
+// Barrier over a thread-block cluster; orders global memory among its blocks.
+__device__ __forceinline__ void cluster_barrier() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    __syncthreads();
+#endif
+}

@@ -1,0 +1,47 @@
+// Deterministic sums: every block leaves a partial sum, and the last block to finish adds the partial
+// sums in a fixed order. No floating-point atomics, so two runs agree to the bit.
+#pragma once
+
+// Adds N values per thread over the block. Valid in thread 0. `scratch` holds threads x N doubles / 32.
+template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], double* scratch) {
+    int thread = threadIdx.x + blockDim.x * threadIdx.y;
+    int threads = blockDim.x * blockDim.y;
+    for (int n = 0; n < N; n++) {
+        for (int lane = 16; lane > 0; lane >>= 1) value[n] += __shfl_down_sync(0xffffffffu, value[n], lane);
+        if ((thread & 31) == 0) scratch[(thread >> 5) * N + n] = value[n];
+    }
+    __syncthreads();
+    if (thread == 0) {
+        for (int n = 0; n < N; n++) value[n] = 0;
+        for (int warp = 0; warp < (threads + 31) / 32; warp++)
+            for (int n = 0; n < N; n++) value[n] += scratch[warp * N + n];
+    }
+    __syncthreads();
+}
+
+// Adds N values per thread over the grid into result[0..N). `partial` holds blocks x N doubles and
+// `counter` is zero before the launch and after it.
+template <int N>
+__device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial,
+                                         unsigned int* counter, double* result) {
+    __shared__ bool last;
+    int thread = threadIdx.x + blockDim.x * threadIdx.y;
+    int threads = blockDim.x * blockDim.y;
+    unsigned int blocks = gridDim.x * gridDim.y * gridDim.z;
+    unsigned int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    block_sum<N>(value, scratch);
+    if (thread == 0) {
+        for (int n = 0; n < N; n++) partial[(long long)block * N + n] = value[n];
+        __threadfence();
+        last = atomicInc(counter, blocks - 1) == blocks - 1;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    for (int n = 0; n < N; n++) value[n] = 0;
+    for (unsigned int b = thread; b < blocks; b += threads)
+        for (int n = 0; n < N; n++) value[n] += __ldcg(partial + (long long)b * N + n);
+    block_sum<N>(value, scratch);
+    if (thread == 0)
+        for (int n = 0; n < N; n++) result[n] = value[n];
+}

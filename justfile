@@ -1,0 +1,30 @@
+# The commands that developers use; `just` lists them.
+
+default:
+    @just --list
+
+# Formatting, lints and documentation, warnings denied.
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# All tests.
+test:
+    cargo test --workspace
+
+# Every kernel of the main case against the copy bandwidth of this machine.
+bench *ARGS:
+    cargo run --release -- bench cases/panel.toml --set grid.nx=256 --set grid.ny=256 {{ARGS}}
+
+# The same solve by hypre (needs `apt-get install libhypre-dev openmpi-bin libopenmpi-dev`).
+compare-hypre *ARGS:
+    validation/hypre/run {{ARGS}}
+
+# The papers' tables.
+reproduce PAPER *ARGS:
+    cargo run --release -- reproduce {{PAPER}} {{ARGS}}
+
+# API documentation.
+docs:
+    cargo doc --workspace --no-deps --open
