@@ -130,7 +130,7 @@ mod tests {
                 let chunks = Chunks::new(planes, wanted, 3);
                 assert_eq!((chunks.start(0), chunks.start(chunks.count)), (0, planes));
                 for n in 0..chunks.count {
-                    assert!(chunks.start(n) < chunks.start(n + 1) && chunks.start(n) % 2 == 0);
+                    assert!(chunks.start(n) < chunks.start(n + 1) && chunks.start(n).is_multiple_of(2));
                     assert!(chunks.count == 1 || chunks.start(n + 1) - chunks.start(n) >= 5);
                 }
             }

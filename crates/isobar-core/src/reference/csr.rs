@@ -155,12 +155,12 @@ impl<T: Real> LineSolver<Reference, T> for StoredTridiagonal<T> {
             for i in 0..nx {
                 // The Thomas algorithm.
                 let (mut factor, mut y) = (T::ZERO, T::ZERO);
-                for k in 0..nz {
+                for (k, stored) in factors.iter_mut().enumerate() {
                     let below = self.below.get(i, j, k);
                     let pivot = self.diagonal.get(i, j, k) - below * factor;
                     y = (r.get(i, j, k) - below * y) / pivot;
                     factor = self.above.get(i, j, k) / pivot;
-                    factors[k] = factor;
+                    *stored = factor;
                     z.set(i, j, k, y);
                 }
                 for k in (0..nz - 1).rev() {

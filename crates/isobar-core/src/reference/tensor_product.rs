@@ -107,7 +107,7 @@ impl<T: Real> PlainTensorProduct<T> {
             excess_ratio = excess * inverse;
         }
         for k in (0..nz - 1).rev() {
-            rhs[k] = rhs[k] + factors[k] * rhs[k + 1];
+            rhs[k] += factors[k] * rhs[k + 1];
         }
     }
 

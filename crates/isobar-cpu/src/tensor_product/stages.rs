@@ -7,9 +7,8 @@
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 
-use super::kernels::{
-    Advance, Apply, Divide, JacobiCorrection, Precondition, Relax, Residual, ResidualNorm, ResidualStore, Solve,
-};
+use super::kernels::{Advance, Apply, Divide, Residual, ResidualNorm, ResidualStore};
+use super::lines::{JacobiCorrection, Precondition, Relax, Solve};
 use super::transfer::{Correct, Prolong, Restrict};
 use super::{ChunkScratch, TensorProduct};
 use crate::shared::Shared;
