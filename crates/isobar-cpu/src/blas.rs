@@ -27,6 +27,11 @@ pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector
     });
 }
 
+/// y = x, as fast as this machine copies
+pub(crate) fn copy<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &mut Vector<T>) {
+    zip(cpu, x, y, |x, y| y.copy_from_slice(x));
+}
+
 /// y += a x
 pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }));

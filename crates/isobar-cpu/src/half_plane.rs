@@ -8,7 +8,7 @@ use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
-use crate::shared::{Row, RowMut, Shared};
+use crate::shared::{Ahead, Row, RowMut, Shared};
 
 /// The vertical factors of one level, signed so that all are positive in an M-matrix.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,6 +101,8 @@ pub(crate) struct Neighbours<'a, S: Simd, T: Real> {
     east: Row<'a, S, T>,
     south: Row<'a, S, T>,
     north: Row<'a, S, T>,
+    /// Of the northern row: the others have been met a plane ago.
+    ahead: Ahead<T>,
 }
 
 impl<'a, S: Simd, T: Real> Neighbours<'a, S, T> {
@@ -118,8 +120,15 @@ impl<'a, S: Simd, T: Real> Neighbours<'a, S, T> {
                 east: u.packs(simd, h.other + offset + h.west + 1, n),
                 south: u.packs(simd, h.south + offset, n),
                 north: u.packs(simd, h.north + offset, n),
+                ahead: u.ahead(h.north + offset),
             }
         }
+    }
+
+    /// Asks memory for what will be needed a little after pack i.
+    #[inline(always)]
+    pub(crate) fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
     }
 
     /// Σ α_{TT'} u_{T'} / |T| of pack i
@@ -184,6 +193,9 @@ impl<'a, S: Simd, T: Real> Vertical<'a, S, T> {
 pub(crate) trait RowValues<S: Simd, T: Real> {
     /// Pack i.
     fn get(&self, i: usize) -> Pack<S, T>;
+
+    /// Asks memory for what will be needed a little after pack i.
+    fn fetch_ahead(&self, i: usize);
 }
 
 /// One row of forward elimination, in the form without subtractions that the reference explains:
@@ -203,10 +215,13 @@ pub(crate) fn eliminate_row<S: Simd, T: Real>(
     below: Row<'_, S, T>,
     mut y: RowMut<'_, S, T>,
     mut factor: RowMut<'_, S, T>,
+    y_ahead: Ahead<T>,
     g: &impl RowValues<S, T>,
 ) {
     let one = Pack::splat(simd, T::ONE);
     for i in 0..y.len() {
+        y_ahead.fetch(i, Row::<S, T>::LANES);
+        g.fetch_ahead(i);
         let excess = v.below.mul_add(ratio.get(i), v.horizontal.mul_add(total.get(i), v.mass));
         let inverse = one.over(excess + v.above);
         ratio.set(i, excess * inverse);

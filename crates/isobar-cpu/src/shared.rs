@@ -88,6 +88,12 @@ impl<T> Shared<T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(self.offset(position, n)), n) }
     }
 
+    /// What lies a little ahead of `position`.
+    #[inline(always)]
+    pub(crate) fn ahead(self, position: isize) -> Ahead<T> {
+        Ahead(self.start.wrapping_add(self.origin).wrapping_offset(position).wrapping_add(Ahead::<T>::DISTANCE))
+    }
+
     /// Stores one entry.
     ///
     /// # Safety
@@ -98,6 +104,31 @@ impl<T> Shared<T> {
         if let [entry] = unsafe { self.row_mut(position, 1) } {
             *entry = value;
         }
+    }
+}
+
+/// An address to ask memory for, pack by pack, some time before it is needed.
+///
+/// Half planes are contiguous and read from end to end, but a hardware prefetcher stops at every page,
+/// 64 lines, and waiting for it to start again would cost more than the arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ahead<T>(*const T);
+
+impl<T> Ahead<T> {
+    /// Elements ahead: 2 KiB, which takes longer to compute than memory takes to answer.
+    const DISTANCE: usize = 2048 / size_of::<T>();
+
+    /// Asks for the line of pack i of `lanes` elements.
+    #[inline(always)]
+    pub(crate) fn fetch(self, i: usize, lanes: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: prefetching is a hint; no address makes it fault, and it changes nothing.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.0.wrapping_add(i * lanes).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (i, lanes);
     }
 }
 
@@ -116,6 +147,9 @@ pub(crate) struct RowMut<'a, S: Simd, T: Lanes> {
 }
 
 impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
+    /// Elements in a pack.
+    pub(crate) const LANES: usize = size_of::<T::Register<S>>() / size_of::<T>();
+
     /// Rows are whole numbers of packs, see [`isobar_core::layout::ROW_ALIGNMENT`] and
     /// [`Cpu::dispatch`](crate::cpu::Cpu::dispatch).
     #[inline(always)]

@@ -7,7 +7,7 @@ use pulp::{Simd, WithSimd};
 
 use super::TensorProduct;
 use crate::half_plane::{Columns, HalfPlane, Level, Neighbours, RowSum, Vertical};
-use crate::shared::{Row, RowMut, Shared};
+use crate::shared::{Ahead, Row, RowMut, Shared};
 
 impl<T: Real> TensorProduct<T> {
     pub(super) fn nz(&self) -> usize {
@@ -43,6 +43,7 @@ impl<T: Real> WithSimd for Apply<'_, T> {
                 )
             };
             for i in 0..out.len() {
+                around.fetch_ahead(i);
                 let value = c.area.get(i) * column.apply(v, &c, &around, i);
                 sum.add_product(column.centre.get(i), value);
                 out.set(i, value);
@@ -95,6 +96,7 @@ pub(super) struct ResidualRow<'a, S: Simd, T: Real> {
     pub(super) v: Level<Pack<S, T>>,
     pub(super) c: Columns<'a, S, T>,
     pub(super) f: Row<'a, S, T>,
+    pub(super) ahead: Ahead<T>,
     pub(super) around: Neighbours<'a, S, T>,
     pub(super) column: Vertical<'a, S, T>,
 }
@@ -123,6 +125,7 @@ impl<'a, T: Real> Residual<'a, T> {
                 v: self.a.levels[k].splat(simd),
                 c: self.a.columns(simd, &self.h, 0, n),
                 f: self.f.packs(simd, self.h.row(k, 0), n),
+                ahead: self.f.ahead(self.h.row(k, 0)),
                 around: Neighbours::new(simd, self.u, &self.h, k, 0, n),
                 column: Vertical::new(simd, self.u, &self.h, self.a.nz(), k, 0, n),
             }

@@ -10,7 +10,7 @@ use super::{ChunkScratch, TensorProduct};
 use crate::half_plane::{
     Columns, HalfPlane, Level, Neighbours, RowSum, RowValues, Vertical, eliminate_row, substitute_row,
 };
-use crate::shared::{Row, RowMut, Shared};
+use crate::shared::{Ahead, Row, RowMut, Shared};
 
 impl<T: Real> TensorProduct<T> {
     /// Tiles of columns: first column and number.
@@ -52,7 +52,17 @@ impl<T: Real> TensorProduct<T> {
             };
             let factor = RowMut::new(simd, &mut factors[k * n..(k + 1) * n]);
             let ratio = RowMut::new(simd, &mut *ratio);
-            eliminate_row(simd, self.levels[k].splat(simd), columns.total, ratio, below, y, factor, &g);
+            eliminate_row(
+                simd,
+                self.levels[k].splat(simd),
+                columns.total,
+                ratio,
+                below,
+                y,
+                factor,
+                vector.ahead(position),
+                &g,
+            );
         }
         task.finish(nz - 1);
         for k in (0..nz - 1).rev() {
@@ -91,6 +101,7 @@ struct Plain<'a, S: Simd, T: Real> {
 
 struct PlainRow<'a, S: Simd, T: Real> {
     f: Row<'a, S, T>,
+    ahead: Ahead<T>,
     inverse_area: Row<'a, S, T>,
 }
 
@@ -98,6 +109,11 @@ impl<S: Simd, T: Real> RowValues<S, T> for PlainRow<'_, S, T> {
     #[inline(always)]
     fn get(&self, i: usize) -> Pack<S, T> {
         self.f.get(i) * self.inverse_area.get(i)
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
     }
 }
 
@@ -108,7 +124,7 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Plain<'a, S, T> {
     fn row(&mut self, k: usize) -> Self::Row {
         // SAFETY: see the top of this file.
         let f = unsafe { self.f.packs(self.simd, self.h.row(k, self.tile.0), self.tile.1) };
-        PlainRow { f, inverse_area: self.c.inverse_area }
+        PlainRow { f, ahead: self.f.ahead(self.h.row(k, self.tile.0)), inverse_area: self.c.inverse_area }
     }
 }
 
@@ -189,7 +205,10 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Update<'a, S, T> {
         let Plain { simd, h, tile: (m, n), f: r, .. } = self.plain;
         // SAFETY: see the top of this file.
         let (mut r, q) = unsafe { (r.packs_mut(simd, h.row(k, m), n), self.q.packs(simd, h.row(k, m), n)) };
+        let ahead = [self.plain.f, self.q].map(|vector| vector.ahead(h.row(k, m)));
         for i in 0..r.len() {
+            ahead[0].fetch(i, Row::<S, T>::LANES);
+            ahead[1].fetch(i, Row::<S, T>::LANES);
             let value = self.minus_alpha.mul_add(q.get(i), r.get(i));
             self.rr.add_product(value, value);
             r.set(i, value);
@@ -269,6 +288,12 @@ impl<S: Simd, T: Real> RowValues<S, T> for CoupledRow<'_, S, T> {
     #[inline(always)]
     fn get(&self, i: usize) -> Pack<S, T> {
         self.v.horizontal.mul_add(self.around.sum(&self.c, i), self.f.get(i))
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.f.fetch_ahead(i);
+        self.around.fetch_ahead(i);
     }
 }
 
@@ -359,6 +384,12 @@ impl<S: Simd, T: Real> RowValues<S, T> for ResidualRow<'_, S, T> {
         let minus_au = -self.column.apply(self.v, &self.c, &self.around, i);
         self.f.get(i).mul_add(self.c.inverse_area.get(i), minus_au)
     }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
+        self.around.fetch_ahead(i);
+    }
 }
 
 impl<'a, S: Simd, T: Real> LineTask<S, T> for JacobiTask<'a, S, T> {
@@ -373,6 +404,7 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for JacobiTask<'a, S, T> {
                 v: a.levels[k].splat(simd),
                 c,
                 f: f.packs(simd, h.row(k, m), n),
+                ahead: f.ahead(h.row(k, m)),
                 around: Neighbours::new(simd, u, &h, k, m, n),
                 column: Vertical::new(simd, u, &h, a.nz(), k, m, n),
             }

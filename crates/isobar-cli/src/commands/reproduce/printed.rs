@@ -168,7 +168,10 @@ pub(super) const B_MULTIGRID: [BSolve; 3] = [
     },
 ];
 
-/// Paper B, tables 4 and 5: the grid of both.
+/// Paper B, tables 4 and 5: nx = ny of both.
+pub(super) const B_BREAKDOWN: usize = 512;
+
+/// Their cells.
 pub(super) const B_CELLS: f64 = 512.0 * 512.0 * 128.0;
 
 /// Paper B, table 4: milliseconds of CG's two kernels, both, and an iteration, on one GPU.
