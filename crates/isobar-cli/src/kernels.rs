@@ -227,6 +227,10 @@ impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
                 backend.dot(f, u, first, scalars)?;
                 backend.dot(f, f, second, scalars)?;
             }
+            _ if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
+            _ if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
+            _ if is(traffic::DOT) => backend.dot(f, q, first, scalars)?,
+            _ if is(traffic::NORM) => backend.dot(f, f, first, scalars)?,
             _ if is(traffic::DIVIDE_BY_DIAGONAL) => operator.divide_by_diagonal(f, u)?,
             _ if is(traffic::COPY) => backend.convert(f, u)?,
             _ if is(traffic::SMOOTH) => operator.smooth(*relaxation, Guess::Given, f, u, q)?,

@@ -59,8 +59,14 @@ traffic! {
     DIVIDE_BY_DIAGONAL: "divide_by_diagonal", "z = D⁻¹ r", 1.0, 1.0, 5.0;
     /// z = r
     COPY: "copy", "z = r", 1.0, 1.0, 0.0;
-    /// The vector updates and inner products of one BiCGStab iteration.
-    VECTOR_UPDATES_BICGSTAB: "vector_updates", "p, u, r and five inner products", 20.0, 6.0, 22.0;
+    /// See [`crate::backend::Backend::axpy`].
+    AXPY: "axpy", "y += a x", 2.0, 1.0, 2.0;
+    /// See [`crate::backend::Backend::xpay`].
+    XPAY: "xpay", "y = x + a y", 2.0, 1.0, 2.0;
+    /// See [`crate::backend::Backend::dot`].
+    DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 2.0;
+    /// The same of a vector with itself.
+    NORM: "norm", "‖x‖²", 1.0, 0.0, 2.0;
     /// See [`crate::operator::LineOperator::smooth`].
     SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 20.0;
     /// The same from u = 0.

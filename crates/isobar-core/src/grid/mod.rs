@@ -88,8 +88,11 @@ impl GridOptions {
     /// [`Error::Invalid`] naming the key and the range.
     pub fn validate(&self) -> Result<()> {
         crate::layout::Layout::new(self.shape())?;
-        if !(self.depth > 0.0 && self.depth.is_finite()) {
-            return Err(Error::invalid("grid.depth", format!("{} m; use a positive height, such as 50e3", self.depth)));
+        if !(1e-3..=1e9).contains(&self.depth) {
+            return Err(Error::invalid(
+                "grid.depth",
+                format!("{} m; use a height from 1e-3 to 1e9 m, such as 50e3", self.depth),
+            ));
         }
         Ok(())
     }

@@ -47,8 +47,15 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
+    /// What one `apply` declares to move.
+    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic>;
+
     /// What one `precondition_residual` declares to move.
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic>;
+    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        let mut steps = self.apply_traffic(layout);
+        steps.push(step::<T>(traffic::UPDATE_RESIDUAL, layout));
+        steps
+    }
 
     /// Bytes of vectors held.
     fn workspace_bytes(&self) -> usize {
@@ -76,8 +83,8 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         self.0.convert(r, z)
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::UPDATE_RESIDUAL, layout), step::<T>(traffic::COPY, layout)]
+    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        vec![step::<T>(traffic::COPY, layout)]
     }
 }
 
@@ -97,8 +104,8 @@ impl<B: Backend, T: Real, A: Operator<B, T>> Preconditioner<B, T> for Diagonal<A
         self.0.divide_by_diagonal(r, z)
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::UPDATE_RESIDUAL, layout), step::<T>(traffic::DIVIDE_BY_DIAGONAL, layout)]
+    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        vec![step::<T>(traffic::DIVIDE_BY_DIAGONAL, layout)]
     }
 }
 
@@ -128,6 +135,10 @@ impl<B: Backend, T: Real, A: LineSolver<B, T>> Preconditioner<B, T> for Line<A> 
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.0.precondition_residual(r, q, z, alpha, out, scalars)
+    }
+
+    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        vec![step::<T>(traffic::SOLVE_LINES, layout)]
     }
 
     fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {

@@ -261,10 +261,8 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Preconditioner<B, 
         true
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        let mut steps = Cycle::traffic(self, Guess::Zero);
-        steps.push(super::step::<T>(traffic::UPDATE_RESIDUAL, layout));
-        steps
+    fn apply_traffic(&self, _: &Layout) -> Vec<StepTraffic> {
+        Cycle::traffic(self, Guess::Zero)
     }
 
     fn workspace_bytes(&self) -> usize {

@@ -129,8 +129,15 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
     fn traffic(&self) -> Vec<StepTraffic> {
         let cells = self.layout.shape().cells();
         let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), count };
-        let mut steps = vec![step(traffic::APPLY, 2.0), step(traffic::VECTOR_UPDATES_BICGSTAB, 1.0)];
-        for mut s in self.preconditioner.traffic(&self.layout) {
+        // p −= ωv;  p = r + βp;  u += αy;  r −= αv;  u += ωz;  r −= ωt, and the five inner products.
+        let mut steps = vec![
+            step(traffic::APPLY, 2.0),
+            step(traffic::AXPY, 5.0),
+            step(traffic::XPAY, 1.0),
+            step(traffic::DOT, 3.0),
+            step(traffic::NORM, 2.0),
+        ];
+        for mut s in self.preconditioner.apply_traffic(&self.layout) {
             s.count *= 2.0;
             steps.push(s);
         }

@@ -146,8 +146,21 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
 
     fn traffic(&self) -> Vec<StepTraffic> {
         let step = |step, count| StepTraffic { step, cells: self.layout.shape().cells(), size: size_of::<T>(), count };
-        let mut steps = vec![step(traffic::ADVANCE_DIRECTION, 1.0)];
-        steps.extend(self.preconditioner.traffic(&self.layout));
+        let mut steps = match self.form {
+            Form::Fused => vec![step(traffic::ADVANCE_DIRECTION, 1.0)],
+            // u += αp;  p = z + βp;  q = A p;  r −= αq, and ⟨p, q⟩, ⟨r, z⟩, ‖r‖².
+            Form::Textbook => vec![
+                step(traffic::APPLY, 1.0),
+                step(traffic::AXPY, 2.0),
+                step(traffic::XPAY, 1.0),
+                step(traffic::DOT, 2.0),
+                step(traffic::NORM, 1.0),
+            ],
+        };
+        steps.extend(match self.form {
+            Form::Fused => self.preconditioner.traffic(&self.layout),
+            Form::Textbook => self.preconditioner.apply_traffic(&self.layout),
+        });
         steps
     }
 

@@ -27,6 +27,15 @@ pub(super) enum Restricted<T> {
         /// Where the residual does not vanish.
         colours: &'static [Colour],
     },
+    /// f − A u after one sweep from zero, on the colour swept first. Its columns were solved with zeros
+    /// around them, so that all that is left is −d Σ α u of what the second half sweep put there: no
+    /// vertical term, no difference of large numbers.
+    AfterSweepFromZero {
+        /// Solution.
+        u: Shared<T>,
+        /// The colour swept first.
+        first: Colour,
+    },
 }
 
 impl<T: Real> TensorProduct<T> {

@@ -209,9 +209,13 @@ impl<T: Real> MultigridOperator<Cpu, T> for TensorProduct<T> {
         }
         let guess = self.prepare(relaxation, guess, u);
         let (f, u, coarse_f) = (f.share(), u.share_mut(), coarse_f.share_mut());
-        let colours = Self::unsolved(relaxation);
+        let what = if guess == Guess::Zero {
+            Restricted::AfterSweepFromZero { u, first: relaxation.first }
+        } else {
+            Restricted::Residual { f, u, colours: Self::unsolved(relaxation) }
+        };
         let restrict = |j: usize, s: &mut ChunkScratch<T>| {
-            self.restrict_plane(j, coarse, Restricted::Residual { f, u, colours }, coarse_f, s);
+            self.restrict_plane(j, coarse, what, coarse_f, s);
         };
         self.pass_around_sweep(&mut self.scratch(), None, relaxation, guess, f, u, Some(&restrict));
         Ok(())

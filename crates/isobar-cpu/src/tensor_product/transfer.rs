@@ -8,7 +8,7 @@ use pulp::{Simd, WithSimd};
 use super::TensorProduct;
 use super::kernels::Residual;
 use super::stages::Restricted;
-use crate::half_plane::HalfPlane;
+use crate::half_plane::{HalfPlane, Neighbours};
 use crate::shared::{RowMut, Shared};
 
 /// The half planes of a plane with even and with odd column indices.
@@ -60,7 +60,17 @@ impl<T: Real> WithSimd for Restrict<'_, T> {
                             sums.set(i, sums.get(i) + residual.residual(i));
                         }
                     }
-                    Restricted::Residual { .. } => {}
+                    Restricted::AfterSweepFromZero { u, first } if h.colour == first => {
+                        let c = a.columns(simd, h, 0, n);
+                        let horizontal = a.levels[k].splat(simd).horizontal;
+                        // SAFETY: as above.
+                        let around = unsafe { Neighbours::new(simd, u, h, k, 0, n) };
+                        for i in 0..sums.len() {
+                            let left = horizontal * c.area.get(i);
+                            sums.set(i, left.mul_add(around.sum(&c, i), sums.get(i)));
+                        }
+                    }
+                    Restricted::Residual { .. } | Restricted::AfterSweepFromZero { .. } => {}
                 }
             }
             // SAFETY: as above; even and odd columns are different half planes.
