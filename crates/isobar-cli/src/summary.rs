@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use isobar::layout::Shape;
-use isobar::outcome::Outcome;
+use isobar::outcome::{Outcome, Stop};
 use isobar::solver::Description;
 
 use crate::case::Case;
@@ -119,6 +119,9 @@ pub fn closing(
             outcome.mean_rate()
         ),
     )];
+    if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {
+        lines.push(entry("last good", format!("iteration {iteration}, relative residual {residual:.3e}")));
+    }
     if let Some(advice) = outcome.stop.advice() {
         lines.push(entry("try", advice));
     }

@@ -234,6 +234,11 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         self.shape
     }
 
+    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
+    pub fn as_c_order(&self) -> Option<&'a [T]> {
+        (self.strides == c_order_strides(self.shape)).then(|| &self.data[..self.shape.cells()])
+    }
+
     /// One entry.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
@@ -268,6 +273,11 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// The same array, read only.
     pub fn as_view(&self) -> ArrayView<'_, T> {
         ArrayView { data: self.data, shape: self.shape, strides: self.strides }
+    }
+
+    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
+    pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
+        (self.strides == c_order_strides(self.shape)).then(|| &mut self.data[..self.shape.cells()])
     }
 
     /// Stores one entry.

@@ -84,6 +84,13 @@ impl Outcome {
         self.stop == Stop::Converged
     }
 
+    /// The last iteration whose residual was a number, and that residual: where a solve that broke
+    /// down or diverged was last in order.
+    pub fn last_good(&self) -> Option<(usize, f64)> {
+        let n = self.history.iter().rposition(|residual| residual.is_finite())?;
+        Some((n, self.history[n]))
+    }
+
     /// Mean factor by which one iteration reduced the residual; 1 where nothing was done.
     pub fn mean_rate(&self) -> f64 {
         match (self.history.first(), self.history.last()) {

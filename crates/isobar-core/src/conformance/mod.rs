@@ -8,6 +8,8 @@
 //! isobar_core::conformance_suite!(reference_f64, Reference, f64);
 //! ```
 //!
+//! A back end that is not a [`CsrBackend`](crate::backend::CsrBackend) adds `, without stored_matrix`.
+//!
 //! * [`fixture`] grids of awkward sizes, vectors on both sides, and the comparison,
 //! * [`steps`] each fused step,
 //! * [`solves`] whole solves, and what must come of bad input.
@@ -20,11 +22,17 @@ pub mod steps;
 #[macro_export]
 macro_rules! conformance_suite {
     ($module:ident, $backend:expr, $real:ty) => {
+        $crate::conformance_suite!(@with $module, $backend, $real, , stored_matrix);
+    };
+    ($module:ident, $backend:expr, $real:ty, without stored_matrix) => {
+        $crate::conformance_suite!(@with $module, $backend, $real);
+    };
+    (@with $module:ident, $backend:expr, $real:ty $(, , $more:ident)*) => {
         $crate::conformance_suite!(@checks $module, $backend, $real,
             steps: [
                 transfer, vector_operations, apply_and_residual, diagonal, lines, advance_direction,
-                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step,
-                stored_matrix
+                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step
+                $(, $more)*
             ],
             solves: [
                 every_method, size_one, zero_right_hand_side, already_converged, not_finite, first_guess,

@@ -1,0 +1,75 @@
+//! Conjugate gradients apply A once an iteration, and M⁻¹ once.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use isobar_core::backend::{Backend, TensorProductBackend};
+use isobar_core::error::Result;
+use isobar_core::grid::GridOptions;
+use isobar_core::layout::{ArrayView, Layout};
+use isobar_core::operator::{Guess, LineSolver, OnBackend, Operator};
+use isobar_core::precond::Line;
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::reference::{PlainTensorProduct, Reference, Vector};
+use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::solver::monitor::Patience;
+use isobar_core::solver::{Iteration, Monitor};
+
+struct Counting {
+    inner: PlainTensorProduct<f64>,
+    applications: AtomicUsize,
+    line_solves: AtomicUsize,
+}
+
+impl OnBackend<Reference> for Counting {
+    fn backend(&self) -> &Reference {
+        &Reference
+    }
+}
+
+impl Operator<Reference, f64> for Counting {
+    fn layout(&self) -> &Layout {
+        self.inner.layout()
+    }
+    fn apply(&self, x: &Vector<f64>, y: &mut Vector<f64>) -> Result<()> {
+        self.applications.fetch_add(1, Relaxed);
+        self.inner.apply(x, y)
+    }
+    fn divide_by_diagonal(&self, r: &Vector<f64>, z: &mut Vector<f64>) -> Result<()> {
+        self.inner.divide_by_diagonal(r, z)
+    }
+}
+
+impl LineSolver<Reference, f64> for Counting {
+    fn solve_lines(&self, r: &Vector<f64>, z: &mut Vector<f64>) -> Result<()> {
+        self.line_solves.fetch_add(1, Relaxed);
+        self.inner.solve_lines(r, z)
+    }
+}
+
+#[test]
+fn once_an_iteration() {
+    let problem =
+        Helmholtz { grid: GridOptions { nx: 16, ny: 12, nz: 10, ..GridOptions::default() }, ..Helmholtz::default() };
+    let stencil = problem.stencil().unwrap();
+    let layout = Layout::new(stencil.shape()).unwrap();
+    let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
+    let (mut b, mut u) = (Reference.zeros::<f64>(&layout).unwrap(), Reference.zeros::<f64>(&layout).unwrap());
+    Reference.upload(ArrayView::c_order(&rhs, stencil.shape()).unwrap(), &mut b).unwrap();
+    let norm = rhs.iter().map(|v| v * v).sum::<f64>().sqrt();
+    for form in [Form::Fused, Form::Textbook] {
+        let counting = std::sync::Arc::new(Counting {
+            inner: Reference.tensor_product(&stencil).unwrap(),
+            applications: AtomicUsize::new(0),
+            line_solves: AtomicUsize::new(0),
+        });
+        let mut cg = Cg::new(form, std::sync::Arc::clone(&counting), Line(std::sync::Arc::clone(&counting))).unwrap();
+        let mut ignore = |_: &isobar_core::solver::Progress| {};
+        let mut monitor = Monitor::new(norm, 1e-8, 200, Patience::Krylov, &mut ignore);
+        let _ = monitor.begin(norm);
+        cg.run(&b, &mut u, Guess::Zero, &mut monitor).unwrap();
+        let iterations = monitor.iterations();
+        assert!(iterations > 10);
+        assert_eq!(counting.applications.load(Relaxed), iterations, "{form:?}");
+        assert_eq!(counting.line_solves.load(Relaxed), iterations + 1, "{form:?}");
+    }
+}

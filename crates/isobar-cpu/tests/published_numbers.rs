@@ -1,0 +1,126 @@
+//! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration
+//! counts to ±1.
+
+use isobar_core::backend::{Backend, Slot, TensorProductBackend};
+use isobar_core::grid::{Geometry, GridOptions};
+use isobar_core::layout::{ArrayView, ArrayViewMut, Layout};
+use isobar_core::operator::{Guess, LineSolver, Operator};
+use isobar_core::options::{Method, MultigridOptions, Smoother, SolverOptions, Start};
+use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::solver::{Solve, System};
+use isobar_cpu::{Cpu, Vector};
+
+fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {
+    Helmholtz { grid: GridOptions { geometry, nx: n, ny: n, nz, ..GridOptions::default() }, ..Helmholtz::default() }
+}
+
+fn solve(problem: &Helmholtz, rhs: RhsKind, options: &SolverOptions) -> Outcome {
+    let stencil = problem.stencil().unwrap();
+    let b = problem.rhs(rhs, 0, Weighting::None).unwrap();
+    let mut u = vec![0.0; b.len()];
+    System::new(&Cpu::with_all_threads().unwrap(), &stencil, options)
+        .unwrap()
+        .solve(
+            ArrayView::c_order(&b, stencil.shape()).unwrap(),
+            &mut ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap(),
+            Guess::Zero,
+            &mut |_| {},
+        )
+        .unwrap()
+}
+
+fn multigrid(smoother: Smoother) -> SolverOptions {
+    SolverOptions {
+        multigrid: MultigridOptions { smoother, ..MultigridOptions::default() },
+        ..SolverOptions::default()
+    }
+}
+
+fn assert_count(outcome: &Outcome, expected: usize, what: &str) {
+    assert!(outcome.converged() && outcome.relative_residual <= 1e-5, "{what}: {outcome:?}");
+    assert!(outcome.iterations.abs_diff(expected) <= 1, "{what}: {} instead of {expected}", outcome.iterations);
+}
+
+#[test]
+fn norms_on_the_panel() {
+    let problem = problem(Geometry::Panel, 128, 128);
+    let stencil = problem.stencil().unwrap();
+    let layout = Layout::new(stencil.shape()).unwrap();
+    let cpu = Cpu::with_all_threads().unwrap();
+    let a = cpu.tensor_product::<f64>(&stencil).unwrap();
+    let (mut u, mut v) = (cpu.zeros::<f64>(&layout).unwrap(), cpu.zeros::<f64>(&layout).unwrap());
+    let field = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
+    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap(), &mut u).unwrap();
+    let mut scalars = cpu.scalars().unwrap();
+    let mut products = |u: &Vector<f64>, v: &Vector<f64>| {
+        cpu.dot(v, v, Slot::new(0), &mut scalars).unwrap();
+        cpu.dot(u, v, Slot::new(1), &mut scalars).unwrap();
+        let bank = cpu.read(&scalars).unwrap();
+        [bank[Slot::new(0).index()].sqrt(), bank[Slot::new(1).index()]]
+    };
+    a.apply(&u, &mut v).unwrap();
+    let [norm, product] = products(&u, &v);
+    assert!((norm / 8.189_828_949_2e1 - 1.0).abs() < 1e-9, "‖Au‖ = {norm}");
+    assert!((product / 2.105_361_546_0e4 - 1.0).abs() < 1e-9, "u·Au = {product}");
+    a.solve_lines(&u, &mut v).unwrap();
+    let [norm, product] = products(&u, &v);
+    assert!((norm / 1.215_492_985_1e8 - 1.0).abs() < 1e-8, "‖M⁻¹u‖ = {norm}");
+    assert!((product / 1.145_325_040_2e10 - 1.0).abs() < 1e-8, "u·M⁻¹u = {product}");
+}
+
+#[test]
+fn iteration_counts() {
+    let cg = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
+    for (geometry, rhs, n, expected) in [
+        (Geometry::Panel, RhsKind::Random, 64, [49, 11, 4]),
+        (Geometry::Panel, RhsKind::Random, 128, [61, 11, 4]),
+        (Geometry::Panel, RhsKind::Constant, 64, [62, 10, 5]),
+        (Geometry::Panel, RhsKind::Constant, 128, [79, 9, 5]),
+        (Geometry::Box, RhsKind::Random, 64, [49, 9, 4]),
+        (Geometry::Box, RhsKind::Random, 128, [53, 9, 4]),
+        (Geometry::Box, RhsKind::Constant, 64, [62, 9, 5]),
+        (Geometry::Box, RhsKind::Constant, 128, [72, 9, 5]),
+    ] {
+        let problem = problem(geometry, n, 128);
+        let options = [cg.clone(), multigrid(Smoother::LineJacobi), multigrid(Smoother::LineRedBlack)];
+        for (options, expected) in options.iter().zip(expected) {
+            assert_count(&solve(&problem, rhs, options), expected, &format!("{geometry:?} {rhs:?} {n} {options:?}"));
+        }
+    }
+}
+
+#[test]
+fn full_multigrid_and_mixed_precision_take_no_more() {
+    let problem = problem(Geometry::Panel, 128, 128);
+    for (rhs, full, mixed) in [(RhsKind::Random, 3, 4), (RhsKind::Constant, 2, 5)] {
+        let mut options = multigrid(Smoother::LineRedBlack);
+        options.multigrid.start = Start::Full;
+        assert_count(&solve(&problem, rhs, &options), full, "full multigrid");
+        let options = SolverOptions { precision: Precision::Mixed, ..multigrid(Smoother::LineRedBlack) };
+        assert_count(&solve(&problem, rhs, &options), mixed, "mixed");
+    }
+}
+
+#[test]
+fn robustness_in_the_courant_number() {
+    for (courant, sweeps, expected) in
+        [(2.1, 2, 7), (4.2, 2, 8), (8.4, 2, 9), (16.8, 2, 10), (84.0, 2, 60), (84.0, 15, 11), (84.0, 30, 9)]
+    {
+        let problem = Helmholtz { courant, ..problem(Geometry::Box, 128, 64) };
+        let mut options = multigrid(Smoother::LineJacobi);
+        options.multigrid.coarse_sweeps = sweeps;
+        let outcome = solve(&problem, RhsKind::Constant, &options);
+        assert_count(&outcome, expected, &format!("ν = {courant}, {sweeps} sweeps"));
+    }
+}
+
+/// Single precision cannot hold the solution of this problem: what it returns must say so.
+#[test]
+fn single_precision_is_judged_in_double() {
+    let options = SolverOptions { precision: Precision::F32, ..multigrid(Smoother::LineRedBlack) };
+    let outcome = solve(&problem(Geometry::Panel, 64, 128), RhsKind::Random, &options);
+    assert_eq!(outcome.stop, Stop::Stagnated);
+    assert!(outcome.relative_residual > 1e-5);
+}
