@@ -120,7 +120,7 @@ impl Backend for Cpu {
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
-        Vector::zeros(layout)
+        Vector::zeros(self, layout)
     }
 
     fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Vector<T>) -> Result<()> {
@@ -211,7 +211,7 @@ impl Backend for Cpu {
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
         let beyond_caches = Layout::new(Shape::new(256, 256, 128))?;
         let layout = if layout.len() < beyond_caches.len() { &beyond_caches } else { layout };
-        let (mut x, mut y) = (Vector::<f64>::zeros(layout)?, Vector::<f64>::zeros(layout)?);
+        let (mut x, mut y) = (Vector::<f64>::zeros(self, layout)?, Vector::<f64>::zeros(self, layout)?);
         blas::fill(self, 1.0, &mut x);
         let mut best = f64::INFINITY;
         for _ in 0..8 {

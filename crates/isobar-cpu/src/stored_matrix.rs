@@ -122,7 +122,7 @@ impl<T: Real> StoredTridiagonal<T> {
     pub(crate) fn new(cpu: &Cpu, matrix: &Csr, layout: &Layout) -> Result<Self> {
         let plain = reference::StoredTridiagonal::<T>::new(matrix, layout)?;
         let copy = |band: &reference::Vector<T>, padding: T| -> Result<Vector<T>> {
-            let mut out = Vector::zeros(layout)?;
+            let mut out = Vector::zeros(cpu, layout)?;
             // A pivot of 1 in padding keeps its zeros free of NaN.
             out.entries_mut().fill(padding);
             let Shape { nx, ny, nz } = layout.shape();

@@ -1,9 +1,12 @@
 //! Vectors in host memory, on 64-byte lines.
 
+use std::mem::MaybeUninit;
+
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 
+use crate::cpu::Cpu;
 use crate::shared::Shared;
 
 /// Entries before the first and after the last cell that kernels may read: the western neighbour of
@@ -42,11 +45,12 @@ fn prefer_large_pages<T>(start: *mut T, count: usize) {
 }
 
 impl<T: Real> Vector<T> {
-    /// A vector of zeros.
+    /// A vector of zeros, first touched by the threads that will work on it: that is what decides, on
+    /// machines with several memories, where a page lies.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] where it cannot be allocated.
-    pub(crate) fn zeros(layout: &Layout) -> Result<Self> {
+    pub(crate) fn zeros(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         let mut blocks = Vec::new();
         // Two rows of at least eight entries: a layout's length is a multiple of 16.
         let count = layout.len() / GUARD + 2;
@@ -56,7 +60,14 @@ impl<T: Real> Vector<T> {
             available_bytes: 0,
         })?;
         prefer_large_pages(blocks.as_mut_ptr(), count);
-        blocks.resize(count, Block([T::ZERO; GUARD]));
+        let uninitialised = Shared::of(blocks.spare_capacity_mut());
+        cpu.for_each_part(count, |_, start, end| {
+            // SAFETY: parts do not overlap.
+            let part = unsafe { uninitialised.row_mut(start as isize, end - start) };
+            part.fill(MaybeUninit::new(Block([T::ZERO; GUARD])));
+        });
+        // SAFETY: as many blocks were reserved, and all of them have been written.
+        unsafe { blocks.set_len(count) };
         Ok(Self { layout: *layout, blocks })
     }
 
