@@ -1,17 +1,20 @@
 //! Choosing where to compute.
 
 use isobar_core::bench::{StepTiming, time_steps};
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::options::SolverOptions;
 use isobar_core::solver::{Solve, System};
 use isobar_core::stencil::TensorProduct;
 use isobar_cpu::Cpu;
+use isobar_cuda::Cuda;
 
 /// A place to compute.
 #[derive(Clone, Debug)]
 pub enum Device {
     /// This machine's processor cores.
     Cpu(Cpu),
+    /// An NVIDIA card.
+    Cuda(Cuda),
 }
 
 impl Device {
@@ -31,6 +34,44 @@ impl Device {
     pub fn cpu_with_threads(threads: usize) -> Result<Self> {
         Ok(Self::Cpu(Cpu::new(threads)?))
     }
+
+    /// The NVIDIA card of this number.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the driver, the card or NVRTC is missing, saying which
+    /// and what to do.
+    pub fn cuda(ordinal: usize) -> Result<Self> {
+        Ok(Self::Cuda(Cuda::new(ordinal)?))
+    }
+
+    /// The first card if it works, else all cores, or so many threads.
+    ///
+    /// # Errors
+    /// Those of [`Device::cpu_with_threads`].
+    pub fn auto(threads: Option<usize>) -> Result<Self> {
+        Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
+    }
+
+    /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card) or `cuda:N`. `threads` are the
+    /// CPU's.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for anything else; what opening the device reports. `cuda`
+    /// is never replaced by the CPU.
+    pub fn parse(text: &str, threads: Option<usize>) -> Result<Self> {
+        match text {
+            "auto" => Self::auto(threads),
+            "cpu" => threads.map_or_else(Self::cpu, Self::cpu_with_threads),
+            "cuda" => Self::cuda(0),
+            _ => match text.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(ordinal)) => Self::cuda(ordinal),
+                _ => Err(Error::invalid(
+                    "device",
+                    format!("{text:?}; use auto, cpu, cuda, or cuda:N with the number of a device, as in cuda:1"),
+                )),
+            },
+        }
+    }
 }
 
 /// A solver for A u = b on a device; makes all vectors now, so that solving allocates nothing.
@@ -40,6 +81,7 @@ impl Device {
 pub fn solver(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Box<dyn Solve>> {
     match device {
         Device::Cpu(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
+        Device::Cuda(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
     }
 }
 
@@ -50,5 +92,22 @@ pub fn solver(device: &Device, stencil: &TensorProduct, options: &SolverOptions)
 pub fn bench(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Vec<StepTiming>> {
     match device {
         Device::Cpu(backend) => time_steps(backend, stencil, options),
+        Device::Cuda(backend) => time_steps(backend, stencil, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_devices() {
+        assert!(matches!(Device::parse("cpu", Some(1)), Ok(Device::Cpu(_))));
+        assert!(matches!(Device::parse("cpu", Some(0)), Err(Error::Invalid { .. })));
+        assert!(Device::parse("auto", Some(1)).is_ok());
+        for wrong in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1"] {
+            assert!(matches!(Device::parse(wrong, None), Err(Error::Invalid { .. })), "{wrong}");
+        }
+        assert!(matches!(Device::parse("cuda:1000", None), Err(Error::Device { .. })));
     }
 }

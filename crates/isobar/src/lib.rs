@@ -41,13 +41,15 @@
 //! * [`options`], [`outcome`]: what goes into a solve and what comes out,
 //! * [`solver`](mod@solver), [`precond`], [`operator`], [`backend`]: how it is done, should you want to
 //!   build solvers yourself,
-//! * [`cpu`]: the multi-threaded back end; [`reference`](mod@reference): the plain one that specifies it.
+//! * [`cpu`]: the multi-threaded back end; [`cuda`]: NVIDIA GPUs, needing nothing of CUDA until one is opened;
+//!   [`reference`](mod@reference): the plain one that specifies both.
 
 mod device;
 
 pub use isobar_core::{backend, conformance, grid, operator, options, outcome, precond, problem, real, reference};
 pub use isobar_core::{error, layout, solver, stencil, traffic};
 pub use isobar_cpu as cpu;
+pub use isobar_cuda as cuda;
 
 pub use device::{Device, bench, solver};
 pub use error::{Error, Result};
