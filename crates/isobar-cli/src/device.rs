@@ -10,6 +10,7 @@ macro_rules! on_device {
     ($device:expr, $backend:ident => $body:expr) => {
         match $device {
             isobar::Device::Cpu($backend) => $body,
+            isobar::Device::Cuda($backend) => $body,
         }
     };
 }
@@ -18,16 +19,14 @@ pub(crate) use on_device;
 /// Opens it.
 ///
 /// # Errors
-/// The device is not there, or this version cannot use it.
+/// The device is not there or does not work. Only `auto` makes do with another.
 pub fn open(args: &DeviceArgs) -> Result<Device> {
+    let threads = args.threads.map(std::num::NonZeroUsize::get);
     match args.device {
-        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(match args.threads {
-            Some(threads) => Device::cpu_with_threads(threads.get())?,
-            None => Device::cpu()?,
-        }),
-        DeviceChoice::Cuda(_) => Err(Failure::new(format!(
-            "--device {}: this version of isobar has no CUDA back end; use --device cpu",
-            args.device
-        ))),
+        DeviceChoice::Auto => Ok(Device::auto(threads)?),
+        DeviceChoice::Cpu => Ok(threads.map_or_else(Device::cpu, Device::cpu_with_threads)?),
+        DeviceChoice::Cuda(number) => {
+            Device::cuda(number).map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))
+        }
     }
 }

@@ -7,7 +7,6 @@
 //! | [`commands`] | one module a subcommand |
 //! | [`device`] | what to compute on |
 //! | [`run`] | a case's solve from start to end |
-//! | [`kernels`] | timings of the fused steps |
 //! | [`report`] | the JSON report |
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
 //! | `output` | solution files and the plot |
@@ -22,7 +21,6 @@ pub mod console;
 pub mod device;
 pub mod failure;
 pub mod files;
-pub mod kernels;
 pub mod memory;
 mod output;
 pub mod progress;

@@ -1,212 +1,257 @@
-//! Times the fused steps of a solve, each on every grid it runs on.
+//! Times the fused steps of a solve, each alone and on the grid it runs on.
 
 use std::time::Instant;
 
-use serde::Serialize;
-
 use crate::backend::{Backend, Ratio, Slot, TensorProductBackend};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation};
-use crate::options::{Method, PreconditionerKind, SolverOptions};
+use crate::layout::{ArrayView, Colour, Layout, Shape};
+use crate::operator::{Direction, Guess, LineOperator, LineSolver, MultigridOperator, Operator, Relaxation};
+use crate::options::SolverOptions;
+use crate::problem;
 use crate::real::{Precision, Real};
+use crate::solver::StepTraffic;
 use crate::stencil::TensorProduct;
 use crate::traffic::{self, Traffic};
 
+/// A batch lasts at least so long, so that neither clock nor synchronisation shows.
+const BATCH_SECONDS: f64 = 5e-3;
+/// The median of so many batches counts.
+const BATCHES: usize = 7;
+/// A step as slow as this is timed once after its warm-up.
+const SLOW_SECONDS: f64 = 1.0;
+
 /// One step's time on one grid.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct StepTiming {
-    /// What was timed, and what it declares to move.
-    pub step: Traffic,
-    /// The grid it ran on.
-    pub grid: Shape,
-    /// How vectors are stored.
-    pub precision: Precision,
-    /// Median of several runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Timed {
+    /// The step, its grid's cells, and how often an iteration takes it.
+    pub step: StepTraffic,
+    /// The grid.
+    pub shape: Shape,
+    /// One execution.
     pub seconds: f64,
-    /// Bytes that the declaration says were moved.
-    pub bytes: f64,
 }
 
-impl StepTiming {
+impl Timed {
+    /// Declared bytes of one execution.
+    pub fn bytes(&self) -> f64 {
+        self.step.step.bytes(self.step.cells, self.step.size)
+    }
+
     /// Declared bytes a second.
     pub fn bandwidth(&self) -> f64 {
-        self.bytes / self.seconds
+        self.bytes() / self.seconds
+    }
+
+    /// Declared floating-point operations a second.
+    pub fn flops(&self) -> f64 {
+        self.step.step.flops * self.step.cells as f64 / self.seconds
+    }
+
+    /// Seconds an iteration spends in this step.
+    pub fn seconds_per_iteration(&self) -> f64 {
+        self.seconds * self.step.count
     }
 }
 
-/// At least so many runs of a step…
-const RUNS: usize = 5;
-/// …and so much time, unless the limit comes first.
-const SECONDS: f64 = 0.2;
-const MAX_RUNS: usize = 200;
-
-fn median_seconds<B: Backend>(backend: &B, step: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
-    step()?;
-    backend.synchronize()?;
-    let mut times = Vec::with_capacity(MAX_RUNS);
-    let whole = Instant::now();
-    while times.len() < RUNS || (whole.elapsed().as_secs_f64() < SECONDS && times.len() < MAX_RUNS) {
-        let clock = Instant::now();
-        step()?;
-        backend.synchronize()?;
-        times.push(clock.elapsed().as_secs_f64());
-    }
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2].max(1e-9))
-}
-
-/// Times every fused step that a solve with these options takes.
+/// Times whatever `work` submits to the device: the median of a few batches, after a warm-up.
 ///
 /// # Errors
-/// As [`System::new`](crate::solver::System::new).
-pub fn time_steps<B: TensorProductBackend + Clone>(
+/// Those of `work` and of the device.
+pub fn seconds<B: Backend>(backend: &B, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut batch = |count: usize| -> Result<f64> {
+        backend.synchronize()?;
+        let clock = Instant::now();
+        for _ in 0..count {
+            work()?;
+        }
+        backend.synchronize()?;
+        Ok(clock.elapsed().as_secs_f64().max(1e-9) / count as f64)
+    };
+    batch(1)?;
+    let once = batch(1)?;
+    if once > SLOW_SECONDS {
+        return Ok(once);
+    }
+    let count = (BATCH_SECONDS / once).ceil().clamp(1.0, 1000.0) as usize;
+    let mut samples = (0..BATCHES).map(|_| batch(count)).collect::<Result<Vec<f64>>>()?;
+    samples.sort_by(f64::total_cmp);
+    Ok(samples[BATCHES / 2])
+}
+
+/// Times every step of a solve's iteration that stands alone; steps are listed finest grid first.
+///
+/// # Errors
+/// What the device reports; no memory for the vectors that the steps work on.
+pub fn time_iteration<B: TensorProductBackend>(
     backend: &B,
     stencil: &TensorProduct,
     options: &SolverOptions,
-) -> Result<Vec<StepTiming>> {
-    options.validate()?;
-    let mut timings = Vec::new();
-    match options.precision {
-        Precision::F64 => steps::<B, f64>(backend, stencil, options, &mut timings)?,
-        Precision::F32 => steps::<B, f32>(backend, stencil, options, &mut timings)?,
-        Precision::Mixed => {
-            steps::<B, f32>(backend, stencil, options, &mut timings)?;
-            mixed_step(backend, stencil, options, &mut timings)?;
+    steps: &[StepTraffic],
+) -> Result<Vec<Timed>> {
+    let mut timed = Vec::new();
+    let mut level = Some(stencil.clone());
+    while let Some(stencil) = level {
+        let shape = stencil.shape();
+        let coarse = stencil.coarsened();
+        let here: Vec<StepTraffic> = steps.iter().copied().filter(|step| step.cells == shape.cells()).collect();
+        for (size, time) in [(8, time_level::<B, f64> as TimeLevel<B>), (4, time_level::<B, f32>)] {
+            let here: Vec<StepTraffic> = here.iter().copied().filter(|step| step.size == size).collect();
+            if !here.is_empty() {
+                timed.extend(time(backend, &stencil, coarse.as_ref(), options, &here)?);
+            }
+        }
+        let more = steps.iter().any(|step| step.cells < shape.cells());
+        level = coarse.filter(|_| more);
+    }
+    Ok(timed)
+}
+
+type TimeLevel<B> =
+    fn(&B, &TensorProduct, Option<&TensorProduct>, &SolverOptions, &[StepTraffic]) -> Result<Vec<Timed>>;
+
+fn time_level<B: TensorProductBackend, T: Real>(
+    backend: &B,
+    stencil: &TensorProduct,
+    coarse: Option<&TensorProduct>,
+    options: &SolverOptions,
+    steps: &[StepTraffic],
+) -> Result<Vec<Timed>> {
+    let mut bench = Bench::<B, T>::new(backend, stencil, coarse, options)?;
+    let mut timed = Vec::new();
+    for &step in steps {
+        if bench.run(&step.step)? {
+            let seconds = seconds(backend, || bench.run(&step.step).map(drop))?;
+            timed.push(Timed { step, shape: stencil.shape(), seconds });
         }
     }
-    Ok(timings)
+    Ok(timed)
 }
 
-fn steps<B: TensorProductBackend + Clone, T: Real>(
-    backend: &B,
-    stencil: &TensorProduct,
-    options: &SolverOptions,
-    timings: &mut Vec<StepTiming>,
-) -> Result<()> {
-    let krylov = options.method != Method::Multigrid;
-    if krylov {
-        krylov_steps::<B, T>(backend, stencil, timings)?;
-    }
-    if !krylov || options.preconditioner.kind == PreconditionerKind::Multigrid {
-        multigrid_steps::<B, T>(backend, stencil, options, timings)?;
-    }
-    Ok(())
+/// Operators and vectors for every step on one grid.
+struct Bench<'b, B: TensorProductBackend, T: Real> {
+    backend: &'b B,
+    operator: B::TensorProduct<T>,
+    coarse: Option<Coarse<B, T>>,
+    relaxation: Relaxation,
+    f: B::Vector<T>,
+    u: B::Vector<T>,
+    p: B::Vector<T>,
+    q: B::Vector<T>,
+    single: Option<[B::Vector<f32>; 2]>,
+    scalars: B::Scalars,
 }
 
-/// A step with its declaration, ready to be run.
-type Timed<'a> = (Traffic, &'a mut dyn FnMut() -> Result<()>);
-
-fn record<B: Backend, T: Real>(
-    backend: &B,
-    grid: Shape,
-    timed: Vec<Timed<'_>>,
-    timings: &mut Vec<StepTiming>,
-) -> Result<()> {
-    for (step, run) in timed {
-        let seconds = median_seconds(backend, run)?;
-        let bytes = step.bytes(grid.cells(), size_of::<T>());
-        timings.push(StepTiming { step, grid, precision: T::PRECISION, seconds, bytes });
-    }
-    Ok(())
+struct Coarse<B: TensorProductBackend, T: Real> {
+    operator: B::TensorProduct<T>,
+    f: B::Vector<T>,
+    u: B::Vector<T>,
 }
 
-/// A vector that is nowhere zero, so that no shortcut is taken.
-fn filled<B: Backend, T: Real>(backend: &B, layout: &Layout) -> Result<B::Vector<T>> {
+const OUT: [Slot; 2] = [Slot::new(0), Slot::new(1)];
+
+impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
+    fn new(
+        backend: &'b B,
+        stencil: &TensorProduct,
+        coarse: Option<&TensorProduct>,
+        options: &SolverOptions,
+    ) -> Result<Self> {
+        let layout = Layout::new(stencil.shape())?;
+        let zeros = || backend.zeros::<T>(&layout);
+        let mut f = zeros()?;
+        upload_noise(backend, &layout, &mut f)?;
+        let coarse = coarse
+            .map(|stencil| -> Result<_> {
+                let layout = Layout::new(stencil.shape())?;
+                Ok(Coarse {
+                    operator: backend.tensor_product(stencil)?,
+                    f: backend.zeros(&layout)?,
+                    u: backend.zeros(&layout)?,
+                })
+            })
+            .transpose()?;
+        let mixed = size_of::<T>() == 8 && options.precision == Precision::Mixed;
+        let single =
+            mixed.then(|| -> Result<_> { Ok([backend.zeros(&layout)?, backend.zeros(&layout)?]) }).transpose()?;
+        Ok(Self {
+            backend,
+            operator: backend.tensor_product(stencil)?,
+            coarse,
+            relaxation: Relaxation {
+                smoother: options.multigrid.smoother,
+                rho: options.multigrid.relaxation(),
+                first: Colour::Red,
+            },
+            f,
+            u: zeros()?,
+            p: zeros()?,
+            q: zeros()?,
+            single,
+            scalars: backend.scalars()?,
+        })
+    }
+
+    /// Takes a step once; false where it does not stand alone.
+    fn run(&mut self, step: &Traffic) -> Result<bool> {
+        let Self { backend, operator, coarse, relaxation, f, u, p, q, single, scalars } = self;
+        let [first, second] = OUT;
+        let is = |declared: Traffic| declared.name == step.name;
+        match coarse {
+            Some(coarse) if is(traffic::RESIDUAL_RESTRICT) => {
+                operator.residual_restrict(&coarse.operator, f, u, &mut coarse.f, q)?;
+            }
+            Some(coarse) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
+                let guess = Guess::Given;
+                operator.smooth_residual_restrict(&coarse.operator, *relaxation, guess, f, u, &mut coarse.f, q)?;
+            }
+            Some(coarse) if is(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO) => {
+                let guess = Guess::Zero;
+                operator.smooth_residual_restrict(&coarse.operator, *relaxation, guess, f, u, &mut coarse.f, q)?;
+            }
+            Some(coarse) if is(traffic::PROLONG_SMOOTH) => {
+                let norm = Some((first, scalars));
+                operator.prolong_smooth(&coarse.operator, *relaxation, f, &coarse.u, u, q, norm)?;
+            }
+            _ if is(traffic::APPLY) => operator.apply(f, q)?,
+            _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, first, scalars)?,
+            _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, first, scalars)?,
+            _ if is(traffic::ADVANCE_DIRECTION) => {
+                let direction = Direction { u, p, z: f, q };
+                operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, scalars)?;
+            }
+            _ if is(traffic::SOLVE_LINES) => operator.solve_lines(f, u)?,
+            _ if is(traffic::PRECONDITION_RESIDUAL) => {
+                operator.precondition_residual(f, q, u, Ratio::ZERO, [first, second], scalars)?;
+            }
+            _ if is(traffic::UPDATE_RESIDUAL) => {
+                backend.axpy(Ratio::ZERO, q, f, scalars)?;
+                backend.dot(f, u, first, scalars)?;
+                backend.dot(f, f, second, scalars)?;
+            }
+            _ if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
+            _ if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
+            _ if is(traffic::DOT) => backend.dot(f, q, first, scalars)?,
+            _ if is(traffic::NORM) => backend.dot(f, f, first, scalars)?,
+            _ if is(traffic::DIVIDE_BY_DIAGONAL) => operator.divide_by_diagonal(f, u)?,
+            _ if is(traffic::COPY) => backend.convert(f, u)?,
+            _ if is(traffic::SMOOTH) => operator.smooth(*relaxation, Guess::Given, f, u, q)?,
+            _ if is(traffic::SMOOTH_FROM_ZERO) => operator.smooth(*relaxation, Guess::Zero, f, u, q)?,
+            _ if is(traffic::CORRECT_SMOOTH_RESIDUAL) => match single {
+                Some([e, r]) => operator.correct_smooth_residual(*relaxation, f, e, u, r, q, first, scalars)?,
+                None => return Ok(false),
+            },
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// Fills a vector with noise: zeros would hide denormals and make any iteration trivial.
+///
+/// # Errors
+/// What the device reports.
+pub fn upload_noise<B: Backend, T: Real>(backend: &B, layout: &Layout, vector: &mut B::Vector<T>) -> Result<()> {
     let shape = layout.shape();
-    let values: Vec<f32> = (0..shape.cells()).map(|n| crate::problem::random(1, n) as f32).collect();
-    let mut out = backend.zeros(layout)?;
-    backend.upload(crate::layout::ArrayView::c_order(&values, shape)?, &mut out)?;
-    Ok(out)
-}
-
-fn krylov_steps<B: TensorProductBackend + Clone, T: Real>(
-    backend: &B,
-    stencil: &TensorProduct,
-    timings: &mut Vec<StepTiming>,
-) -> Result<()> {
-    let a = backend.tensor_product::<T>(stencil)?;
-    let layout = *a.layout();
-    let mut scalars = backend.scalars()?;
-    let (mut u, mut p, mut q, mut r) = (
-        filled::<B, T>(backend, &layout)?,
-        filled(backend, &layout)?,
-        filled(backend, &layout)?,
-        filled(backend, &layout)?,
-    );
-    let mut z = filled::<B, T>(backend, &layout)?;
-    let [first, second, third] = [Slot::new(0), Slot::new(1), Slot::new(2)];
-    // Small coefficients, so that values stay bounded however often the step is repeated.
-    backend.set(&mut scalars, third, 1e-6)?;
-    let small = Ratio::new(third, Slot::ONE);
-    let grid = layout.shape();
-    record::<B, T>(backend, grid, vec![(traffic::APPLY, &mut || a.apply(&z, &mut q))], timings)?;
-    record::<B, T>(backend, grid, vec![(traffic::SOLVE_LINES, &mut || a.solve_lines(&r, &mut q))], timings)?;
-    let mut advance = || {
-        let direction = Direction { u: &mut u, p: &mut p, z: &z, q: &mut q };
-        a.advance_direction(direction, small, small, first, &mut scalars)
-    };
-    record::<B, T>(backend, grid, vec![(traffic::ADVANCE_DIRECTION, &mut advance)], timings)?;
-    let mut precondition = || a.precondition_residual(&mut r, &p, &mut z, small, [first, second], &mut scalars);
-    record::<B, T>(backend, grid, vec![(traffic::PRECONDITION_RESIDUAL, &mut precondition)], timings)
-}
-
-fn relaxation(options: &SolverOptions) -> Relaxation {
-    let multigrid = &options.multigrid;
-    Relaxation { smoother: multigrid.smoother, rho: multigrid.relaxation(), first: Colour::Red }
-}
-
-fn multigrid_steps<B: TensorProductBackend + Clone, T: Real>(
-    backend: &B,
-    stencil: &TensorProduct,
-    options: &SolverOptions,
-    timings: &mut Vec<StepTiming>,
-) -> Result<()> {
-    let relaxation = relaxation(options);
-    let mut next = Some(stencil.clone());
-    for _ in 0..options.multigrid.levels {
-        let Some(stencil) = next.take() else { break };
-        let a = backend.tensor_product::<T>(&stencil)?;
-        let layout = *a.layout();
-        let grid = layout.shape();
-        let mut scalars = backend.scalars()?;
-        let (f, mut u) = (filled::<B, T>(backend, &layout)?, filled::<B, T>(backend, &layout)?);
-        let mut scratch = crate::operator::scratch(&a, relaxation.smoother)?;
-        let mut smooth = || a.smooth(relaxation, Guess::Given, &f, &mut u, &mut scratch);
-        record::<B, T>(backend, grid, vec![(traffic::SMOOTH, &mut smooth)], timings)?;
-        next = stencil.coarsened();
-        let Some(coarse) = &next else { break };
-        let coarse = backend.tensor_product::<T>(coarse)?;
-        let mut coarse_f = filled::<B, T>(backend, coarse.layout())?;
-        let coarse_u = filled::<B, T>(backend, coarse.layout())?;
-        let mut restrict = || a.residual_restrict(&coarse, &f, &u, &mut coarse_f, &mut scratch);
-        record::<B, T>(backend, grid, vec![(traffic::RESIDUAL_RESTRICT, &mut restrict)], timings)?;
-        let mut descend =
-            || a.smooth_residual_restrict(&coarse, relaxation, Guess::Given, &f, &mut u, &mut coarse_f, &mut scratch);
-        record::<B, T>(backend, grid, vec![(traffic::SMOOTH_RESIDUAL_RESTRICT, &mut descend)], timings)?;
-        let norm = Slot::new(0);
-        let mut ascend =
-            || a.prolong_smooth(&coarse, relaxation, &f, &coarse_u, &mut u, &mut scratch, Some((norm, &mut scalars)));
-        record::<B, T>(backend, grid, vec![(traffic::PROLONG_SMOOTH, &mut ascend)], timings)?;
-    }
-    Ok(())
-}
-
-fn mixed_step<B: TensorProductBackend + Clone>(
-    backend: &B,
-    stencil: &TensorProduct,
-    options: &SolverOptions,
-    timings: &mut Vec<StepTiming>,
-) -> Result<()> {
-    let relaxation = relaxation(options);
-    let a = backend.tensor_product::<f64>(stencil)?;
-    let layout = *a.layout();
-    let mut scalars = a.backend().scalars()?;
-    let (f, mut u) = (filled::<B, f64>(backend, &layout)?, filled::<B, f64>(backend, &layout)?);
-    let (e, mut r) = (backend.zeros::<f32>(&layout)?, filled::<B, f32>(backend, &layout)?);
-    let mut scratch = crate::operator::scratch(&a, relaxation.smoother)?;
-    let norm = Slot::new(0);
-    let mut correct =
-        || a.correct_smooth_residual(relaxation, &f, &e, &mut u, &mut r, &mut scratch, norm, &mut scalars);
-    record::<B, f64>(backend, layout.shape(), vec![(traffic::CORRECT_SMOOTH_RESIDUAL, &mut correct)], timings)
+    let noise: Vec<f64> = (0..shape.cells()).map(|n| problem::random(0, n)).collect();
+    backend.upload(ArrayView::c_order(&noise, shape)?, vector)
 }

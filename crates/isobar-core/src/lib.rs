@@ -4,7 +4,7 @@
 //!
 //! * [`grid`], [`stencil`], [`problem`] say what is to be solved,
 //! * [`operator`], [`precond`], [`solver`] solve it, over any [`backend`],
-//! * [`reference`] is the back end that specifies the others; [`conformance`] holds them to it,
+//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it,
 //! * [`options`] and [`outcome`] are what a user gives and gets.
 
 pub mod backend;

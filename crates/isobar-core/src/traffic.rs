@@ -49,9 +49,9 @@ traffic! {
     RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 18.0;
     /// See [`crate::operator::Operator::advance_direction`].
     ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 21.0;
-    /// See [`crate::operator::LineOperator::solve_lines`].
+    /// See [`crate::operator::LineSolver::solve_lines`].
     SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 11.0;
-    /// See [`crate::operator::LineOperator::precondition_residual`].
+    /// See [`crate::operator::LineSolver::precondition_residual`].
     PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 17.0;
     /// The default, unfused update of the residual and its two inner products, preconditioner apart.
     UPDATE_RESIDUAL: "update_residual", "r −= αq;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 1.0, 6.0;

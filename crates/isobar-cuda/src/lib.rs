@@ -1,5 +1,25 @@
 //! CUDA back end of isobar.
 //!
-//! [`kernels`] holds the CUDA C++ sources; they are compiled by NVRTC when a device is opened.
+//! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the card that is there and
+//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened: programs
+//! build and run without either. Everything runs in order on one stream; scalars stay on the card;
+//! iterations are recorded and replayed.
 
+pub mod compile;
+mod cuda;
+mod device;
+mod driver;
+mod iterate;
 pub mod kernels;
+mod launch;
+mod memory;
+mod module;
+pub mod nvrtc;
+mod scalars;
+pub mod tensor_product;
+mod vector;
+
+pub use cuda::{Cuda, sources};
+pub use device::{DeviceDescription, devices};
+pub use scalars::Scalars;
+pub use vector::Vector;

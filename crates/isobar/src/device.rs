@@ -1,6 +1,6 @@
 //! Choosing where to compute.
 
-use isobar_core::bench::{StepTiming, time_steps};
+use isobar_core::bench::{Timed, time_iteration};
 use isobar_core::error::{Error, Result};
 use isobar_core::options::SolverOptions;
 use isobar_core::solver::{Solve, System};
@@ -85,14 +85,15 @@ pub fn solver(device: &Device, stencil: &TensorProduct, options: &SolverOptions)
     }
 }
 
-/// Times every fused step that a solve with these options takes, on every grid it takes it on.
+/// Times every fused step that an iteration with these options takes, on every grid it takes it on.
 ///
 /// # Errors
 /// As [`solver()`].
-pub fn bench(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Vec<StepTiming>> {
+pub fn bench(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Vec<Timed>> {
+    let steps = solver(device, stencil, options)?.description().traffic.clone();
     match device {
-        Device::Cpu(backend) => time_steps(backend, stencil, options),
-        Device::Cuda(backend) => time_steps(backend, stencil, options),
+        Device::Cpu(backend) => time_iteration(backend, stencil, options, &steps),
+        Device::Cuda(backend) => time_iteration(backend, stencil, options, &steps),
     }
 }
 

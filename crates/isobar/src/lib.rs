@@ -47,7 +47,7 @@
 mod device;
 
 pub use isobar_core::{backend, conformance, grid, operator, options, outcome, precond, problem, real, reference};
-pub use isobar_core::{error, layout, solver, stencil, traffic};
+pub use isobar_core::{bench, error, layout, simd, solver, stencil, traffic};
 pub use isobar_cpu as cpu;
 pub use isobar_cuda as cuda;
 

@@ -5,8 +5,8 @@ use crate::case::Case;
 use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::Result;
-use crate::kernels::{self, Timed};
 use crate::report::KernelReport;
+use isobar::bench::{self, Timed};
 
 use crate::summary::Time;
 use crate::table::Table;
@@ -23,7 +23,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let mut console = Console::new(args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
     let timed = on_device!(&device, backend => {
-        kernels::time_iteration(backend, &run.assembled.stencil, &case.solver, &run.description.traffic)?
+        bench::time_iteration(backend, &run.assembled.stencil, &case.solver, &run.description.traffic)?
     });
 
     let copy = run.traffic.copy_gb_per_s * 1e9;

@@ -1,6 +1,7 @@
 //! `isobar devices`
 
 use isobar::backend::Backend;
+use isobar::cuda::{self, Cuda, DeviceDescription};
 use isobar::layout::{Layout, Shape};
 
 use crate::args::{DeviceArgs, DeviceChoice, DevicesArgs};
@@ -21,7 +22,7 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut console = Console::new(false);
     let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
-    let mut table = Table::new(["device", "memory available", "copy bandwidth", "name"]).with_words_in(3);
+    let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
     let (info, bandwidth) =
         on_device!(&cpu, backend => (backend.device(), backend.copy_bandwidth(&Layout::new(COPIED)?)?));
     table.row([
@@ -30,10 +31,43 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
         format!("{:.1} GB/s", bandwidth * 1e-9),
         format!("{}, {}", info.name, plural(info.threads, "thread")),
     ]);
+    let mut remarks = Vec::new();
+    match cuda::devices() {
+        Ok(cards) => cards.iter().for_each(|card| table.row(card_row(card, &mut remarks))),
+        Err(error) => remarks.push(format!("CUDA   none: {error}")),
+    }
     console.line(table);
-    console.line("CUDA   not in this version");
-    console.line("NVRTC  not in this version");
+    for remark in remarks {
+        console.line(remark);
+    }
+    match cuda::nvrtc::Nvrtc::get() {
+        Ok(nvrtc) => {
+            let (major, minor) = nvrtc.version();
+            console.line(format_args!("NVRTC  {major}.{minor}, {}", nvrtc.path().display()));
+        }
+        Err(error) => console.line(format_args!("NVRTC  none: {error}")),
+    }
     console.line("MPI    not in this version");
     console.finish()?;
     Ok(SUCCESS)
+}
+
+/// A card's row of the table, its bandwidth measured if it works; else a remark says why it does not.
+fn card_row(card: &DeviceDescription, remarks: &mut Vec<String>) -> [String; 4] {
+    let name = format!("cuda:{}", card.ordinal);
+    let measured = Cuda::new(card.ordinal).and_then(|cuda| cuda.copy_bandwidth(&Layout::new(COPIED)?));
+    let bandwidth = match measured {
+        Ok(bandwidth) => format!("{:.1} GB/s", bandwidth * 1e-9),
+        Err(error) => {
+            remarks.push(format!("{name} cannot be used: {error}"));
+            "unknown".to_owned()
+        }
+    };
+    let (major, minor) = card.capability;
+    [
+        name,
+        memory::readable(card.memory as f64),
+        bandwidth,
+        format!("{}, compute capability {major}.{minor}", card.name),
+    ]
 }

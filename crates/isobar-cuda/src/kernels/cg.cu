@@ -16,24 +16,23 @@
 #endif
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
-// alpha and beta are quotients of device scalars: alpha is the previous iteration's. p_old must be
+// alpha is the previous iteration's. p_old must be
 // finite, so zero it before the first iteration. p and p_old are different fields, so that p can be
 // recomputed wherever it is a neighbour. Traffic: u, z, p_old read; u, p, q written.
 //
 // A thread climbs both colours of (m, j). Two rows a thread were tried and are slower.
 // Block (32, ROWS); grid (ceil(hp / 32), ceil(ny / ROWS), runs of levels).
 extern "C" __global__ void __launch_bounds__(32 * ROWS, ADVANCE_BLOCKS)
-    advance_direction(Operator op, const double* alpha_over, const double* alpha_under, const double* beta_over,
-                      const double* beta_under, const T* __restrict__ z, const T* __restrict__ p_old,
-                      T* __restrict__ u, T* __restrict__ p, T* __restrict__ q, double* partial,
-                      unsigned int* counter, double* result) {
+    advance_direction(Operator op, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
+                      const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                      double* partial, unsigned int* counter, double* result) {
     __shared__ double sums[32];
     int nz = LEVELS(op);
     int m = blockIdx.x * 32 + threadIdx.x, j = blockIdx.y * ROWS + threadIdx.y;
     int length = (nz + gridDim.z - 1) / gridDim.z, k0 = blockIdx.z * length, k1 = min(k0 + length, nz);
     double product[1] = {0};
     if (m < op.hp && j < op.ny && k0 < k1) {
-        T alpha = quotient(alpha_over, alpha_under), beta = quotient(beta_over, beta_under);
+        T alpha = alpha_ratio.value(), beta = beta_ratio.value();
         long long row = 2LL * op.hp * nz, colour = (long long)op.hp * nz;
         long long base = plane(op, j, 0) + m;
         long long to_south = j > 0 ? -row : 0, to_north = j + 1 < op.ny ? row : 0;
@@ -139,17 +138,16 @@ __device__ __forceinline__ void precondition_tiles(const Operator& op, int first
     }
 }
 
-// r -= alpha q;  z = M^-1 r;  result = (<r, z>, |r|^2).
+// r -= alpha q;  z = M^-1 r;  rho = <r, z>;  norm = |r|^2.
 // Traffic: r, q read; r, z written. Block LX W; grid: as many blocks as fit on the card at once.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    precondition_residual(Operator op, const double* alpha_over, const double* alpha_under,
-                          const T* __restrict__ q, T* r, T* __restrict__ z, double* partial, unsigned int* counter,
-                          double* result) {
+    precondition_residual(Operator op, Ratio alpha, const T* __restrict__ q, T* r, T* __restrict__ z, double* partial,
+                          unsigned int* counter, double* rho, double* norm) {
     __shared__ LineScratch scratch;
     __shared__ double sums[64];
     double sum[2] = {0, 0};
-    precondition_tiles<true>(op, 0, 1, 2 * op.ny, quotient(alpha_over, alpha_under), q, r, z, sum, scratch);
-    grid_sum<2>(sum, sums, partial, counter, result);
+    precondition_tiles<true>(op, 0, 1, 2 * op.ny, alpha.value(), q, r, z, sum, scratch);
+    grid_sum<2>(sum, sums, partial, counter, rho, norm);
 }
 
 // z = M^-1 r on the colours first … first + colours - 1: the block-Jacobi preconditioner, and the first half

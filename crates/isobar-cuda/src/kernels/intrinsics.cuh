@@ -1,4 +1,4 @@
-// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies, cluster barriers.
+// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies.
 // Everything else in this folder is plain C++, which is what lets a CPU emulation run it.
 #pragma once
 
@@ -37,13 +37,4 @@ __device__ __forceinline__ void copy_async_wait() {
 // Brings the line holding an address into L2; a hint.
 __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-}
-
-// Barrier over a thread-block cluster; orders global memory among its blocks.
-__device__ __forceinline__ void cluster_barrier() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-    __syncthreads();
-#endif
 }

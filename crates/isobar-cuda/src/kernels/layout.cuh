@@ -23,9 +23,16 @@ __device__ __forceinline__ int coarse_index(int hp, int nz, int i, int j) {
     return (i >> 1) + hp * nz * (((i + j) & 1) + 2 * j);
 }
 
-// numerator / denominator of two device scalars; zero when the denominator is (a first iteration, or
-// a breakdown that the host will see in the scalars themselves).
-__device__ __forceinline__ T quotient(const double* numerator, const double* denominator) {
-    double d = *denominator;
-    return d == 0.0 ? T(0) : T(*numerator / d);
-}
+// A coefficient made of device scalars: a quotient, or a product of two. A zero denominator gives zero: the
+// iteration is already exact, or has broken down, which the host will see in the scalars themselves.
+struct Ratio {
+    const double* over[2];
+    const double* under[2];
+    double sign;
+
+    __device__ __forceinline__ T value() const {
+        double product = sign;
+        for (int n = 0; n < 2; n++) product *= *under[n] == 0.0 ? 0.0 : *over[n] / *under[n];
+        return T(product);
+    }
+};

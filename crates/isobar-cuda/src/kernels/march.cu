@@ -7,7 +7,6 @@
 // Launch: grid (ceil(hp / LX), segments), block LX W, dynamic shared memory march_bytes =
 // 3 nz (LX + EDGE) sizeof(T) + W K sizeof(LineLevel) + sizeof(LineScratch).
 #include "line_relax.cuh"
-#include "reduce.cuh"
 
 #ifndef MIN_BLOCKS
 #define MIN_BLOCKS 1
@@ -17,10 +16,10 @@
 #endif
 typedef COARSE_REAL TC; // what the coarse field is stored in
 
-// How the right-hand side gets here in time: 1 a row ahead in registers (128 registers in double
-// precision), 2 a row ahead into L2 only, 0 not ahead: other blocks fill the wait.
+// How the right-hand side gets here in time: 1 a row ahead in registers (the fastest where registers
+// allow), 2 a row ahead into L2 only, 0 not ahead: other blocks fill the wait.
 #ifndef AHEAD
-#define AHEAD 2
+#define AHEAD 1
 #endif
 
 // A row needs its western or its eastern neighbour, by its parity, and not both: one 16-byte piece.
@@ -52,8 +51,8 @@ __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j,
     for (k = threadIdx.x; k < LEVELS(op); k += edge_levels) copy_async_16(slab + k * PITCH, from + op.hp * k, valid);
 }
 
-// Adds the coarse correction, and the fine one where there is one, to a fetched row in its slab.
-template <bool CORRECT>
+// Adds the interpolated coarse correction, the fine one, or both to a fetched row in its slab.
+template <bool PROLONG, bool CORRECT>
 __device__ __forceinline__ void correct_row(const Operator& op, const TC* e, const Coarse<TC>& coarse, int j, int colour,
                                             int m0, int lane, int k0, T* slab) {
     if (j >= op.ny) return;
@@ -63,23 +62,23 @@ __device__ __forceinline__ void correct_row(const Operator& op, const TC* e, con
     int parity = east ? 0 : 1;
     int m = m0 + lane;
     if (2 * m + parity < op.nx && k0 < nz) {
-        Bilinear cell = bilinear(coarse, 2 * m + parity, j);
+        Bilinear cell = PROLONG ? bilinear(coarse, 2 * m + parity, j) : Bilinear{};
         const TC* fine = e + plane(op, j, 1 - colour) + m + op.hp * k0;
         T* here = slab + tile_start(j, colour) + lane + k0 * PITCH;
 #pragma unroll
         for (int i = 0; i < K; i++)
             if (FULL || k0 + i < nz) {
-                T add = interpolate(cell, coarse, k0 + i);
+                T add = PROLONG ? interpolate(cell, coarse, k0 + i) : T(0);
                 if (CORRECT) add += T(fine[op.hp * i]);
                 here[i * PITCH] += add;
             }
     }
     m = east ? m0 + LX : m0 - 1;
     if (m < 0 || 2 * m + parity >= op.nx) return;
-    Bilinear cell = bilinear(coarse, 2 * m + parity, j);
+    Bilinear cell = PROLONG ? bilinear(coarse, 2 * m + parity, j) : Bilinear{};
     const TC* fine = e + plane(op, j, 1 - colour) + m;
     for (int k = threadIdx.x; k < nz; k += LX * W) {
-        T add = interpolate(cell, coarse, k);
+        T add = PROLONG ? interpolate(cell, coarse, k) : T(0);
         if (CORRECT) add += T(fine[op.hp * k]);
         slab[(east ? LX : EDGE - 1) + k * PITCH] += add;
     }
@@ -98,10 +97,11 @@ __device__ __forceinline__ void announce_row(const Operator& op, const T* f, int
     }
 }
 
-template <bool PROLONG, bool NORM, bool CORRECT>
-__device__ __forceinline__ double march(const Operator& op, int colour, const T* f, const T* u, T* out,
-                                        const TC* e, const Coarse<TC>& coarse) {
+template <bool PROLONG, bool CORRECT>
+__device__ __forceinline__ void march(const Operator& op, int colour, const T* f, const T* u, T* out, const TC* e,
+                                      const Coarse<TC>& coarse) {
     extern __shared__ __align__(128) unsigned char dynamic[];
+    constexpr bool ADD = PROLONG || CORRECT;
     int nz = LEVELS(op);
     T* slab = reinterpret_cast<T*>(dynamic);
     LineLevel* line = reinterpret_cast<LineLevel*>(slab + 3 * nz * PITCH);
@@ -117,8 +117,7 @@ __device__ __forceinline__ double march(const Operator& op, int colour, const T*
     int k0 = chunk * K, first = k0 < nz ? k0 : nz - 1;
     const LineLevel* level = line + k0;
     int at = m + op.hp * first, in_slab = lane + first * PITCH;
-    double square = 0;
-    if (j0 >= j1) return square;
+    if (j0 >= j1) return;
 
     fetch_row(op, u, j0, colour, m0, slab);
     fetch_row(op, u, j0 + 1, colour, m0, slab + nz * PITCH);
@@ -135,19 +134,19 @@ __device__ __forceinline__ double march(const Operator& op, int colour, const T*
             south[i] = below[offset];
             if (AHEAD == 1) ahead[i] = f_at[offset];
         }
-        if (PROLONG && j0 > 0 && 2 * m + 1 < op.nx + looks_east(j0 - 1, colour)) {
-            Bilinear cell = bilinear(coarse, 2 * m + !looks_east(j0 - 1, colour), j0 - 1);
+        if (ADD && j0 > 0 && 2 * m + 1 < op.nx + looks_east(j0 - 1, colour)) {
+            Bilinear cell = PROLONG ? bilinear(coarse, 2 * m + !looks_east(j0 - 1, colour), j0 - 1) : Bilinear{};
 #pragma unroll
             for (int i = 0; i < K; i++) {
                 int k = FULL || k0 + i < nz ? i : 0;
-                south[i] += interpolate(cell, coarse, first + k);
+                if (PROLONG) south[i] += interpolate(cell, coarse, first + k);
                 if (CORRECT) south[i] += T(e[(below - u) + op.hp * k]);
             }
         }
     }
-    if (PROLONG) copy_async_wait();
+    if (ADD) copy_async_wait();
     __syncthreads(); // the vertical table is complete
-    if (PROLONG) correct_row<CORRECT>(op, e, coarse, j0, colour, m0, lane, k0, slab);
+    if (ADD) correct_row<PROLONG, CORRECT>(op, e, coarse, j0, colour, m0, lane, k0, slab);
 
     int slot = 0; // of row j
     for (int j = j0; j < j1; j++) {
@@ -168,17 +167,15 @@ __device__ __forceinline__ double march(const Operator& op, int colour, const T*
         copy_async_wait();
         __syncthreads();
         if (j + 1 < j1) fetch_row(op, u, j + 2, colour, m0, slab + slot_far * nz * PITCH);
-        if (PROLONG) {
+        if (ADD) {
             // The next row is corrected where it lies, by the threads that read it as north. Its neighbours
             // to the west and east are read after the next row's barrier.
-            correct_row<CORRECT>(op, e, coarse, j + 1, colour, m0, lane, k0, slab + slot_north * nz * PITCH);
+            correct_row<PROLONG, CORRECT>(op, e, coarse, j + 1, colour, m0, lane, k0, slab + slot_north * nz * PITCH);
         }
 
         const T* same = slab + slot * nz * PITCH + in_slab + tile_start(j, colour);
         const T* north = slab + slot_north * nz * PITCH + in_slab + tile_start(j + 1, colour);
         T per_area = reciprocal(column.area);
-        ResidualSquare norm;
-        if (NORM) norm.start(out + base + at, op.hp, k0, nz);
 #pragma unroll
         for (int i = 0; i < K; i++) {
             int offset = PITCH * (FULL || k0 + i < nz ? i : 0);
@@ -189,10 +186,8 @@ __device__ __forceinline__ double march(const Operator& op, int colour, const T*
             s = fma(column.north, north[offset], s);
             south[i] = here;
             LineLevel v = level[i];
-            if (NORM) norm.add(op, column, x[i], out + base + at, k0 + i, i, nz, s);
             x[i] = fma(v.d, s, x[i] * (per_area * v.scale));
         }
-        if (NORM && active) square += norm.square;
         if (AHEAD == 1 && j + 1 < j1) {
             // The next row's loads travel while this row is solved.
             const T* f_at = f + plane(op, j + 1, colour) + at;
@@ -208,32 +203,22 @@ __device__ __forceinline__ double march(const Operator& op, int colour, const T*
         }
         slot = slot_north;
     }
-    return square;
 }
 
 // The same steps as in smooth.cu, by the same recurrences.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_sweep_march(Operator op, int colour, const T* __restrict__ f, T* u) {
-    march<false, false, false>(op, colour, f, u, u, nullptr, Coarse<TC>{});
-}
-
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    line_sweep_norm_march(Operator op, int colour, const T* __restrict__ f, T* u, double* partial,
-                          unsigned int* counter, double* result) {
-    __shared__ double sums[32];
-    double square[1] = {march<false, true, false>(op, colour, f, u, u, nullptr, Coarse<TC>{})};
-    grid_sum<1>(square, sums, partial, counter, result);
+    march<false, false>(op, colour, f, u, u, nullptr, Coarse<TC>{});
 }
 
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     prolong_smooth_march(Operator op, int colour, const T* __restrict__ f, T* u, Coarse<TC> coarse) {
-    march<true, false, false>(op, colour, f, u, u, nullptr, coarse);
+    march<true, false>(op, colour, f, u, u, nullptr, coarse);
 }
 
-// u_c = M^-1 (f_c - offdiag (u + e + P coarse)_other): the correction of an inner cycle, in a lower
-// precision, applied on the way. Traffic: f/2, u/2 read and u/2 written; e/2, coarse/4 read in theirs.
+// u_c = M^-1 (f_c - offdiag (u + e)_other): a correction, perhaps in a lower precision, applied on the way. As after
+// prolong_smooth_march, the sweep of the other colour must follow. Traffic: f/2, u/2, e/2 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    correct_smooth_march(Operator op, int colour, const T* __restrict__ f, T* u, const TC* __restrict__ e,
-                         Coarse<TC> coarse) {
-    march<true, false, true>(op, colour, f, u, u, e, coarse);
+    correct_smooth_march(Operator op, int colour, const T* __restrict__ f, T* u, const TC* __restrict__ e) {
+    march<false, true>(op, colour, f, u, u, e, Coarse<TC>{});
 }

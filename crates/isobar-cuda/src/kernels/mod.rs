@@ -23,9 +23,9 @@ pub const MARCH: &str = include_str!("march.cu");
 pub const TRANSFER: &str = include_str!("transfer.cu");
 /// The two passes of conjugate gradients, and the line preconditioner.
 pub const CG: &str = include_str!("cg.cu");
-/// The small levels of a V-cycle in one launch.
-pub const COARSE: &str = include_str!("coarse.cu");
-/// Unfused vector operations.
+/// The operator by itself.
+pub const APPLY: &str = include_str!("apply.cu");
+/// Unfused vector operations, and scalars.
 pub const VECTOR: &str = include_str!("vector.cu");
 /// Between users' arrays and the checkerboard.
 pub const TRANSPOSE: &str = include_str!("transpose.cu");

@@ -1,7 +1,6 @@
 // Line smoothers, one column tile a block: LX columns, W chunks of K levels.
 // Launch: grid (ceil(hp / LX), ny, colours), block LX W, no dynamic shared memory.
 #include "line_relax.cuh"
-#include "reduce.cuh"
 
 #ifndef MIN_BLOCKS
 #define MIN_BLOCKS 1
@@ -11,51 +10,41 @@
 #endif
 typedef COARSE_REAL TC; // what the coarse field is stored in
 
-template <Guess GUESS, bool RELAX, bool NORM>
-__device__ __forceinline__ double sweep(const Operator& op, int colour, const T* f, const T* u, const T* own, T* out,
-                                        T rho, const Coarse<TC>& coarse) {
+template <Guess GUESS, bool RELAX>
+__device__ __forceinline__ void sweep(const Operator& op, int colour, const T* f, const T* u, T* out, T rho,
+                                      const Coarse<TC>& coarse) {
     __shared__ LineScratch scratch;
     int lane = threadIdx.x % LX, chunk = threadIdx.x / LX;
     int m = blockIdx.x * LX + lane;
-    return line_relax<GUESS, RELAX, NORM>(op, colour + blockIdx.z, blockIdx.y, m, m < op.hp, chunk, lane, scratch, f,
-                                          u, own, out, rho, coarse);
+    line_relax<GUESS, RELAX>(op, colour + blockIdx.z, blockIdx.y, m, m < op.hp, chunk, lane, scratch, f, u, out, rho,
+                             coarse);
 }
 
 // u_c = M^-1 (f_c - offdiag u_other), in place. Traffic: f/2, u/2 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_sweep(Operator op, int colour, const T* f, T* u) {
-    sweep<FROM_FIELD, false, false>(op, colour, f, u, u, u, T(1), Coarse<TC>{});
+    sweep<FROM_FIELD, false>(op, colour, f, u, u, T(1), Coarse<TC>{});
 }
 
 // u_c = M^-1 f_c: the first half sweep from u = 0, and the block-Jacobi preconditioner with two
 // colours in grid z. Traffic a colour: f/2 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_sweep_zero(Operator op, int colour, const T* f, T* u) {
-    sweep<FROM_ZERO, false, false>(op, colour, f, u, u, u, T(1), Coarse<TC>{});
+    sweep<FROM_ZERO, false>(op, colour, f, u, u, T(1), Coarse<TC>{});
 }
 
 // out = (1 - rho) u + rho M^-1 (f - offdiag u) = u + rho M^-1 (f - A u): line Jacobi with two colours in
 // grid z and out distinct from u, relaxed Gauss-Seidel with one colour and out = u.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     line_relax_to(Operator op, int colour, const T* f, const T* u, T* out, T rho) {
-    sweep<FROM_FIELD, true, false>(op, colour, f, u, u, out, rho, Coarse<TC>{});
-}
-
-// u_c as in line_sweep, and result = |r_c|^2 of the residual before it. After a black half sweep
-// r_black = 0, so a red sweep's result is the residual norm of the whole field.
-extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
-    line_sweep_norm(Operator op, int colour, const T* f, T* u, double* partial, unsigned int* counter,
-                    double* result) {
-    __shared__ double sums[32];
-    double square[1] = {sweep<FROM_FIELD, false, true>(op, colour, f, u, u, u, T(1), Coarse<TC>{})};
-    grid_sum<1>(square, sums, partial, counter, result);
+    sweep<FROM_FIELD, true>(op, colour, f, u, out, rho, Coarse<TC>{});
 }
 
 // u_c = M^-1 (f_c - offdiag (u + P e)_other). After it u_other is stale: the sweep of the other colour
 // must follow, which overwrites it. Traffic: f/2, u/2, e/4 read; u/2 written.
 extern "C" __global__ void __launch_bounds__(LX* W, MIN_BLOCKS)
     prolong_smooth(Operator op, int colour, const T* f, T* u, Coarse<TC> coarse) {
-    sweep<FROM_PROLONGED, false, false>(op, colour, f, u, u, u, T(1), coarse);
+    sweep<FROM_PROLONGED, false>(op, colour, f, u, u, T(1), coarse);
 }
 
 // The t of the level before each chunk, for every column: set up once an operator.

@@ -4,8 +4,9 @@
 #include "reduce.cuh"
 
 #ifndef FROM_REAL
-#define FROM_REAL float
+#define FROM_REAL REAL
 #endif
+typedef FROM_REAL S; // what a vector that is only read is stored in
 
 __device__ __forceinline__ long long first_index() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
 __device__ __forceinline__ long long stride() { return gridDim.x * (long long)blockDim.x; }
@@ -14,35 +15,44 @@ extern "C" __global__ void fill(long long n, T value, T* x) {
     for (long long i = first_index(); i < n; i += stride()) x[i] = value;
 }
 
-// y = x, from another precision.
-extern "C" __global__ void convert(long long n, const FROM_REAL* __restrict__ x, T* __restrict__ y) {
+// y = x
+extern "C" __global__ void convert(long long n, const S* __restrict__ x, T* __restrict__ y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);
 }
 
-// y += (sign over/under) x.
-extern "C" __global__ void axpy(long long n, T sign, const double* over, const double* under,
-                                const T* __restrict__ x, T* __restrict__ y) {
-    T a = sign * quotient(over, under);
-    for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, x[i], y[i]);
+// y += a x
+extern "C" __global__ void axpy(long long n, Ratio ratio, const S* __restrict__ x, T* __restrict__ y) {
+    T a = ratio.value();
+    for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, T(x[i]), y[i]);
 }
 
-// y = x + (over/under) y.
-extern "C" __global__ void xpay(long long n, const double* over, const double* under, const T* __restrict__ x,
-                                T* __restrict__ y) {
-    T a = quotient(over, under);
+// y = x + a y
+extern "C" __global__ void xpay(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
+    T a = ratio.value();
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, y[i], x[i]);
 }
 
-// y += x, x in another precision.
-extern "C" __global__ void add_converted(long long n, const FROM_REAL* __restrict__ x, T* __restrict__ y) {
-    for (long long i = first_index(); i < n; i += stride()) y[i] += T(x[i]);
-}
-
-// result = <x, y>, accumulated in double.
-extern "C" __global__ void dot(long long n, const T* __restrict__ x, const T* __restrict__ y, double* partial,
-                               unsigned int* counter, double* result) {
+// result = <x, y>, accumulated in double. x and y may be the same.
+extern "C" __global__ void dot(long long n, const T* x, const T* y, double* partial, unsigned int* counter,
+                               double* result) {
     __shared__ double sums[32];
     double sum[1] = {0};
     for (long long i = first_index(); i < n; i += stride()) sum[0] += double(x[i]) * double(y[i]);
     grid_sum<1>(sum, sums, partial, counter, result);
+}
+
+// Stores one scalar.
+extern "C" __global__ void set_scalar(double value, double* scalar) { *scalar = value; }
+
+// Copies the bank to the host's memory, then counts up: whoever sees the count sees the bank. Block 32.
+extern "C" __global__ void publish(int scalars, const double* bank, unsigned long long* published,
+                                   volatile double* host_bank, volatile unsigned long long* host_published) {
+    if (threadIdx.x < scalars) host_bank[threadIdx.x] = bank[threadIdx.x];
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned long long count = *published + 1;
+        *published = count;
+        *host_published = count;
+    }
 }

@@ -17,7 +17,7 @@ use isobar::traffic::{self, Traffic};
 use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
 use super::sheet::{Cell, Sheet};
 use crate::failure::Result;
-use crate::kernels::{self, upload_noise};
+use isobar::bench::{self, upload_noise};
 
 /// Iterations that the time of one is taken from.
 const ITERATIONS: usize = 20;
@@ -284,15 +284,15 @@ where
     let mut scalars = backend.scalars()?;
     let [first, second] = [Slot::new(0), Slot::new(1)];
     Ok([
-        kernels::seconds(backend, || stored.apply(&x, &mut y))?,
-        kernels::seconds(backend, || tridiagonal.solve_lines(&x, &mut y))?,
-        kernels::seconds(backend, || free.apply(&x, &mut y))?,
-        kernels::seconds(backend, || free.solve_lines(&x, &mut y))?,
-        kernels::seconds(backend, || {
+        bench::seconds(backend, || stored.apply(&x, &mut y))?,
+        bench::seconds(backend, || tridiagonal.solve_lines(&x, &mut y))?,
+        bench::seconds(backend, || free.apply(&x, &mut y))?,
+        bench::seconds(backend, || free.solve_lines(&x, &mut y))?,
+        bench::seconds(backend, || {
             let direction = Direction { u: &mut y, p: &mut p, z: &x, q: &mut q };
             free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
         })?,
-        kernels::seconds(backend, || {
+        bench::seconds(backend, || {
             free.precondition_residual(&mut x, &q, &mut y, Ratio::ZERO, [first, second], &mut scalars)
         })?,
     ])

@@ -14,7 +14,7 @@ use super::printed::{
 };
 use super::sheet::{Cell, Sheet};
 use crate::failure::Result;
-use crate::kernels::{self, Timed};
+use isobar::bench::{self, Timed};
 
 /// The papers' Courant number.
 const COURANT: f64 = 8.4;
@@ -231,7 +231,7 @@ where
     B: TensorProductBackend + Clone,
 {
     let (contender, solved) = &largest.solved[n];
-    let timed = kernels::time_iteration(backend, &largest.stencil, &contender.options, &solved.description.traffic)?;
+    let timed = bench::time_iteration(backend, &largest.stencil, &contender.options, &solved.description.traffic)?;
     Ok((timed, solved.seconds_per_iteration(), solved.copy))
 }
 

@@ -1,0 +1,61 @@
+//! Whole solves to 1e-5 on the first card, the panel problem with a random right-hand side: setup, the
+//! first solve, and the median of more, in milliseconds. Data are on the card: without up- and download.
+
+use std::time::Instant;
+
+use isobar_core::grid::GridOptions;
+use isobar_core::layout::{ArrayView, ArrayViewMut};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, SolverOptions};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::solver::{Solve, System};
+use isobar_cuda::Cuda;
+
+/// Solves of which the median is taken.
+const SOLVES: usize = 11;
+
+fn main() -> isobar_core::Result<()> {
+    let clock = Instant::now();
+    let cuda = Cuda::new(0)?;
+    println!("opening the card: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
+    println!("{:<12} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6}", "grid", "method", "", "setup", "first", "median", "count");
+    for (n, nz) in [(128, 128), (256, 128), (512, 128)] {
+        let problem = Helmholtz { grid: GridOptions { nx: n, ny: n, nz, ..Default::default() }, ..Default::default() };
+        let stencil = problem.stencil()?;
+        let shape = stencil.shape();
+        let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None)?;
+        let mut u = vec![0.0; rhs.len()];
+        for (method, precision, tolerance) in [
+            (Method::Multigrid, Precision::F64, 1e-5),
+            (Method::Multigrid, Precision::Mixed, 1e-5),
+            (Method::Multigrid, Precision::F32, 1e-2),
+            (Method::Cg, Precision::F64, 1e-5),
+        ] {
+            let options = SolverOptions { method, precision, tolerance, ..SolverOptions::default() };
+            let clock = Instant::now();
+            let mut system = System::new(&cuda, &stencil, &options)?;
+            let setup = clock.elapsed().as_secs_f64();
+            let mut times = Vec::new();
+            let mut last = String::new();
+            for _ in 0..SOLVES {
+                let mut out = ArrayViewMut::c_order(&mut u, shape)?;
+                let outcome = system.solve(ArrayView::c_order(&rhs, shape)?, &mut out, Guess::Zero, &mut |_| {})?;
+                times.push(outcome.timing.solve);
+                last = format!("{} {:.1e}", outcome.iterations, outcome.relative_residual);
+            }
+            let first = times[0];
+            times.sort_by(f64::total_cmp);
+            println!(
+                "{:<12} {:<10} {:<6} {:8.1} {:8.3} {:8.3} {last:>12}",
+                shape.to_string(),
+                method.name(),
+                precision.to_string(),
+                1e3 * setup,
+                1e3 * first,
+                1e3 * times[SOLVES / 2]
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! The CUDA driver, with its failures turned into errors that say what can be done.
+
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard};
+
+use cudarc::driver::{result, sys};
+use isobar_core::error::{Error, Result};
+
+/// What the driver's memory is counted from.
+pub(crate) type Pointer = sys::CUdeviceptr;
+
+/// Turns a driver's answer into an error that says what was being done.
+pub(crate) fn check(code: sys::CUresult, doing: &str) -> Result<()> {
+    if code == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(result::DriverError(code), doing)) }
+}
+
+/// The error for a driver's failure.
+pub(crate) fn failure(error: result::DriverError, doing: &str) -> Error {
+    let text = |found: std::result::Result<&CStr, _>| found.map(|s| s.to_string_lossy().into_owned());
+    let name = text(error.error_name()).unwrap_or_else(|_| format!("error {}", error.0 as u32));
+    let description = text(error.error_string()).unwrap_or_default();
+    let remedy = match error.0 {
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => "; use a smaller grid, or free memory on the card",
+        sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | sys::CUresult::CUDA_ERROR_INVALID_IMAGE
+        | sys::CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            "; the driver is older than NVRTC: update the driver, or point ISOBAR_NVRTC at an older libnvrtc.so"
+        }
+        sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE => "; another process has the card to itself",
+        _ => "",
+    };
+    Error::Device { device: "cuda".into(), message: format!("{doing}: {name} ({description}){remedy}") }
+}
+
+/// An error in words of our own.
+pub(crate) fn error(message: impl Into<String>) -> Error {
+    Error::Device { device: "cuda".into(), message: message.into() }
+}
+
+/// Locks, also after another thread panicked: nothing here is left half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The oldest driver that will do, as the driver counts: 12.0.
+const OLDEST_DRIVER: i32 = 12_000;
+/// The oldest compute capability: Turing.
+pub(crate) const OLDEST_CAPABILITY: (i32, i32) = (7, 5);
+
+/// Finds and starts the driver.
+pub(crate) fn start() -> Result<()> {
+    // SAFETY: only looks for the library.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(error(
+            "no NVIDIA driver (libcuda.so.1 not found); install one, or use --device cpu to compute on the processor",
+        ));
+    }
+    let mut version = 0;
+    // SAFETY: `version` outlives the call; this function may be called before the driver is started.
+    check(unsafe { sys::cuDriverGetVersion(&raw mut version) }, "asking for the driver's version")?;
+    if version < OLDEST_DRIVER {
+        return Err(error(format!(
+            "the driver supports CUDA {}.{}, and 12.0 is needed; update the NVIDIA driver",
+            version / 1000,
+            version % 1000 / 10
+        )));
+    }
+    // SAFETY: no arguments to get wrong.
+    let code = unsafe { sys::cuInit(0) };
+    if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
+        return Err(error("the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
+    }
+    check(code, "starting the driver")
+}
+
+/// How many cards there are.
+pub(crate) fn count() -> Result<usize> {
+    let count = result::device::get_count().map_err(|e| failure(e, "counting cards"))?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// A card in use: its context, and the one stream that everything runs on.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) ordinal: usize,
+    pub(crate) name: String,
+    pub(crate) capability: (i32, i32),
+    pub(crate) multiprocessors: usize,
+    /// Shared memory that a block can have, at most.
+    pub(crate) shared_memory: usize,
+    pub(crate) memory: usize,
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    /// For recording graphs, so that nothing of another thread's gets in.
+    recording: Mutex<sys::CUstream>,
+}
+
+// SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks for itself.
+unsafe impl Sync for Context {}
+
+/// Facts about a card that need no context.
+pub(crate) struct Card {
+    device: sys::CUdevice,
+    pub(crate) name: String,
+    pub(crate) memory: usize,
+    pub(crate) capability: (i32, i32),
+}
+
+impl Card {
+    /// Looks at one card.
+    pub(crate) fn get(ordinal: usize) -> Result<Self> {
+        let count = count()?;
+        if ordinal >= count {
+            return Err(error(match count {
+                0 => "there is no GPU; use --device cpu".to_owned(),
+                1 => format!("there is no device cuda:{ordinal}; the only one is cuda:0"),
+                _ => format!("there is no device cuda:{ordinal}; there are cuda:0 to cuda:{}", count - 1),
+            }));
+        }
+        let fail = |e| failure(e, "asking about a card");
+        let device = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
+        use sys::CUdevice_attribute as Attribute;
+        // SAFETY: `device` came from the driver.
+        let (memory, major, minor) = unsafe {
+            (
+                result::device::total_mem(device).map_err(fail)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            )
+        };
+        let name = result::device::get_name(device).map_err(fail)?;
+        Ok(Self { device, name, memory, capability: (major, minor) })
+    }
+}
+
+/// # Safety
+/// `device` must have come from the driver.
+unsafe fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Result<i32> {
+    // SAFETY: as required of the caller.
+    unsafe { result::device::get_attribute(device, attribute) }.map_err(|e| failure(e, "asking about a card"))
+}
+
+impl Context {
+    /// Opens a card.
+    pub(crate) fn open(ordinal: usize) -> Result<Self> {
+        start()?;
+        let Card { device, name, memory, capability } = Card::get(ordinal)?;
+        if capability < OLDEST_CAPABILITY {
+            return Err(error(format!(
+                "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another card, \
+                 or --device cpu",
+                capability.0, capability.1, OLDEST_CAPABILITY.0, OLDEST_CAPABILITY.1
+            )));
+        }
+        use sys::CUdevice_attribute as Attribute;
+        // SAFETY: `device` came from the driver.
+        let (multiprocessors, shared_memory) = unsafe {
+            (
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            )
+        };
+        let fail = |e| failure(e, &format!("opening cuda:{ordinal}"));
+        // SAFETY: `device` came from the driver; the context is released in `drop`.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(fail)?;
+        let mut this = Self {
+            ordinal,
+            name,
+            capability,
+            multiprocessors: usize::try_from(multiprocessors).unwrap_or(1).max(1),
+            shared_memory: usize::try_from(shared_memory).unwrap_or(0),
+            memory,
+            device,
+            context,
+            stream: std::ptr::null_mut(),
+            recording: Mutex::new(std::ptr::null_mut()),
+        };
+        this.bind()?;
+        let create = || result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail);
+        this.stream = create()?;
+        *lock(&this.recording) = create()?;
+        Ok(this)
+    }
+
+    /// `"sm_90"`
+    pub(crate) fn architecture(&self) -> String {
+        format!("sm_{}{}", self.capability.0, self.capability.1)
+    }
+
+    /// Makes the context current on this thread, as every driver call needs.
+    pub(crate) fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained until `drop`.
+        unsafe { result::ctx::set_current(self.context) }.map_err(|e| failure(e, "using the card"))
+    }
+
+    /// The stream that everything runs on, in order.
+    pub(crate) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// Waits for everything submitted so far.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the card"))
+    }
+
+    /// Whether everything submitted so far is done.
+    pub(crate) fn is_idle(&self) -> Result<bool> {
+        // SAFETY: the stream lives as long as `self`.
+        match unsafe { sys::cuStreamQuery(self.stream) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            code => check(code, "running on the card").map(|()| true),
+        }
+    }
+
+    /// Bytes free on the card.
+    pub(crate) fn free_memory(&self) -> Result<usize> {
+        self.bind()?;
+        result::mem_get_info().map(|(free, _)| free).map_err(|e| failure(e, "asking for free memory"))
+    }
+
+    /// Makes a graph of what `record` submits to the stream it is given.
+    pub(crate) fn record(&self, record: impl FnOnce(sys::CUstream) -> Result<()>) -> Result<Graph> {
+        self.bind()?;
+        let stream = lock(&self.recording);
+        let fail = |e| failure(e, "recording an iteration");
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives as long as `self`, and the lock keeps others off it.
+        unsafe { result::stream::begin_capture(*stream, mode) }.map_err(fail)?;
+        let recorded = record(*stream);
+        // SAFETY: as above. Ends the recording whatever came of it.
+        let graph = unsafe { result::stream::end_capture(*stream) };
+        recorded?;
+        let graph = graph.map_err(fail)?;
+        let mut instance = std::ptr::null_mut();
+        // SAFETY: the graph was just made, and is destroyed once, after its instance has been made.
+        let code = unsafe {
+            let code = sys::cuGraphInstantiateWithFlags(&raw mut instance, graph, 0);
+            let _ = result::graph::destroy(graph);
+            code
+        };
+        check(code, "recording an iteration")?;
+        Ok(Graph { instance })
+    }
+
+    /// Runs a graph on the stream.
+    pub(crate) fn replay(&self, graph: &Graph) -> Result<()> {
+        // SAFETY: the graph is alive, and so is the stream.
+        unsafe { result::graph::launch(graph.instance, self.stream) }.map_err(|e| failure(e, "running an iteration"))
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // A failure while shutting down has no one to be told to.
+        let _ = self.bind();
+        // SAFETY: made in `open`, and no one else has them any more.
+        unsafe {
+            for stream in [self.stream, *lock(&self.recording)] {
+                if !stream.is_null() {
+                    let _ = result::stream::destroy(stream);
+                }
+            }
+            let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}
+
+/// Kernels recorded once, to be run again and again.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    instance: sys::CUgraphExec,
+}
+
+// SAFETY: a driver handle, used from one thread at a time.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by `record`, destroyed once.
+        let _ = unsafe { result::graph::exec_destroy(self.instance) };
+    }
+}

@@ -1,0 +1,159 @@
+//! Kernel launches as values: they can be run, kept, and compared.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+
+use cudarc::driver::sys;
+use isobar_core::error::{Error, Result};
+
+use crate::driver::{Context, check};
+
+/// A kernel of a loaded module, which outlives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    pub(crate) function: sys::CUfunction,
+    pub(crate) name: &'static str,
+}
+
+// SAFETY: a driver handle, which any thread may use.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+/// A value that means the same on the card.
+///
+/// # Safety
+/// Plain data, laid out as the kernel's C++ declares it, with no padding that is not initialised.
+pub(crate) unsafe trait Argument: Copy {}
+
+// SAFETY: plain numbers.
+unsafe impl Argument for i32 {}
+// SAFETY: as above.
+unsafe impl Argument for i64 {}
+// SAFETY: as above.
+unsafe impl Argument for u64 {}
+// SAFETY: as above.
+unsafe impl Argument for f32 {}
+// SAFETY: as above.
+unsafe impl Argument for f64 {}
+
+/// Room for a kernel's arguments.
+const BYTES: usize = 256;
+const COUNT: usize = 16;
+
+/// Arguments, copied one after the other, each aligned to eight bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C, align(8))]
+pub(crate) struct Arguments {
+    bytes: [u8; BYTES],
+    offsets: [u16; COUNT],
+    count: usize,
+    used: usize,
+}
+
+impl Arguments {
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; BYTES], offsets: [0; COUNT], count: 0, used: 0 }
+    }
+
+    /// Appends one.
+    pub(crate) fn with<A: Argument>(mut self, argument: A) -> Self {
+        let end = self.used + size_of::<A>();
+        assert!(end <= BYTES && self.count < COUNT, "no kernel of this crate has so many arguments");
+        // SAFETY: the room was just checked; `A` is plain data.
+        unsafe {
+            self.bytes.as_mut_ptr().add(self.used).cast::<A>().write_unaligned(argument);
+        }
+        self.offsets[self.count] = self.used as u16;
+        self.count += 1;
+        self.used = end.next_multiple_of(8);
+        self
+    }
+}
+
+/// A kernel with everything it needs to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub(crate) kernel: Kernel,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 2],
+    pub(crate) shared_bytes: u32,
+    pub(crate) arguments: Arguments,
+}
+
+thread_local! {
+    /// Where this thread's launches go instead of to the card, while an iteration is recorded.
+    static RECORDER: RefCell<Option<Vec<Launch>>> = const { RefCell::new(None) };
+}
+
+impl Launch {
+    /// Runs it, or adds it to the recording that this thread is making.
+    pub(crate) fn submit(self, context: &Context) -> Result<()> {
+        if self.grid.contains(&0) {
+            return Ok(());
+        }
+        let rest = RECORDER.with_borrow_mut(|recorder| match recorder {
+            Some(launches) => {
+                launches.push(self);
+                None
+            }
+            None => Some(self),
+        });
+        match rest {
+            Some(launch) => {
+                context.bind()?;
+                launch.run(context.stream())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Runs it on a stream of the context that is current.
+    pub(crate) fn run(&self, stream: sys::CUstream) -> Result<()> {
+        let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
+        for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
+            *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
+        }
+        let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
+        // SAFETY: the arguments are those the kernel declares, which the conformance suite and
+        // compute-sanitizer check; what they point to is alive, since the caller borrows it.
+        let code = unsafe {
+            sys::cuLaunchKernel(
+                self.kernel.function,
+                gx,
+                gy,
+                gz,
+                bx,
+                by,
+                1,
+                self.shared_bytes,
+                stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        check(code, self.kernel.name)
+    }
+}
+
+/// Whether this thread is making a recording.
+pub(crate) fn is_recording() -> bool {
+    RECORDER.with_borrow(Option::is_some)
+}
+
+/// Fails where this thread is making a recording: what must wait for the card cannot be part of one.
+pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
+    if is_recording() {
+        return Err(Error::Unsupported(format!("{what} within an iteration, which on CUDA is recorded and replayed")));
+    }
+    Ok(())
+}
+
+/// What `work` would have launched. Nothing runs.
+pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Launch>> {
+    refuse_while_recording("an iteration")?;
+    RECORDER.set(Some(Vec::with_capacity(64)));
+    let result = work();
+    let launches = RECORDER.take().unwrap_or_default();
+    result.map(|()| launches)
+}

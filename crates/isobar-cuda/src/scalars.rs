@@ -1,0 +1,79 @@
+//! Scalars that live on the card, and how the host gets to see them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use isobar_core::backend::{self, Slot};
+use isobar_core::error::Result;
+
+use crate::driver::{Context, Pointer};
+use crate::iterate::Recorded;
+use crate::launch::{Argument, Arguments, Kernel, Launch};
+use crate::memory::{Buffer, Mailbox};
+
+/// The bank of scalars of a solve.
+#[derive(Debug)]
+pub struct Scalars {
+    /// The last iteration that ran on this bank.
+    pub(crate) recorded: Option<Recorded>,
+    /// The scalars, then the count of how often they were published.
+    bank: Buffer,
+    mailbox: Mailbox<{ Slot::COUNT }>,
+    /// How often they were, or will have been once everything submitted is done.
+    published: AtomicU64,
+}
+
+impl Scalars {
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+        let mut bank = [0.0; Slot::COUNT + 1];
+        bank[Slot::ONE.index()] = 1.0;
+        Ok(Self {
+            bank: Buffer::from_slice(context, &bank, "scalars")?,
+            mailbox: Mailbox::new(context)?,
+            published: AtomicU64::new(0),
+            recorded: None,
+        })
+    }
+
+    /// Where a scalar is.
+    pub(crate) fn slot(&self, slot: Slot) -> Pointer {
+        self.bank.start() + 8 * slot.index() as Pointer
+    }
+
+    /// A coefficient as kernels take it.
+    pub(crate) fn ratio(&self, ratio: backend::Ratio) -> Ratio {
+        Ratio {
+            over: ratio.numerators.map(|slot| self.slot(slot)),
+            under: ratio.denominators.map(|slot| self.slot(slot)),
+            sign: if ratio.negative { -1.0 } else { 1.0 },
+        }
+    }
+
+    /// The launch that shows the bank to the host.
+    pub(crate) fn publish(&self, kernel: Kernel) -> Launch {
+        let arguments = Arguments::new()
+            .with(Slot::COUNT as i32)
+            .with(self.bank.start())
+            .with(self.bank.start() + 8 * Slot::COUNT as Pointer)
+            .with(self.mailbox.numbers())
+            .with(self.mailbox.count());
+        Launch { kernel, grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
+    }
+
+    /// Waits for a [`Scalars::publish`] that was submitted just now, and everything before it.
+    pub(crate) fn wait(&self) -> Result<[f64; Slot::COUNT]> {
+        self.mailbox.wait(self.published.fetch_add(1, Relaxed) + 1)
+    }
+}
+
+/// A [`backend::Ratio`] with addresses in place of slots.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Ratio {
+    over: [Pointer; 2],
+    under: [Pointer; 2],
+    sign: f64,
+}
+
+// SAFETY: as `Ratio` in layout.cuh; five times eight bytes, no padding.
+unsafe impl Argument for Ratio {}

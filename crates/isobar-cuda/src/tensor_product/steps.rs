@@ -1,0 +1,229 @@
+//! The fused steps: which kernels, in which order.
+
+use isobar_core::backend::{Backend, Ratio, Slot};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::{
+    Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation,
+};
+use isobar_core::options::Smoother;
+use isobar_core::real::Real;
+
+use super::TensorProduct;
+use super::launches::Residuals;
+use crate::cuda::Cuda;
+use crate::driver::lock;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// Whether a sweep overwrites columns whatever they hold, so that it can be fused with what comes before.
+fn overwrites(relaxation: Relaxation) -> bool {
+    relaxation.smoother == Smoother::LineRedBlack && relaxation.rho == 1.0
+}
+
+/// The residuals that a sweep leaves.
+fn left_by(relaxation: Relaxation) -> Residuals {
+    if overwrites(relaxation) && relaxation.first == Colour::Red { Residuals::Red } else { Residuals::All }
+}
+
+impl<T: Real> OnBackend<Cuda> for TensorProduct<T> {
+    fn backend(&self) -> &Cuda {
+        &self.cuda
+    }
+}
+
+impl<T: Real> Operator<Cuda, T> for TensorProduct<T> {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.apply_to(x, y)
+    }
+
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        self.divide(r, z)
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.residual_of(Residuals::All, f, u, r, norm, scalars)
+    }
+
+    fn residual_norm(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        _scratch: &mut Vector<T>,
+        norm: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.residual_norm_of(Residuals::All, f, u, norm, scalars)
+    }
+
+    fn norm_needs_scratch(&self) -> bool {
+        false
+    }
+
+    fn advance_direction(
+        &self,
+        v: Direction<'_, Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let mut spare = lock(&self.spare);
+        if spare.is_none() {
+            *spare = Some(Vector::zeros(self.cuda.context(), &self.layout)?);
+        }
+        if let Some(next) = spare.as_mut() {
+            // What is p now becomes the one before.
+            v.p.swap(next);
+            self.advance([v.z, next], [v.u, v.p, v.q], [alpha, beta], sigma, scalars)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> LineSolver<Cuda, T> for TensorProduct<T> {
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        self.precondition(r, z)
+    }
+
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: [Slot; 2],
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.precondition_update(r, q, z, alpha, out, scalars)
+    }
+}
+
+impl<T: Real> LineOperator<Cuda, T> for TensorProduct<T> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let Relaxation { smoother, rho, first } = relaxation;
+        let fused = overwrites(relaxation);
+        if guess == Guess::Zero && !fused {
+            self.cuda.clear(u)?;
+        }
+        match smoother {
+            Smoother::LineJacobi => {
+                self.relax_all(rho, f, u, scratch)?;
+                u.swap(scratch);
+                Ok(())
+            }
+            Smoother::LineRedBlack if fused => {
+                match guess {
+                    Guess::Zero => self.sweep_from_zero(first, f, u)?,
+                    Guess::Given => self.sweep(first, f, u)?,
+                }
+                self.sweep(first.other(), f, u)
+            }
+            Smoother::LineRedBlack => {
+                self.relax(rho, first, f, u)?;
+                self.relax(rho, first.other(), f, u)
+            }
+        }
+    }
+
+    fn needs_scratch(&self, smoother: Smoother) -> bool {
+        smoother == Smoother::LineJacobi
+    }
+}
+
+impl<T: Real> MultigridOperator<Cuda, T> for TensorProduct<T> {
+    fn restrict(&self, _coarse: &Self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        self.restrict_field(f, coarse_f)
+    }
+
+    fn prolong(&self, _coarse: &Self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.prolong_field(coarse_u, u)
+    }
+
+    fn residual_restrict(
+        &self,
+        _coarse: &Self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        _scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.restrict_residual(Residuals::All, f, u, coarse_f)
+    }
+
+    fn smooth_residual_restrict(
+        &self,
+        _coarse: &Self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.smooth(relaxation, guess, f, u, scratch)?;
+        self.restrict_residual(left_by(relaxation), f, u, coarse_f)
+    }
+
+    fn prolong_smooth(
+        &self,
+        _coarse: &Self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Slot, &mut Scalars)>,
+    ) -> Result<()> {
+        if overwrites(relaxation) {
+            self.prolong_sweep(relaxation.first, f, coarse_u, u)?;
+            self.sweep(relaxation.first.other(), f, u)?;
+        } else {
+            self.prolong_field(coarse_u, u)?;
+            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        }
+        match norm {
+            Some((slot, scalars)) => self.residual_norm_of(left_by(relaxation), f, u, slot, scalars),
+            None => Ok(()),
+        }
+    }
+
+    fn correct_smooth_residual<S: Real>(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        e: &Vector<S>,
+        u: &mut Vector<T>,
+        r: &mut Vector<S>,
+        scratch: &mut Vector<T>,
+        norm: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        if overwrites(relaxation) && self.can_correct::<S>() {
+            self.correct_sweep(relaxation.first, f, e, u)?;
+            self.sweep(relaxation.first.other(), f, u)?;
+        } else {
+            self.cuda.axpy(Ratio::ONE, e, u, scalars)?;
+            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        }
+        self.residual_of(left_by(relaxation), f, u, r, norm, scalars)
+    }
+}

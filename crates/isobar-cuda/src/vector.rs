@@ -1,0 +1,68 @@
+//! Vectors on the card.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::real::{Precision, Real};
+
+use crate::driver::{Context, Pointer};
+use crate::memory::Buffer;
+
+/// Zeros before the first element and after the last: kernels read the neighbours of the outermost
+/// columns, and multiply them by zero.
+const GUARD: usize = 64;
+
+/// A vector in one [`Layout`].
+#[derive(Debug)]
+pub struct Vector<T> {
+    layout: Layout,
+    buffer: Buffer,
+    precision: PhantomData<T>,
+}
+
+impl<T: Real> Vector<T> {
+    pub(crate) fn zeros(context: &Arc<Context>, layout: &Layout) -> Result<Self> {
+        let bytes = (layout.len() + 2 * GUARD) * size_of::<T>();
+        let buffer = Buffer::zeros(context, bytes, &format!("a vector of {} cells", layout.shape()))?;
+        Ok(Self { layout: *layout, buffer, precision: PhantomData })
+    }
+
+    /// How it is stored.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Where element 0 is.
+    pub(crate) fn pointer(&self) -> Pointer {
+        self.buffer.start() + (GUARD * size_of::<T>()) as Pointer
+    }
+
+    /// Exchanges the contents of two vectors of one layout, which moves nothing.
+    pub(crate) fn swap(&mut self, other: &mut Self) {
+        debug_assert_eq!(self.layout, other.layout);
+        std::mem::swap(&mut self.buffer, &mut other.buffer);
+    }
+
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    pub(crate) fn buffer_mut(&mut self) -> &mut Buffer {
+        &mut self.buffer
+    }
+}
+
+/// What CUDA C++ calls a precision.
+pub(crate) fn c_name<T: Real>() -> &'static str {
+    match T::PRECISION {
+        Precision::F32 => "float",
+        _ => "double",
+    }
+}
+
+/// A position in tables of two, one entry a precision.
+pub(crate) fn index<T: Real>() -> usize {
+    usize::from(T::PRECISION == Precision::F32)
+}

@@ -1,0 +1,116 @@
+//! The CUDA back end against the reference. Without a card every test says so and passes, unless
+//! `ISOBAR_REQUIRE_CUDA=1`.
+
+use std::sync::OnceLock;
+
+use isobar_core::backend::{Backend, Slot};
+use isobar_core::error::Error;
+use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, SolverOptions};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::solver::{Solve, System};
+use isobar_cuda::Cuda;
+
+/// The first card, if there is one. Opened once: tests share its stream.
+fn card() -> Option<Cuda> {
+    static CARD: OnceLock<Option<Cuda>> = OnceLock::new();
+    CARD.get_or_init(|| match Cuda::new(0) {
+        Ok(cuda) => Some(cuda),
+        Err(error) if std::env::var_os("ISOBAR_REQUIRE_CUDA").is_some_and(|v| v == "1") => panic!("{error}"),
+        Err(error) => {
+            eprintln!("{error}");
+            None
+        }
+    })
+    .clone()
+}
+
+macro_rules! card_or_skip {
+    () => {
+        match card() {
+            Some(cuda) => cuda,
+            None => {
+                println!("skipped: no CUDA device");
+                return;
+            }
+        }
+    };
+}
+
+isobar_core::conformance_suite!(cuda_f64, card_or_skip!(), f64, without stored_matrix);
+isobar_core::conformance_suite!(cuda_f32, card_or_skip!(), f32, without stored_matrix);
+
+/// Grids large enough to march, and to be solved more than once: the same answer every time, to the bit, and
+/// that of the reference.
+#[test]
+fn large_grids_and_repeated_solves() {
+    let cuda = card_or_skip!();
+    let grid = isobar_core::grid::GridOptions { nx: 260, ny: 208, nz: 16, ..Default::default() };
+    let problem = Helmholtz { grid, ..Helmholtz::default() };
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
+    let shape = stencil.shape();
+    for (method, precision, tolerance) in [
+        (Method::Multigrid, Precision::F64, 1e-9),
+        (Method::Multigrid, Precision::Mixed, 1e-9),
+        (Method::Multigrid, Precision::F32, 1e-3),
+        (Method::Cg, Precision::F64, 1e-9),
+    ] {
+        let options = SolverOptions { method, precision, tolerance, ..SolverOptions::default() };
+        let view = || ArrayView::c_order(&rhs, shape).unwrap();
+        let solve = |system: &mut dyn Solve| {
+            let mut u = vec![0.0; rhs.len()];
+            let mut out = ArrayViewMut::c_order(&mut u, shape).unwrap();
+            let outcome = system.solve(view(), &mut out, Guess::Zero, &mut |_| {}).unwrap();
+            assert!(outcome.converged(), "{options:?} {outcome:?}");
+            (outcome, u)
+        };
+        let mut system = System::new(&cuda, &stencil, &options).unwrap();
+        let (first, u) = solve(&mut system);
+        for _ in 0..6 {
+            let (again, v) = solve(&mut system);
+            assert_eq!((&again.history, again.relative_residual), (&first.history, first.relative_residual));
+            assert!(u == v);
+        }
+        let (expected, _) = solve(&mut System::new(&Reference, &stencil, &options).unwrap());
+        assert!(first.iterations.abs_diff(expected.iterations) <= 1, "{first:?} {expected:?}");
+    }
+}
+
+/// What does not fit is refused before it is tried.
+#[test]
+fn too_large() {
+    let cuda = card_or_skip!();
+    let layout = Layout::new(Shape::new(1 << 16, 1 << 14, 1 << 10)).unwrap();
+    match cuda.zeros::<f64>(&layout) {
+        Err(Error::OutOfMemory { needed_bytes, available_bytes, .. }) => assert!(needed_bytes > available_bytes),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Waiting for the card inside an iteration is refused rather than recorded wrongly.
+#[test]
+fn no_reading_within_an_iteration() {
+    let cuda = card_or_skip!();
+    let mut scalars = cuda.scalars().unwrap();
+    let watch = isobar_core::backend::Watch { slot: Slot::new(0), target: 0.0 };
+    let result = cuda.iterate(&mut scalars, watch, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
+        std::ops::ControlFlow::Break(())
+    });
+    assert!(matches!(result, Err(Error::Unsupported(_))), "{result:?}");
+    cuda.read(&scalars).unwrap();
+}
+
+/// A card that is not there is an error that says which there are, or what is missing.
+#[test]
+fn no_such_card() {
+    match Cuda::new(1000) {
+        Err(Error::Device { message, .. }) => {
+            assert!(message.contains("cuda:0") || message.contains("--device cpu") || message.contains("driver"));
+        }
+        other => panic!("{other:?}"),
+    }
+}

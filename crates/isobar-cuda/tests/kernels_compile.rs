@@ -1,0 +1,53 @@
+//! Every kernel compiles, without a warning, for every architecture that is supported, where there is no
+//! card. Without NVRTC the test says so and passes, unless `ISOBAR_REQUIRE_NVRTC=1`.
+
+use isobar_core::real::Real;
+use isobar_cuda::compile::Source;
+use isobar_cuda::nvrtc::Nvrtc;
+use isobar_cuda::tensor_product::cut::{Cut, Sources};
+
+const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
+
+fn of_operators<T: Real>(all: &mut Vec<Source>) {
+    // A number of levels that fills its chunks and is known to the compiler, and one that does not.
+    for (levels, columns) in [(128, 1 << 18), (128, 1), (33, 1 << 18), (1, 1)] {
+        let sources = Sources::new::<T>(Cut::new::<T>(levels, columns).unwrap(), levels);
+        all.extend([sources.smooth, sources.cg, sources.apply]);
+        all.extend(sources.transfer);
+        all.extend(sources.march);
+    }
+}
+
+#[test]
+fn every_kernel_compiles_without_a_warning() {
+    let nvrtc = match Nvrtc::get() {
+        Ok(nvrtc) => nvrtc,
+        Err(error) if std::env::var_os("ISOBAR_REQUIRE_NVRTC").is_some_and(|v| v == "1") => panic!("{error}"),
+        Err(error) => {
+            println!("skipped: no NVRTC ({error})");
+            return;
+        }
+    };
+    let mut sources = isobar_cuda::sources();
+    of_operators::<f64>(&mut sources);
+    of_operators::<f32>(&mut sources);
+    let mut seen = std::collections::HashSet::new();
+    sources.retain(|source| seen.insert(source.clone()));
+    let jobs: Vec<_> =
+        sources.iter().flat_map(|source| ARCHITECTURES.map(|architecture| (source, architecture))).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for share in jobs.chunks(jobs.len().div_ceil(threads)) {
+            scope.spawn(move || {
+                for (source, architecture) in share {
+                    let options = source.options(architecture);
+                    let name = format!("{}.cu", source.name);
+                    let compiled = nvrtc.compile(&name, source.text(), &options).unwrap_or_else(|e| panic!("{e}"));
+                    assert!(compiled.log.trim().is_empty(), "{options:?}\n{}", compiled.log);
+                    assert!(compiled.cubin.starts_with(b"\x7fELF"), "{options:?}");
+                }
+            });
+        }
+    });
+    println!("{} sources, each for {ARCHITECTURES:?}", sources.len());
+}
