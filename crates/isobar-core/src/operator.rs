@@ -102,12 +102,27 @@ pub trait Operator<B: Backend, T: Real>: OnBackend<B> + Send + Sync {
         sigma: Slot,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let backend = self.backend();
-        backend.axpy(alpha, v.p, v.u, scalars)?;
-        backend.xpay(beta, v.z, v.p, scalars)?;
-        self.apply(v.p, v.q)?;
-        backend.dot(v.p, v.q, sigma, scalars)
+        advance_direction_unfused(self, v, alpha, beta, sigma, scalars)
     }
+}
+
+/// [`Operator::advance_direction`] made of unfused pieces, whatever the operator overrides.
+///
+/// # Errors
+/// What the device reports.
+pub fn advance_direction_unfused<B: Backend, T: Real>(
+    operator: &(impl Operator<B, T> + ?Sized),
+    v: Direction<'_, B::Vector<T>>,
+    alpha: Ratio,
+    beta: Ratio,
+    sigma: Slot,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    let backend = operator.backend();
+    backend.axpy(alpha, v.p, v.u, scalars)?;
+    backend.xpay(beta, v.z, v.p, scalars)?;
+    operator.apply(v.p, v.q)?;
+    backend.dot(v.p, v.q, sigma, scalars)
 }
 
 /// Solves the vertical tridiagonal blocks M of a matrix.

@@ -4,7 +4,7 @@ use super::{Iteration, Monitor, StepTraffic};
 use crate::backend::{Backend, Ratio, Slot, Watch};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::operator::{Direction, Guess, Operator};
+use crate::operator::{Direction, Guess, Operator, advance_direction_unfused};
 use crate::precond::Preconditioner;
 use crate::real::Real;
 use crate::traffic;
@@ -112,7 +112,9 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 let direction = Direction { u: &mut *u, p: &mut *p, z, q: &mut *q };
                 match form {
                     Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
-                    Form::Textbook => advance_textbook(operator, direction, alpha_before, beta, SIGMA[now], scalars)?,
+                    Form::Textbook => {
+                        advance_direction_unfused(operator, direction, alpha_before, beta, SIGMA[now], scalars)?
+                    }
                 }
                 let out = [RHO[next], NORM];
                 match form {
@@ -167,20 +169,4 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
     fn workspace_bytes(&self) -> usize {
         4 * self.layout.len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
-}
-
-/// The default of [`Operator::advance_direction`], whatever the operator overrides.
-fn advance_textbook<B: Backend, A: Operator<B, T>, T: Real>(
-    operator: &A,
-    v: Direction<'_, B::Vector<T>>,
-    alpha: Ratio,
-    beta: Ratio,
-    sigma: Slot,
-    scalars: &mut B::Scalars,
-) -> Result<()> {
-    let backend = operator.backend();
-    backend.axpy(alpha, v.p, v.u, scalars)?;
-    backend.xpay(beta, v.z, v.p, scalars)?;
-    operator.apply(v.p, v.q)?;
-    backend.dot(v.p, v.q, sigma, scalars)
 }

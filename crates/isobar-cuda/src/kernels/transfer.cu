@@ -195,15 +195,6 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     }
 }
 
-// The same as residual_restrict with result = |r|^2 of the fine residual.
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_restrict_norm(Operator op, const T* __restrict__ f, const T* __restrict__ u, TR* __restrict__ coarse,
-                           int hp_coarse, double* partial, unsigned int* counter, double* result) {
-    __shared__ double sums[32];
-    double square[1] = {residual_rows<1, RESTRICT, true>(op, f, u, coarse, hp_coarse)};
-    grid_sum<1>(square, sums, partial, counter, result);
-}
-
 // u_c += P e, bilinear (9, 3, 3, 1)/16, e = -e outside, for the colours first, first + 1, … in grid z.
 // Grid: (ceil(hp / 32), ceil(ny / ROWS), runs x colours).
 extern "C" __global__ void __launch_bounds__(32 * ROWS)

@@ -173,6 +173,13 @@ impl<T: Real> TensorProduct<T> {
         )
     }
 
+    /// [`Self::restrict_residual`] after one red–black sweep from u = 0.
+    pub(super) fn restrict_coupling(&self, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let pitch = coarse_f.layout().pitch() as i32;
+        let arguments = self.arguments().with(u.pointer()).with(coarse_f.pointer()).with(pitch);
+        self.residuals(self.kernels.coupling_restrict, arguments)
+    }
+
     pub(super) fn restrict_field(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let layout = *coarse_f.layout();
         let Shape { nx, nz, .. } = layout.shape();

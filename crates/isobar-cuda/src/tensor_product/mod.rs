@@ -104,6 +104,7 @@ struct Kernels {
     residual_norm_red: Kernel,
     residual_restrict: Kernel,
     residual_restrict_both: Kernel,
+    coupling_restrict: Kernel,
     prolong: Kernel,
     /// Stored in double and in single precision.
     residual: [Option<Kernel>; 2],
@@ -163,6 +164,7 @@ impl<T: Real> TensorProduct<T> {
             residual_norm_red: transfer.kernel("residual_norm_red")?,
             residual_restrict: transfer.kernel("residual_restrict")?,
             residual_restrict_both: transfer.kernel("residual_restrict_both")?,
+            coupling_restrict: transfer.kernel("coupling_restrict")?,
             prolong: transfer.kernel("prolong_add")?,
             residual: pair(&transfers, "residual_field")?,
             residual_red: pair(&transfers, "residual_field_red")?,

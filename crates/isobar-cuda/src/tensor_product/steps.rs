@@ -180,7 +180,10 @@ impl<T: Real> MultigridOperator<Cuda, T> for TensorProduct<T> {
         scratch: &mut Vector<T>,
     ) -> Result<()> {
         self.smooth(relaxation, guess, f, u, scratch)?;
-        self.restrict_residual(left_by(relaxation), f, u, coarse_f)
+        match (left_by(relaxation), guess) {
+            (Residuals::Red, Guess::Zero) => self.restrict_coupling(u, coarse_f),
+            (which, _) => self.restrict_residual(which, f, u, coarse_f),
+        }
     }
 
     fn prolong_smooth(
