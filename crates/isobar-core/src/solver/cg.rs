@@ -113,7 +113,7 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 match form {
                     Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
                     Form::Textbook => {
-                        advance_direction_unfused(operator, direction, alpha_before, beta, SIGMA[now], scalars)?
+                        advance_direction_unfused(operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
                     }
                 }
                 let out = [RHO[next], NORM];
