@@ -13,6 +13,10 @@ check:
 test:
     cargo test --workspace
 
+# The conformance suite on this machine's NVIDIA card; fails where there is none.
+test-gpu:
+    ISOBAR_REQUIRE_CUDA=1 cargo test --release -p isobar-cuda
+
 # Every kernel of the main case against the copy bandwidth of this machine.
 bench *ARGS:
     cargo run --release -- bench cases/panel.toml --set grid.nx=256 --set grid.ny=256 {{ARGS}}
