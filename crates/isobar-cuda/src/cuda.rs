@@ -15,7 +15,7 @@ use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
 use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Pinned};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
 use crate::scalars::Scalars;
@@ -43,10 +43,16 @@ struct Inner {
     publish: Kernel,
     /// What `dot` needs.
     reduction: Reduction,
-    /// A user's array on its way.
-    staging: Mutex<Option<Buffer>>,
+    staging: Mutex<Staging>,
     modules: Modules,
     context: Arc<Context>,
+}
+
+/// Where users' arrays are on their way.
+#[derive(Debug, Default)]
+struct Staging {
+    card: Option<Buffer>,
+    host: Option<Pinned>,
 }
 
 /// Kernels that write vectors of one precision and read vectors of another.
@@ -138,7 +144,7 @@ impl Cuda {
             set: loaded[0].kernel("set_scalar")?,
             publish: loaded[0].kernel("publish")?,
             reduction: Reduction::new(&context, BLOCKS_A_MULTIPROCESSOR * context.multiprocessors)?,
-            staging: Mutex::new(None),
+            staging: Mutex::default(),
             modules,
             context,
         };
@@ -200,17 +206,35 @@ impl Cuda {
     }
 
     /// Runs `work` with a buffer of at least so many bytes.
-    fn with_staging<R>(&self, bytes: usize, work: impl FnOnce(&mut Buffer) -> Result<R>) -> Result<R> {
+    fn with_staging<R>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce(&mut Buffer, &mut Option<Pinned>) -> Result<R>,
+    ) -> Result<R> {
         let mut staging = lock(&self.inner.staging);
-        let mut buffer = match staging.take() {
+        let mut buffer = match staging.card.take() {
             Some(buffer) if buffer.bytes() >= bytes => buffer,
             smaller => {
                 drop(smaller);
                 Buffer::zeros(self.context(), bytes, "an array on its way")?
             }
         };
-        let result = work(&mut buffer);
-        *staging = Some(buffer);
+        let result = work(&mut buffer, &mut staging.host);
+        staging.card = Some(buffer);
+        result
+    }
+
+    /// Copies a buffer to an array, by the faster way for its size.
+    fn fetch<S: Real>(&self, buffer: &Buffer, pinned: &mut Option<Pinned>, data: &mut [S]) -> Result<()> {
+        if size_of_val(data) < Pinned::BYTES {
+            return buffer.read(data);
+        }
+        let mut pages = match pinned.take() {
+            Some(pages) => pages,
+            None => Pinned::new(self.context())?,
+        };
+        let result = buffer.read_through(&mut pages, data);
+        *pinned = Some(pages);
         result
     }
 }
@@ -255,7 +279,7 @@ impl Backend for Cuda {
                 &packed
             }
         };
-        self.with_staging(size_of_val(data), |staging| {
+        self.with_staging(size_of_val(data), |staging, _| {
             staging.write(data)?;
             self.transpose(self.kernels::<T, S>().import, &layout, staging.start(), target.pointer())
         })
@@ -266,13 +290,13 @@ impl Backend for Cuda {
         let layout = *source.layout();
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
-        self.with_staging(shape.cells() * size_of::<S>(), |staging| {
+        self.with_staging(shape.cells() * size_of::<S>(), |staging, pinned| {
             self.transpose(self.kernels::<T, S>().export, &layout, source.pointer(), staging.start())?;
             if let Some(data) = target.as_c_order_mut() {
-                return staging.read(data);
+                return self.fetch(staging, pinned, data);
             }
             let mut packed = vec![S::ZERO; shape.cells()];
-            staging.read(&mut packed)?;
+            self.fetch(staging, pinned, &mut packed)?;
             for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
                 let (j, k) = (row % shape.ny, row / shape.ny);
                 for (i, &value) in values.iter().enumerate() {

@@ -1,12 +1,12 @@
 //! Iterations, recorded once and replayed.
 //!
 //! The body of an iteration runs on the host twice, for an even and an odd iteration, and only its
-//! launches are noted. They are then submitted again and again: one by one at first, and, if there turn out
-//! to be many iterations, as a CUDA graph, whose launch is cheaper but whose making is not. A kernel at
-//! the end of each iteration writes the scalars to the host's memory, where the host watches for them.
+//! launches are noted. They are then submitted again and again: one by one at first, and, where there are
+//! many, as a CUDA graph, whose launch is cheaper but whose making is not. A kernel at the end of each
+//! iteration writes the scalars to the host's memory, where the host watches for them.
 //!
-//! The host looks at every iteration before it submits the next. What that leaves idle is less than the
-//! early end of every kernel in iterations that ran ahead in vain would cost (see docs/notes/cuda-kernels.md).
+//! The host looks at every iteration before it submits the next, so that vectors end exactly as after the
+//! iteration that stops; what can be prepared while the card works is prepared then.
 
 use std::ops::ControlFlow;
 
@@ -17,31 +17,42 @@ use crate::driver::{Context, Graph};
 use crate::launch::{Kernel, Launch, record};
 use crate::scalars::Scalars;
 
-/// Iterations, over all solves, after which a graph is worth making.
-const WORTH_A_GRAPH: usize = 12;
+/// Iterations of the same launches, over all solves, after which a graph is worth making.
+const WORTH_A_GRAPH: usize = 4;
 
-/// The launches of an even and an odd iteration.
-#[derive(Debug)]
-pub(crate) struct Recorded {
-    launches: [Vec<Launch>; 2],
-    graphs: Option<[Graph; 2]>,
+/// The launches of the even or the odd iterations.
+#[derive(Debug, Default)]
+struct Half {
+    launches: Vec<Launch>,
+    graph: Option<Graph>,
     iterations: usize,
 }
 
-impl Recorded {
-    fn submit(&mut self, context: &Context, n: usize) -> Result<()> {
-        self.iterations += 1;
-        if self.graphs.is_none() && self.iterations > WORTH_A_GRAPH {
-            let graph = |launches: &[Launch]| {
-                context.record(|stream| launches.iter().try_for_each(|launch| launch.run(stream)))
-            };
-            self.graphs = Some([graph(&self.launches[0])?, graph(&self.launches[1])?]);
-        }
-        match &self.graphs {
-            Some(graphs) => context.replay(&graphs[n % 2]),
-            None => self.launches[n % 2].iter().try_for_each(|launch| launch.run(context.stream())),
+impl Half {
+    /// Replaces what was recorded, unless it was the same.
+    fn update(&mut self, launches: Vec<Launch>) {
+        if self.launches != launches {
+            *self = Self { launches, graph: None, iterations: 0 };
         }
     }
+
+    fn submit(&mut self, context: &Context) -> Result<()> {
+        let run = |stream| self.launches.iter().try_for_each(|launch| launch.run(stream));
+        self.iterations += 1;
+        if self.graph.is_none() && self.iterations > WORTH_A_GRAPH {
+            self.graph = Some(context.record(run)?);
+        }
+        match &self.graph {
+            Some(graph) => context.replay(graph),
+            None => run(context.stream()),
+        }
+    }
+}
+
+/// The last iteration that ran on a bank of scalars.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    halves: [Half; 2],
 }
 
 /// See [`Backend::iterate`](isobar_core::backend::Backend::iterate).
@@ -53,23 +64,28 @@ pub(crate) fn iterate(
     observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
 ) -> Result<()> {
     context.bind()?;
-    let mut launches = [record(|| body(0, scalars))?, record(|| body(1, scalars))?];
-    for launches in &mut launches {
+    let mut recorded = std::mem::take(&mut scalars.recorded);
+    let mut prepare = |half: &mut Half, n: usize, scalars: &mut Scalars| {
+        let mut launches = record(|| body(n, scalars))?;
         launches.push(scalars.publish(publish));
-    }
-    let mut recorded = match scalars.recorded.take() {
-        Some(recorded) if recorded.launches == launches => recorded,
-        _ => Recorded { launches, graphs: None, iterations: 0 },
+        half.update(launches);
+        Ok::<_, isobar_core::Error>(())
     };
+    let [even, odd] = &mut recorded.halves;
+    prepare(even, 0, scalars)?;
     let mut n = 0;
     loop {
-        recorded.submit(context, n)?;
+        let half = if n % 2 == 0 { &mut *even } else { &mut *odd };
+        half.submit(context)?;
+        if n == 0 {
+            prepare(odd, 1, scalars)?;
+        }
         n += 1;
         if observe(&scalars.wait()?).is_break() {
             break;
         }
     }
-    scalars.recorded = Some(recorded);
+    scalars.recorded = recorded;
     if n % 2 == 1 {
         // Steps that exchange two vectors have done so an even number of times; leave them as after n.
         record(|| body(0, scalars))?;

@@ -15,7 +15,7 @@ use crate::memory::{Buffer, Mailbox};
 #[derive(Debug)]
 pub struct Scalars {
     /// The last iteration that ran on this bank.
-    pub(crate) recorded: Option<Recorded>,
+    pub(crate) recorded: Recorded,
     /// The scalars, then the count of how often they were published.
     bank: Buffer,
     mailbox: Mailbox<{ Slot::COUNT }>,
@@ -31,7 +31,7 @@ impl Scalars {
             bank: Buffer::from_slice(context, &bank, "scalars")?,
             mailbox: Mailbox::new(context)?,
             published: AtomicU64::new(0),
-            recorded: None,
+            recorded: Recorded::default(),
         })
     }
 

@@ -80,6 +80,21 @@ fn large_grids_and_repeated_solves() {
     }
 }
 
+/// Arrays of several of the pieces that large ones travel in.
+#[test]
+fn large_arrays() {
+    let cuda = card_or_skip!();
+    let shape = Shape::new(301, 250, 70);
+    let data: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
+    let mut v = cuda.zeros::<f64>(&Layout::new(shape).unwrap()).unwrap();
+    for _ in 0..2 {
+        cuda.upload(ArrayView::c_order(&data, shape).unwrap(), &mut v).unwrap();
+        let mut back = vec![0.0; data.len()];
+        cuda.download(&v, &mut ArrayViewMut::c_order(&mut back, shape).unwrap()).unwrap();
+        assert!(back == data);
+    }
+}
+
 /// What does not fit is refused before it is tried.
 #[test]
 fn too_large() {

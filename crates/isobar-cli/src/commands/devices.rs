@@ -34,7 +34,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut remarks = Vec::new();
     match cuda::devices() {
         Ok(cards) => cards.iter().for_each(|card| table.row(card_row(card, &mut remarks))),
-        Err(error) => remarks.push(format!("CUDA   none: {error}")),
+        Err(error) => remarks.push(format!("CUDA   none: {}", reason(&error))),
     }
     console.line(table);
     for remark in remarks {
@@ -45,11 +45,17 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
             let (major, minor) = nvrtc.version();
             console.line(format_args!("NVRTC  {major}.{minor}, {}", nvrtc.path().display()));
         }
-        Err(error) => console.line(format_args!("NVRTC  none: {error}")),
+        Err(error) => console.line(format_args!("NVRTC  none: {}", reason(&error))),
     }
     console.line("MPI    not in this version");
     console.finish()?;
     Ok(SUCCESS)
+}
+
+/// What an error says, without the name of the device that stands before it anyway.
+fn reason(error: &isobar::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix("cuda: ").unwrap_or(&text).to_owned()
 }
 
 /// A card's row of the table, its bandwidth measured if it works; else a remark says why it does not.

@@ -10,7 +10,10 @@ use crate::kernels;
 use crate::vector::c_name;
 
 /// Rows of a block in kernels without a line solve.
-pub(crate) const ROWS: usize = 8;
+pub(crate) const fn rows<T>() -> usize {
+    size_of::<T>()
+}
+
 /// The same for the step of conjugate gradients.
 pub(crate) const fn advance_rows<T>() -> usize {
     32 / size_of::<T>()
@@ -19,7 +22,9 @@ pub(crate) const fn advance_rows<T>() -> usize {
 /// Grids of at most so many columns are bound by latency: shorter chunks, more threads.
 const SMALL: usize = 64 * 64;
 /// Grids of at least so many columns are swept by marching.
-const LARGE: usize = 40_000;
+const fn large<T>() -> usize {
+    if size_of::<T>() == 8 { 16_000 } else { 40_000 }
+}
 
 /// A block's share: `lanes` adjacent columns, each of `chunks` × `depth` levels, a chunk a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +103,7 @@ pub(crate) fn marches<T: Real>(context: &Context, layout: &Layout, cut: Cut) -> 
     let shape = layout.shape();
     // The kernel's own static shared memory is less than this.
     const STATIC: usize = 1024;
-    shape.nx * shape.ny >= LARGE && cut.march_bytes::<T>(shape.nz) + STATIC <= context.shared_memory
+    shape.nx * shape.ny >= large::<T>() && cut.march_bytes::<T>(shape.nz) + STATIC <= context.shared_memory
 }
 
 /// The sources of an operator, specialised.
@@ -128,7 +133,7 @@ impl Sources {
             let source = Source::new("transfer", kernels::TRANSFER)
                 .define("REAL", c_name::<T>())
                 .define("RESIDUAL_REAL", residual)
-                .define("ROWS", ROWS);
+                .define("ROWS", rows::<T>());
             if levels == cut.levels() { source.define("NZ", levels) } else { source }
         };
         Self {

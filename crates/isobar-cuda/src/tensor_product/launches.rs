@@ -5,7 +5,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 
-use super::cut::{ROWS, advance_rows};
+use super::cut::{advance_rows, rows};
 use super::{Coarse, TensorProduct};
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::scalars::Scalars;
@@ -53,7 +53,7 @@ impl<T: Real> TensorProduct<T> {
     }
 
     fn residuals(&self, kernel: Kernel, arguments: Arguments) -> Result<()> {
-        let (grid, block) = (self.residual_grid(), [32, ROWS as u32]);
+        let (grid, block) = (self.residual_grid(), [32, rows::<T>() as u32]);
         self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
     }
 
@@ -194,10 +194,10 @@ impl<T: Real> TensorProduct<T> {
     }
 
     pub(super) fn prolong_field(&self, coarse: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(ROWS));
+        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(rows::<T>()));
         let grid = [x as u32, y as u32, 2 * self.runs(x * y, 2) as u32];
         let arguments = self.arguments().with(Colour::Red as i32).with(2).with(u.pointer()).with(Coarse::of(coarse));
-        let block = [32, ROWS as u32];
+        let block = [32, rows::<T>() as u32];
         self.cuda.submit(Launch { kernel: self.kernels.prolong, grid, block, shared_bytes: 0, arguments })
     }
 

@@ -23,7 +23,7 @@ use crate::launch::{Argument, Arguments, Kernel, Launch};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::vector::{Vector, index};
-use cut::{Cut, ROWS, Sources, advance_rows, marches};
+use cut::{Cut, Sources, advance_rows, marches, rows};
 
 /// The operator with its coefficients on the card.
 #[derive(Debug)]
@@ -236,7 +236,7 @@ impl<T: Real> TensorProduct<T> {
 
     /// Two rows a thread.
     fn residual_grid(&self) -> [u32; 3] {
-        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(2).div_ceil(ROWS));
+        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(2).div_ceil(rows::<T>()));
         [x as u32, y as u32, self.runs(x * y, 1) as u32]
     }
 
