@@ -11,6 +11,7 @@ use isobar_core::reference::check_shape;
 use isobar_core::stencil;
 
 use crate::compile::Source;
+use crate::device_array::DeviceArray;
 use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
@@ -189,10 +190,17 @@ impl Cuda {
         })
     }
 
+    /// Between the layout and an array on the card in C order.
     fn transpose(&self, kernel: Kernel, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+        let Shape { nx, ny, .. } = layout.shape();
+        self.reorder(kernel, layout, [1, nx, nx * ny], from, to)
+    }
+
+    /// Between the layout and an array on the card with strides (x, y, z).
+    fn reorder(&self, kernel: Kernel, layout: &Layout, strides: [usize; 3], from: Pointer, to: Pointer) -> Result<()> {
         let Shape { nx, ny, nz } = layout.shape();
         let pitch = layout.pitch();
-        let strides = Strides([1, nx as i64, (nx * ny) as i64]);
+        let strides = Strides(strides.map(|stride| stride as i64));
         let arguments = Arguments::new()
             .with(nx as i32)
             .with(ny as i32)
@@ -203,6 +211,31 @@ impl Cuda {
             .with(to);
         let grid = [pitch.div_ceil(32) as u32, nz.div_ceil(8) as u32, ny as u32];
         self.submit(Launch { kernel, grid, block: [32, 8], shared_bytes: 0, arguments })
+    }
+
+    /// Copies a caller's array on this card to a vector, converting and reordering on the card. The
+    /// caller's own work on the array must be finished.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the shapes differ; what the card reports.
+    pub fn import<S: Real, T: Real>(&self, source: &DeviceArray<S>, target: &mut Vector<T>) -> Result<()> {
+        let layout = *target.layout();
+        check_shape(source.shape(), layout.shape())?;
+        let (from, to) = (source.pointer(), target.pointer());
+        self.reorder(self.kernels::<T, S>().import, &layout, source.strides(), from, to)
+    }
+
+    /// Copies a vector to a caller's array on this card, converting and reordering on the card; the array
+    /// is complete on return.
+    ///
+    /// # Errors
+    /// As [`Cuda::import`].
+    pub fn export<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut DeviceArray<S>) -> Result<()> {
+        let layout = *source.layout();
+        check_shape(target.shape(), layout.shape())?;
+        let (from, to) = (source.pointer(), target.pointer());
+        self.reorder(self.kernels::<T, S>().export, &layout, target.strides(), from, to)?;
+        self.synchronize()
     }
 
     /// Runs `work` with a buffer of at least so many bytes.

@@ -8,6 +8,7 @@
 pub mod compile;
 mod cuda;
 mod device;
+mod device_array;
 mod driver;
 mod iterate;
 pub mod kernels;
@@ -21,5 +22,6 @@ mod vector;
 
 pub use cuda::{Cuda, sources};
 pub use device::{DeviceDescription, devices};
+pub use device_array::DeviceArray;
 pub use scalars::Scalars;
 pub use vector::Vector;

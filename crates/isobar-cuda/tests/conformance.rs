@@ -12,7 +12,7 @@ use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::{Solve, System};
-use isobar_cuda::Cuda;
+use isobar_cuda::{Cuda, DeviceArray};
 
 /// The first card, if there is one. Opened once: tests share its stream.
 fn card() -> Option<Cuda> {
@@ -128,4 +128,68 @@ fn no_such_card() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A caller's arrays on the card, in the caller's own order and precision, solved without leaving it.
+#[test]
+fn arrays_on_the_card() {
+    use cudarc::driver::result;
+    let cuda = card_or_skip!();
+    let shape = Shape::new(36, 20, 12);
+    let Shape { nx, ny, nz } = shape;
+    let problem =
+        Helmholtz { grid: isobar_core::grid::GridOptions { nx, ny, nz, ..Default::default() }, ..Helmholtz::default() };
+    let stencil = problem.stencil().unwrap();
+    let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    let mut system = System::new(&cuda, &stencil, &options).unwrap();
+
+    // Columns contiguous, single precision.
+    let strides = [ny * nz, nz, 1];
+    let rhs: Vec<f32> = (0..shape.cells()).map(|n| isobar_core::problem::random(9, n) as f32).collect();
+    let view = ArrayView::new(&rhs, shape, strides).unwrap();
+    let bytes = size_of_val(rhs.as_slice());
+    // SAFETY: the back end has made its context current on this thread; both allocations are of that size.
+    let (b, mut u, pointers) = unsafe {
+        let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
+        result::memcpy_htod_sync(pointers[0], &rhs).unwrap();
+        (
+            DeviceArray::<f32>::new(pointers[0], shape, strides),
+            DeviceArray::<f32>::new(pointers[1], shape, strides),
+            pointers,
+        )
+    };
+    cuda.import(&b, system.rhs_mut()).unwrap();
+    let outcome = system.solve_in_place(Guess::Zero, &mut |_| {}).unwrap();
+    assert!(outcome.converged(), "{outcome:?}");
+    cuda.export(system.solution(), &mut u).unwrap();
+    let mut found = vec![0f32; shape.cells()];
+    // SAFETY: as above; `export` has waited for the card.
+    unsafe {
+        result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap();
+        for pointer in pointers {
+            result::free_sync(pointer).unwrap();
+        }
+    }
+
+    let mut wide = vec![0.0; shape.cells()];
+    let mut expected = vec![0.0; shape.cells()];
+    for (n, value) in wide.iter_mut().enumerate() {
+        *value = f64::from(view.get(n % nx, n / nx % ny, n / nx / ny));
+    }
+    let outcome = System::new(&Reference, &stencil, &options).unwrap().solve(
+        ArrayView::c_order(&wide, shape).unwrap(),
+        &mut ArrayViewMut::c_order(&mut expected, shape).unwrap(),
+        Guess::Zero,
+        &mut |_| {},
+    );
+    assert!(outcome.unwrap().converged());
+    let found = ArrayView::new(&found, shape, strides).unwrap();
+    let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
+    for (n, value) in expected.iter().enumerate() {
+        let found = f64::from(found.get(n % nx, n / nx % ny, n / nx / ny));
+        assert!((found - value).abs() < 1e-5 * largest, "{n}: {found} instead of {value}");
+    }
+    // SAFETY: refused for its shape before it is touched.
+    let wrong = unsafe { DeviceArray::<f32>::c_order(0, Shape::new(nx, ny, nz + 1)) };
+    assert!(cuda.import(&wrong, system.rhs_mut()).is_err());
 }

@@ -104,8 +104,8 @@ fn overrides() {
 
 #[test]
 fn devices() {
-    tiny_fails(&["--device", "cuda"], &["--device cuda:0", "--device cpu"]);
-    tiny_fails(&["--device", "cuda:7"], &["--device cuda:7"]);
+    // No machine has a thousand cards; what is missing depends on the machine.
+    tiny_fails(&["--device", "cuda:1000"], &["--device cuda:1000"]);
 }
 
 #[test]

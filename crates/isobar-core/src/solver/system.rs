@@ -208,6 +208,82 @@ impl<B: TensorProductBackend + Clone> System<B> {
     }
 }
 
+/// The norms that a solve begins with.
+#[derive(Clone, Copy, Debug)]
+struct Norms {
+    /// ‖b‖
+    rhs: f64,
+    /// ‖r₀‖
+    initial: f64,
+}
+
+/// For callers whose arrays are on the device already: fill [`System::rhs_mut`], and
+/// [`System::solution_mut`] where there is a first guess, then [`System::solve_in_place`].
+impl<B: TensorProductBackend + Clone> System<B> {
+    /// b
+    pub fn rhs_mut(&mut self) -> &mut B::Vector<f64> {
+        &mut self.b
+    }
+
+    /// u
+    pub fn solution(&self) -> &B::Vector<f64> {
+        &self.u
+    }
+
+    /// u, as a first guess
+    pub fn solution_mut(&mut self) -> &mut B::Vector<f64> {
+        &mut self.u
+    }
+
+    /// Solves A u = b with the b and u that are on the device; nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; what the device
+    /// reports.
+    pub fn solve_in_place(&mut self, guess: Guess, observer: &mut (dyn FnMut(&Progress) + Send)) -> Result<Outcome> {
+        let norms = self.norms(guess)?;
+        self.run(norms, guess, observer)
+    }
+
+    fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        let rhs = self.rhs_norm()?;
+        let initial = if guess == Guess::Zero { rhs } else { self.true_residual()? };
+        Ok(Norms { rhs, initial })
+    }
+
+    fn run(
+        &mut self,
+        Norms { rhs, initial }: Norms,
+        guess: Guess,
+        observer: &mut (dyn FnMut(&Progress) + Send),
+    ) -> Result<Outcome> {
+        for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
+            if !norm.is_finite() {
+                return Err(Error::invalid(
+                    what,
+                    "it holds a NaN or an infinity, or its norm overflows; scale it down",
+                ));
+            }
+        }
+        let clock = Instant::now();
+        let reference = match self.options.norm {
+            Norm::Initial => initial,
+            Norm::Rhs => rhs,
+        };
+        let SolverOptions { tolerance, max_iterations, .. } = self.options;
+        let mut monitor = Monitor::new(reference, tolerance, max_iterations, self.patience, observer);
+        let backend = self.backend.clone();
+        let residual = backend.enter(|| self.iterate(guess, &mut monitor, initial, reference))?;
+        Ok(Outcome {
+            stop: monitor.stop().unwrap_or(Stop::MaxIterations),
+            iterations: monitor.iterations(),
+            relative_residual: if reference > 0.0 { residual / reference } else { residual },
+            history: monitor.into_history(),
+            timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
+        })
+    }
+}
+
 impl<B: TensorProductBackend + Clone> Solve for System<B> {
     fn solve(
         &mut self,
@@ -223,46 +299,23 @@ impl<B: TensorProductBackend + Clone> Solve for System<B> {
             }
         }
         self.backend.upload(rhs, &mut self.b)?;
-        let rhs_norm = self.rhs_norm()?;
-        if !rhs_norm.is_finite() {
-            find_not_finite("the right-hand side", &rhs)?;
-            return Err(Error::invalid("the right-hand side", "its norm overflows; scale it down"));
+        if guess == Guess::Given {
+            self.backend.upload(u.as_view(), &mut self.u)?;
         }
-        let initial = match guess {
-            Guess::Zero => rhs_norm,
-            Guess::Given => {
-                self.backend.upload(u.as_view(), &mut self.u)?;
-                let residual = self.true_residual()?;
-                if !residual.is_finite() {
-                    find_not_finite("the first guess", &u.as_view())?;
-                    return Err(Error::invalid("the first guess", "its residual overflows; scale it down"));
-                }
-                residual
-            }
-        };
+        let norms = self.norms(guess)?;
+        if !norms.rhs.is_finite() {
+            find_not_finite("the right-hand side", &rhs)?;
+        }
+        if !norms.initial.is_finite() {
+            find_not_finite("the first guess", &u.as_view())?;
+        }
         let upload = clock.elapsed().as_secs_f64();
-
-        let clock = Instant::now();
-        let reference = match self.options.norm {
-            Norm::Initial => initial,
-            Norm::Rhs => rhs_norm,
-        };
-        let SolverOptions { tolerance, max_iterations, .. } = self.options;
-        let mut monitor = Monitor::new(reference, tolerance, max_iterations, self.patience, observer);
-        let backend = self.backend.clone();
-        let residual = backend.enter(|| self.iterate(guess, &mut monitor, initial, reference))?;
-        let solve = clock.elapsed().as_secs_f64();
-
+        let mut outcome = self.run(norms, guess, observer)?;
         let clock = Instant::now();
         self.backend.download(&self.u, u)?;
-        let download = clock.elapsed().as_secs_f64();
-        Ok(Outcome {
-            stop: monitor.stop().unwrap_or(Stop::MaxIterations),
-            iterations: monitor.iterations(),
-            relative_residual: if reference > 0.0 { residual / reference } else { residual },
-            history: monitor.into_history(),
-            timing: Timing { upload, solve, download },
-        })
+        outcome.timing.upload = upload;
+        outcome.timing.download = clock.elapsed().as_secs_f64();
+        Ok(outcome)
     }
 
     fn description(&self) -> &Description {
