@@ -93,6 +93,14 @@ pub trait Operator<B: Backend, T: Real>: OnBackend<B> + Send + Sync {
         true
     }
 
+    /// Makes the room that [`Operator::advance_direction`] takes beside its vectors, and returns its bytes.
+    ///
+    /// # Errors
+    /// Where it does not fit in memory.
+    fn reserve_direction(&self) -> Result<usize> {
+        Ok(0)
+    }
+
     /// u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩
     fn advance_direction(
         &self,
@@ -312,6 +320,9 @@ impl<B: Backend, T: Real, A: Operator<B, T>> Operator<B, T> for std::sync::Arc<A
     }
     fn norm_needs_scratch(&self) -> bool {
         (**self).norm_needs_scratch()
+    }
+    fn reserve_direction(&self) -> Result<usize> {
+        (**self).reserve_direction()
     }
     fn advance_direction(
         &self,

@@ -31,7 +31,8 @@ pub enum Form {
 /// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
 /// Ye, 1999), which costs one more inner product.
 ///
-/// Storage: 4 n-vectors (r, z, p, q) beside b and u.
+/// Storage: 4 n-vectors (r, z, p, q) beside b and u, and on CUDA a fifth, since there p is not updated in
+/// place.
 #[derive(Debug)]
 pub struct Cg<B: Backend, A, M, T: Real> {
     backend: B,
@@ -44,6 +45,8 @@ pub struct Cg<B: Backend, A, M, T: Real> {
     q: B::Vector<T>,
     scalars: B::Scalars,
     layout: Layout,
+    /// Of the operator, for its step.
+    reserved_bytes: usize,
 }
 
 /// ρ = ⟨r, z⟩ of even and odd iterations.
@@ -64,7 +67,9 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
+        let reserved_bytes = if form == Form::Fused { operator.reserve_direction()? } else { 0 };
         Ok(Self {
+            reserved_bytes,
             form,
             preconditioner,
             r: zeros()?,
@@ -167,6 +172,6 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
     }
 
     fn workspace_bytes(&self) -> usize {
-        4 * self.layout.len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+        4 * self.layout.len() * size_of::<T>() + self.reserved_bytes + self.preconditioner.workspace_bytes()
     }
 }

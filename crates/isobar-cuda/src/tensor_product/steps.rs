@@ -71,6 +71,15 @@ impl<T: Real> Operator<Cuda, T> for TensorProduct<T> {
         false
     }
 
+    /// A second p: blocks update it while others still read the first.
+    fn reserve_direction(&self) -> Result<usize> {
+        let mut spare = lock(&self.spare);
+        if spare.is_none() {
+            *spare = Some(Vector::zeros(self.cuda.context(), &self.layout)?);
+        }
+        Ok(self.layout.len() * size_of::<T>())
+    }
+
     fn advance_direction(
         &self,
         v: Direction<'_, Vector<T>>,
@@ -79,11 +88,8 @@ impl<T: Real> Operator<Cuda, T> for TensorProduct<T> {
         sigma: Slot,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let mut spare = lock(&self.spare);
-        if spare.is_none() {
-            *spare = Some(Vector::zeros(self.cuda.context(), &self.layout)?);
-        }
-        if let Some(next) = spare.as_mut() {
+        self.reserve_direction()?;
+        if let Some(next) = lock(&self.spare).as_mut() {
             // What is p now becomes the one before.
             v.p.swap(next);
             self.advance([v.z, next], [v.u, v.p, v.q], [alpha, beta], sigma, scalars)?;
