@@ -189,13 +189,12 @@ pub trait Backend: Sized + Send + Sync + 'static {
     /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
     /// after every iteration, in order.
     ///
-    /// The body must depend on `n` only through its parity. That lets a device record two
-    /// iterations once, replay them, and look at the bank every few iterations only; such a back end
-    /// makes steps that follow the stopping iteration do nothing, as `watch` tells.
+    /// The body must depend on `n` only through its parity, and look at no scalar: that lets a device
+    /// record two iterations once and replay them. Whatever the body exchanges on the host, such as the
+    /// handles of two vectors, is on return as after the last iteration.
     fn iterate(
         &self,
         scalars: &mut Self::Scalars,
-        _watch: Watch,
         body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
         observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
@@ -218,16 +217,6 @@ pub trait Backend: Sized + Send + Sync + 'static {
 
     /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
-}
-
-/// The stopping test a device can make by itself: the scalar in `slot` at or below `target`, or not
-/// finite.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Watch {
-    /// A squared residual norm.
-    pub slot: Slot,
-    /// The squared norm to reach.
-    pub target: f64,
 }
 
 /// A back end that the tensor-product operator runs on.

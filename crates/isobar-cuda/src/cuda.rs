@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{Backend, DeviceInfo, Ratio, Slot, TensorProductBackend, Watch};
+use isobar_core::backend::{Backend, DeviceInfo, Ratio, Slot, TensorProductBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use isobar_core::real::Real;
@@ -394,7 +394,6 @@ impl Backend for Cuda {
     fn iterate(
         &self,
         scalars: &mut Scalars,
-        _watch: Watch,
         body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
         observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {

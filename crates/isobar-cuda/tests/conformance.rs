@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use isobar_core::backend::{Backend, Slot};
+use isobar_core::backend::Backend;
 use isobar_core::error::Error;
 use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use isobar_core::operator::Guess;
@@ -111,8 +111,7 @@ fn too_large() {
 fn no_reading_within_an_iteration() {
     let cuda = card_or_skip!();
     let mut scalars = cuda.scalars().unwrap();
-    let watch = isobar_core::backend::Watch { slot: Slot::new(0), target: 0.0 };
-    let result = cuda.iterate(&mut scalars, watch, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
+    let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
         std::ops::ControlFlow::Break(())
     });
     assert!(matches!(result, Err(Error::Unsupported(_))), "{result:?}");

@@ -1,7 +1,7 @@
 //! BiCGStab, for operators that are not symmetric.
 
 use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Ratio, Slot, Watch};
+use crate::backend::{Backend, Ratio, Slot};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::{Guess, Operator};
@@ -87,11 +87,9 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
         }
         backend.dot(shadow, r, RHO[0], scalars)?;
 
-        let watch = Watch { slot: NORM, target: monitor.target() };
         let mut parity = 0;
         backend.iterate(
             scalars,
-            watch,
             &mut |n, scalars| {
                 let (now, next) = (n % 2, (n + 1) % 2);
                 let omega_before = Ratio::new(TS[next], TT[next]);

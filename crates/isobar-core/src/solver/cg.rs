@@ -1,7 +1,7 @@
 //! Preconditioned conjugate gradients.
 
 use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Ratio, Slot, Watch};
+use crate::backend::{Backend, Ratio, Slot};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::{Direction, Guess, Operator, advance_direction_unfused};
@@ -103,11 +103,9 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
         backend.set(scalars, ZQ[0], 0.0)?;
         preconditioner.precondition_residual(r, q, z, Ratio::ZERO, [RHO[0], NORM], scalars)?;
 
-        let watch = Watch { slot: NORM, target: monitor.target() };
         let mut parity = 0;
         backend.iterate(
             scalars,
-            watch,
             &mut |n, scalars| {
                 let (now, next) = (n % 2, (n + 1) % 2);
                 let alpha_before = Ratio::new(RHO[next], SIGMA[next]);

@@ -55,11 +55,6 @@ impl<'o> Monitor<'o> {
         Self { reference, tolerance, max_iterations, patience, history, stop: None, observer }
     }
 
-    /// The squared norm to reach.
-    pub fn target(&self) -> f64 {
-        (self.tolerance * self.reference).powi(2)
-    }
-
     /// Notes the residual of the first guess.
     pub fn begin(&mut self, residual: f64) -> ControlFlow<()> {
         self.history.push(self.relative(residual));

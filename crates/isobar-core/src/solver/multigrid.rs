@@ -1,7 +1,7 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
 use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Slot, Watch};
+use crate::backend::{Backend, Slot};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, MultigridOperator, Relaxation, scratch};
@@ -38,7 +38,6 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Multigrid<B, A, T>
 impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> for Multigrid<B, A, T> {
     fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
         let Self { cycle, backend, scalars, start } = self;
-        let watch = Watch { slot: NORM, target: monitor.target() };
         if guess == Guess::Zero {
             // The first cycle is special: it need not read u.
             match start {
@@ -51,7 +50,6 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> fo
         }
         backend.iterate(
             scalars,
-            watch,
             &mut |_, scalars| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
             &mut |bank| monitor.observe(bank[NORM.index()]),
         )
@@ -140,7 +138,6 @@ where
                 operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
             }
         }
-        let watch = Watch { slot: NORM, target: monitor.target() };
         if *start == Start::Full && guess == Guess::Zero {
             cycle.full_multigrid(r, e, None)?;
             operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
@@ -150,7 +147,6 @@ where
         }
         backend.iterate(
             scalars,
-            watch,
             &mut |_, scalars| {
                 cycle.cycle(r, e, Guess::Zero, None)?;
                 operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)
