@@ -145,6 +145,9 @@ pub fn closing(
 
 /// The bandwidth that a solve reached.
 pub fn bandwidth(traffic: &TrafficReport) -> String {
+    if !traffic.copy_gb_per_s.is_finite() {
+        return format!("{:.1} GB/s; a plain copy could not be measured", traffic.gb_per_s);
+    }
     if traffic.bytes > 0.0 && traffic.gb_per_s.is_finite() {
         format!(
             "{:.1} GB/s, {:.0} % of the {:.1} GB/s of a plain copy",

@@ -323,7 +323,9 @@ impl<B: TensorProductBackend + Clone> Solve for System<B> {
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        self.backend.copy_bandwidth(&self.layout)
+        // Beyond this size a copy is no faster, and two more vectors may not fit beside the solver.
+        let large = Layout::new(Shape::new(512, 512, 128))?;
+        self.backend.copy_bandwidth(if self.layout.len() < large.len() { &self.layout } else { &large })
     }
 }
 
