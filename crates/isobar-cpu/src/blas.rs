@@ -64,10 +64,11 @@ fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn
     });
 }
 
-struct Axpy<'a, S, T> {
-    a: T,
-    x: &'a [S],
-    y: &'a mut [T],
+/// y += a x on part of a vector
+pub(crate) struct Axpy<'a, S, T> {
+    pub(crate) a: T,
+    pub(crate) x: &'a [S],
+    pub(crate) y: &'a mut [T],
 }
 
 impl<A: Real, T: Real> WithSimd for Axpy<'_, A, T> {

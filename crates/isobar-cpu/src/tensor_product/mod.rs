@@ -31,7 +31,7 @@ use crate::wavefront::{self, Chunks};
 /// level cache beside the rows that stream through.
 const FACTOR_BYTES: usize = 192 << 10;
 /// The most stages that a pass has.
-const MAX_STAGES: usize = 5;
+const MAX_STAGES: usize = 4;
 /// Planes of Jacobi corrections that a thread keeps: its first, its last, and two in flight.
 const CORRECTION_PLANES: usize = 4;
 

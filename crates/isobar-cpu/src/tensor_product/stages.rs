@@ -9,8 +9,9 @@ use isobar_core::real::Real;
 
 use super::kernels::{Advance, Apply, Divide, Residual, ResidualNorm, ResidualStore};
 use super::lines::{JacobiCorrection, Precondition, Relax, Solve};
-use super::transfer::{Correct, Prolong, Restrict};
+use super::transfer::{Prolong, Restrict};
 use super::{ChunkScratch, TensorProduct};
+use crate::blas::Axpy;
 use crate::shared::Shared;
 
 /// What a restriction adds up.
@@ -163,7 +164,7 @@ impl<T: Real> TensorProduct<T> {
         let len = 2 * self.layout.half_plane();
         // SAFETY: this stage has plane j of u to itself, and the corrections of plane j are complete.
         let (u, delta) = unsafe { (u.row_mut((j * len) as isize, len), corrections.row(kept, len)) };
-        self.cpu.dispatch::<T, _>(Correct { a: rho, x: delta, y: u });
+        self.cpu.dispatch::<T, _>(Axpy { a: rho, x: delta, y: u });
     }
 
     /// u += e on the given colours
@@ -172,7 +173,7 @@ impl<T: Real> TensorProduct<T> {
             let (start, len) = (self.half_plane(j, colour).start, self.layout.half_plane());
             // SAFETY: this stage has plane j of u to itself; e is only read.
             let (e, u) = unsafe { (e.row(start, len), u.row_mut(start, len)) };
-            self.cpu.dispatch::<T, _>(Correct { a: T::ONE, x: e, y: u });
+            self.cpu.dispatch::<T, _>(Axpy { a: T::ONE, x: e, y: u });
         }
     }
 

@@ -140,21 +140,3 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         }
     }
 }
-
-/// y += a x, x in another precision.
-pub(super) struct Correct<'a, T, R> {
-    pub(super) a: T,
-    pub(super) x: &'a [R],
-    pub(super) y: &'a mut [T],
-}
-
-impl<T: Real, R: Real> WithSimd for Correct<'_, T, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y += self.a * T::from_f64(x.to_f64());
-        }
-    }
-}
