@@ -94,7 +94,7 @@ fn needed_bytes(case: &Case) -> f64 {
     use isobar::real::Precision;
     let cells = case.grid.shape().cells() as f64;
     let iteration = match case.solver.method {
-        Method::Cg | Method::CgTextbook => 4.0,
+        Method::Cg | Method::CgTextbook | Method::DeflatedCg => 4.0,
         Method::Bicgstab => 6.0,
         Method::Multigrid => 2.0 / 3.0,
     };

@@ -4,8 +4,11 @@ use std::ops::ControlFlow;
 
 use crate::error::Result;
 use crate::layout::{ArrayView, ArrayViewMut, Layout};
+use crate::operator::MultigridOperator;
 use crate::real::Real;
-use crate::stencil::{Csr, TensorProduct};
+use crate::region::{RegionBackend, RegionOperator};
+use crate::stencil::{Csr, Diffusion, TensorProduct};
+use crate::triangular::TriangularOperator;
 
 /// Names one scalar of a solve. Scalars live on the device, in double precision; fused steps read
 /// and write them by slot.
@@ -198,6 +201,17 @@ pub trait Backend: Sized + Send + Sync + 'static {
         body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
         observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
+        self.iterate_stepwise(scalars, body, observe)
+    }
+
+    /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
+    /// recorded.
+    fn iterate_stepwise(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
         for n in 0.. {
             body(n, scalars)?;
             if observe(&self.read(scalars)?).is_break() {
@@ -229,6 +243,22 @@ pub trait TensorProductBackend: Backend {
     /// # Errors
     /// As [`Backend::zeros`].
     fn tensor_product<T: Real>(&self, stencil: &TensorProduct) -> Result<Self::TensorProduct<T>>;
+}
+
+/// A back end that the diffusion operator runs on.
+pub trait DiffusionBackend: RegionBackend {
+    /// The operator with its coefficients on the device.
+    type Diffusion<T: Real>: MultigridOperator<Self, T>
+        + TriangularOperator<Self, T>
+        + RegionOperator<Self, T>
+        + 'static;
+
+    /// Puts a stencil on the device; for a multigrid level with the weights of transfers to the next coarser one
+    /// ([`Diffusion::transfer_weights`]), without which it cannot restrict or prolong.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    fn diffusion<T: Real>(&self, stencil: &Diffusion, with_transfers: bool) -> Result<Self::Diffusion<T>>;
 }
 
 /// A back end that stored matrices run on, for the comparison of paper A.

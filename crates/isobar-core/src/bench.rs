@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use crate::backend::{Backend, Ratio, Slot, TensorProductBackend};
+use crate::backend::{Backend, Ratio, Slot};
 use crate::error::Result;
 use crate::layout::{ArrayView, Colour, Layout, Shape};
-use crate::operator::{Direction, Guess, LineOperator, LineSolver, MultigridOperator, Operator, Relaxation};
+use crate::operator::{Direction, Guess, MultigridOperator, Relaxation};
 use crate::options::SolverOptions;
 use crate::problem;
 use crate::real::{Precision, Real};
 use crate::solver::StepTraffic;
-use crate::stencil::TensorProduct;
+use crate::stencil::Stencil;
 use crate::traffic::{self, Traffic};
 
 /// A batch lasts at least so long, so that neither clock nor synchronisation shows.
@@ -34,7 +34,7 @@ pub struct Timed {
 impl Timed {
     /// Declared bytes of one execution.
     pub fn bytes(&self) -> f64 {
-        self.step.step.bytes(self.step.cells, self.step.size)
+        self.step.bytes_once()
     }
 
     /// Declared bytes a second.
@@ -82,9 +82,9 @@ pub fn seconds<B: Backend>(backend: &B, mut work: impl FnMut() -> Result<()>) ->
 ///
 /// # Errors
 /// What the device reports; no memory for the vectors that the steps work on.
-pub fn time_iteration<B: TensorProductBackend>(
+pub fn time_iteration<B: Backend, S: Stencil<B>>(
     backend: &B,
-    stencil: &TensorProduct,
+    stencil: &S,
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
@@ -94,7 +94,7 @@ pub fn time_iteration<B: TensorProductBackend>(
         let shape = stencil.shape();
         let coarse = stencil.coarsened();
         let here: Vec<StepTraffic> = steps.iter().copied().filter(|step| step.cells == shape.cells()).collect();
-        for (size, time) in [(8, time_level::<B, f64> as TimeLevel<B>), (4, time_level::<B, f32>)] {
+        for (size, time) in [(8, time_level::<B, S, f64> as TimeLevel<B, S>), (4, time_level::<B, S, f32>)] {
             let here: Vec<StepTraffic> = here.iter().copied().filter(|step| step.size == size).collect();
             if !here.is_empty() {
                 timed.extend(time(backend, &stencil, coarse.as_ref(), options, &here)?);
@@ -106,17 +106,16 @@ pub fn time_iteration<B: TensorProductBackend>(
     Ok(timed)
 }
 
-type TimeLevel<B> =
-    fn(&B, &TensorProduct, Option<&TensorProduct>, &SolverOptions, &[StepTraffic]) -> Result<Vec<Timed>>;
+type TimeLevel<B, S> = fn(&B, &S, Option<&S>, &SolverOptions, &[StepTraffic]) -> Result<Vec<Timed>>;
 
-fn time_level<B: TensorProductBackend, T: Real>(
+fn time_level<B: Backend, S: Stencil<B>, T: Real>(
     backend: &B,
-    stencil: &TensorProduct,
-    coarse: Option<&TensorProduct>,
+    stencil: &S,
+    coarse: Option<&S>,
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
-    let mut bench = Bench::<B, T>::new(backend, stencil, coarse, options)?;
+    let mut bench = Bench::<B, S::Operator<T>, T>::new(backend, stencil, coarse, options)?;
     let mut timed = Vec::new();
     for &step in steps {
         if bench.run(&step.step)? {
@@ -128,10 +127,10 @@ fn time_level<B: TensorProductBackend, T: Real>(
 }
 
 /// Operators and vectors for every step on one grid.
-struct Bench<'b, B: TensorProductBackend, T: Real> {
+struct Bench<'b, B: Backend, A, T: Real> {
     backend: &'b B,
-    operator: B::TensorProduct<T>,
-    coarse: Option<Coarse<B, T>>,
+    operator: A,
+    coarse: Option<Coarse<B, A, T>>,
     relaxation: Relaxation,
     f: B::Vector<T>,
     u: B::Vector<T>,
@@ -141,19 +140,19 @@ struct Bench<'b, B: TensorProductBackend, T: Real> {
     scalars: B::Scalars,
 }
 
-struct Coarse<B: TensorProductBackend, T: Real> {
-    operator: B::TensorProduct<T>,
+struct Coarse<B: Backend, A, T: Real> {
+    operator: A,
     f: B::Vector<T>,
     u: B::Vector<T>,
 }
 
 const OUT: [Slot; 2] = [Slot::new(0), Slot::new(1)];
 
-impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
-    fn new(
+impl<'b, B: Backend, A: MultigridOperator<B, T>, T: Real> Bench<'b, B, A, T> {
+    fn new<S: Stencil<B, Operator<T> = A>>(
         backend: &'b B,
-        stencil: &TensorProduct,
-        coarse: Option<&TensorProduct>,
+        stencil: &S,
+        coarse: Option<&S>,
         options: &SolverOptions,
     ) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
@@ -164,7 +163,7 @@ impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
             .map(|stencil| -> Result<_> {
                 let layout = Layout::new(stencil.shape())?;
                 Ok(Coarse {
-                    operator: backend.tensor_product(stencil)?,
+                    operator: stencil.level::<T>(backend)?,
                     f: backend.zeros(&layout)?,
                     u: backend.zeros(&layout)?,
                 })
@@ -175,7 +174,7 @@ impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
             mixed.then(|| -> Result<_> { Ok([backend.zeros(&layout)?, backend.zeros(&layout)?]) }).transpose()?;
         Ok(Self {
             backend,
-            operator: backend.tensor_product(stencil)?,
+            operator: stencil.level::<T>(backend)?,
             coarse,
             relaxation: Relaxation {
                 smoother: options.multigrid.smoother,
@@ -222,6 +221,9 @@ impl<'b, B: TensorProductBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::SOLVE_LINES) => operator.solve_lines(f, u)?,
             _ if is(traffic::PRECONDITION_RESIDUAL) => {
                 operator.precondition_residual(f, q, u, Ratio::ZERO, [first, second], scalars)?;
+            }
+            _ if is(traffic::SCALE_RESIDUAL) => {
+                operator.scale_residual(f, q, u, Ratio::ZERO, [first, second], scalars)?;
             }
             _ if is(traffic::UPDATE_RESIDUAL) => {
                 backend.axpy(Ratio::ZERO, q, f, scalars)?;

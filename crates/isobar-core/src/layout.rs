@@ -159,6 +159,16 @@ impl Layout {
         i / 2 + self.pitch * (k + self.shape.nz * (Colour::of(i, j) as usize + 2 * j))
     }
 
+    /// The grid point (i, j, k) that is stored at an index; `None` in padding.
+    pub fn grid_point(&self, index: usize) -> Option<(usize, usize, usize)> {
+        let Shape { nx, ny, nz } = self.shape;
+        let (m, row) = (index % self.pitch, index / self.pitch);
+        let (k, half_plane) = (row % nz, row / nz);
+        let (j, colour) = (half_plane / 2, half_plane % 2);
+        let i = 2 * m + (j + colour) % 2;
+        (i < nx && j < ny).then_some((i, j, k))
+    }
+
     /// Where column (i, j) is stored in a horizontal field laid out as `m + pitch · (colour + 2j)`.
     #[inline(always)]
     pub fn column_index(&self, i: usize, j: usize) -> usize {
@@ -227,6 +237,11 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     pub fn c_order(data: &'a [T], shape: Shape) -> Result<Self> {
         exact_length(data.len(), shape)?;
         Self::new(data, shape, c_order_strides(shape))
+    }
+
+    /// The same value everywhere.
+    pub fn constant(value: &'a T, shape: Shape) -> Self {
+        Self { data: std::slice::from_ref(value), shape, strides: [0; 3] }
     }
 
     /// The grid.
@@ -312,10 +327,14 @@ mod tests {
                         let colour = Colour::of(i, j);
                         assert_eq!(i % 2, layout.parity(j, colour));
                         assert!(i / 2 < layout.columns(j, colour));
+                        assert_eq!(layout.grid_point(index), Some((i, j, k)));
                     }
                 }
                 let both = Colour::BOTH.map(|c| layout.columns(j, c));
                 assert_eq!(both[0] + both[1], nx);
+            }
+            for (index, seen) in seen.into_iter().enumerate() {
+                assert_eq!(layout.grid_point(index).is_some(), seen);
             }
         }
     }

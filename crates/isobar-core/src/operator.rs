@@ -93,6 +93,29 @@ pub trait Operator<B: Backend, T: Real>: OnBackend<B> + Send + Sync {
         true
     }
 
+    /// How many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a
+    /// few numbers.
+    fn coefficient_vectors(&self) -> f64 {
+        0.0
+    }
+
+    /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    fn scale_residual(
+        &self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        [rho, norm]: [Slot; 2],
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.backend();
+        backend.axpy(alpha.negated(), q, r, scalars)?;
+        self.divide_by_diagonal(r, z)?;
+        backend.dot(r, z, rho, scalars)?;
+        backend.dot(r, r, norm, scalars)
+    }
+
     /// Makes the room that [`Operator::advance_direction`] takes beside its vectors, and returns its bytes.
     ///
     /// # Errors
@@ -135,6 +158,11 @@ pub fn advance_direction_unfused<B: Backend, T: Real>(
 
 /// Solves the vertical tridiagonal blocks M of a matrix.
 pub trait LineSolver<B: Backend, T: Real>: OnBackend<B> + Send + Sync {
+    /// How many vectors of coefficients M is made of, as [`Operator::coefficient_vectors`].
+    fn line_coefficient_vectors(&self) -> f64 {
+        0.0
+    }
+
     /// z = M⁻¹ r
     fn solve_lines(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
 
@@ -202,10 +230,17 @@ pub struct LevelVectors<V> {
 
 /// A matrix with a coarser version of itself.
 ///
-/// Restriction sums the residuals of the four fine cells in a coarse one (their cell average, in
-/// integrated form); prolongation is bilinear, weights (9, 3, 3, 1)/16, with the ghost value −u
-/// outside a Dirichlet boundary.
+/// Restriction sums the residuals of the fine cells in a coarse one (their cell average, in
+/// integrated form). Prolongation is bilinear for the tensor-product operator, weights (9, 3, 3, 1)/16, with the
+/// ghost value −u outside a Dirichlet boundary, and constant over a coarse cell for diffusion, where the
+/// coarse grid may have half as many cells, rounded up, in x or y alone.
 pub trait MultigridOperator<B: Backend, T: Real>: LineOperator<B, T> {
+    /// Whether R = Pᵀ, so that a cycle with as many sweeps before as after, and these in the opposite order
+    /// of colours, is a symmetric preconditioner.
+    fn has_adjoint_transfers(&self) -> bool {
+        false
+    }
+
     /// f_c = R f
     fn restrict(&self, coarse: &Self, f: &B::Vector<T>, coarse_f: &mut B::Vector<T>) -> Result<()>;
 
@@ -320,6 +355,20 @@ impl<B: Backend, T: Real, A: Operator<B, T>> Operator<B, T> for std::sync::Arc<A
     }
     fn norm_needs_scratch(&self) -> bool {
         (**self).norm_needs_scratch()
+    }
+    fn coefficient_vectors(&self) -> f64 {
+        (**self).coefficient_vectors()
+    }
+    fn scale_residual(
+        &self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: [Slot; 2],
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        (**self).scale_residual(r, q, z, alpha, out, scalars)
     }
     fn reserve_direction(&self) -> Result<usize> {
         (**self).reserve_direction()

@@ -18,6 +18,8 @@ pub enum Method {
     Multigrid,
     /// BiCGStab, for non-symmetric operators.
     Bicgstab,
+    /// Conjugate gradients with sub-domain deflation (paper D).
+    DeflatedCg,
 }
 
 impl Method {
@@ -28,7 +30,13 @@ impl Method {
             Self::CgTextbook => "cg-textbook",
             Self::Multigrid => "multigrid",
             Self::Bicgstab => "bicgstab",
+            Self::DeflatedCg => "deflated-cg",
         }
+    }
+
+    /// Whether it only works for symmetric matrices.
+    pub fn needs_symmetry(self) -> bool {
+        matches!(self, Self::Cg | Self::CgTextbook | Self::DeflatedCg)
     }
 }
 
@@ -41,6 +49,19 @@ pub enum Norm {
     Initial,
     /// ‖b‖, the right-hand side.
     Rhs,
+    /// Both in the norm of the symmetrically scaled system: ‖D^−½ r‖ against ‖D^−½ b‖, D the diagonal.
+    Scaled,
+}
+
+/// What to do with a right-hand side that a singular matrix cannot produce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compatibility {
+    /// Refuse it.
+    #[default]
+    Require,
+    /// Take out its mean over every part of the grid that is tied to nothing fixed.
+    Project,
 }
 
 /// What CG and BiCGStab are preconditioned with.
@@ -56,6 +77,12 @@ pub enum PreconditionerKind {
     Line,
     /// One multigrid cycle.
     Multigrid,
+    /// Incomplete Cholesky in blocks of consecutive unknowns (paper D).
+    BlockIc,
+    /// Incomplete Poisson (paper D).
+    IncompletePoisson,
+    /// Truncated Neumann series (paper D).
+    Neumann,
 }
 
 impl PreconditionerKind {
@@ -66,16 +93,67 @@ impl PreconditionerKind {
             Self::Jacobi => "jacobi",
             Self::Line => "line",
             Self::Multigrid => "multigrid",
+            Self::BlockIc => "block-ic",
+            Self::IncompletePoisson => "incomplete-poisson",
+            Self::Neumann => "neumann",
         }
     }
 }
 
 /// `[solver.preconditioner]`
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PreconditionerOptions {
     /// Which.
     pub kind: PreconditionerKind,
+    /// Neumann: terms of the series.
+    pub order: usize,
+    /// Block-IC: consecutive unknowns in a block; by default eight rows of the grid.
+    pub block: Option<usize>,
+    /// Incomplete Poisson: of the symmetrically scaled matrix.
+    pub scaling: bool,
+}
+
+impl Default for PreconditionerOptions {
+    fn default() -> Self {
+        Self { kind: PreconditionerKind::default(), order: 2, block: None, scaling: true }
+    }
+}
+
+/// Deflation vectors: the indicators of…
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stripes {
+    /// … half rows of the grid (paper D).
+    #[default]
+    HalfRows,
+    /// … so many blocks in x, y and z.
+    Blocks([usize; 3]),
+    /// … connected bodies of one material, such as bubbles and the liquid around them.
+    Bodies,
+}
+
+/// How the deflation matrix E is solved with (paper D, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoarseSolve {
+    /// Whichever is better for the number of vectors and the device.
+    #[default]
+    Auto,
+    /// By its Cholesky factor, on the host.
+    Triangular,
+    /// By its inverse, on the device.
+    Inverse,
+}
+
+/// `[solver.deflation]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeflationOptions {
+    /// The vectors.
+    pub stripes: Stripes,
+    /// What is done with E.
+    pub coarse: CoarseSolve,
 }
 
 /// The relaxation inside multigrid.
@@ -104,8 +182,9 @@ pub enum Start {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MultigridOptions {
-    /// Levels wanted, the finest included. Sizes that cannot be halved end the hierarchy earlier.
-    pub levels: usize,
+    /// Levels wanted, the finest included; by default 5 for the tensor-product operator, and as many as there
+    /// can be for diffusion. Sizes that cannot be halved end the hierarchy earlier.
+    pub levels: Option<usize>,
     /// The relaxation.
     pub smoother: Smoother,
     /// ρ; by default 1 for red–black and 2/3 for Jacobi.
@@ -123,7 +202,7 @@ pub struct MultigridOptions {
 impl Default for MultigridOptions {
     fn default() -> Self {
         Self {
-            levels: 5,
+            levels: None,
             smoother: Smoother::LineRedBlack,
             relaxation: None,
             pre: 1,
@@ -162,6 +241,10 @@ pub struct SolverOptions {
     pub multigrid: MultigridOptions,
     /// The preconditioner of the Krylov methods.
     pub preconditioner: PreconditionerOptions,
+    /// The deflation of `deflated-cg`.
+    pub deflation: DeflationOptions,
+    /// What becomes of a right-hand side without a solution.
+    pub compatibility: Compatibility,
 }
 
 impl Default for SolverOptions {
@@ -174,6 +257,8 @@ impl Default for SolverOptions {
             precision: Precision::default(),
             multigrid: MultigridOptions::default(),
             preconditioner: PreconditionerOptions::default(),
+            deflation: DeflationOptions::default(),
+            compatibility: Compatibility::default(),
         }
     }
 }
@@ -199,7 +284,7 @@ impl SolverOptions {
                 format!("{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black"),
             ));
         }
-        if multigrid.levels == 0 {
+        if multigrid.levels == Some(0) {
             return Err(Error::invalid(
                 "solver.multigrid.levels",
                 "0 levels; the finest grid counts, so use 1 or more",
@@ -214,13 +299,34 @@ impl SolverOptions {
                 "pre and post are both 0; multigrid needs at least one sweep a level",
             ));
         }
-        if self.precision == Precision::Mixed && self.method != Method::Multigrid {
+        let multigrid = self.method == Method::Multigrid || self.preconditioner.kind == PreconditionerKind::Multigrid;
+        if self.precision == Precision::Mixed && !multigrid {
             return Err(Error::invalid(
                 "solver.precision",
-                "\"mixed\" runs single-precision multigrid cycles inside a double-precision correction, so it \
-                 needs solver.method = \"multigrid\"; use \"f64\" or \"f32\" with the other methods",
+                "\"mixed\" runs single-precision multigrid cycles inside a double-precision iteration, so it needs \
+                 solver.method = \"multigrid\" or solver.preconditioner.kind = \"multigrid\"; use \"f64\" or \"f32\" with \
+                 the others",
+            ));
+        }
+        if self.norm == Norm::Scaled && !self.method.needs_symmetry() {
+            return Err(Error::invalid(
+                "solver.norm",
+                format!(
+                    "\"scaled\" is for conjugate gradients, not for {:?}; use \"initial\" or \"rhs\"",
+                    self.method.name()
+                ),
+            ));
+        }
+        let order = self.preconditioner.order;
+        if order > MOST_TERMS {
+            return Err(Error::invalid(
+                "solver.preconditioner.order",
+                format!("{order} terms of the Neumann series; more than {MOST_TERMS} never pay, 1 or 2 are usual"),
             ));
         }
         Ok(())
     }
 }
+
+/// The longest Neumann series.
+const MOST_TERMS: usize = 50;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::solver::spectrum::Spectrum;
+
 /// Why a solve ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,6 +76,11 @@ pub struct Outcome {
     pub relative_residual: f64,
     /// The relative residual after 0, 1, 2, … iterations, as the iteration itself saw it.
     pub history: Vec<f64>,
+    /// Extreme eigenvalues of the preconditioned matrix, from conjugate gradients with a fixed preconditioner.
+    pub spectrum: Option<Spectrum>,
+    /// Where the matrix is singular: the norm of what was taken out of the right-hand side because no
+    /// solution can produce it, relative to the right-hand side's.
+    pub removed: Option<f64>,
     /// Where the time went.
     pub timing: Timing,
 }

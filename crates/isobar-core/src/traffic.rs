@@ -5,7 +5,8 @@ use serde::Serialize;
 /// A step's declared work, a cell: vectors read, vectors written, floating-point operations.
 ///
 /// Every vector counts once however often a neighbour's value is used (perfect caching), and a
-/// coarse-grid vector counts a quarter. Horizontal and vertical coefficients count nothing.
+/// coarse-grid vector counts a quarter. Coefficients that are vectors themselves count too; horizontal and
+/// vertical ones of the tensor-product operator count nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Traffic {
     /// The step.
@@ -16,6 +17,9 @@ pub struct Traffic {
     pub reads: f64,
     /// Vectors written.
     pub writes: f64,
+    /// How often the operator's coefficient vectors are read, see
+    /// [`Operator::coefficient_vectors`](crate::operator::Operator::coefficient_vectors).
+    pub coefficients: f64,
     /// Floating-point operations a cell.
     pub flops: f64,
 }
@@ -26,59 +30,78 @@ impl Traffic {
         self.reads + self.writes
     }
 
-    /// Bytes moved on `cells` cells of `size` bytes each.
-    pub fn bytes(&self, cells: usize, size: usize) -> f64 {
-        self.references() * (cells * size) as f64
+    /// Bytes moved on `cells` cells of `size` bytes each, by an operator with so many coefficient vectors.
+    pub fn bytes(&self, cells: usize, size: usize, coefficient_vectors: f64) -> f64 {
+        (self.references() + self.coefficients * coefficient_vectors) * (cells * size) as f64
     }
 }
 
 macro_rules! traffic {
-    ($($(#[$doc:meta])* $id:ident: $name:literal, $recurrence:literal, $reads:literal, $writes:literal, $flops:literal;)*) => {
+    ($($(#[$doc:meta])* $id:ident: $name:literal, $recurrence:literal, $reads:literal, $writes:literal, $coefficients:literal, $flops:literal;)*) => {
         $($(#[$doc])*
         pub const $id: Traffic =
-            Traffic { name: $name, recurrence: $recurrence, reads: $reads, writes: $writes, flops: $flops };)*
+            Traffic {
+                name: $name,
+                recurrence: $recurrence,
+                reads: $reads,
+                writes: $writes,
+                coefficients: $coefficients,
+                flops: $flops,
+            };)*
     };
 }
 
 traffic! {
     /// See [`crate::operator::Operator::apply`].
-    APPLY: "apply", "y = A x", 1.0, 1.0, 15.0;
+    APPLY: "apply", "y = A x", 1.0, 1.0, 1.0, 15.0;
     /// See [`crate::operator::Operator::residual`].
-    RESIDUAL: "residual", "r = f − A u;  ‖r‖²", 2.0, 1.0, 18.0;
+    RESIDUAL: "residual", "r = f − A u;  ‖r‖²", 2.0, 1.0, 1.0, 18.0;
     /// See [`crate::operator::Operator::residual_norm`].
-    RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 18.0;
+    RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 1.0, 18.0;
     /// See [`crate::operator::Operator::advance_direction`].
-    ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 21.0;
+    ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 1.0, 21.0;
     /// See [`crate::operator::LineSolver::solve_lines`].
-    SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 11.0;
+    SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 1.0, 11.0;
     /// See [`crate::operator::LineSolver::precondition_residual`].
-    PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 17.0;
+    PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 17.0;
     /// The default, unfused update of the residual and its two inner products, preconditioner apart.
-    UPDATE_RESIDUAL: "update_residual", "r −= αq;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 1.0, 6.0;
+    UPDATE_RESIDUAL: "update_residual", "r −= αq;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 1.0, 0.0, 6.0;
+    /// See [`crate::operator::Operator::scale_residual`].
+    SCALE_RESIDUAL: "scale_residual", "r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 11.0;
+    /// See [`crate::triangular::TriangularOperator::relax_lower`].
+    RELAX_LOWER: "relax_lower", "v = D⁻¹(r − L w)", 2.0, 1.0, 1.0, 15.0;
+    /// See [`crate::triangular::TriangularOperator::relax_upper`].
+    RELAX_UPPER: "relax_upper", "z = v − D⁻¹ Lᵀ w", 2.0, 1.0, 1.0, 15.0;
+    /// See [`crate::triangular::TriangularOperator::incomplete_poisson`].
+    INCOMPLETE_POISSON: "incomplete_poisson", "z = (I − L D⁻¹)(I − D⁻¹Lᵀ) r", 2.0, 1.0, 1.0, 25.0;
+    /// See [`crate::triangular::TriangularOperator::substitute`].
+    SUBSTITUTE: "substitute", "z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r", 4.0, 2.0, 2.0, 20.0;
+    /// Deflation: Zᵀ q, then the step of [`crate::region::RegionOperator::subtract_regional`].
+    PROJECT: "project", "q −= A Z E⁻¹ Zᵀ q;  σ = ⟨p, q⟩", 3.0, 1.0, 1.0, 18.0;
     /// z = D⁻¹ r
-    DIVIDE_BY_DIAGONAL: "divide_by_diagonal", "z = D⁻¹ r", 1.0, 1.0, 5.0;
+    DIVIDE_BY_DIAGONAL: "divide_by_diagonal", "z = D⁻¹ r", 1.0, 1.0, 1.0, 5.0;
     /// z = r
-    COPY: "copy", "z = r", 1.0, 1.0, 0.0;
+    COPY: "copy", "z = r", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::backend::Backend::axpy`].
-    AXPY: "axpy", "y += a x", 2.0, 1.0, 2.0;
+    AXPY: "axpy", "y += a x", 2.0, 1.0, 0.0, 2.0;
     /// See [`crate::backend::Backend::xpay`].
-    XPAY: "xpay", "y = x + a y", 2.0, 1.0, 2.0;
+    XPAY: "xpay", "y = x + a y", 2.0, 1.0, 0.0, 2.0;
     /// See [`crate::backend::Backend::dot`].
-    DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 2.0;
+    DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 0.0, 2.0;
     /// The same of a vector with itself.
-    NORM: "norm", "‖x‖²", 1.0, 0.0, 2.0;
+    NORM: "norm", "‖x‖²", 1.0, 0.0, 0.0, 2.0;
     /// See [`crate::operator::LineOperator::smooth`].
-    SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 20.0;
+    SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 1.0, 20.0;
     /// The same from u = 0.
-    SMOOTH_FROM_ZERO: "smooth_from_zero", "u = ρ M⁻¹(f − A 0)", 1.0, 1.0, 20.0;
+    SMOOTH_FROM_ZERO: "smooth_from_zero", "u = ρ M⁻¹(f − A 0)", 1.0, 1.0, 1.0, 20.0;
     /// See [`crate::operator::MultigridOperator::residual_restrict`].
-    RESIDUAL_RESTRICT: "residual_restrict", "f_c = R (f − A u)", 2.0, 0.25, 18.0;
+    RESIDUAL_RESTRICT: "residual_restrict", "f_c = R (f − A u)", 2.0, 0.25, 1.0, 18.0;
     /// See [`crate::operator::MultigridOperator::prolong_smooth`].
-    PROLONG_SMOOTH: "prolong_smooth", "u += P u_c;  u += ρ M⁻¹(f − A u);  ‖f − A u‖²", 2.25, 1.0, 45.0;
+    PROLONG_SMOOTH: "prolong_smooth", "u += P u_c;  u += ρ M⁻¹(f − A u);  ‖f − A u‖²", 2.25, 1.0, 1.0, 45.0;
     /// See [`crate::operator::MultigridOperator::smooth_residual_restrict`].
-    SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 38.0;
+    SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
     /// The same from u = 0.
-    SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 38.0;
+    SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
     /// See [`crate::operator::MultigridOperator::correct_smooth_residual`] (e and r in single precision: half a reference).
-    CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 40.0;
+    CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;
 }

@@ -94,7 +94,7 @@ fn one_cycle() {
         for (field, smoother) in
             [("one_Vcycle_of_u", Smoother::LineJacobi), ("one_RBVcycle_of_u", Smoother::LineRedBlack)]
         {
-            let options = MultigridOptions { smoother, levels: 2, ..MultigridOptions::default() };
+            let options = MultigridOptions { smoother, levels: Some(2), ..MultigridOptions::default() };
             let mut cycle = Cycle::<Reference, _, f64>::new(&Reference, &stencil, &options).unwrap();
             let f = vector(case, "u");
             let mut u = f.clone();

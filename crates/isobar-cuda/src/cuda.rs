@@ -179,7 +179,7 @@ impl Cuda {
     }
 
     /// Launches a vector operation on `len` elements.
-    fn elementwise(&self, kernel: Kernel, len: usize, arguments: Arguments) -> Result<()> {
+    pub(crate) fn elementwise(&self, kernel: Kernel, len: usize, arguments: Arguments) -> Result<()> {
         let blocks = len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors);
         self.submit(Launch {
             kernel,

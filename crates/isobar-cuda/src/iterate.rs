@@ -2,8 +2,9 @@
 //!
 //! The body of an iteration runs on the host twice, for an even and an odd iteration, and only its
 //! launches are noted. They are then submitted again and again: one by one at first, and, where there are
-//! many, as a CUDA graph, whose launch is cheaper but whose making is not. A kernel at the end of each
-//! iteration writes the scalars to the host's memory, where the host watches for them.
+//! many, as a CUDA graph, whose launch is cheaper but whose making is not. (Iterations that call a library are
+//! not made graphs: not every library allows it, and what is called is long beside its launch.) A kernel at the
+//! end of each iteration writes the scalars to the host's memory, where the host watches for them.
 //!
 //! The host looks at every iteration before it submits the next, so that vectors end exactly as after the
 //! iteration that stops; what can be prepared while the card works is prepared then.
@@ -14,7 +15,7 @@ use isobar_core::backend::Slot;
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Graph};
-use crate::launch::{Kernel, Launch, record};
+use crate::launch::{Kernel, Submission, record};
 use crate::scalars::Scalars;
 
 /// Iterations of the same launches, over all solves, after which a graph is worth making.
@@ -23,23 +24,27 @@ const WORTH_A_GRAPH: usize = 4;
 /// The launches of the even or the odd iterations.
 #[derive(Debug, Default)]
 struct Half {
-    launches: Vec<Launch>,
+    launches: Vec<Submission>,
     graph: Option<Graph>,
     iterations: usize,
 }
 
 impl Half {
     /// Replaces what was recorded, unless it was the same.
-    fn update(&mut self, launches: Vec<Launch>) {
+    fn update(&mut self, launches: Vec<Submission>) {
         if self.launches != launches {
             *self = Self { launches, graph: None, iterations: 0 };
         }
     }
 
+    fn is_kernels_only(&self) -> bool {
+        self.launches.iter().all(|submission| matches!(submission, Submission::Launch(_)))
+    }
+
     fn submit(&mut self, context: &Context) -> Result<()> {
         let run = |stream| self.launches.iter().try_for_each(|launch| launch.run(stream));
         self.iterations += 1;
-        if self.graph.is_none() && self.iterations > WORTH_A_GRAPH {
+        if self.graph.is_none() && self.iterations > WORTH_A_GRAPH && self.is_kernels_only() {
             self.graph = Some(context.record(run)?);
         }
         match &self.graph {
@@ -67,7 +72,7 @@ pub(crate) fn iterate(
     let mut recorded = std::mem::take(&mut scalars.recorded);
     let mut prepare = |half: &mut Half, n: usize, scalars: &mut Scalars| {
         let mut launches = record(|| body(n, scalars))?;
-        launches.push(scalars.publish(publish));
+        launches.push(Submission::Launch(scalars.publish(publish)));
         half.update(launches);
         Ok::<_, isobar_core::Error>(())
     };

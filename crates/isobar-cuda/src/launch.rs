@@ -1,12 +1,14 @@
-//! Kernel launches as values: they can be run, kept, and compared.
+//! Kernel launches, and calls of libraries that launch kernels of their own, as values: they can be run, kept,
+//! and compared.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use cudarc::driver::sys;
 use isobar_core::error::{Error, Result};
 
-use crate::driver::{Context, check};
+use crate::driver::{Context, Pointer, check};
 
 /// A kernel of a loaded module, which outlives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +83,75 @@ pub(crate) struct Launch {
     pub(crate) arguments: Arguments,
 }
 
+/// Something of a library's that works on two vectors, and launches the kernels for that itself.
+pub(crate) trait Library: std::fmt::Debug + Send + Sync {
+    /// Submits its work to a stream of the context that is current.
+    fn run(&self, vectors: [Pointer; 2], stream: sys::CUstream) -> Result<()>;
+}
+
+/// A call of a library with everything it needs to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    library: Arc<dyn Library>,
+    vectors: [Pointer; 2],
+}
+
+impl Call {
+    pub(crate) fn new<L: Library + 'static>(library: &Arc<L>, vectors: [Pointer; 2]) -> Self {
+        Self { library: Arc::<L>::clone(library), vectors }
+    }
+
+    /// As [`Launch::submit`].
+    pub(crate) fn submit(self, context: &Context) -> Result<()> {
+        Submission::Call(self).submit(context)
+    }
+}
+
+impl PartialEq for Call {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.library, &other.library) && self.vectors == other.vectors
+    }
+}
+
+/// What can be recorded.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are launches")]
+pub(crate) enum Submission {
+    Launch(Launch),
+    Call(Call),
+}
+
+impl Submission {
+    /// Runs it, or adds it to the recording that this thread is making.
+    fn submit(self, context: &Context) -> Result<()> {
+        let rest = RECORDER.with_borrow_mut(|recorder| match recorder {
+            Some(submissions) => {
+                submissions.push(self);
+                None
+            }
+            None => Some(self),
+        });
+        match rest {
+            Some(submission) => {
+                context.bind()?;
+                submission.run(context.stream())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Runs it on a stream of the context that is current.
+    pub(crate) fn run(&self, stream: sys::CUstream) -> Result<()> {
+        match self {
+            Self::Launch(launch) => launch.run(stream),
+            Self::Call(call) => call.library.run(call.vectors, stream),
+        }
+    }
+}
+
 thread_local! {
-    /// Where this thread's launches go instead of to the card, while an iteration is recorded.
-    static RECORDER: RefCell<Option<Vec<Launch>>> = const { RefCell::new(None) };
+    /// Where what this thread submits goes instead of to the card, while an iteration is recorded.
+    static RECORDER: RefCell<Option<Vec<Submission>>> = const { RefCell::new(None) };
 }
 
 impl Launch {
@@ -92,24 +160,11 @@ impl Launch {
         if self.grid.contains(&0) {
             return Ok(());
         }
-        let rest = RECORDER.with_borrow_mut(|recorder| match recorder {
-            Some(launches) => {
-                launches.push(self);
-                None
-            }
-            None => Some(self),
-        });
-        match rest {
-            Some(launch) => {
-                context.bind()?;
-                launch.run(context.stream())
-            }
-            None => Ok(()),
-        }
+        Submission::Launch(self).submit(context)
     }
 
     /// Runs it on a stream of the context that is current.
-    pub(crate) fn run(&self, stream: sys::CUstream) -> Result<()> {
+    fn run(&self, stream: sys::CUstream) -> Result<()> {
         let mut pointers = [std::ptr::null_mut::<c_void>(); COUNT];
         for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
             *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
@@ -149,11 +204,11 @@ pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// What `work` would have launched. Nothing runs.
-pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Launch>> {
+/// What `work` would have submitted. Nothing runs.
+pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Submission>> {
     refuse_while_recording("an iteration")?;
     RECORDER.set(Some(Vec::with_capacity(64)));
     let result = work();
-    let launches = RECORDER.take().unwrap_or_default();
-    result.map(|()| launches)
+    let submissions = RECORDER.take().unwrap_or_default();
+    result.map(|()| submissions)
 }

@@ -1,22 +1,25 @@
 //! CUDA back end of isobar.
 //!
 //! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the card that is there and
-//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened: programs
-//! build and run without either. Everything runs in order on one stream; scalars stay on the card;
+//! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened, cuSPARSE
+//! ([`cusparse`]) when a stored matrix is made: programs build and run without any of them. Everything runs in order on one stream; scalars stay on the card;
 //! iterations are recorded and replayed.
 
 pub mod compile;
 mod cuda;
+pub mod cusparse;
 mod device;
 mod device_array;
 mod driver;
 mod iterate;
 pub mod kernels;
 mod launch;
+mod libraries;
 mod memory;
 mod module;
 pub mod nvrtc;
 mod scalars;
+pub mod stored_matrix;
 pub mod tensor_product;
 mod vector;
 

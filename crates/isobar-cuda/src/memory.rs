@@ -7,6 +7,20 @@ use isobar_core::error::{Error, Result};
 
 use crate::driver::{Context, Pointer, check, failure};
 
+/// Refuses what does not fit into the memory that is free now, and returns how much that is.
+pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<usize> {
+    let available = context.free_memory()?;
+    if bytes > available { Err(out_of_memory(context, bytes, available, what)) } else { Ok(available) }
+}
+
+fn out_of_memory(context: &Context, needed: usize, available: usize, what: &str) -> Error {
+    Error::OutOfMemory {
+        what: format!("{what} on cuda:{}", context.ordinal),
+        needed_bytes: needed as u64,
+        available_bytes: available as u64,
+    }
+}
+
 /// A piece of the card's memory.
 #[derive(Debug)]
 pub(crate) struct Buffer {
@@ -21,18 +35,10 @@ impl Buffer {
     /// # Errors
     /// [`Error::OutOfMemory`], found out before or while allocating.
     pub(crate) fn zeros(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
-        let available = context.free_memory()?;
-        let out_of_memory = || Error::OutOfMemory {
-            what: format!("{what} on cuda:{}", context.ordinal),
-            needed_bytes: bytes as u64,
-            available_bytes: available as u64,
-        };
-        if bytes > available {
-            return Err(out_of_memory());
-        }
+        let available = require(context, bytes, what)?;
         // SAFETY: the context is current (`free_memory`); the memory is freed in `drop`.
         let start = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(|e| match e.0 {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => out_of_memory(),
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => out_of_memory(context, bytes, available, what),
             _ => failure(e, "allocating"),
         })?;
         let buffer = Self { context: Arc::clone(context), start, bytes };

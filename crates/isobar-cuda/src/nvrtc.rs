@@ -9,6 +9,7 @@ use libloading::Library;
 
 use crate::driver::error;
 use crate::kernels::HEADERS;
+use crate::libraries::{Wanted, describe};
 
 /// What NVRTC made of a source.
 #[derive(Clone, Debug)]
@@ -68,43 +69,12 @@ impl Functions {
     }
 }
 
-/// Where NVRTC may be, best first: what the user says, what the loader finds, the usual folders.
-fn candidates() -> Vec<PathBuf> {
-    if let Some(path) = std::env::var_os("ISOBAR_NVRTC") {
-        return vec![path.into()];
-    }
-    let names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"];
-    let mut all: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for variable in ["CUDA_HOME", "CUDA_PATH"] {
-        folders.extend(std::env::var_os(variable).map(|root| PathBuf::from(root).join("lib64")));
-    }
-    folders.push("/usr/local/cuda/lib64".into());
-    // NVIDIA's packages for Python.
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        let Some(root) = std::env::var_os(variable) else { continue };
-        let Ok(pythons) = std::fs::read_dir(PathBuf::from(root).join("lib")) else { continue };
-        for python in pythons.flatten() {
-            let packages = python.path().join("site-packages/nvidia");
-            folders.extend([packages.join("cu13/lib"), packages.join("cuda_nvrtc/lib")]);
-        }
-    }
-    for folder in folders {
-        all.extend(names.iter().map(|name| folder.join(name)).filter(|path| path.exists()));
-    }
-    all
-}
-
-/// The library that NVRTC itself loads, from the same folder; loaded first, it is found wherever it is.
-fn builtins(path: &std::path::Path) -> Option<Library> {
-    let entries = std::fs::read_dir(path.parent().filter(|folder| !folder.as_os_str().is_empty())?).ok()?;
-    let file = entries.flatten().map(|entry| entry.path()).find(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.starts_with("libnvrtc-builtins.so")
-    })?;
-    // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
-    unsafe { Library::new(file) }.ok()
-}
+const WANTED: Wanted<'_> = Wanted {
+    variable: "ISOBAR_NVRTC",
+    names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll"],
+    packages: &["cu13/lib", "cuda_nvrtc/lib"],
+    neighbour: "libnvrtc-builtins.so",
+};
 
 impl Nvrtc {
     /// NVRTC, loaded once a process.
@@ -117,30 +87,23 @@ impl Nvrtc {
     }
 
     fn find() -> std::result::Result<Self, String> {
-        let mut reasons = Vec::new();
-        for path in candidates() {
-            match Self::load(path) {
-                Ok(found) => return Ok(found),
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        Err(format!(
-            "NVRTC, which compiles the kernels, is not found ({}); install it (pip install nvidia-cuda-nvrtc, or the \
-             CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use --device cpu",
-            reasons.first().map_or("nowhere to look", String::as_str)
-        ))
+        WANTED.find(Self::load).map_err(|reason| {
+            format!(
+                "NVRTC, which compiles the kernels, is not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
+                 or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use --device cpu"
+            )
+        })
     }
 
-    fn load(path: PathBuf) -> std::result::Result<Self, String> {
-        let mut libraries: Vec<Library> = builtins(&path).into_iter().collect();
+    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
         // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
-        let library = unsafe { Library::new(&path) }.map_err(|e| e.to_string())?;
-        let functions = Functions::of(&library).map_err(|e| e.to_string())?;
+        let library = unsafe { Library::new(&path) }.map_err(describe)?;
+        let functions = Functions::of(&library).map_err(describe)?;
         let (mut major, mut minor) = (0, 0);
         // SAFETY: the type is that of nvrtc.h; both numbers outlive the call.
         unsafe {
             type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
-            let version: Version = *library.get(b"nvrtcVersion\0").map_err(|e| e.to_string())?;
+            let version: Version = *library.get(b"nvrtcVersion\0").map_err(describe)?;
             version(&raw mut major, &raw mut minor);
         }
         libraries.push(library);

@@ -1,17 +1,20 @@
 //! The CUDA back end against the reference. Without a card every test says so and passes, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use isobar_core::backend::Backend;
+use isobar_core::backend::{Backend, CsrBackend, TensorProductBackend};
 use isobar_core::error::Error;
 use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, SolverOptions};
+use isobar_core::precond::Line;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::{Solve, System};
+use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::solver::monitor::Patience;
+use isobar_core::solver::{Iteration, Monitor, Solve, System};
 use isobar_cuda::{Cuda, DeviceArray};
 
 /// The first card, if there is one. Opened once: tests share its stream.
@@ -40,8 +43,8 @@ macro_rules! card_or_skip {
     };
 }
 
-isobar_core::conformance_suite!(cuda_f64, card_or_skip!(), f64, without stored_matrix);
-isobar_core::conformance_suite!(cuda_f32, card_or_skip!(), f32, without stored_matrix);
+isobar_core::conformance_suite!(cuda_f64, card_or_skip!(), f64);
+isobar_core::conformance_suite!(cuda_f32, card_or_skip!(), f32);
 
 /// Grids large enough to march, and to be solved more than once: the same answer every time, to the bit, and
 /// that of the reference.
@@ -78,6 +81,53 @@ fn large_grids_and_repeated_solves() {
         let (expected, _) = solve(&mut System::new(&Reference, &stencil, &options).unwrap());
         assert!(first.iterations.abs_diff(expected.iterations) <= 1, "{first:?} {expected:?}");
     }
+}
+
+/// Calls of cuSPARSE within recorded iterations: conjugate gradients with the matrix stored take the steps that
+/// the matrix-free ones take, in the first solve and in the next, padding or not.
+#[test]
+fn stored_matrices_in_iterations() {
+    let cuda = card_or_skip!();
+    let grid = isobar_core::grid::GridOptions { nx: 37, ny: 22, nz: 12, ..Default::default() };
+    let stencil = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+    let layout = Layout::new(stencil.shape()).unwrap();
+    let matrix = stencil.to_csr().unwrap();
+    let stored = Arc::new(cuda.csr::<f64>(&matrix, &layout).unwrap());
+    let blocks = Arc::new(cuda.tridiagonal::<f64>(&matrix, &layout).unwrap());
+    let free = Arc::new(cuda.tensor_product::<f64>(&stencil).unwrap());
+    let mut explicit = Cg::new(Form::Textbook, stored, Line(blocks)).unwrap();
+    let mut free = Cg::new(Form::Textbook, Arc::clone(&free), Line(free)).unwrap();
+    for seed in [1, 2] {
+        let b: Vec<f64> = (0..stencil.shape().cells()).map(|n| isobar_core::problem::random(seed, n)).collect();
+        let (expected_history, expected) = twelve_iterations(&cuda, &mut free, &b, &layout);
+        let (history, u) = twelve_iterations(&cuda, &mut explicit, &b, &layout);
+        assert_eq!(history.len(), expected_history.len());
+        for (found, expected) in history.iter().zip(&expected_history) {
+            assert!((found - expected).abs() <= 1e-9 * expected, "{history:?} {expected_history:?}");
+        }
+        let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
+        for (found, expected) in u.iter().zip(&expected) {
+            assert!((found - expected).abs() <= 1e-10 * largest, "{found} instead of {expected}");
+        }
+    }
+}
+
+/// The residuals, and what u is then.
+fn twelve_iterations(
+    cuda: &Cuda,
+    cg: &mut dyn Iteration<Cuda, f64>,
+    b: &[f64],
+    layout: &Layout,
+) -> (Vec<f64>, Vec<f64>) {
+    let shape = layout.shape();
+    let (mut on_b, mut on_u) = (cuda.zeros::<f64>(layout).unwrap(), cuda.zeros::<f64>(layout).unwrap());
+    cuda.upload(ArrayView::c_order(b, shape).unwrap(), &mut on_b).unwrap();
+    let mut history = Vec::new();
+    let mut note = |progress: &isobar_core::solver::Progress| history.push(progress.relative_residual);
+    cg.run(&on_b, &mut on_u, Guess::Zero, &mut Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note)).unwrap();
+    let mut u = vec![0.0; b.len()];
+    cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
+    (history, u)
 }
 
 /// Arrays of several of the pieces that large ones travel in.

@@ -9,6 +9,7 @@ use isobar_cuda::tensor_product::cut::{Cut, Sources};
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
 fn of_operators<T: Real>(all: &mut Vec<Source>) {
+    all.push(isobar_cuda::stored_matrix::source::<T>());
     // A number of levels that fills its chunks and is known to the compiler, and one that does not.
     for (levels, columns) in [(128, 1 << 18), (128, 1), (33, 1 << 18), (1, 1)] {
         let sources = Sources::new::<T>(Cut::new::<T>(levels, columns).unwrap(), levels);

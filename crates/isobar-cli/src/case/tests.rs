@@ -112,7 +112,7 @@ fn overrides_apply_in_order() {
     assert_eq!(case.grid.geometry, Geometry::Box);
     assert_eq!(case.grid.nx, 64);
     assert_eq!(case.solver.tolerance, 1e-8);
-    assert_eq!(case.solver.multigrid.levels, 2);
+    assert_eq!(case.solver.multigrid.levels, Some(2));
     assert_eq!(case.solver.precision, Precision::F32);
     let Problem::Helmholtz(problem) = &case.problem;
     assert_eq!((problem.rhs.kind, problem.rhs.weighting), (RhsKind::Smooth, Weighting::None));

@@ -1,6 +1,8 @@
 //! `isobar devices`
 
 use isobar::backend::Backend;
+use isobar::cuda::cusparse::Cusparse;
+use isobar::cuda::nvrtc::Nvrtc;
 use isobar::cuda::{self, Cuda, DeviceDescription};
 use isobar::layout::{Layout, Shape};
 
@@ -34,20 +36,25 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut remarks = Vec::new();
     match cuda::devices() {
         Ok(cards) => cards.iter().for_each(|card| table.row(card_row(card, &mut remarks))),
-        Err(error) => remarks.push(format!("CUDA   none: {}", reason(&error))),
+        Err(error) => remarks.push(format!("CUDA      none: {}", reason(&error))),
     }
     console.line(table);
     for remark in remarks {
         console.line(remark);
     }
-    match cuda::nvrtc::Nvrtc::get() {
-        Ok(nvrtc) => {
-            let (major, minor) = nvrtc.version();
-            console.line(format_args!("NVRTC  {major}.{minor}, {}", nvrtc.path().display()));
+    let libraries = [
+        ("NVRTC", Nvrtc::get().map(|found| (found.version(), found.path()))),
+        ("cuSPARSE", Cusparse::get().map(|found| (found.version(), found.path()))),
+    ];
+    for (name, found) in libraries {
+        match found {
+            Ok(((major, minor), path)) => {
+                console.line(format_args!("{name:<9} {major}.{minor}, {}", path.display()));
+            }
+            Err(error) => console.line(format_args!("{name:<9} none: {}", reason(&error))),
         }
-        Err(error) => console.line(format_args!("NVRTC  none: {}", reason(&error))),
     }
-    console.line("MPI    not in this version");
+    console.line("MPI       not in this version");
     console.finish()?;
     Ok(SUCCESS)
 }

@@ -8,12 +8,16 @@
 //! isobar_core::conformance_suite!(reference_f64, Reference, f64);
 //! ```
 //!
-//! A back end that is not a [`CsrBackend`](crate::backend::CsrBackend) adds `, without stored_matrix`.
+//! A back end that is not a [`CsrBackend`](crate::backend::CsrBackend) adds `, without stored_matrix`; one that is a
+//! [`DiffusionBackend`](crate::backend::DiffusionBackend) instantiates
+//! [`diffusion_conformance_suite!`](crate::diffusion_conformance_suite) too.
 //!
 //! * [`fixture`] grids of awkward sizes, vectors on both sides, and the comparison,
 //! * [`steps`] each fused step,
-//! * [`solves`] whole solves, and what must come of bad input.
+//! * [`solves`] whole solves, and what must come of bad input,
+//! * [`diffusion`] the same for the diffusion operator.
 
+pub mod diffusion;
 pub mod fixture;
 pub mod solves;
 pub mod steps;
@@ -51,5 +55,19 @@ macro_rules! conformance_suite {
                 }
             )*)*
         }
+    };
+}
+
+/// Instantiates every check of the diffusion operator as a test, in a module of the given name.
+#[macro_export]
+macro_rules! diffusion_conformance_suite {
+    ($module:ident, $backend:expr, $real:ty) => {
+        $crate::conformance_suite!(@checks $module, $backend, $real,
+            diffusion: [
+                diffusion_apply, diffusion_cg_steps, diffusion_lines, diffusion_smooth, diffusion_transfers,
+                diffusion_adjoint_transfers, diffusion_triangular_steps, regions, region_matrices,
+                diffusion_every_method, diffusion_small, diffusion_compatibility, diffusion_padding
+            ]
+        );
     };
 }

@@ -3,9 +3,15 @@
 //! * [`Identity`] none,
 //! * [`Diagonal`] Jacobi,
 //! * [`Line`] a tridiagonal solve in every column,
-//! * [`multigrid::Cycle`] one multigrid cycle.
+//! * [`multigrid::Cycle`] one multigrid cycle,
+//! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
+//! * [`Converted`] any of these in a lower precision.
 
+mod block_ic;
+mod converted;
+mod incomplete_poisson;
 pub mod multigrid;
+mod neumann;
 
 use std::sync::Arc;
 
@@ -16,6 +22,11 @@ use crate::operator::{LineSolver, Operator};
 use crate::real::Real;
 use crate::solver::StepTraffic;
 use crate::traffic;
+
+pub use block_ic::BlockIc;
+pub use converted::Converted;
+pub use incomplete_poisson::IncompletePoisson;
+pub use neumann::Neumann;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {
@@ -53,7 +64,7 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// What one `precondition_residual` declares to move.
     fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
         let mut steps = self.apply_traffic(layout);
-        steps.push(step::<T>(traffic::UPDATE_RESIDUAL, layout));
+        steps.push(vector_step::<T>(traffic::UPDATE_RESIDUAL, layout));
         steps
     }
 
@@ -63,8 +74,50 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     }
 }
 
-fn step<T: Real>(step: traffic::Traffic, layout: &Layout) -> StepTraffic {
-    StepTraffic { step, cells: layout.shape().cells(), size: size_of::<T>(), count: 1.0 }
+/// A step that an operator takes once.
+fn step<B: Backend, T: Real>(
+    step: traffic::Traffic,
+    layout: &Layout,
+    operator: &(impl Operator<B, T> + ?Sized),
+) -> StepTraffic {
+    StepTraffic { coefficient_vectors: operator.coefficient_vectors(), ..vector_step::<T>(step, layout) }
+}
+
+/// A step on vectors alone, taken once.
+fn vector_step<T: Real>(step: traffic::Traffic, layout: &Layout) -> StepTraffic {
+    StepTraffic { step, cells: layout.shape().cells(), size: size_of::<T>(), coefficient_vectors: 0.0, count: 1.0 }
+}
+
+impl<B: Backend, T: Real> Preconditioner<B, T> for Box<dyn Preconditioner<B, T>> {
+    fn backend(&self) -> &B {
+        (**self).backend()
+    }
+    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        (**self).apply(r, z)
+    }
+    fn precondition_residual(
+        &mut self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: [Slot; 2],
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        (**self).precondition_residual(r, q, z, alpha, out, scalars)
+    }
+    fn is_variable(&self) -> bool {
+        (**self).is_variable()
+    }
+    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        (**self).apply_traffic(layout)
+    }
+    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        (**self).traffic(layout)
+    }
+    fn workspace_bytes(&self) -> usize {
+        (**self).workspace_bytes()
+    }
 }
 
 /// M = 1
@@ -84,7 +137,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
     }
 
     fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::COPY, layout)]
+        vec![vector_step::<T>(traffic::COPY, layout)]
     }
 }
 
@@ -104,8 +157,24 @@ impl<B: Backend, T: Real, A: Operator<B, T>> Preconditioner<B, T> for Diagonal<A
         self.0.divide_by_diagonal(r, z)
     }
 
+    fn precondition_residual(
+        &mut self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: [Slot; 2],
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.0.scale_residual(r, q, z, alpha, out, scalars)
+    }
+
     fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::DIVIDE_BY_DIAGONAL, layout)]
+        vec![step::<B, T>(traffic::DIVIDE_BY_DIAGONAL, layout, &*self.0)]
+    }
+
+    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
+        vec![step::<B, T>(traffic::SCALE_RESIDUAL, layout, &*self.0)]
     }
 }
 
@@ -138,10 +207,19 @@ impl<B: Backend, T: Real, A: LineSolver<B, T>> Preconditioner<B, T> for Line<A> 
     }
 
     fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::SOLVE_LINES, layout)]
+        vec![self.step::<B, T>(traffic::SOLVE_LINES, layout)]
     }
 
     fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<T>(traffic::PRECONDITION_RESIDUAL, layout)]
+        vec![self.step::<B, T>(traffic::PRECONDITION_RESIDUAL, layout)]
+    }
+}
+
+impl<A> Line<A> {
+    fn step<B: Backend, T: Real>(&self, step: traffic::Traffic, layout: &Layout) -> StepTraffic
+    where
+        A: LineSolver<B, T>,
+    {
+        StepTraffic { coefficient_vectors: self.0.line_coefficient_vectors(), ..vector_step::<T>(step, layout) }
     }
 }

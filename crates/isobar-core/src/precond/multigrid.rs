@@ -2,14 +2,14 @@
 //! by vertical lines.
 
 use super::Preconditioner;
-use crate::backend::{Backend, Slot, TensorProductBackend};
+use crate::backend::{Backend, Slot};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Guess, LevelVectors, MultigridOperator, Operator, Relaxation, scratch, scratch_layout};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 use crate::solver::StepTraffic;
-use crate::stencil::TensorProduct;
+use crate::stencil::Stencil;
 use crate::traffic;
 
 /// Multigrid V-cycles over a hierarchy of operators.
@@ -31,43 +31,56 @@ pub struct Cycle<B: Backend, A, T: Real> {
 /// How a cycle goes.
 #[derive(Clone, Copy, Debug)]
 struct Recipe {
+    /// Before the coarse correction.
     relaxation: Relaxation,
+    /// After it.
+    post_relaxation: Relaxation,
     pre: usize,
     post: usize,
     coarse_sweeps: usize,
 }
 
-impl<B: TensorProductBackend + Clone, T: Real> Cycle<B, B::TensorProduct<T>, T> {
+impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
     /// Builds the hierarchy below `stencil`.
     ///
     /// # Errors
     /// Where it does not fit in memory.
-    pub fn new(backend: &B, stencil: &TensorProduct, options: &MultigridOptions) -> Result<Self> {
+    pub fn new<S: Stencil<B, Operator<T> = A>>(backend: &B, stencil: &S, options: &MultigridOptions) -> Result<Self> {
         let (mut operators, mut vectors, mut scratches, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut next = Some(stencil.clone());
         while let Some(stencil) = next.take() {
             let layout = Layout::new(stencil.shape())?;
-            let operator = backend.tensor_product(&stencil)?;
+            let operator = stencil.level::<T>(backend)?;
             if !operators.is_empty() {
                 vectors.push(LevelVectors { f: backend.zeros(&layout)?, u: backend.zeros(&layout)? });
             }
             scratches.push(scratch(&operator, options.smoother)?);
             operators.push(operator);
-            if operators.len() < options.levels {
+            let wanted = options.levels.or(stencil.default_levels());
+            if wanted.is_none_or(|wanted| operators.len() < wanted) {
                 next = stencil.coarsened();
-                if next.is_none() {
+                if let (None, Some(wanted)) = (&next, wanted) {
                     let Shape { nx, ny, .. } = stencil.shape();
                     notes.push(format!(
                         "{} of {} multigrid levels: {nx}×{ny} columns cannot be halved further; sizes divisible by {} allow all",
                         operators.len(),
-                        options.levels,
-                        1u64.checked_shl(options.levels as u32 - 1).unwrap_or(u64::MAX),
+                        wanted,
+                        1u64.checked_shl(wanted as u32 - 1).unwrap_or(u64::MAX),
                     ));
                 }
             }
         }
         let relaxation = Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red };
-        let recipe = Recipe { relaxation, pre: options.pre, post: options.post, coarse_sweeps: options.coarse_sweeps };
+        let symmetric = operators.iter().all(|operator| operator.has_adjoint_transfers());
+        let post_first = if symmetric { Colour::Black } else { Colour::Red };
+        let post_relaxation = Relaxation { first: post_first, ..relaxation };
+        let recipe = Recipe {
+            relaxation,
+            post_relaxation,
+            pre: options.pre,
+            post: options.post,
+            coarse_sweeps: options.coarse_sweeps,
+        };
         Ok(Self { backend: backend.clone(), operators, vectors, scratch: scratches, recipe, notes })
     }
 }
@@ -147,7 +160,9 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
             let cells = operator.layout().shape().cells();
             let mut push = |step, count: usize| {
                 if count > 0 {
-                    steps.push(StepTraffic { step, cells, size: size_of::<T>(), count: count as f64 });
+                    let coefficient_vectors = operator.coefficient_vectors();
+                    let (size, count) = (size_of::<T>(), count as f64);
+                    steps.push(StepTraffic { step, cells, size, coefficient_vectors, count });
                 }
             };
             let zero = n > 0 || finest_guess == Guess::Zero;
@@ -196,11 +211,13 @@ fn cycle<B: Backend, A: MultigridOperator<B, T>, T: Real>(
     mut guess: Guess,
     norm: Option<(Slot, &mut B::Scalars)>,
 ) -> Result<()> {
-    let Recipe { relaxation, pre, post, coarse_sweeps } = recipe;
+    let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = recipe;
     let operator = &operators[0];
     let Some((scratch, coarse_scratch)) = scratch.split_first_mut() else { return Ok(()) };
     let Some((coarse, coarser)) = vectors.split_first_mut() else {
-        for _ in 0..coarse_sweeps {
+        for n in 0..coarse_sweeps {
+            // There and back again: a symmetric cycle needs it, and to others it makes no difference.
+            let relaxation = if n % 2 == 0 { relaxation } else { post_relaxation };
             operator.smooth(relaxation, guess, f, u, scratch)?;
             guess = Guess::Given;
         }
@@ -222,11 +239,11 @@ fn cycle<B: Backend, A: MultigridOperator<B, T>, T: Real>(
     cycle(backend, &operators[1..], coarser, coarse_scratch, recipe, coarse_f, coarse_u, Guess::Zero, None)?;
     match post {
         0 => operator.prolong(&operators[1], coarse_u, u)?,
-        1 => return operator.prolong_smooth(&operators[1], relaxation, f, coarse_u, u, scratch, norm),
+        1 => return operator.prolong_smooth(&operators[1], post_relaxation, f, coarse_u, u, scratch, norm),
         _ => {
-            operator.prolong_smooth(&operators[1], relaxation, f, coarse_u, u, scratch, None)?;
+            operator.prolong_smooth(&operators[1], post_relaxation, f, coarse_u, u, scratch, None)?;
             for _ in 1..post {
-                operator.smooth(relaxation, Guess::Given, f, u, scratch)?;
+                operator.smooth(post_relaxation, Guess::Given, f, u, scratch)?;
             }
         }
     }
@@ -255,10 +272,12 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Preconditioner<B, 
         self.cycle(r, z, Guess::Zero, None)
     }
 
-    /// Restriction is not the transpose of prolongation, and red–black sweeps go the same way before
-    /// and after: the cycle is not symmetric.
+    /// Unless restriction is the transpose of prolongation, and what happens after the coarse correction
+    /// mirrors what happens before, the cycle is not symmetric.
     fn is_variable(&self) -> bool {
-        true
+        let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
+        let adjoint = self.operators.iter().all(|operator| operator.has_adjoint_transfers());
+        !(adjoint && pre == post && coarse_sweeps % 2 == 0)
     }
 
     fn apply_traffic(&self, _: &Layout) -> Vec<StepTraffic> {

@@ -1,6 +1,8 @@
 //! The serial back end that specifies all others: plain loops, nothing fused, nothing clever.
 
 mod csr;
+mod diffusion;
+mod region;
 mod tensor_product;
 mod vector;
 
@@ -11,6 +13,8 @@ use crate::real::Real;
 use crate::stencil::{Csr, TensorProduct};
 
 pub use csr::{StoredMatrix, StoredTridiagonal, check_matrix, grid_point};
+pub use diffusion::PlainDiffusion;
+pub use region::DenseMatrix;
 pub use tensor_product::PlainTensorProduct;
 pub use vector::Vector;
 

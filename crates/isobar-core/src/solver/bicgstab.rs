@@ -126,7 +126,8 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
 
     fn traffic(&self) -> Vec<StepTraffic> {
         let cells = self.layout.shape().cells();
-        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), count };
+        let coefficient_vectors = self.operator.coefficient_vectors();
+        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), coefficient_vectors, count };
         // p −= ωv;  p = r + βp;  u += αy;  r −= αv;  u += ωz;  r −= ωt, and the five inner products.
         let mut steps = vec![
             step(traffic::APPLY, 2.0),

@@ -2,9 +2,11 @@
 
 use super::{Iteration, Monitor, StepTraffic};
 use crate::backend::{Backend, Ratio, Slot};
+use crate::deflation::Projection;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::{Direction, Guess, Operator, advance_direction_unfused};
+use crate::options::Norm;
 use crate::precond::Preconditioner;
 use crate::real::Real;
 use crate::traffic;
@@ -31,14 +33,19 @@ pub enum Form {
 /// preconditioner varies or is not symmetric (a multigrid cycle), β = −⟨z, q⟩/σ instead (Golub and
 /// Ye, 1999), which costs one more inner product.
 ///
-/// Storage: 4 n-vectors (r, z, p, q) beside b and u, and on CUDA a fifth, since there p is not updated in
-/// place.
-#[derive(Debug)]
+/// With a [`Projection`] they are the deflated conjugate gradients of paper D (algorithm 1): q = P A p, and
+/// u is corrected in the deflation space before and after.
+///
+/// Storage: 4 n-vectors (r, z, p, q) beside b and u, on CUDA a fifth, since there p is not updated in
+/// place, and one for the norm ‖D^−½ r‖ where that is asked for.
 pub struct Cg<B: Backend, A, M, T: Real> {
     backend: B,
     form: Form,
     operator: A,
     preconditioner: M,
+    projection: Option<Box<dyn Projection<B, T>>>,
+    /// D⁻¹ r, where the norm is ‖D^−½ r‖.
+    scaled: Option<B::Vector<T>>,
     r: B::Vector<T>,
     z: B::Vector<T>,
     p: B::Vector<T>,
@@ -72,6 +79,8 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg
             reserved_bytes,
             form,
             preconditioner,
+            projection: None,
+            scaled: None,
             r: zeros()?,
             z: zeros()?,
             p: zeros()?,
@@ -82,18 +91,36 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg
             layout,
         })
     }
+
+    /// With deflation.
+    #[must_use]
+    pub fn deflated(self, projection: Option<Box<dyn Projection<B, T>>>) -> Self {
+        Self { projection, ..self }
+    }
+
+    /// Watching ‖D^−½ r‖ where `norm` asks for that, instead of ‖r‖.
+    ///
+    /// # Errors
+    /// Where one more vector does not fit in memory.
+    pub fn watching(self, norm: Norm) -> Result<Self> {
+        let scaled = (norm == Norm::Scaled).then(|| self.backend.zeros(&self.layout)).transpose()?;
+        Ok(Self { scaled, ..self })
+    }
 }
 
 impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Iteration<B, T> for Cg<B, A, M, T> {
     fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { backend, operator, preconditioner, form, r, z, p, q, scalars, .. } = self;
+        let Self { backend, operator, preconditioner, projection, scaled, form, r, z, p, q, scalars, .. } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
-        match guess {
-            Guess::Zero => {
-                backend.clear(u)?;
-                backend.convert(b, r)?;
-            }
-            Guess::Given => operator.residual(b, u, r, NORM, scalars)?,
+        if guess == Guess::Zero {
+            backend.clear(u)?;
+            backend.convert(b, r)?;
+        } else {
+            operator.residual(b, u, r, NORM, scalars)?;
+        }
+        if let Some(projection) = projection {
+            projection.correct(r, u)?;
+            operator.residual(b, u, r, NORM, scalars)?;
         }
         // With p = q = 0 the very first α and β act on nothing: no iteration is special.
         backend.clear(p)?;
@@ -104,7 +131,10 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
         preconditioner.precondition_residual(r, q, z, Ratio::ZERO, [RHO[0], NORM], scalars)?;
 
         let mut parity = 0;
-        backend.iterate(
+        let on_host = projection.as_ref().is_some_and(|projection| projection.needs_host());
+        let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
+        iterate(
+            backend,
             scalars,
             &mut |n, scalars| {
                 let (now, next) = (n % 2, (n + 1) % 2);
@@ -119,6 +149,9 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                         advance_direction_unfused(operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
                     }
                 }
+                if let Some(projection) = projection {
+                    projection.project(p, q, SIGMA[now], scalars)?;
+                }
                 let out = [RHO[next], NORM];
                 match form {
                     Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
@@ -132,6 +165,10 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 if variable {
                     backend.dot(z, q, ZQ[next], scalars)?;
                 }
+                if let Some(scaled) = scaled {
+                    operator.divide_by_diagonal(r, scaled)?;
+                    backend.dot(r, scaled, NORM, scalars)?;
+                }
                 Ok(())
             },
             &mut |bank| {
@@ -140,17 +177,29 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 let norm = bank[NORM.index()];
                 let flow = monitor.observe(norm);
                 // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: A or M is not positive definite.
-                let definite = bank[SIGMA[now].index()] > 0.0 && bank[RHO[1 - now].index()] > 0.0;
+                let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|slot| bank[slot.index()]);
+                let sigma = bank[SIGMA[now].index()];
+                let definite = sigma > 0.0 && rho_next > 0.0;
+                if !variable && definite {
+                    monitor.note_coefficients(rho / sigma, rho_next / rho);
+                }
                 if flow.is_continue() && !definite && norm.is_finite() { monitor.break_down() } else { flow }
             },
         )?;
         // The last α was never applied to u. `parity` counts the iterations observed.
         let last = 1 - parity;
-        backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)
+        backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
+        if let Some(projection) = projection {
+            operator.residual(b, u, r, NORM, scalars)?;
+            projection.correct(r, u)?;
+        }
+        Ok(())
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {
-        let step = |step, count| StepTraffic { step, cells: self.layout.shape().cells(), size: size_of::<T>(), count };
+        let coefficient_vectors = self.operator.coefficient_vectors();
+        let cells = self.layout.shape().cells();
+        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), coefficient_vectors, count };
         let mut steps = match self.form {
             Form::Fused => vec![step(traffic::ADVANCE_DIRECTION, 1.0)],
             // u += αp;  p = z + βp;  q = A p;  r −= αq, and ⟨p, q⟩, ⟨r, z⟩, ‖r‖².
@@ -162,6 +211,12 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 step(traffic::NORM, 1.0),
             ],
         };
+        if self.projection.is_some() {
+            steps.push(step(traffic::PROJECT, 1.0));
+        }
+        if self.scaled.is_some() {
+            steps.extend([step(traffic::DIVIDE_BY_DIAGONAL, 1.0), step(traffic::DOT, 1.0)]);
+        }
         steps.extend(match self.form {
             Form::Fused => self.preconditioner.traffic(&self.layout),
             Form::Textbook => self.preconditioner.apply_traffic(&self.layout),
@@ -170,6 +225,7 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
     }
 
     fn workspace_bytes(&self) -> usize {
-        4 * self.layout.len() * size_of::<T>() + self.reserved_bytes + self.preconditioner.workspace_bytes()
+        let vectors = if self.scaled.is_some() { 5 } else { 4 };
+        vectors * self.layout.len() * size_of::<T>() + self.reserved_bytes + self.preconditioner.workspace_bytes()
     }
 }

@@ -3,13 +3,15 @@
 //! * [`cg`] preconditioned conjugate gradients, fused and textbook,
 //! * [`bicgstab`] for non-symmetric operators,
 //! * [`multigrid`] tensor-product multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
-//! * [`monitor`] decides when to stop,
+//! * [`monitor`] decides when to stop, [`spectrum`] what the condition number was,
 //! * [`system`] puts an operator, an iteration and the final judgement together.
 
+mod assembly;
 pub mod bicgstab;
 pub mod cg;
 pub mod monitor;
 pub mod multigrid;
+pub mod spectrum;
 pub mod system;
 
 use crate::backend::Backend;
@@ -30,14 +32,21 @@ pub struct StepTraffic {
     pub cells: usize,
     /// Bytes of an element.
     pub size: usize,
+    /// Coefficient vectors of the operator it belongs to.
+    pub coefficient_vectors: f64,
     /// How often an iteration takes it.
     pub count: f64,
 }
 
 impl StepTraffic {
+    /// Bytes the step moves when taken once.
+    pub fn bytes_once(&self) -> f64 {
+        self.step.bytes(self.cells, self.size, self.coefficient_vectors)
+    }
+
     /// Bytes an iteration moves in this step.
     pub fn bytes(&self) -> f64 {
-        self.count * self.step.bytes(self.cells, self.size)
+        self.count * self.bytes_once()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::spectrum::{Lanczos, Spectrum};
 use crate::outcome::Stop;
 
 /// What an observer sees after every iteration.
@@ -31,6 +32,9 @@ pub struct Monitor<'o> {
     max_iterations: usize,
     patience: Patience,
     history: Vec<f64>,
+    lanczos: Lanczos,
+    /// Restarts begin another Lanczos process; only the first counts.
+    restarted: bool,
     stop: Option<Stop>,
     observer: &'o mut (dyn FnMut(&Progress) + Send),
 }
@@ -51,8 +55,23 @@ impl<'o> Monitor<'o> {
         patience: Patience,
         observer: &'o mut (dyn FnMut(&Progress) + Send),
     ) -> Self {
-        let history = Vec::with_capacity(max_iterations.saturating_add(2).min(1 << 20));
-        Self { reference, tolerance, max_iterations, patience, history, stop: None, observer }
+        let room = max_iterations.saturating_add(2).min(1 << 20);
+        let lanczos = match patience {
+            Patience::Krylov => Lanczos::with_capacity(room),
+            Patience::Stationary => Lanczos::default(),
+        };
+        let history = Vec::with_capacity(room);
+        Self {
+            reference,
+            tolerance,
+            max_iterations,
+            patience,
+            history,
+            lanczos,
+            restarted: false,
+            stop: None,
+            observer,
+        }
     }
 
     /// Notes the residual of the first guess.
@@ -72,6 +91,18 @@ impl<'o> Monitor<'o> {
         self.judge()
     }
 
+    /// Notes the coefficients α and β of an iteration of conjugate gradients.
+    pub fn note_coefficients(&mut self, alpha: f64, beta: f64) {
+        if !self.restarted {
+            self.lanczos.push(alpha, beta);
+        }
+    }
+
+    /// What the coefficients tell of the eigenvalues of M⁻¹A.
+    pub fn spectrum(&self) -> Option<Spectrum> {
+        self.lanczos.spectrum()
+    }
+
     /// Ends the solve: the recurrence cannot go on.
     pub fn break_down(&mut self) -> ControlFlow<()> {
         self.stop = Some(Stop::Breakdown);
@@ -87,6 +118,7 @@ impl<'o> Monitor<'o> {
     /// `residual` replaces the last entry of the history.
     pub fn resume(&mut self, residual: f64) {
         let relative = self.relative(residual);
+        self.restarted = true;
         if let Some(last) = self.history.last_mut() {
             *last = relative;
         }

@@ -161,6 +161,7 @@ where
             step: traffic::CORRECT_SMOOTH_RESIDUAL,
             cells: self.layout.shape().cells(),
             size: size_of::<T>(),
+            coefficient_vectors: self.operator.coefficient_vectors(),
             count: 1.0,
         });
         steps

@@ -3,22 +3,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::bicgstab::Bicgstab;
-use super::cg::{Cg, Form};
+use super::assembly::{Parts, assemble};
 use super::monitor::Patience;
-use super::multigrid::{MixedMultigrid, Multigrid};
 use super::{Iteration, Monitor, Progress, StepTraffic};
-use crate::backend::{Backend, DeviceInfo, Slot, TensorProductBackend};
+use crate::backend::{Backend, DeviceInfo, Slot};
 use crate::error::{Error, Result};
 use crate::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use crate::null_space::NullSpace;
 use crate::operator::{Guess, Operator};
 use crate::options::{Method, Norm, PreconditionerKind, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
-use crate::precond::Preconditioner;
-use crate::precond::multigrid::Cycle;
-use crate::precond::{Diagonal, Identity, Line};
-use crate::real::{Precision, Real};
-use crate::stencil::TensorProduct;
+use crate::real::Precision;
+use crate::stencil::Stencil;
 
 /// What was put together.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,9 +66,10 @@ pub trait Solve {
 /// in whatever precision, which solves.
 ///
 /// Storage: b and u in double precision, beside the iteration's own.
-pub struct System<B: TensorProductBackend> {
+pub struct System<B: Backend, S: Stencil<B>> {
     backend: B,
-    operator: Arc<B::TensorProduct<f64>>,
+    operator: Arc<S::Operator<f64>>,
+    null_space: Option<Box<dyn NullSpace<B>>>,
     iteration: Box<dyn Iteration<B, f64>>,
     patience: Patience,
     options: SolverOptions,
@@ -81,6 +78,8 @@ pub struct System<B: TensorProductBackend> {
     u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
     scratch: B::Vector<f64>,
+    /// D⁻¹ r, where the norm is ‖D^−½ r‖.
+    scaled: Option<B::Vector<f64>>,
     scalars: B::Scalars,
     description: Description,
 }
@@ -90,15 +89,15 @@ const NORM: Slot = Slot::new(0);
 /// Restarts from the true residual before a solve that believes itself converged is called stalled.
 const MAX_RESTARTS: usize = 10;
 
-impl<B: TensorProductBackend + Clone> System<B> {
+impl<B: Backend + Clone, S: Stencil<B>> System<B, S> {
     /// Puts operator, iteration and vectors on a device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for options that make no sense, together or alone; what the device reports.
-    pub fn new(backend: &B, stencil: &TensorProduct, options: &SolverOptions) -> Result<Self> {
+    /// [`Error::Invalid`] for options that make no sense, together or alone; [`Error::Unsupported`] for
+    /// those that this stencil does not offer; what the device reports.
+    pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
         options.validate()?;
-        let symmetric = stencil.is_symmetric();
-        if !symmetric && matches!(options.method, Method::Cg | Method::CgTextbook) {
+        if !stencil.is_symmetric() && options.method.needs_symmetry() {
             return Err(Error::invalid(
                 "solver.method",
                 "conjugate gradients need a symmetric operator, and advection makes this one non-symmetric; use \
@@ -106,23 +105,14 @@ impl<B: TensorProductBackend + Clone> System<B> {
             ));
         }
         let layout = Layout::new(stencil.shape())?;
-        let operator = Arc::new(backend.tensor_product::<f64>(stencil)?);
-        let Parts { iteration, levels, notes }: Parts<B, f64> = match options.precision {
-            Precision::F64 => iteration::<B, f64>(backend, stencil, options, Arc::clone(&operator))?,
-            Precision::F32 => {
-                let single = Arc::new(backend.tensor_product::<f32>(stencil)?);
-                let parts = iteration::<B, f32>(backend, stencil, options, single)?;
-                let inner = InPrecision::new(backend, layout, parts.iteration)?;
-                Parts { iteration: Box::new(inner), levels: parts.levels, notes: parts.notes }
-            }
-            Precision::Mixed => {
-                let cycle = Cycle::<B, _, f32>::new(backend, stencil, &options.multigrid)?;
-                let (levels, notes) = (cycle.shapes(), cycle.notes().to_vec());
-                let outer = backend.tensor_product::<f64>(stencil)?;
-                Parts { iteration: Box::new(MixedMultigrid::new(outer, cycle, &options.multigrid)?), levels, notes }
-            }
-        };
-        let scratch_layout = if operator.norm_needs_scratch() { layout } else { Layout::new(Shape::new(1, 1, 1))? };
+        let operator = Arc::new(stencil.operator::<f64>(backend)?);
+        let null_space = stencil.null_space(backend, options)?;
+        let Parts { iteration, levels, mut notes } = assemble(backend, stencil, options, &operator)?;
+        notes.extend(null_space.iter().map(|space| space.describe()));
+        let scaled_norm = options.norm == Norm::Scaled;
+        let scratch_layout =
+            if scaled_norm || operator.norm_needs_scratch() { layout } else { Layout::new(Shape::new(1, 1, 1))? };
+        let scaled = scaled_norm.then(|| backend.zeros(&layout)).transpose()?;
         let description = Description {
             device: backend.device(),
             method: options.method.name().into(),
@@ -133,7 +123,9 @@ impl<B: TensorProductBackend + Clone> System<B> {
             precision: options.precision,
             levels,
             notes,
-            bytes: (2 * layout.len() + scratch_layout.len()) * size_of::<f64>() + iteration.workspace_bytes(),
+            bytes: (2 * layout.len() + scratch_layout.len() + if scaled.is_some() { layout.len() } else { 0 })
+                * size_of::<f64>()
+                + iteration.workspace_bytes(),
             traffic: iteration.traffic(),
         };
         Ok(Self {
@@ -142,9 +134,11 @@ impl<B: TensorProductBackend + Clone> System<B> {
             b: backend.zeros(&layout)?,
             u: backend.zeros(&layout)?,
             scratch: backend.zeros(&scratch_layout)?,
+            scaled,
             scalars: backend.scalars()?,
             backend: backend.clone(),
             operator,
+            null_space,
             iteration,
             layout,
             description,
@@ -153,13 +147,27 @@ impl<B: TensorProductBackend + Clone> System<B> {
 
     /// ‖b − A u‖ in double precision.
     fn true_residual(&mut self) -> Result<f64> {
-        let Self { operator, b, u, scratch, scalars, .. } = self;
-        operator.residual_norm(b, u, scratch, NORM, scalars)?;
+        let Self { operator, b, u, scratch, scaled, scalars, .. } = self;
+        match scaled {
+            None => operator.residual_norm(b, u, scratch, NORM, scalars)?,
+            Some(scaled) => {
+                operator.residual(b, u, scratch, NORM, scalars)?;
+                operator.divide_by_diagonal(scratch, scaled)?;
+                self.backend.dot(scratch, scaled, NORM, scalars)?;
+            }
+        }
         Ok(self.backend.read(&self.scalars)?[NORM.index()].sqrt())
     }
 
     fn rhs_norm(&mut self) -> Result<f64> {
-        self.backend.dot(&self.b, &self.b, NORM, &mut self.scalars)?;
+        let Self { operator, b, scaled, scalars, .. } = self;
+        match scaled {
+            None => self.backend.dot(b, b, NORM, scalars)?,
+            Some(scaled) => {
+                operator.divide_by_diagonal(b, scaled)?;
+                self.backend.dot(b, scaled, NORM, scalars)?;
+            }
+        }
         Ok(self.backend.read(&self.scalars)?[NORM.index()].sqrt())
     }
 
@@ -211,6 +219,8 @@ impl<B: TensorProductBackend + Clone> System<B> {
 /// The norms that a solve begins with.
 #[derive(Clone, Copy, Debug)]
 struct Norms {
+    /// Of what was taken out of b, relative.
+    removed: Option<f64>,
     /// ‖b‖
     rhs: f64,
     /// ‖r₀‖
@@ -219,7 +229,7 @@ struct Norms {
 
 /// For callers whose arrays are on the device already: fill [`System::rhs_mut`], and
 /// [`System::solution_mut`] where there is a first guess, then [`System::solve_in_place`].
-impl<B: TensorProductBackend + Clone> System<B> {
+impl<B: Backend + Clone, S: Stencil<B>> System<B, S> {
     /// b
     pub fn rhs_mut(&mut self) -> &mut B::Vector<f64> {
         &mut self.b
@@ -245,15 +255,23 @@ impl<B: TensorProductBackend + Clone> System<B> {
         self.run(norms, guess, observer)
     }
 
+    /// Norms of b and of the first residual, after b has been made compatible with a singular A.
     fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        let mut removed = None;
+        if let Some(space) = &mut self.null_space {
+            removed = Some(space.make_compatible(&mut self.b, self.options.tolerance)?.relative);
+            if guess == Guess::Given {
+                space.project_out(&mut self.u)?;
+            }
+        }
         let rhs = self.rhs_norm()?;
         let initial = if guess == Guess::Zero { rhs } else { self.true_residual()? };
-        Ok(Norms { rhs, initial })
+        Ok(Norms { removed, rhs, initial })
     }
 
     fn run(
         &mut self,
-        Norms { rhs, initial }: Norms,
+        Norms { removed, rhs, initial }: Norms,
         guess: Guess,
         observer: &mut (dyn FnMut(&Progress) + Send),
     ) -> Result<Outcome> {
@@ -268,13 +286,21 @@ impl<B: TensorProductBackend + Clone> System<B> {
         let clock = Instant::now();
         let reference = match self.options.norm {
             Norm::Initial => initial,
-            Norm::Rhs => rhs,
+            Norm::Rhs | Norm::Scaled => rhs,
         };
         let SolverOptions { tolerance, max_iterations, .. } = self.options;
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, self.patience, observer);
         let backend = self.backend.clone();
-        let residual = backend.enter(|| self.iterate(guess, &mut monitor, initial, reference))?;
+        let residual = backend.enter(|| {
+            let residual = self.iterate(guess, &mut monitor, initial, reference)?;
+            if let Some(space) = &mut self.null_space {
+                space.project_out(&mut self.u)?;
+            }
+            Ok::<_, Error>(residual)
+        })?;
         Ok(Outcome {
+            spectrum: monitor.spectrum(),
+            removed,
             stop: monitor.stop().unwrap_or(Stop::MaxIterations),
             iterations: monitor.iterations(),
             relative_residual: if reference > 0.0 { residual / reference } else { residual },
@@ -284,7 +310,7 @@ impl<B: TensorProductBackend + Clone> System<B> {
     }
 }
 
-impl<B: TensorProductBackend + Clone> Solve for System<B> {
+impl<B: Backend + Clone, S: Stencil<B>> Solve for System<B, S> {
     fn solve(
         &mut self,
         rhs: ArrayView<'_, f64>,
@@ -343,106 +369,4 @@ fn find_not_finite(what: &str, array: &ArrayView<'_, f64>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-struct Parts<B: Backend, T: Real> {
-    iteration: Box<dyn Iteration<B, T>>,
-    levels: Vec<Shape>,
-    notes: Vec<String>,
-}
-
-/// Builds the iteration that the options ask for, wholly in precision T.
-fn iteration<B: TensorProductBackend + Clone, T: Real>(
-    backend: &B,
-    stencil: &TensorProduct,
-    options: &SolverOptions,
-    operator: Arc<B::TensorProduct<T>>,
-) -> Result<Parts<B, T>> {
-    let cycle = || Cycle::<B, _, T>::new(backend, stencil, &options.multigrid);
-    let shapes_and_notes = |cycle: &Cycle<B, _, T>| (cycle.shapes(), cycle.notes().to_vec());
-    let kind = match options.method {
-        Method::Cg => Krylov::Cg(Form::Fused),
-        Method::CgTextbook => Krylov::Cg(Form::Textbook),
-        Method::Bicgstab => Krylov::Bicgstab,
-        Method::Multigrid => {
-            let cycle = cycle()?;
-            let (levels, notes) = shapes_and_notes(&cycle);
-            let iteration = Box::new(Multigrid::new(cycle, options.multigrid.start)?);
-            return Ok(Parts { iteration, levels, notes });
-        }
-    };
-    let (mut levels, mut notes) = (Vec::new(), Vec::new());
-    let iteration = match options.preconditioner.kind {
-        PreconditionerKind::None => krylov(kind, operator, Identity(backend.clone()))?,
-        PreconditionerKind::Jacobi => krylov(kind, Arc::clone(&operator), Diagonal(operator))?,
-        PreconditionerKind::Line => krylov(kind, Arc::clone(&operator), Line(operator))?,
-        PreconditionerKind::Multigrid => {
-            let cycle = cycle()?;
-            (levels, notes) = shapes_and_notes(&cycle);
-            krylov(kind, operator, cycle)?
-        }
-    };
-    Ok(Parts { iteration, levels, notes })
-}
-
-#[derive(Clone, Copy)]
-enum Krylov {
-    Cg(Form),
-    Bicgstab,
-}
-
-fn krylov<B, A, M, T>(kind: Krylov, operator: A, preconditioner: M) -> Result<Box<dyn Iteration<B, T>>>
-where
-    B: Backend + Clone,
-    A: Operator<B, T> + 'static,
-    M: Preconditioner<B, T> + 'static,
-    T: Real,
-{
-    Ok(match kind {
-        Krylov::Cg(form) => Box::new(Cg::new(form, operator, preconditioner)?),
-        Krylov::Bicgstab => Box::new(Bicgstab::new(operator, preconditioner)?),
-    })
-}
-
-/// An iteration in precision T, used on vectors in double precision.
-///
-/// Storage: b and u in T.
-struct InPrecision<B: Backend, T: Real> {
-    backend: B,
-    inner: Box<dyn Iteration<B, T>>,
-    b: B::Vector<T>,
-    u: B::Vector<T>,
-    layout: Layout,
-}
-
-impl<B: Backend + Clone, T: Real> InPrecision<B, T> {
-    fn new(backend: &B, layout: Layout, inner: Box<dyn Iteration<B, T>>) -> Result<Self> {
-        let (b, u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
-        Ok(Self { backend: backend.clone(), inner, b, u, layout })
-    }
-}
-
-impl<B: Backend + Clone, T: Real> Iteration<B, f64> for InPrecision<B, T> {
-    fn run(
-        &mut self,
-        b: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
-        self.backend.convert(b, &mut self.b)?;
-        if guess == Guess::Given {
-            self.backend.convert(u, &mut self.u)?;
-        }
-        self.inner.run(&self.b, &mut self.u, guess, monitor)?;
-        self.backend.convert(&self.u, u)
-    }
-
-    fn traffic(&self) -> Vec<StepTraffic> {
-        self.inner.traffic()
-    }
-
-    fn workspace_bytes(&self) -> usize {
-        2 * self.layout.len() * size_of::<T>() + self.inner.workspace_bytes()
-    }
 }

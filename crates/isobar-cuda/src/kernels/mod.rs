@@ -25,6 +25,8 @@ pub const TRANSFER: &str = include_str!("transfer.cu");
 pub const CG: &str = include_str!("cg.cu");
 /// The operator by itself.
 pub const APPLY: &str = include_str!("apply.cu");
+/// Beside cuSPARSE.
+pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 /// Unfused vector operations, and scalars.
 pub const VECTOR: &str = include_str!("vector.cu");
 /// Between users' arrays and the checkerboard.

@@ -1,0 +1,497 @@
+//! Diffusion with given coefficients, boundary conditions, sources and wells.
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+
+use super::{RhsKind, Weighting, random, smooth};
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+use crate::stencil::{Axis, Coefficients, Diffusion, Side};
+
+/// Widths of cells along one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Spacing {
+    /// All the same.
+    Uniform(f64),
+    /// One after another.
+    Given(Vec<f64>),
+}
+
+impl Spacing {
+    /// The width of cell n.
+    pub fn width(&self, n: usize) -> f64 {
+        match self {
+            Self::Uniform(d) => *d,
+            Self::Given(widths) => widths[n],
+        }
+    }
+
+    fn uniform(&self) -> Option<f64> {
+        match self {
+            Self::Uniform(d) => Some(*d),
+            Self::Given(widths) => widths.iter().all(|d| d == &widths[0]).then(|| widths[0]),
+        }
+    }
+
+    /// The sum of `n` widths.
+    pub fn extent(&self, n: usize) -> f64 {
+        match self {
+            Self::Uniform(d) => d * n as f64,
+            Self::Given(widths) => widths.iter().sum(),
+        }
+    }
+
+    /// Centres of `n` cells.
+    pub fn centres(&self, n: usize) -> Vec<f64> {
+        let mut edge = 0.0;
+        (0..n)
+            .map(|m| {
+                let width = self.width(m);
+                edge += width;
+                edge - 0.5 * width
+            })
+            .collect()
+    }
+}
+
+/// κ in every cell, shape (nz, ny, nx) in C order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Coefficient {
+    /// The same in all directions.
+    Isotropic(Vec<f64>),
+    /// One for x and y, one for z.
+    Layered {
+        /// In x and y.
+        horizontal: Vec<f64>,
+        /// In z.
+        vertical: Vec<f64>,
+    },
+    /// One a direction: a diagonal tensor.
+    Diagonal([Vec<f64>; 3]),
+}
+
+impl Coefficient {
+    /// κ of a direction.
+    pub fn along(&self, axis: Axis) -> &[f64] {
+        match (self, axis) {
+            (Self::Isotropic(all), _) => all,
+            (Self::Layered { vertical, .. }, Axis::Z) => vertical,
+            (Self::Layered { horizontal, .. }, _) => horizontal,
+            (Self::Diagonal(all), axis) => &all[axis as usize],
+        }
+    }
+}
+
+/// What holds on one side of the domain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Boundary {
+    /// The flux κ ∂u/∂n into the domain, per area.
+    Neumann(f64),
+    /// The value of u on the side.
+    Dirichlet(f64),
+    /// The opposite side.
+    Periodic,
+}
+
+impl Default for Boundary {
+    fn default() -> Self {
+        Self::Neumann(0.0)
+    }
+}
+
+/// A source of given strength in a vertical range of cells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Source {
+    /// Column in x.
+    pub i: usize,
+    /// Column in y.
+    pub j: usize,
+    /// First and last level.
+    pub k: [usize; 2],
+    /// Total strength, spread over the active cells of the range in proportion to κ_h times their height;
+    /// negative for a sink.
+    pub rate: f64,
+}
+
+/// A well that holds u at a given value, in a vertical range of cells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Well {
+    /// Column in x.
+    pub i: usize,
+    /// Column in y.
+    pub j: usize,
+    /// First and last level.
+    pub k: [usize; 2],
+    /// The value of u in the well.
+    pub value: f64,
+    /// Its radius.
+    pub radius: f64,
+}
+
+/// −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by cell-centred finite volumes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiffusionProblem {
+    /// The grid.
+    pub shape: Shape,
+    /// Widths of cells in x, y and z.
+    pub spacing: [Spacing; 3],
+    /// κ
+    pub coefficient: Coefficient,
+    /// c, where it is not zero: one number, or one a cell.
+    pub reaction: Option<Vec<f64>>,
+    /// Which cells take part; nothing means all. Faces to others are closed.
+    pub active: Option<Vec<bool>>,
+    /// Lower and upper side of x, y and z.
+    pub boundary: [[Boundary; 2]; 3],
+    /// Sources of given strength.
+    pub sources: Vec<Source>,
+    /// Wells of given value.
+    pub wells: Vec<Well>,
+}
+
+impl DiffusionProblem {
+    /// A problem on the unit box with no-flow sides.
+    pub fn new(shape: Shape, coefficient: Coefficient) -> Self {
+        let Shape { nx, ny, nz } = shape;
+        Self {
+            shape,
+            spacing: [nx, ny, nz].map(|n| Spacing::Uniform(1.0 / n as f64)),
+            coefficient,
+            reaction: None,
+            active: None,
+            boundary: [[Boundary::default(); 2]; 3],
+            sources: Vec::new(),
+            wells: Vec::new(),
+        }
+    }
+
+    fn extents(&self) -> [usize; 3] {
+        [self.shape.nx, self.shape.ny, self.shape.nz]
+    }
+
+    fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
+        i + self.shape.nx * (j + self.shape.ny * k)
+    }
+
+    fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let Shape { nx, ny, nz } = self.shape;
+        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
+    fn widths(&self, at: [usize; 3]) -> [f64; 3] {
+        [0, 1, 2].map(|d| self.spacing[d].width(at[d]))
+    }
+
+    fn volume(&self, at: [usize; 3]) -> f64 {
+        self.widths(at).iter().product()
+    }
+
+    fn is_active(&self, at: [usize; 3]) -> bool {
+        let n = self.cell(at);
+        self.active.as_ref().is_none_or(|active| active[n])
+            && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
+    }
+
+    /// 2κA/d: the transmissibility from a cell's centre to its face.
+    fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        let width = self.spacing[axis as usize].width(at[axis as usize]);
+        2.0 * self.coefficient.along(axis)[self.cell(at)] * self.volume(at) / (width * width)
+    }
+
+    /// Centres of cells in x, y and z.
+    pub fn coordinates(&self) -> [Vec<f64>; 3] {
+        let extents = self.extents();
+        [0, 1, 2].map(|d| self.spacing[d].centres(extents[d]))
+    }
+
+    /// The size of the domain in x, y and z.
+    pub fn extent(&self) -> [f64; 3] {
+        let extents = self.extents();
+        [0, 1, 2].map(|d| self.spacing[d].extent(extents[d]))
+    }
+
+    /// Fails where the parts do not fit together.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] and [`Error::Invalid`], naming the key and the cell.
+    pub fn validate(&self) -> Result<()> {
+        let count = self.shape.cells();
+        let length = |what: &str, len: usize, expected: usize| {
+            if len == expected { Ok(()) } else { Err(Error::shape(what, len.to_string(), expected.to_string())) }
+        };
+        for (d, (spacing, n)) in self.spacing.iter().zip(self.extents()).enumerate() {
+            let key = format!("grid.spacing ({})", ["x", "y", "z"][d]);
+            if let Spacing::Given(widths) = spacing {
+                length(&key, widths.len(), n)?;
+            }
+            if let Some(m) = (0..n).find(|&m| !(spacing.width(m) > 0.0 && spacing.width(m).is_finite())) {
+                return Err(Error::invalid(
+                    key,
+                    format!("cell {m} has the width {}; use a positive number", spacing.width(m)),
+                ));
+            }
+        }
+        for axis in Axis::ALL {
+            let values = self.coefficient.along(axis);
+            length("diffusion.coefficient", values.len(), count)?;
+            if let Some(at) =
+                self.cells().find(|&at| !(values[self.cell(at)] >= 0.0 && values[self.cell(at)].is_finite()))
+            {
+                let [i, j, k] = at;
+                return Err(Error::invalid(
+                    "diffusion.coefficient",
+                    format!(
+                        "{} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative (0 makes a cell inactive)",
+                        values[self.cell(at)]
+                    ),
+                ));
+            }
+        }
+        if let Some(active) = &self.active {
+            length("diffusion.active", active.len(), count)?;
+        }
+        if let Some(reaction) = &self.reaction {
+            length("diffusion.reaction", reaction.len(), count)?;
+        }
+        if !self.cells().any(|at| self.is_active(at)) {
+            return Err(Error::invalid(
+                "diffusion.active",
+                format!(
+                    "none of the {count} cells is active; check the mask, and that the coefficient is not 0 everywhere"
+                ),
+            ));
+        }
+        for (d, sides) in self.boundary.iter().enumerate() {
+            for side in sides {
+                if let Boundary::Neumann(value) | Boundary::Dirichlet(value) = side
+                    && !value.is_finite()
+                {
+                    return Err(Error::invalid(
+                        "diffusion.boundary",
+                        format!("{value} on a side of {}", ["x", "y", "z"][d]),
+                    ));
+                }
+            }
+        }
+        for (n, source) in self.sources.iter().enumerate() {
+            self.completed("diffusion.sources", n, [source.i, source.j], source.k)?;
+            if !source.rate.is_finite() {
+                return Err(Error::invalid("diffusion.sources", format!("entry {n} has the rate {}", source.rate)));
+            }
+        }
+        for (n, well) in self.wells.iter().enumerate() {
+            self.completed("diffusion.wells", n, [well.i, well.j], well.k)?;
+            if !(well.radius > 0.0 && well.value.is_finite()) {
+                return Err(Error::invalid(
+                    "diffusion.wells",
+                    format!(
+                        "entry {n} has the radius {} and the value {}; use a positive radius",
+                        well.radius, well.value
+                    ),
+                ));
+            }
+            let reach = self.equivalent_radius([well.i, well.j, well.k[0]]);
+            if well.radius >= reach {
+                return Err(Error::invalid(
+                    "diffusion.wells",
+                    format!(
+                        "entry {n} has the radius {}, but its cell only reaches {reach:.3}; use a smaller one",
+                        well.radius
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The active cells of a vertical range.
+    fn completed(&self, key: &str, n: usize, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Vec<[usize; 3]>> {
+        if i >= self.shape.nx || j >= self.shape.ny || first > last || last >= self.shape.nz {
+            return Err(Error::invalid(
+                key,
+                format!(
+                    "entry {n} lies at ({i}, {j}), levels {first} to {last}, outside the grid of {} cells, counted from 0",
+                    self.shape
+                ),
+            ));
+        }
+        let cells: Vec<[usize; 3]> = (first..=last)
+            .map(|k| [i, j, k])
+            .filter(|&at| self.is_active(at) && self.half(Axis::X, at) > 0.0)
+            .collect();
+        if cells.is_empty() {
+            return Err(Error::invalid(
+                key,
+                format!("entry {n} at ({i}, {j}), levels {first} to {last}, lies in inactive cells only; move it"),
+            ));
+        }
+        Ok(cells)
+    }
+
+    /// Distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
+    fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
+        let n = self.cell(at);
+        let ratio = (self.coefficient.along(Axis::Y)[n] / self.coefficient.along(Axis::X)[n]).sqrt();
+        let ratio = if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 };
+        let [dx, dy, _] = self.widths(at);
+        0.28 * (ratio * dx * dx + dy * dy / ratio).sqrt() / (ratio.sqrt() + ratio.sqrt().recip())
+    }
+
+    /// What ties a cell to a well: 2π √(κ_x κ_y) d_z / ln(r_e / r).
+    fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
+        let n = self.cell(at);
+        let kappa = (self.coefficient.along(Axis::X)[n] * self.coefficient.along(Axis::Y)[n]).sqrt();
+        2.0 * PI * kappa * self.widths(at)[2] / (self.equivalent_radius(at) / well.radius).ln()
+    }
+
+    /// The matrix.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::validate`] and [`Diffusion::new`].
+    pub fn stencil(&self) -> Result<Diffusion> {
+        self.validate()?;
+        let mut shift = self.shift();
+        for well in &self.wells {
+            for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
+                shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += self.well_index(well, at);
+            }
+        }
+        let sides = self.boundary.map(|sides| {
+            sides.map(|side| match side {
+                Boundary::Neumann(_) => Side::Closed,
+                Boundary::Dirichlet(_) => Side::Fixed,
+                Boundary::Periodic => Side::Periodic,
+            })
+        });
+        Diffusion::new(self.shape, self.coefficients(), shift, sides)
+    }
+
+    fn shift(&self) -> Option<Vec<f64>> {
+        let reaction = self.reaction.as_ref()?;
+        Some(
+            self.cells()
+                .map(|at| if self.is_active(at) { reaction[self.cell(at)] * self.volume(at) } else { 0.0 })
+                .collect(),
+        )
+    }
+
+    /// As few fields as can be: directions share one where only a factor differs.
+    fn coefficients(&self) -> Coefficients {
+        let masked = |axis: Axis, factor: &dyn Fn([usize; 3]) -> f64| -> Arc<[f64]> {
+            let values = self.coefficient.along(axis);
+            self.cells().map(|at| if self.is_active(at) { values[self.cell(at)] * factor(at) } else { 0.0 }).collect()
+        };
+        let uniform = [0, 1, 2].map(|d| self.spacing[d].uniform());
+        match (uniform, &self.coefficient) {
+            ([Some(dx), Some(dy), Some(dz)], coefficient) => {
+                let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
+                let (fields, number) = match coefficient {
+                    Coefficient::Isotropic(_) => (vec![Axis::X], [0, 0, 0]),
+                    Coefficient::Layered { .. } => (vec![Axis::X, Axis::Z], [0, 0, 1]),
+                    Coefficient::Diagonal(_) => (Axis::ALL.to_vec(), [0, 1, 2]),
+                };
+                Coefficients::Cells {
+                    fields: fields.into_iter().map(|axis| masked(axis, &|_| 1.0)).collect(),
+                    axes: [0, 1, 2].map(|d| (number[d], factors[d])),
+                }
+            }
+            // Levels of different heights: the height goes into the horizontal field.
+            ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
+                let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
+                Coefficients::Cells {
+                    fields: vec![masked(Axis::X, &height), masked(Axis::Z, &|at| 1.0 / height(at))],
+                    axes: [(0, 2.0 * dy / dx), (0, 2.0 * dx / dy), (1, 2.0 * dx * dy)],
+                }
+            }
+            _ => Coefficients::Cells {
+                fields: Axis::ALL
+                    .map(|axis| {
+                        let d = axis as usize;
+                        masked(axis, &|at| self.volume(at) / self.widths(at)[d].powi(2))
+                    })
+                    .to_vec(),
+                axes: [0, 1, 2].map(|d| (d, 2.0)),
+            },
+        }
+    }
+
+    /// A right-hand side in C order, shape (nz, ny, nx): the body source f of the given kind (none means 0),
+    /// boundary values, sources and wells. 0 in inactive cells. [`RhsKind::Manufactured`] is A x with x from
+    /// [`DiffusionProblem::exact`], and nothing else.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::stencil`].
+    pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
+        let fraction = |at: [usize; 3]| {
+            let extents = self.extents();
+            [0, 1, 2].map(|d| (at[d] as f64 + 0.5) / extents[d] as f64)
+        };
+        let body: Vec<f64> = match kind {
+            None => vec![0.0; self.shape.cells()],
+            Some(RhsKind::Constant) => vec![1.0; self.shape.cells()],
+            Some(RhsKind::Random) => (0..self.shape.cells()).map(|n| random(seed, n)).collect(),
+            Some(RhsKind::Smooth) => self
+                .cells()
+                .map(|at| {
+                    let [x, y, z] = fraction(at);
+                    smooth(x, y, z)
+                })
+                .collect(),
+            Some(RhsKind::Manufactured) => return Ok(self.stencil()?.times(&self.exact())),
+        };
+        self.rhs_from(body, weighting)
+    }
+
+    /// A right-hand side from a body source of the caller's own, C order: it is masked and weighted, and
+    /// boundary values, sources and wells are added.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
+    pub fn rhs_from(&self, mut values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
+        self.validate()?;
+        if values.len() != self.shape.cells() {
+            return Err(Error::shape("the right-hand side", values.len().to_string(), self.shape.cells().to_string()));
+        }
+        let extents = self.extents();
+        for at in self.cells() {
+            let n = self.cell(at);
+            if !self.is_active(at) {
+                values[n] = 0.0;
+                continue;
+            }
+            if weighting == Weighting::Volume {
+                values[n] *= self.volume(at);
+            }
+            for axis in Axis::ALL {
+                let d = axis as usize;
+                for (side, on_it) in self.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
+                    match side {
+                        Boundary::Dirichlet(value) if on_it => values[n] += self.half(axis, at) * value,
+                        Boundary::Neumann(flux) if on_it => values[n] += flux * self.volume(at) / self.widths(at)[d],
+                        _ => {}
+                    }
+                }
+            }
+        }
+        for source in &self.sources {
+            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
+            let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
+            let total: f64 = cells.iter().map(weight).sum();
+            for at in &cells {
+                values[self.cell(*at)] += source.rate * weight(at) / total;
+            }
+        }
+        for well in &self.wells {
+            for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
+                values[self.cell(at)] += self.well_index(well, at) * well.value;
+            }
+        }
+        Ok(values)
+    }
+
+    /// The exact solution of [`RhsKind::Manufactured`], paper D's: cos n in cell n, 0 in inactive cells. Where
+    /// the matrix is singular, solutions differ from it by constants.
+    pub fn exact(&self) -> Vec<f64> {
+        self.cells().map(|at| if self.is_active(at) { (self.cell(at) as f64).cos() } else { 0.0 }).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! Problems: an equation, a grid and a right-hand side.
+//!
+//! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
+//! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
+//! * [`materials`] coefficient fields: two phases, bubbles, layers.
+
+mod diffusion;
+mod helmholtz;
+pub mod materials;
+
+use std::f64::consts::PI;
+
+use serde::{Deserialize, Serialize};
+
+pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Well};
+pub use helmholtz::Helmholtz;
+
+/// The right-hand sides that every implementation can share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RhsKind {
+    /// 1 everywhere.
+    Constant,
+    /// Uniform in (−1, 1), from a hash of seed and index.
+    Random,
+    /// A sum of two smooth functions.
+    Smooth,
+    /// What a known exact solution gives, see [`Helmholtz::exact`].
+    Manufactured,
+}
+
+/// Whether a right-hand side holds point values or integrals over cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weighting {
+    /// Point values, to be multiplied by the cell volumes |T| a_k.
+    #[default]
+    Volume,
+    /// The vector itself.
+    None,
+}
+
+/// Uniform in (−1, 1) from the 64-bit hash SplitMix64 (Steele, Lea and Flood, 2014) of index and seed.
+pub fn random(seed: u64, index: usize) -> f64 {
+    let mut z = (index as u64).wrapping_add(seed << 32).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^= z >> 31;
+    (z >> 11) as f64 * 2f64.powi(-53) * 2.0 - 1.0
+}
+
+/// sin πx sin 2πy (1 + ½ cos πz) + xy(1−x)(1−y) cos 3πz
+pub(crate) fn smooth(x: f64, y: f64, z: f64) -> f64 {
+    (PI * x).sin() * (2.0 * PI * y).sin() * (1.0 + 0.5 * (PI * z).cos())
+        + x * y * (1.0 - x) * (1.0 - y) * (3.0 * PI * z).cos()
+}

@@ -1,0 +1,130 @@
+//! The extreme eigenvalues of M⁻¹A, from the coefficients of conjugate gradients.
+
+use serde::{Deserialize, Serialize};
+
+/// Estimates of the extreme eigenvalues of the (deflated,) preconditioned matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spectrum {
+    /// From above.
+    pub smallest: f64,
+    /// From below.
+    pub largest: f64,
+}
+
+impl Spectrum {
+    /// largest / smallest
+    pub fn condition(&self) -> f64 {
+        self.largest / self.smallest
+    }
+}
+
+/// The tridiagonal matrix that conjugate gradients build on their way (Golub and Van Loan, Matrix
+/// Computations, section 10.2.5 of the third edition):
+///
+/// T_kk = 1/α_k + β_{k−1}/α_{k−1},  T_{k,k+1} = √β_k / α_k,
+///
+/// whose extreme eigenvalues converge to those of M⁻¹A on the space that r₀ spans.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanczos {
+    diagonal: Vec<f64>,
+    /// Squares of the off-diagonal entries.
+    squares: Vec<f64>,
+    /// β/α of the last iteration.
+    carried: f64,
+}
+
+impl Lanczos {
+    /// Room for so many iterations.
+    pub(crate) fn with_capacity(iterations: usize) -> Self {
+        let room = || Vec::with_capacity(iterations);
+        Self { diagonal: room(), squares: room(), carried: 0.0 }
+    }
+
+    /// Notes one iteration: α = ρ/σ and β = ρ_next/ρ.
+    pub(crate) fn push(&mut self, alpha: f64, beta: f64) {
+        self.diagonal.push(1.0 / alpha + self.carried);
+        self.carried = beta / alpha;
+        self.squares.push(beta / (alpha * alpha));
+    }
+
+    /// The extreme eigenvalues, by bisection with Sturm sequences; `None` where there is nothing, or
+    /// something that is not a positive definite matrix.
+    pub(crate) fn spectrum(&self) -> Option<Spectrum> {
+        let n = self.diagonal.len();
+        // Gershgorin: all eigenvalues lie below this.
+        let off = |k: usize| self.squares[k].sqrt();
+        let bound = (0..n)
+            .map(|k| self.diagonal[k] + if k > 0 { off(k - 1) } else { 0.0 } + if k + 1 < n { off(k) } else { 0.0 })
+            .fold(0.0, f64::max);
+        if !(bound > 0.0 && bound.is_finite()) {
+            return None;
+        }
+        let find = |wanted: usize| {
+            let (mut low, mut high) = (0.0, bound);
+            while high - low > 1e-12 * high {
+                let middle = 0.5 * (low + high);
+                if self.count_below(middle) >= wanted {
+                    high = middle
+                } else {
+                    low = middle
+                }
+                if high < 1e-300 {
+                    break;
+                }
+            }
+            0.5 * (low + high)
+        };
+        Some(Spectrum { smallest: find(1), largest: find(n) })
+    }
+
+    /// How many eigenvalues lie below x: the negative pivots of T − x.
+    fn count_below(&self, x: f64) -> usize {
+        let (mut count, mut pivot) = (0, 1.0);
+        for (k, &d) in self.diagonal.iter().enumerate() {
+            let coupling = if k > 0 { self.squares[k - 1] / pivot } else { 0.0 };
+            pivot = d - x - coupling;
+            if pivot == 0.0 {
+                pivot = f64::MIN_POSITIVE;
+            }
+            count += usize::from(pivot < 0.0);
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eigenvalues_of_a_known_matrix() {
+        // T = tridiag(−1, 2, −1) of order 50 as a Lanczos matrix: 2 − 2 cos(πm/51).
+        let n = 50;
+        let lanczos = Lanczos { diagonal: vec![2.0; n], squares: vec![1.0; n], carried: 0.0 };
+        let spectrum = lanczos.spectrum().unwrap();
+        let eigenvalue = |m: f64| 2.0 - 2.0 * (std::f64::consts::PI * m / 51.0).cos();
+        assert!((spectrum.smallest - eigenvalue(1.0)).abs() < 1e-12);
+        assert!((spectrum.largest - eigenvalue(50.0)).abs() < 1e-11);
+        assert_eq!(Lanczos::default().spectrum(), None);
+    }
+
+    #[test]
+    fn conjugate_gradients_on_a_diagonal_matrix() {
+        // A = diag(1, 10): two iterations find both eigenvalues.
+        let (a, mut r) = ([1.0f64, 10.0], [1.0f64, 1.0]);
+        let mut p = r;
+        let mut lanczos = Lanczos::with_capacity(2);
+        let dot = |x: [f64; 2], y: [f64; 2]| x[0] * y[0] + x[1] * y[1];
+        for _ in 0..2 {
+            let rho = dot(r, r);
+            let q = [a[0] * p[0], a[1] * p[1]];
+            let alpha = rho / dot(p, q);
+            r = [r[0] - alpha * q[0], r[1] - alpha * q[1]];
+            let beta = dot(r, r) / rho;
+            p = [r[0] + beta * p[0], r[1] + beta * p[1]];
+            lanczos.push(alpha, beta);
+        }
+        let spectrum = lanczos.spectrum().unwrap();
+        assert!((spectrum.smallest - 1.0).abs() < 1e-9 && (spectrum.condition() - 10.0).abs() < 1e-8);
+    }
+}

@@ -1,0 +1,333 @@
+//! Diffusion with a coefficient in every cell: −∇·(κ∇u) + c u by cell-centred finite volumes.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+
+/// A direction of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// West to east.
+    X = 0,
+    /// South to north.
+    Y = 1,
+    /// Bottom to top.
+    Z = 2,
+}
+
+impl Axis {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::X, Self::Y, Self::Z];
+}
+
+/// What lies beyond one side of the grid. Boundary *values* belong to the right-hand side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// Neumann: the flux is given, so nothing in the matrix.
+    #[default]
+    Closed,
+    /// Dirichlet: the value on the face is given, half a cell away.
+    Fixed,
+    /// The opposite side.
+    Periodic,
+}
+
+/// Where the transmissibilities of faces come from. Arrays have shape (nz, ny, nx), C order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Coefficients {
+    /// One coefficient a cell and direction: h = factor · field is the transmissibility from the cell's
+    /// centre to its face, 2κA/d with A the face and d the cell's width. A face between cells a and b has
+    /// the harmonic mean T = h_a h_b / (h_a + h_b), computed wherever it is needed.
+    Cells {
+        /// The fields, one to three; directions may share one.
+        fields: Vec<Arc<[f64]>>,
+        /// Of each direction: the number of its field, and the factor.
+        axes: [(usize, f64); 3],
+    },
+    /// The transmissibilities themselves: entry n of direction d is that of the face between cell n and
+    /// its upper neighbour in d (the first cell, where d is periodic), and 0 where there is none.
+    Faces(
+        /// By direction.
+        [Arc<[f64]>; 3],
+    ),
+}
+
+/// The matrix of −∇·(κ∇u) + c u:
+///
+/// (A u)_n = s_n u_n + Σ_faces T_nm (u_n − u_m),
+///
+/// T the transmissibility of a face, s ≥ 0 whatever ties a cell to something fixed: c times its volume, a
+/// Dirichlet side (2κA/d), a well. A cell with κ = 0 is inactive: its row and column are zero.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Diffusion {
+    shape: Shape,
+    coefficients: Coefficients,
+    /// Beside what Dirichlet sides add to [`Coefficients::Cells`].
+    shift: Option<Arc<[f64]>>,
+    /// Lower and upper side of each direction.
+    sides: [[Side; 2]; 3],
+    /// Of coarser grids: the part of the shift that stands for Dirichlet sides of x and y.
+    ends: Option<Ends>,
+}
+
+/// Transmissibilities to the lower and upper side of x, by (j, k), and of y, by (i, k).
+pub(super) type Ends = [[Arc<[f64]>; 2]; 2];
+
+impl Diffusion {
+    /// From its parts; `shift` is s without the Dirichlet sides, and nothing means zero.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for arrays of other lengths, [`Error::Invalid`] for coefficients or shifts that are
+    /// negative or not finite (naming the cell), and for a direction with one periodic side.
+    pub fn new(
+        shape: Shape,
+        coefficients: Coefficients,
+        shift: Option<Vec<f64>>,
+        sides: [[Side; 2]; 3],
+    ) -> Result<Self> {
+        let check = |what: &str, values: &[f64]| -> Result<()> {
+            if values.len() != shape.cells() {
+                return Err(Error::shape(
+                    what,
+                    format!("{} cells", values.len()),
+                    format!("{} = {shape}", shape.cells()),
+                ));
+            }
+            match values.iter().position(|v| !(*v >= 0.0 && v.is_finite())) {
+                None => Ok(()),
+                Some(n) => {
+                    let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+                    let value = values[n];
+                    Err(Error::invalid(
+                        what,
+                        format!("{value} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative"),
+                    ))
+                }
+            }
+        };
+        match &coefficients {
+            Coefficients::Cells { fields, axes } => {
+                for field in fields {
+                    check("diffusion.coefficient", field)?;
+                }
+                for &(field, factor) in axes {
+                    if field >= fields.len() || !(factor > 0.0 && factor.is_finite()) {
+                        return Err(Error::invalid(
+                            "diffusion.coefficient",
+                            format!("factor {factor} of field {field}, of {}; factors are positive", fields.len()),
+                        ));
+                    }
+                }
+            }
+            Coefficients::Faces(faces) => {
+                for face in faces {
+                    check("transmissibilities", face)?;
+                }
+            }
+        }
+        if let Some(shift) = &shift {
+            check("the shift", shift)?;
+        }
+        for (d, ([lower, upper], n)) in sides.into_iter().zip([shape.nx, shape.ny, shape.nz]).enumerate() {
+            if (lower == Side::Periodic) != (upper == Side::Periodic) {
+                return Err(Error::invalid(
+                    "diffusion.boundary",
+                    "one side of a direction is periodic and the other is not; make both periodic",
+                ));
+            }
+            // Neighbours have different colours, the first and the last cell of a periodic row included.
+            if d < 2 && lower == Side::Periodic && n > 1 && n % 2 == 1 {
+                return Err(Error::invalid(
+                    "diffusion.boundary",
+                    format!("{} is periodic with {n} cells; use an even number", ["x", "y"][d]),
+                ));
+            }
+        }
+        Ok(Self { shape, coefficients, shift: shift.map(Arc::from), sides, ends: None })
+    }
+
+    /// From parts that are known to fit.
+    pub(super) fn from_parts(
+        shape: Shape,
+        coefficients: Coefficients,
+        shift: Option<Arc<[f64]>>,
+        sides: [[Side; 2]; 3],
+        ends: Ends,
+    ) -> Self {
+        Self { shape, coefficients, shift, sides, ends: Some(ends) }
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Where transmissibilities come from.
+    pub fn coefficients(&self) -> &Coefficients {
+        &self.coefficients
+    }
+
+    /// s without the Dirichlet sides, where it is not zero.
+    pub fn stored_shift(&self) -> Option<&[f64]> {
+        self.shift.as_deref()
+    }
+
+    /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
+    /// or their faces, and the shift.
+    pub fn coefficient_vectors(&self) -> f64 {
+        let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.extents()[axis as usize] > 1).collect();
+        let vectors = match &self.coefficients {
+            Coefficients::Cells { fields, axes } => {
+                (0..fields.len()).filter(|&field| used.iter().any(|&axis| axes[axis as usize].0 == field)).count()
+            }
+            Coefficients::Faces(_) => used.len(),
+        };
+        (vectors + usize::from(self.shift.is_some())) as f64
+    }
+
+    /// Lower and upper side of each direction.
+    pub fn sides(&self) -> [[Side; 2]; 3] {
+        self.sides
+    }
+
+    /// Whether a direction is periodic.
+    pub fn is_periodic(&self, axis: Axis) -> bool {
+        self.sides[axis as usize][0] == Side::Periodic
+    }
+
+    fn extents(&self) -> [usize; 3] {
+        [self.shape.nx, self.shape.ny, self.shape.nz]
+    }
+
+    /// Position of a cell in arrays of shape (nz, ny, nx).
+    #[inline(always)]
+    pub fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
+        i + self.shape.nx * (j + self.shape.ny * k)
+    }
+
+    /// The upper neighbour of a cell in a direction; the first cell of the line, where that is periodic.
+    #[inline(always)]
+    pub fn upper(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
+        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        at[d] += 1;
+        if at[d] == n {
+            at[d] = 0;
+            return (self.is_periodic(axis) && n > 1).then_some(at);
+        }
+        Some(at)
+    }
+
+    /// The lower neighbour of a cell in a direction; the last cell of the line, where that is periodic.
+    #[inline(always)]
+    pub fn lower(&self, axis: Axis, mut at: [usize; 3]) -> Option<[usize; 3]> {
+        let (d, n) = (axis as usize, self.extents()[axis as usize]);
+        if at[d] == 0 {
+            at[d] = n - 1;
+            return (self.is_periodic(axis) && n > 1).then_some(at);
+        }
+        at[d] -= 1;
+        Some(at)
+    }
+
+    /// h, the transmissibility from a cell's centre to its face; 0 where only faces are stored.
+    #[inline(always)]
+    pub fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        match &self.coefficients {
+            Coefficients::Cells { fields, axes } => {
+                let (field, factor) = axes[axis as usize];
+                factor * fields[field][self.cell(at)]
+            }
+            Coefficients::Faces(_) => 0.0,
+        }
+    }
+
+    /// T of the face between a cell and its upper neighbour.
+    #[inline(always)]
+    pub fn face(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        let Some(upper) = self.upper(axis, at) else { return 0.0 };
+        match &self.coefficients {
+            Coefficients::Cells { .. } => harmonic(self.half(axis, at), self.half(axis, upper)),
+            Coefficients::Faces(faces) => faces[axis as usize][self.cell(at)],
+        }
+    }
+
+    /// Transmissibility to a Dirichlet side of x or y, next to which the cell lies; 0 otherwise.
+    pub(super) fn end(&self, axis: Axis, upper: bool, at: [usize; 3]) -> f64 {
+        let d = axis as usize;
+        let on_it = if upper { at[d] + 1 == self.extents()[d] } else { at[d] == 0 };
+        match &self.ends {
+            _ if !on_it => 0.0,
+            Some(ends) => {
+                let across = 1 - d;
+                ends[d][usize::from(upper)][at[across] + self.extents()[across] * at[2]]
+            }
+            None if self.sides[d][usize::from(upper)] == Side::Fixed => self.half(axis, at),
+            None => 0.0,
+        }
+    }
+
+    /// s, Dirichlet sides included.
+    #[inline(always)]
+    pub fn shift(&self, at: [usize; 3]) -> f64 {
+        let mut sum = self.shift.as_ref().map_or(0.0, |shift| shift[self.cell(at)]);
+        for axis in Axis::ALL {
+            let (d, [lower, upper]) = (axis as usize, self.sides[axis as usize]);
+            if lower == Side::Fixed && at[d] == 0 {
+                sum += self.half(axis, at);
+            }
+            if upper == Side::Fixed && at[d] + 1 == self.extents()[d] {
+                sum += self.half(axis, at);
+            }
+        }
+        sum
+    }
+
+    /// The neighbours of a cell and the transmissibilities of the faces between, open faces only.
+    pub fn neighbours(&self, at: [usize; 3]) -> impl Iterator<Item = ([usize; 3], f64)> + '_ {
+        let faces = Axis::ALL.into_iter().flat_map(move |axis| {
+            let below = self.lower(axis, at).map(|lower| (lower, self.face(axis, lower)));
+            let above = self.upper(axis, at).map(|upper| (upper, self.face(axis, at)));
+            [below, above]
+        });
+        faces.flatten().filter(|&(_, t)| t > 0.0)
+    }
+
+    /// The diagonal entry of a cell's row.
+    pub fn diagonal(&self, at: [usize; 3]) -> f64 {
+        self.shift(at) + self.neighbours(at).map(|(_, t)| t).sum::<f64>()
+    }
+
+    /// A x, arrays in C order.
+    pub fn times(&self, x: &[f64]) -> Vec<f64> {
+        self.cells()
+            .map(|at| {
+                let here = x[self.cell(at)];
+                self.neighbours(at)
+                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x[self.cell(other)]))
+            })
+            .collect()
+    }
+
+    /// All cells, in the order of arrays.
+    pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let Shape { nx, ny, nz } = self.shape;
+        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
+    /// Whether a cell takes part: its row is not zero.
+    pub fn is_active(&self, at: [usize; 3]) -> bool {
+        match &self.coefficients {
+            Coefficients::Cells { .. } => {
+                Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) > 0.0
+            }
+            Coefficients::Faces(_) => self.diagonal(at) > 0.0,
+        }
+    }
+}
+
+/// h_a h_b / (h_a + h_b), and 0 where either is; never overflows.
+#[inline(always)]
+pub(crate) fn harmonic(a: f64, b: f64) -> f64 {
+    if a > 0.0 && b > 0.0 { a * (b / (a + b)) } else { 0.0 }
+}

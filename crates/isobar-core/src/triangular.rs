@@ -1,0 +1,51 @@
+//! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
+
+use crate::backend::{Backend, Slot};
+use crate::error::Result;
+use crate::operator::Operator;
+use crate::real::Real;
+
+/// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a
+/// caller's arrays, whatever the layout on the device). L holds each cell's couplings to neighbours of
+/// lower number: west, south and below, and across a periodic side the cell at the other end.
+///
+/// Where D is zero, so is D⁻¹.
+pub trait TriangularOperator<B: Backend, T: Real>: Operator<B, T> {
+    /// v = D⁻¹(r − L w);  where asked for, ρ = ⟨v, D v⟩
+    fn relax_lower(
+        &self,
+        r: &B::Vector<T>,
+        w: &B::Vector<T>,
+        v: &mut B::Vector<T>,
+        rho: Option<(Slot, &mut B::Scalars)>,
+    ) -> Result<()>;
+
+    /// z = v − D⁻¹ Lᵀ w
+    fn relax_upper(&self, v: &B::Vector<T>, w: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+
+    /// z = M⁻¹ r, the incomplete Poisson preconditioner on A's own pattern (paper D, equation 7):
+    ///
+    /// * unscaled: (I − L D⁻¹)(I − D⁻¹ Lᵀ), that is
+    ///   z_n = r_n (1 + Σ_lower (T/d_m)²) + Σ_lower T r_m/d_m + Σ_upper T r_m/d_n;
+    /// * scaled: the same of D^−½ A D^−½, that is
+    ///   z_n = (r_n/d_n)(1 + Σ_lower T²/(d_n d_m)) + Σ_all T r_m/(d_n d_m).
+    ///
+    /// `inverse_diagonal` is D⁻¹ as a vector.
+    fn incomplete_poisson(
+        &self,
+        scaled: bool,
+        inverse_diagonal: &B::Vector<T>,
+        r: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+    ) -> Result<()>;
+
+    /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
+    /// `block` consecutive unknowns, Δ the pivots, given as Δ⁻¹. Forward, then backward substitution.
+    fn substitute(
+        &self,
+        block: usize,
+        inverse_pivots: &B::Vector<T>,
+        r: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+    ) -> Result<()>;
+}

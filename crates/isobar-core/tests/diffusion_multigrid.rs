@@ -1,0 +1,129 @@
+//! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
+
+use isobar_core::layout::{ArrayView, ArrayViewMut, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, Method, PreconditionerKind, Smoother, SolverOptions};
+use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::problem::materials::{self, Bubbles};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::solver::{Solve, System};
+
+fn options() -> SolverOptions {
+    let mut options = SolverOptions {
+        method: Method::Cg,
+        tolerance: 1e-8,
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    };
+    options.preconditioner.kind = PreconditionerKind::Multigrid;
+    options
+}
+
+fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, Vec<f64>) {
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
+    let mut u = vec![0.0; rhs.len()];
+    let mut system = System::new(&Reference, &stencil, options).unwrap();
+    let rhs = ArrayView::c_order(&rhs, problem.shape).unwrap();
+    let outcome = system
+        .solve(rhs, &mut ArrayViewMut::c_order(&mut u, problem.shape).unwrap(), Guess::Zero, &mut |_| {})
+        .unwrap();
+    (outcome, u)
+}
+
+fn iterations(problem: &DiffusionProblem, options: &SolverOptions) -> usize {
+    let (outcome, _) = solve(problem, options);
+    assert!(outcome.converged(), "{:?} after {}", outcome.stop, outcome.iterations);
+    outcome.iterations
+}
+
+fn bubbly(shape: Shape, contrast: f64) -> DiffusionProblem {
+    let bubbles = Bubbles { count: 10, radius: 0.12, contrast, seed: 1 };
+    let field = materials::bubbles(shape, [1.0; 3], &bubbles).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    problem
+}
+
+#[test]
+fn bubbles_do_not_care_about_the_grid() {
+    for contrast in [1e-3, 1e3] {
+        let flat = |n| iterations(&bubbly(Shape::new(n, n, 1), contrast), &options());
+        let (coarse, fine) = (flat(64), flat(256));
+        assert!(fine <= 40 && fine as f64 <= 1.3 * coarse as f64, "2D, contrast {contrast}: {coarse}, {fine}");
+        let solid = |n| iterations(&bubbly(Shape::new(n, n, n), contrast), &options());
+        let (coarse, fine) = (solid(16), solid(48));
+        assert!(fine <= 30 && fine as f64 <= 1.3 * coarse as f64, "3D, contrast {contrast}: {coarse}, {fine}");
+    }
+}
+
+fn layers(contrast: f64) -> DiffusionProblem {
+    let shape = Shape::new(40, 30, 50);
+    DiffusionProblem::new(shape, Coefficient::Isotropic(materials::layers(shape, contrast, 1).unwrap()))
+}
+
+#[test]
+fn layers_of_sand_and_clay() {
+    let mut problem = layers(1e6);
+    assert!(iterations(&problem, &options()) <= 12, "floating");
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    assert!(iterations(&problem, &options()) <= 12, "anchored");
+    let mixed = SolverOptions { precision: Precision::Mixed, ..options() };
+    assert!(iterations(&problem, &mixed) <= 13, "mixed");
+    let mut jacobi = options();
+    jacobi.multigrid.smoother = Smoother::LineJacobi;
+    assert!(iterations(&problem, &jacobi) <= 16, "line-jacobi");
+}
+
+/// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the
+/// resistance of the clay, and A u cannot be as small as b. Then the outcome must say so.
+#[test]
+fn a_hopeless_contrast_is_not_called_converged() {
+    for (contrast, fixed) in [(1e12, false), (1e12, true), (1e8, true)] {
+        let mut problem = layers(contrast);
+        if fixed {
+            problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+        }
+        let (outcome, u) = solve(&problem, &options());
+        let mut rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
+        if !fixed {
+            let mean = rhs.iter().sum::<f64>() / rhs.len() as f64;
+            rhs.iter_mut().for_each(|b| *b -= mean);
+        }
+        let product = problem.stencil().unwrap().times(&u);
+        let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
+        let residual = norm(&mut rhs.iter().zip(&product).map(|(b, a)| b - a)) / norm(&mut rhs.iter().copied());
+        if outcome.converged() {
+            assert!(residual <= 1.01e-8, "{contrast:e}: {residual:e} {outcome:?}");
+        } else {
+            assert_eq!(outcome.stop, Stop::Stagnated, "{contrast:e}: {outcome:?}");
+            assert!((residual / outcome.relative_residual).ln().abs() < 1.0, "{residual:e} {outcome:?}");
+        }
+        assert!(contrast > 1e8 || outcome.converged(), "{outcome:?}");
+    }
+}
+
+#[test]
+fn odd_sizes_and_directions() {
+    let shape = Shape::new(100, 37, 13);
+    let rock = Coefficient::Isotropic(materials::noise(shape, 1.0, 1).unwrap());
+    assert!(iterations(&DiffusionProblem::new(shape, rock), &options()) <= 15);
+    for strong in 0..3 {
+        let shape = Shape::new(64, 48, 8);
+        let fields = [0, 1, 2].map(|d| vec![if d == strong { 100.0 } else { 1.0 }; shape.cells()]);
+        let count = iterations(&DiffusionProblem::new(shape, Coefficient::Diagonal(fields)), &options());
+        assert!(count <= 14, "{count} with strong couplings in direction {strong}");
+    }
+    let mut periodic = bubbly(Shape::new(48, 48, 6), 1e3);
+    periodic.boundary = [[Boundary::Periodic; 2]; 3];
+    assert!(iterations(&periodic, &options()) <= 45);
+}
+
+#[test]
+fn a_symmetric_cycle_gives_the_spectrum() {
+    let (outcome, _) = solve(&bubbly(Shape::new(64, 64, 1), 1.0), &options());
+    let spectrum = outcome.spectrum.unwrap();
+    assert!(spectrum.condition() < 3.0, "{spectrum:?}");
+}

@@ -1,0 +1,89 @@
+//! An iteration of conjugate gradients with line preconditioner, matrix-free and with the matrix stored
+//! (cuSPARSE), on the first card: milliseconds, in double precision. What paper A compares.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use isobar_core::backend::{Backend, CsrBackend, TensorProductBackend};
+use isobar_core::bench::{seconds, upload_noise};
+use isobar_core::grid::GridOptions;
+use isobar_core::layout::Layout;
+use isobar_core::operator::{Guess, LineSolver, Operator};
+use isobar_core::precond::{Line, Preconditioner};
+use isobar_core::problem::Helmholtz;
+use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::solver::monitor::Patience;
+use isobar_core::solver::{Iteration, Monitor};
+use isobar_cuda::{Cuda, Vector};
+
+/// Iterations of a short and of a long solve; the time of one is taken from the difference.
+const ITERATIONS: [usize; 2] = [10, 50];
+/// Such pairs, of which the median is taken.
+const RUNS: usize = 7;
+
+fn main() -> isobar_core::Result<()> {
+    let cuda = match Cuda::new(0) {
+        Ok(cuda) => cuda,
+        Err(error) => {
+            println!("skipped: {error}");
+            return Ok(());
+        }
+    };
+    println!("{:<12} {:>8} {:>8} {:>8} {:>8} | an iteration:", "grid", "CSR", "free", "CSR", "free");
+    println!(
+        "{:<12} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "", "apply", "apply", "lines", "lines", "CSR", "textbook", "fused", "CSR/fused"
+    );
+    for (nx, ny) in [(256, 256), (512, 512)] {
+        let problem = Helmholtz { grid: GridOptions { nx, ny, nz: 128, ..Default::default() }, ..Default::default() };
+        let stencil = problem.stencil()?;
+        let shape = stencil.shape();
+        let layout = Layout::new(shape)?;
+        let free = Arc::new(cuda.tensor_product::<f64>(&stencil)?);
+        let matrix = stencil.to_csr()?;
+        let stored = Arc::new(cuda.csr::<f64>(&matrix, &layout)?);
+        let lines = Arc::new(cuda.tridiagonal::<f64>(&matrix, &layout)?);
+        drop(matrix);
+
+        let mut b = cuda.zeros::<f64>(&layout)?;
+        upload_noise(&cuda, &layout, &mut b)?;
+        let mut u = cuda.zeros::<f64>(&layout)?;
+        let mut times = [
+            seconds(&cuda, || stored.apply(&b, &mut u))?,
+            seconds(&cuda, || free.apply(&b, &mut u))?,
+            seconds(&cuda, || lines.solve_lines(&b, &mut u))?,
+            seconds(&cuda, || free.solve_lines(&b, &mut u))?,
+            iteration(&cuda, Cg::new(Form::Textbook, stored, Line(lines))?, &b, &mut u)?,
+            iteration(&cuda, Cg::new(Form::Textbook, Arc::clone(&free), Line(Arc::clone(&free)))?, &b, &mut u)?,
+            iteration(&cuda, Cg::new(Form::Fused, Arc::clone(&free), Line(free))?, &b, &mut u)?,
+        ];
+        times.iter_mut().for_each(|time| *time *= 1e3);
+        let row: String = times.iter().map(|time| format!(" {time:8.3}")).collect();
+        println!("{:<12}{row} {:8.2}", shape.to_string(), times[4] / times[6]);
+    }
+    Ok(())
+}
+
+fn iteration<A: Operator<Cuda, f64>, M: Preconditioner<Cuda, f64>>(
+    cuda: &Cuda,
+    mut cg: Cg<Cuda, A, M, f64>,
+    b: &Vector<f64>,
+    u: &mut Vector<f64>,
+) -> isobar_core::Result<f64> {
+    let mut run = |iterations| {
+        let mut ignore = |_: &isobar_core::solver::Progress| {};
+        let mut monitor = Monitor::new(1.0, 0.0, iterations, Patience::Krylov, &mut ignore);
+        cuda.synchronize()?;
+        let clock = Instant::now();
+        cg.run(b, u, Guess::Zero, &mut monitor)?;
+        cuda.synchronize()?;
+        Ok::<_, isobar_core::Error>(clock.elapsed().as_secs_f64())
+    };
+    let [short, long] = ITERATIONS;
+    run(short)?;
+    let mut times = (0..RUNS)
+        .map(|_| Ok((run(long)? - run(short)?) / (long - short) as f64))
+        .collect::<isobar_core::Result<Vec<f64>>>()?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[RUNS / 2])
+}

@@ -1,0 +1,237 @@
+//! NVIDIA's library of sparse matrices, found when it is needed: what paper A compares with.
+//!
+//! * `product` a matrix in compressed rows times a vector,
+//! * `tridiagonal` many tridiagonal systems.
+
+mod product;
+mod tridiagonal;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use cudarc::driver::sys;
+use isobar_core::error::Result;
+use isobar_core::real::Real;
+use libloading::Library;
+
+use crate::driver::{Context, Pointer, error, lock};
+use crate::libraries::{Wanted, describe};
+use crate::vector::index;
+
+pub(crate) use product::{CompressedRows, MatrixProduct};
+pub(crate) use tridiagonal::TridiagonalSolve;
+
+/// The library, loaded.
+#[derive(Debug)]
+pub struct Cusparse {
+    /// Major and minor.
+    version: (i32, i32),
+    /// Where it was found.
+    path: PathBuf,
+    functions: Functions,
+    _libraries: Vec<Library>,
+}
+
+/// A handle, a matrix or a vector of the library's; an array on the card; a number on the host.
+type Any = *mut c_void;
+/// `cusparseSpMV` and what prepares it: handle, operation, one, matrix, x, zero, y, precision, algorithm, and
+/// the workspace or where to write its size.
+type Product = unsafe extern "C" fn(Any, c_int, Any, Any, Any, Any, Any, c_int, c_int, Any) -> c_int;
+/// `cusparse<t>gtsvInterleavedBatch` and what prepares it: handle, algorithm, unknowns, the three diagonals, x,
+/// systems, and the workspace or where to write its size.
+type Tridiagonal = unsafe extern "C" fn(Any, c_int, c_int, Any, Any, Any, Any, c_int, Any) -> c_int;
+
+#[derive(Debug)]
+struct Functions {
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    create: unsafe extern "C" fn(*mut Any) -> c_int,
+    destroy: unsafe extern "C" fn(Any) -> c_int,
+    set_stream: unsafe extern "C" fn(Any, sys::CUstream) -> c_int,
+    create_csr: unsafe extern "C" fn(*mut Any, i64, i64, i64, Any, Any, Any, c_int, c_int, c_int, c_int) -> c_int,
+    destroy_matrix: unsafe extern "C" fn(Any) -> c_int,
+    create_vector: unsafe extern "C" fn(*mut Any, i64, Any, c_int) -> c_int,
+    destroy_vector: unsafe extern "C" fn(Any) -> c_int,
+    set_values: unsafe extern "C" fn(Any, Any) -> c_int,
+    product_size: Product,
+    /// Since CUDA 12.4.
+    product_preprocess: Option<Product>,
+    product: Product,
+    /// Double and single precision.
+    tridiagonal_size: [Tridiagonal; 2],
+    tridiagonal: [Tridiagonal; 2],
+}
+
+impl Functions {
+    fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
+        macro_rules! get {
+            ($name:literal) => {
+                *library.get($name)?
+            };
+        }
+        // SAFETY: the types are those of cusparse.h of CUDA 12 and 13, with enumerations as the ints and
+        // pointers as the pointers that they are.
+        unsafe {
+            Ok(Self {
+                error_string: get!(b"cusparseGetErrorString\0"),
+                create: get!(b"cusparseCreate\0"),
+                destroy: get!(b"cusparseDestroy\0"),
+                set_stream: get!(b"cusparseSetStream\0"),
+                create_csr: get!(b"cusparseCreateCsr\0"),
+                destroy_matrix: get!(b"cusparseDestroySpMat\0"),
+                create_vector: get!(b"cusparseCreateDnVec\0"),
+                destroy_vector: get!(b"cusparseDestroyDnVec\0"),
+                set_values: get!(b"cusparseDnVecSetValues\0"),
+                product_size: get!(b"cusparseSpMV_bufferSize\0"),
+                product_preprocess: library.get(b"cusparseSpMV_preprocess\0").ok().map(|found| *found),
+                product: get!(b"cusparseSpMV\0"),
+                tridiagonal_size: [
+                    get!(b"cusparseDgtsvInterleavedBatch_bufferSizeExt\0"),
+                    get!(b"cusparseSgtsvInterleavedBatch_bufferSizeExt\0"),
+                ],
+                tridiagonal: [get!(b"cusparseDgtsvInterleavedBatch\0"), get!(b"cusparseSgtsvInterleavedBatch\0")],
+            })
+        }
+    }
+}
+
+const WANTED: Wanted<'_> = Wanted {
+    variable: "ISOBAR_CUSPARSE",
+    names: &["libcusparse.so.12", "libcusparse.so", "cusparse64_12.dll"],
+    packages: &["cu13/lib", "cusparse/lib"],
+    neighbour: "libnvJitLink.so",
+};
+
+impl Cusparse {
+    /// The library, loaded once a process.
+    ///
+    /// # Errors
+    /// [`Error::Device`](isobar_core::Error::Device) where it is not found, saying how to get it.
+    pub fn get() -> Result<&'static Self> {
+        static FOUND: OnceLock<std::result::Result<Cusparse, String>> = OnceLock::new();
+        FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
+    }
+
+    fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
+        wanted.find(Self::load).map_err(|reason| {
+            format!(
+                "cuSPARSE, which stored matrices need on CUDA, is not found ({reason}); install it (pip install \
+                 nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of libcusparse.so.12, or use \
+                 --device cpu"
+            )
+        })
+    }
+
+    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
+        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
+        let library = unsafe { Library::new(&path) }.map_err(describe)?;
+        let functions = Functions::of(&library).map_err(describe)?;
+        let mut version = (0, 0);
+        // SAFETY: the type is that of cusparse.h, whose first two properties are these; both numbers outlive
+        // the calls.
+        unsafe {
+            type Property = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
+            let property: Property = *library.get(b"cusparseGetProperty\0").map_err(describe)?;
+            property(0, &raw mut version.0);
+            property(1, &raw mut version.1);
+        }
+        libraries.push(library);
+        Ok(Self { version, path, functions, _libraries: libraries })
+    }
+
+    /// Major and minor version, which is not CUDA's.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
+    /// Where it was found: a path, or the name that the loader knows.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self, code: c_int, doing: &str) -> Result<()> {
+        const ALLOCATION_FAILED: c_int = 2;
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: the library returns a string of its own for every code.
+        let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
+        let (major, minor) = self.version;
+        let remedy = match code {
+            ALLOCATION_FAILED => "use a smaller grid, or free memory on the card",
+            _ => "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and --device cpu does",
+        };
+        Err(error(format!("cuSPARSE {major}.{minor}, {doing}: {what} (status {code}); {remedy}")))
+    }
+}
+
+/// The library, started for one operator on one card.
+#[derive(Debug)]
+struct Handle {
+    library: &'static Cusparse,
+    context: Arc<Context>,
+    raw: Mutex<Any>,
+}
+
+// SAFETY: any thread may use a handle, one at a time, which the lock sees to.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn new(context: &Arc<Context>) -> Result<Self> {
+        let library = Cusparse::get()?;
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` outlives the call, and a context is current.
+        library.check(unsafe { (library.functions.create)(&raw mut raw) }, "starting")?;
+        Ok(Self { library, context: Arc::clone(context), raw: Mutex::new(raw) })
+    }
+
+    /// Makes calls on a stream of the context that is current.
+    fn on<R>(&self, stream: sys::CUstream, work: impl FnOnce(&Functions, Any) -> Result<R>) -> Result<R> {
+        let raw = lock(&self.raw);
+        let functions = &self.library.functions;
+        // SAFETY: the handle is alive, and no other thread uses it while it is locked.
+        self.check(unsafe { (functions.set_stream)(*raw, stream) }, "choosing a stream")?;
+        work(functions, *raw)
+    }
+
+    fn check(&self, code: c_int, doing: &str) -> Result<()> {
+        self.library.check(code, doing)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A failure here has no one to be told to.
+        let _ = self.context.synchronize();
+        // SAFETY: made in `new`, destroyed once, and the card is done with it.
+        let _ = unsafe { (self.library.functions.destroy)(*lock(&self.raw)) };
+    }
+}
+
+/// `cudaDataType` of a precision.
+fn data_type<T: Real>() -> c_int {
+    const REAL_64: c_int = 1;
+    const REAL_32: c_int = 0;
+    [REAL_64, REAL_32][index::<T>()]
+}
+
+/// An address on the card.
+fn on_card(pointer: Pointer) -> Any {
+    pointer as Any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_an_error_with_a_remedy() {
+        let wanted = Wanted { variable: "ISOBAR_NOT_SET", names: &["libisobar_has_no_such.so"], ..WANTED };
+        let message = Cusparse::find(&Wanted { packages: &[], ..wanted }).unwrap_err();
+        assert!(message.contains("ISOBAR_CUSPARSE") && message.contains("nvidia-cusparse"), "{message}");
+        assert!(message.contains("libisobar_has_no_such.so"), "{message}");
+    }
+}

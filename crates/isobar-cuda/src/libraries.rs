@@ -1,0 +1,75 @@
+//! Where NVIDIA's libraries are looked for at run time.
+
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+/// A library that may or may not be there.
+pub(crate) struct Wanted<'a> {
+    /// The environment variable that says where it is, and is then believed.
+    pub(crate) variable: &'a str,
+    /// Its file names, best first.
+    pub(crate) names: &'a [&'a str],
+    /// Folders of NVIDIA's packages for Python that hold it.
+    pub(crate) packages: &'a [&'a str],
+    /// What the file name of a library begins with that this one loads by itself.
+    pub(crate) neighbour: &'a str,
+}
+
+/// What was wrong, and the loader's own words for it.
+pub(crate) fn describe(error: libloading::Error) -> String {
+    let cause = std::error::Error::source(&error);
+    cause.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl Wanted<'_> {
+    /// The first that `load` makes something of; it is given the neighbour too, which must stay loaded.
+    /// Otherwise the first reason why not.
+    pub(crate) fn find<R>(&self, load: impl Fn(PathBuf, Vec<Library>) -> Result<R, String>) -> Result<R, String> {
+        let mut reason = None;
+        for path in self.candidates() {
+            let neighbour = self.load_neighbour(&path).into_iter().collect();
+            match load(path, neighbour) {
+                Ok(found) => return Ok(found),
+                Err(why) => reason = reason.or(Some(why)),
+            }
+        }
+        Err(reason.unwrap_or_else(|| "nowhere to look".to_owned()))
+    }
+
+    /// Where it may be, best first: what the user says, what the loader finds, the usual folders.
+    fn candidates(&self) -> Vec<PathBuf> {
+        if let Some(path) = std::env::var_os(self.variable) {
+            return vec![path.into()];
+        }
+        let mut all: Vec<PathBuf> = self.names.iter().map(PathBuf::from).collect();
+        let mut folders: Vec<PathBuf> = Vec::new();
+        for variable in ["CUDA_HOME", "CUDA_PATH"] {
+            folders.extend(std::env::var_os(variable).map(|root| PathBuf::from(root).join("lib64")));
+        }
+        folders.push("/usr/local/cuda/lib64".into());
+        for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+            let Some(root) = std::env::var_os(variable) else { continue };
+            let Ok(pythons) = std::fs::read_dir(PathBuf::from(root).join("lib")) else { continue };
+            for python in pythons.flatten() {
+                let packages = python.path().join("site-packages/nvidia");
+                folders.extend(self.packages.iter().map(|package| packages.join(package)));
+            }
+        }
+        for folder in folders {
+            all.extend(self.names.iter().map(|name| folder.join(name)).filter(|path| path.exists()));
+        }
+        all
+    }
+
+    /// The library that a library itself loads, from the same folder; loaded first, it is found wherever it is.
+    fn load_neighbour(&self, path: &Path) -> Option<Library> {
+        let entries = std::fs::read_dir(path.parent().filter(|folder| !folder.as_os_str().is_empty())?).ok()?;
+        let file = entries
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().unwrap_or_default().to_string_lossy().starts_with(self.neighbour))?;
+        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
+        unsafe { Library::new(file) }.ok()
+    }
+}
