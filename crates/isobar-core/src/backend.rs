@@ -204,6 +204,21 @@ pub trait Backend: Sized + Send + Sync + 'static {
         self.iterate_stepwise(scalars, body, observe)
     }
 
+    /// [`Backend::iterate`] with an iteration of another kind before the first, `body(None, scalars)`, which `observe`
+    /// sees too.
+    fn iterate_after(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut dyn FnMut(Option<usize>, &mut Self::Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        body(None, scalars)?;
+        if observe(&self.read(scalars)?).is_break() {
+            return Ok(());
+        }
+        self.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
+    }
+
     /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
     /// recorded.
     fn iterate_stepwise(

@@ -115,7 +115,9 @@ fn time_level<B: Backend, S: Stencil<B>, T: Real>(
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
-    let mut bench = Bench::<B, S::Operator<T>, T>::new(backend, stencil, coarse, options)?;
+    let mixed = size_of::<T>() == 8 && options.precision == Precision::Mixed;
+    let single = mixed.then(|| Single::new(backend, stencil, coarse)).transpose()?;
+    let mut bench = Bench::<B, S::Operator<T>, S::Operator<f32>, T>::new(backend, stencil, coarse, options, single)?;
     let mut timed = Vec::new();
     for &step in steps {
         if bench.run(&step.step)? {
@@ -127,7 +129,7 @@ fn time_level<B: Backend, S: Stencil<B>, T: Real>(
 }
 
 /// Operators and vectors for every step on one grid.
-struct Bench<'b, B: Backend, A, T: Real> {
+struct Bench<'b, B: Backend, A, L, T: Real> {
     backend: &'b B,
     operator: A,
     coarse: Option<Coarse<B, A, T>>,
@@ -136,7 +138,7 @@ struct Bench<'b, B: Backend, A, T: Real> {
     u: B::Vector<T>,
     p: B::Vector<T>,
     q: B::Vector<T>,
-    single: Option<[B::Vector<f32>; 2]>,
+    single: Option<Single<B, L>>,
     scalars: B::Scalars,
 }
 
@@ -146,14 +148,44 @@ struct Coarse<B: Backend, A, T: Real> {
     u: B::Vector<T>,
 }
 
+/// The single-precision half of mixed precision.
+struct Single<B: Backend, L> {
+    operator: L,
+    e: B::Vector<f32>,
+    r: B::Vector<f32>,
+    /// The next coarser operator, and a correction.
+    coarse: Option<(L, B::Vector<f32>)>,
+}
+
+impl<B: Backend, L: MultigridOperator<B, f32>> Single<B, L> {
+    fn new<S: Stencil<B, Operator<f32> = L>>(backend: &B, stencil: &S, coarse: Option<&S>) -> Result<Self> {
+        let layout = Layout::new(stencil.shape())?;
+        let coarse = coarse
+            .map(|stencil| -> Result<_> {
+                let u = backend.zeros(&Layout::new(stencil.shape())?)?;
+                Ok((stencil.operator::<f32>(backend)?, u))
+            })
+            .transpose()?;
+        let (e, r) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
+        Ok(Self { operator: stencil.operator::<f32>(backend)?, e, r, coarse })
+    }
+}
+
 const OUT: [Slot; 2] = [Slot::new(0), Slot::new(1)];
 
-impl<'b, B: Backend, A: MultigridOperator<B, T>, T: Real> Bench<'b, B, A, T> {
+impl<'b, B, A, L, T> Bench<'b, B, A, L, T>
+where
+    B: Backend,
+    A: MultigridOperator<B, T>,
+    L: MultigridOperator<B, f32> + 'static,
+    T: Real,
+{
     fn new<S: Stencil<B, Operator<T> = A>>(
         backend: &'b B,
         stencil: &S,
         coarse: Option<&S>,
         options: &SolverOptions,
+        single: Option<Single<B, L>>,
     ) -> Result<Self> {
         let layout = Layout::new(stencil.shape())?;
         let zeros = || backend.zeros::<T>(&layout);
@@ -169,9 +201,6 @@ impl<'b, B: Backend, A: MultigridOperator<B, T>, T: Real> Bench<'b, B, A, T> {
                 })
             })
             .transpose()?;
-        let mixed = size_of::<T>() == 8 && options.precision == Precision::Mixed;
-        let single =
-            mixed.then(|| -> Result<_> { Ok([backend.zeros(&layout)?, backend.zeros(&layout)?]) }).transpose()?;
         Ok(Self {
             backend,
             operator: stencil.level::<T>(backend)?,
@@ -239,8 +268,17 @@ impl<'b, B: Backend, A: MultigridOperator<B, T>, T: Real> Bench<'b, B, A, T> {
             _ if is(traffic::SMOOTH) => operator.smooth(*relaxation, Guess::Given, f, u, q)?,
             _ if is(traffic::SMOOTH_FROM_ZERO) => operator.smooth(*relaxation, Guess::Zero, f, u, q)?,
             _ if is(traffic::CORRECT_SMOOTH_RESIDUAL) => match single {
-                Some([e, r]) => operator.correct_smooth_residual(*relaxation, f, e, u, r, q, first, scalars)?,
+                Some(Single { e, r, .. }) => {
+                    operator.correct_smooth_residual(*relaxation, f, e, u, r, q, first, scalars)?;
+                }
                 None => return Ok(false),
+            },
+            _ if is(traffic::ASCEND) => match single {
+                Some(Single { operator: finest, e, r, coarse: Some((coarser, coarse_u)) }) => {
+                    let operators = [&*finest, &*coarser];
+                    operator.ascend(operators, *relaxation, f, u, coarse_u, [e, r], q, first, scalars)?;
+                }
+                _ => return Ok(false),
             },
             _ => return Ok(false),
         }

@@ -24,6 +24,11 @@ impl Parts {
     /// Finds them: cells are connected through faces that are open.
     pub fn of(stencil: &Diffusion) -> Self {
         let shape = stencil.shape();
+        if stencil.is_one_piece() {
+            let anchored = stencil.cells().any(|at| stencil.shift(at) > 0.0);
+            let all = RegionMap::from_parts(shape, vec![0; shape.cells()], 1);
+            return Self { all, anchored: vec![anchored] };
+        }
         let mut sets = DisjointSets::new(shape.cells());
         for at in stencil.cells() {
             for axis in Axis::ALL {
@@ -107,8 +112,11 @@ impl<B: RegionBackend + Clone> FloatingParts<B> {
     /// # Errors
     /// [`Error::Invalid`] where no cell is active; as [`crate::backend::Backend::zeros`].
     pub fn new(backend: &B, stencil: &Diffusion, compatibility: Compatibility) -> Result<Option<Self>> {
-        let parts = Parts::of(stencil);
         let cells = stencil.shape().cells();
+        if stencil.is_one_piece() && stencil.cells().any(|at| stencil.shift(at) > 0.0) {
+            return Ok(None);
+        }
+        let parts = Parts::of(stencil);
         let active_cells = parts.active_cells();
         if active_cells == 0 {
             return Err(Error::invalid(

@@ -315,6 +315,59 @@ pub trait MultigridOperator<B: Backend, T: Real>: LineOperator<B, T> {
         self.residual(f, u, scratch, norm, scalars)?;
         backend.convert(scratch, r)
     }
+
+    /// A mixed-precision cycle on its way up to the finest grid: u += e + P u_c, then one sweep, then r = f − A u and
+    /// ‖r‖².
+    ///
+    /// u and f are in T, everything else is in S; `single` is the same grid's operator and the next coarser one's in
+    /// S, and may help. What becomes of e, and in what form r is, is between this and [`MultigridOperator::descend`].
+    fn ascend<S: Real, L: MultigridOperator<B, S> + 'static>(
+        &self,
+        single: [&L; 2],
+        relaxation: Relaxation,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        coarse_u: &B::Vector<S>,
+        [e, r]: [&mut B::Vector<S>; 2],
+        scratch: &mut B::Vector<T>,
+        norm: Slot,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        ascend_unfused(self, single, relaxation, f, u, coarse_u, [e, r], scratch, norm, scalars)
+    }
+
+    /// And on its way down again, from what [`MultigridOperator::ascend`] left: e = one sweep from zero on A e = r,
+    /// then f_c = R (r − A e). All in S, `scratch` too.
+    fn descend<S: Real, L: MultigridOperator<B, S> + 'static>(
+        &self,
+        [single, coarse]: [&L; 2],
+        relaxation: Relaxation,
+        [e, r]: [&mut B::Vector<S>; 2],
+        coarse_f: &mut B::Vector<S>,
+        scratch: &mut B::Vector<S>,
+    ) -> Result<()> {
+        single.smooth_residual_restrict(coarse, relaxation, Guess::Zero, r, e, coarse_f, scratch)
+    }
+}
+
+/// [`MultigridOperator::ascend`] made of other steps, whatever the operator overrides; it leaves r itself.
+///
+/// # Errors
+/// What the device reports.
+pub fn ascend_unfused<B: Backend, T: Real, S: Real, L: MultigridOperator<B, S>>(
+    operator: &(impl MultigridOperator<B, T> + ?Sized),
+    [single, coarse]: [&L; 2],
+    relaxation: Relaxation,
+    f: &B::Vector<T>,
+    u: &mut B::Vector<T>,
+    coarse_u: &B::Vector<S>,
+    [e, r]: [&mut B::Vector<S>; 2],
+    scratch: &mut B::Vector<T>,
+    norm: Slot,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    single.prolong(coarse, coarse_u, e)?;
+    operator.correct_smooth_residual(relaxation, f, e, u, r, scratch, norm, scalars)
 }
 
 impl<B, A: OnBackend<B>> OnBackend<B> for std::sync::Arc<A> {

@@ -32,11 +32,13 @@ pub trait Lanes: Copy + 'static {
     -> Self::Register<S>;
     /// −a
     fn neg<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
+    /// 1 / a where a > 0, 0 elsewhere
+    fn reciprocal<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
 }
 
 macro_rules! lanes {
     ($t:ty, $register:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident,
-     $div:ident, $mul_add:ident, $neg:ident) => {
+     $div:ident, $mul_add:ident, $neg:ident, $greater_than:ident, $select:ident) => {
         impl Lanes for $t {
             type Register<S: Simd> = S::$register;
 
@@ -76,6 +78,11 @@ macro_rules! lanes {
             fn neg<S: Simd>(simd: S, a: S::$register) -> S::$register {
                 simd.$neg(a)
             }
+            #[inline(always)]
+            fn reciprocal<S: Simd>(simd: S, a: S::$register) -> S::$register {
+                let zero = simd.$splat(0.0);
+                simd.$select(simd.$greater_than(a, zero), simd.$div(simd.$splat(1.0), a), zero)
+            }
         }
     };
 }
@@ -90,7 +97,9 @@ lanes!(
     mul_f32s,
     div_f32s,
     mul_add_e_f32s,
-    neg_f32s
+    neg_f32s,
+    greater_than_f32s,
+    select_f32s
 );
 lanes!(
     f64,
@@ -103,7 +112,9 @@ lanes!(
     mul_f64s,
     div_f64s,
     mul_add_e_f64s,
-    neg_f64s
+    neg_f64s,
+    greater_than_f64s,
+    select_f64s
 );
 
 /// A register's worth of numbers, with the operators of a number.
@@ -142,6 +153,12 @@ impl<S: Simd, T: Lanes> Pack<S, T> {
     #[inline(always)]
     pub fn over(self, b: Self) -> Self {
         Self::new(self.simd, T::div(self.simd, self.register, b.register))
+    }
+
+    /// 1 / self where that is positive, 0 elsewhere
+    #[inline(always)]
+    pub fn reciprocal(self) -> Self {
+        Self::new(self.simd, T::reciprocal(self.simd, self.register))
     }
 }
 

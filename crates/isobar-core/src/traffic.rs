@@ -104,4 +104,7 @@ traffic! {
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
     /// See [`crate::operator::MultigridOperator::correct_smooth_residual`] (e and r in single precision: half a reference).
     CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;
+    /// See [`crate::operator::MultigridOperator::ascend`] (e, u_c and r in single precision: half a reference, an
+    /// eighth, a half).
+    ASCEND: "ascend", "u += e + P u_c;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.625, 1.5, 1.0, 50.0;
 }

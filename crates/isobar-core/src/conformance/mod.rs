@@ -35,7 +35,7 @@ macro_rules! conformance_suite {
         $crate::conformance_suite!(@checks $module, $backend, $real,
             steps: [
                 transfer, vector_operations, apply_and_residual, diagonal, lines, advance_direction,
-                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step
+                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step, up_and_down
                 $(, $more)*
             ],
             solves: [

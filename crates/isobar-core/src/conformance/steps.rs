@@ -1,6 +1,8 @@
 //! Each fused step against the reference.
 
-use super::fixture::{Pair, compare, compare_at_scale, halvable, problem, random_vector, send, shapes, stencil};
+use super::fixture::{
+    Pair, compare, compare_at_scale, halvable, problem, random_vector, send, shapes, stencil, tolerance,
+};
 use crate::backend::{Backend, CsrBackend, Ratio, Slot, TensorProductBackend};
 use crate::error::Result;
 use crate::layout::{ArrayView, ArrayViewMut, Colour, Shape};
@@ -317,6 +319,52 @@ pub fn mixed_step<B: TensorProductBackend, T: Real>(backend: &B) {
             if pair.reference_scalars.0[FIRST.index()] > 1e-6 {
                 pair.compare_scalar(FIRST, &format!("‖r‖² {relaxation:?}"));
             }
+        }
+    }
+}
+
+/// Up from the coarse grid and down again, with e, r and the coarse grid in single precision; also on grids large enough for what large grids have of their own
+pub fn up_and_down<B: TensorProductBackend, T: Real>(backend: &B) {
+    let large = [Shape::new(206, 198, 17), Shape::new(202, 200, 5)];
+    for (shape, count) in halvable().map(|shape| (shape, 5)).chain(large.map(|shape| (shape, 1))) {
+        let fine = stencil(shape);
+        let coarse = fine.coarsened().unwrap_or_else(|| panic!("{shape} can be halved"));
+        let mut pair = Pair::<B, T>::new(backend, &fine);
+        let (single, below) = (Pair::<B, f32>::new(backend, &fine), Pair::<B, f32>::new(backend, &coarse));
+        let (mut on_scratch, mut reference_scratch) = scratch(&pair);
+        let (mut on_single, mut reference_single) = scratch(&single);
+        let f = random_vector::<T>(shape, 1);
+        let on_f = pair.send(&f);
+        for relaxation in relaxations().into_iter().take(count) {
+            let mut u = random_vector::<T>(shape, 2);
+            let [mut e, mut r] = [3, 4].map(|seed| random_vector::<f32>(shape, seed));
+            let [mut coarse_f, coarse_u] = [5, 6].map(|seed| random_vector::<f32>(coarse.shape(), seed));
+            let (mut on_u, mut on_e, mut on_r) = (pair.send(&u), single.send(&e), single.send(&r));
+            let (on_coarse_u, mut on_coarse_f) = (below.send(&coarse_u), below.send(&coarse_f));
+            // Twice, since what is between the two ends in what they leave each other.
+            for _ in 0..2 {
+                let operators = [&single.reference, &below.reference];
+                let s = &mut pair.reference_scalars;
+                let (a, vectors) = (&pair.reference, [&mut e, &mut r]);
+                ok(a.ascend(operators, relaxation, &f, &mut u, &coarse_u, vectors, &mut reference_scratch, FIRST, s));
+                let vectors = [&mut e, &mut r];
+                ok(a.descend(operators, relaxation, vectors, &mut coarse_f, &mut reference_single));
+                let operators = [&single.tested, &below.tested];
+                let s = &mut pair.scalars;
+                let (a, vectors, on_scratch) = (&pair.tested, [&mut on_e, &mut on_r], &mut on_scratch);
+                ok(a.ascend(operators, relaxation, &on_f, &mut on_u, &on_coarse_u, vectors, on_scratch, FIRST, s));
+                let vectors = [&mut on_e, &mut on_r];
+                ok(a.descend(operators, relaxation, vectors, &mut on_coarse_f, &mut on_single));
+            }
+            let what = |name: &str| format!("{name} {relaxation:?}");
+            // u takes up corrections that the other precision rounds.
+            let rounding = tolerance::<f32>() / tolerance::<T>();
+            compare_at_scale(backend, &on_u, &u, rounding, &what("u"));
+            single.compare(&on_e, &e, &what("e"));
+            below.compare(&on_coarse_f, &coarse_f, &what("f"));
+            let found = ok(backend.read(&pair.scalars))[FIRST.index()];
+            let expected = pair.reference_scalars.0[FIRST.index()];
+            assert!((found - expected).abs() <= 2.0 * tolerance::<f32>() * expected.abs() + 1e-6, "{found} {expected}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The tensor-product multigrid cycle (paper B, algorithm 1): coarsen in the horizontal only, relax
 //! by vertical lines.
 
+use std::sync::Arc;
+
 use super::Preconditioner;
 use crate::backend::{Backend, Slot};
 use crate::error::Result;
@@ -19,13 +21,23 @@ use crate::traffic;
 pub struct Cycle<B: Backend, A, T: Real> {
     backend: B,
     /// Finest first.
-    operators: Vec<A>,
+    operators: Vec<Arc<A>>,
     /// Of the second level and all below.
     vectors: Vec<LevelVectors<B::Vector<T>>>,
     /// For steps that cannot work in place, one a level.
     scratch: Vec<B::Vector<T>>,
     recipe: Recipe,
     notes: Vec<String>,
+}
+
+/// What a cycle holds of the finest grid and the next one.
+pub(crate) struct Top<'a, A, V> {
+    /// Both grids' operators.
+    pub(crate) operators: [&'a A; 2],
+    /// The second grid's vectors.
+    pub(crate) coarse: &'a mut LevelVectors<V>,
+    /// The finest grid's.
+    pub(crate) scratch: &'a mut V,
 }
 
 /// How a cycle goes.
@@ -46,15 +58,31 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
     /// # Errors
     /// Where it does not fit in memory.
     pub fn new<S: Stencil<B, Operator<T> = A>>(backend: &B, stencil: &S, options: &MultigridOptions) -> Result<Self> {
+        Self::below(backend, stencil, options, Arc::new(stencil.level::<T>(backend)?))
+    }
+
+    /// Builds the hierarchy below `stencil`, whose finest level there is already.
+    ///
+    /// # Errors
+    /// Where it does not fit in memory.
+    pub fn below<S: Stencil<B, Operator<T> = A>>(
+        backend: &B,
+        stencil: &S,
+        options: &MultigridOptions,
+        finest: Arc<A>,
+    ) -> Result<Self> {
         let (mut operators, mut vectors, mut scratches, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut next = Some(stencil.clone());
+        let (mut next, mut finest) = (Some(stencil.clone()), Some(finest));
         while let Some(stencil) = next.take() {
             let layout = Layout::new(stencil.shape())?;
-            let operator = stencil.level::<T>(backend)?;
+            let operator = match finest.take() {
+                Some(finest) => finest,
+                None => Arc::new(stencil.level::<T>(backend)?),
+            };
             if !operators.is_empty() {
                 vectors.push(LevelVectors { f: backend.zeros(&layout)?, u: backend.zeros(&layout)? });
             }
-            scratches.push(scratch(&operator, options.smoother)?);
+            scratches.push(scratch(&*operator, options.smoother)?);
             operators.push(operator);
             let wanted = options.levels.or(stencil.default_levels());
             if wanted.is_none_or(|wanted| operators.len() < wanted) {
@@ -116,6 +144,32 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
         cycle(backend, operators, vectors, scratch, *recipe, f, u, guess, norm)
     }
 
+    /// The top of the hierarchy, for those who do its work themselves; `None` where that is more than one sweep
+    /// before and one after the coarse grids, or where there are none.
+    pub(crate) fn top(&mut self) -> Option<Top<'_, A, B::Vector<T>>> {
+        let Self { operators, vectors, scratch, recipe, .. } = self;
+        match (&operators[..], &mut vectors[..], &mut scratch[..]) {
+            ([finest, coarser, ..], [coarse, ..], [scratch, ..]) if (recipe.pre, recipe.post) == (1, 1) => {
+                Some(Top { operators: [finest, coarser], coarse, scratch })
+            }
+            _ => None,
+        }
+    }
+
+    /// One cycle from zero on the grids below the finest, where there are any.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn cycle_below(&mut self) -> Result<()> {
+        let Self { backend, operators, vectors, scratch, recipe, .. } = self;
+        match vectors.split_first_mut() {
+            Some((LevelVectors { f, u }, coarser)) => {
+                cycle(backend, &operators[1..], coarser, &mut scratch[1..], *recipe, f, u, Guess::Zero, None)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Full multigrid: u from f alone, coarse to fine, one cycle a level.
     ///
     /// # Errors
@@ -150,6 +204,11 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
             cycle(backend, &operators[n..], below, &mut scratch[n..], *recipe, f, u, guess, norm)?;
         }
         Ok(())
+    }
+
+    /// Cells of the finest grid.
+    pub(crate) fn cells(&self) -> usize {
+        self.operators[0].layout().shape().cells()
     }
 
     /// What one cycle declares to move, level by level.
@@ -193,7 +252,7 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
         let own: usize = self
             .operators
             .iter()
-            .map(|operator| scratch_layout(operator, self.recipe.relaxation.smoother).map_or(0, |l| l.len()))
+            .map(|operator| scratch_layout(&**operator, self.recipe.relaxation.smoother).map_or(0, |l| l.len()))
             .sum();
         let coarse: usize = self.operators[1..].iter().map(|operator| 2 * operator.layout().len()).sum();
         (own + coarse) * size_of::<T>()
@@ -202,7 +261,7 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
 
 fn cycle<B: Backend, A: MultigridOperator<B, T>, T: Real>(
     backend: &B,
-    operators: &[A],
+    operators: &[Arc<A>],
     vectors: &mut [LevelVectors<B::Vector<T>>],
     scratch: &mut [B::Vector<T>],
     recipe: Recipe,
@@ -212,7 +271,7 @@ fn cycle<B: Backend, A: MultigridOperator<B, T>, T: Real>(
     norm: Option<(Slot, &mut B::Scalars)>,
 ) -> Result<()> {
     let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = recipe;
-    let operator = &operators[0];
+    let operator = &*operators[0];
     let Some((scratch, coarse_scratch)) = scratch.split_first_mut() else { return Ok(()) };
     let Some((coarse, coarser)) = vectors.split_first_mut() else {
         for n in 0..coarse_sweeps {

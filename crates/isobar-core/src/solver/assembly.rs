@@ -46,8 +46,7 @@ pub(super) fn assemble<B: Backend + Clone, S: Stencil<B>>(
             let cycle = Cycle::<B, _, f32>::new(backend, stencil, &options.multigrid)?;
             let (levels, notes) = (cycle.shapes(), cycle.notes().to_vec());
             if options.method == Method::Multigrid {
-                let iteration =
-                    Box::new(MixedMultigrid::new(stencil.operator::<f64>(backend)?, cycle, &options.multigrid)?);
+                let iteration = Box::new(MixedMultigrid::new(Arc::clone(operator), cycle, &options.multigrid)?);
                 return Ok(Parts { iteration, levels, notes });
             }
             let cycle = Converted::<B, _, f32>::new(backend, Layout::new(stencil.shape())?, cycle)?;
@@ -73,7 +72,10 @@ fn in_one_precision<B: Backend + Clone, S: Stencil<B>, T: Real>(
     options: &SolverOptions,
     operator: Arc<S::Operator<T>>,
 ) -> Result<Parts<B, T>> {
-    let cycle = || Cycle::<B, S::Operator<T>, T>::new(backend, stencil, &options.multigrid);
+    let cycle = || {
+        let finest = stencil.level_from(backend, &operator)?;
+        Cycle::<B, S::Operator<T>, T>::below(backend, stencil, &options.multigrid, finest)
+    };
     if options.method == Method::Multigrid {
         let cycle = cycle()?;
         let (levels, notes) = (cycle.shapes(), cycle.notes().to_vec());

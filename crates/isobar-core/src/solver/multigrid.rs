@@ -1,12 +1,14 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
+use std::sync::Arc;
+
 use super::{Iteration, Monitor, StepTraffic};
 use crate::backend::{Backend, Slot};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, MultigridOperator, Relaxation, scratch};
 use crate::options::{MultigridOptions, Start};
-use crate::precond::multigrid::Cycle;
+use crate::precond::multigrid::{Cycle, Top};
 use crate::real::Real;
 use crate::traffic;
 
@@ -38,20 +40,20 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Multigrid<B, A, T>
 impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> for Multigrid<B, A, T> {
     fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
         let Self { cycle, backend, scalars, start } = self;
-        if guess == Guess::Zero {
-            // The first cycle is special: it need not read u.
-            match start {
-                Start::Zero => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars)))?,
-                Start::Full => cycle.full_multigrid(b, u, Some((NORM, scalars)))?,
-            }
-            if monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
-                return Ok(());
-            }
+        let mut observe = |bank: &[f64; Slot::COUNT]| monitor.observe(bank[NORM.index()]);
+        if guess == Guess::Given {
+            let mut body = |_, scalars: &mut _| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars)));
+            return backend.iterate(scalars, &mut body, &mut observe);
         }
-        backend.iterate(
+        // The first cycle need not read u.
+        backend.iterate_after(
             scalars,
-            &mut |_, scalars| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
-            &mut |bank| monitor.observe(bank[NORM.index()]),
+            &mut |n, scalars| match (n, &start) {
+                (None, Start::Zero) => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars))),
+                (None, Start::Full) => cycle.full_multigrid(b, u, Some((NORM, scalars))),
+                (Some(_), _) => cycle.cycle(b, u, Guess::Given, Some((NORM, scalars))),
+            },
+            &mut observe,
         )
     }
 
@@ -75,9 +77,12 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> fo
 /// last bit of a single-precision correction up to the size of the residual, and line relaxation,
 /// which solves for a whole column anew, removes just that.
 ///
+/// In a V(1,1) cycle it is also the sweep after the coarse grids, of which the finest grid has no other: a cycle
+/// reduces the residual as much as one in T alone; see [`MultigridOperator::ascend`].
+///
 /// Storage: that of [`Cycle`] in S, and 2 n-vectors in S (r, e).
 pub struct MixedMultigrid<B: Backend, A, L, T: Real, S: Real> {
-    operator: A,
+    operator: Arc<A>,
     cycle: Cycle<B, L, S>,
     relaxation: Relaxation,
     r: B::Vector<S>,
@@ -86,13 +91,15 @@ pub struct MixedMultigrid<B: Backend, A, L, T: Real, S: Real> {
     scalars: B::Scalars,
     start: Start,
     layout: Layout,
+    /// Whether V(1,1).
+    fused: bool,
 }
 
 impl<B, A, L, T, S> MixedMultigrid<B, A, L, T, S>
 where
     B: Backend + Clone,
     A: MultigridOperator<B, T>,
-    L: MultigridOperator<B, S>,
+    L: MultigridOperator<B, S> + 'static,
     T: Real,
     S: Real,
 {
@@ -100,16 +107,17 @@ where
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.
-    pub fn new(operator: A, cycle: Cycle<B, L, S>, options: &MultigridOptions) -> Result<Self> {
+    pub fn new(operator: Arc<A>, mut cycle: Cycle<B, L, S>, options: &MultigridOptions) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         Ok(Self {
             relaxation: Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red },
             r: backend.zeros(&layout)?,
             e: backend.zeros(&layout)?,
-            scratch: scratch(&operator, options.smoother)?,
+            scratch: scratch(&*operator, options.smoother)?,
             scalars: backend.scalars()?,
             start: options.start,
+            fused: cycle.top().is_some(),
             operator,
             cycle,
             layout,
@@ -121,35 +129,61 @@ impl<B, A, L, T, S> Iteration<B, T> for MixedMultigrid<B, A, L, T, S>
 where
     B: Backend + Clone,
     A: MultigridOperator<B, T>,
-    L: MultigridOperator<B, S>,
+    L: MultigridOperator<B, S> + 'static,
     T: Real,
     S: Real,
 {
     fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { operator, cycle, relaxation, r, e, scratch, scalars, start, .. } = self;
+        let Self { operator, cycle, relaxation, r, e, scratch, scalars, start, fused, .. } = self;
         let backend = operator.backend();
+        let full = *start == Start::Full && guess == Guess::Zero;
         match guess {
             Guess::Zero => {
                 backend.clear(u)?;
                 backend.convert(b, r)?;
             }
-            Guess::Given => {
-                backend.clear(e)?;
-                operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
-            }
+            Guess::Given => backend.clear(e)?,
         }
-        if *start == Start::Full && guess == Guess::Zero {
+        if full {
             cycle.full_multigrid(r, e, None)?;
-            operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
-            if monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
-                return Ok(());
-            }
         }
-        backend.iterate(
+        if full || guess == Guess::Given {
+            operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
+        }
+        if full && monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
+            return Ok(());
+        }
+        if !*fused {
+            return backend.iterate(
+                scalars,
+                &mut |_, scalars| {
+                    cycle.cycle(r, e, Guess::Zero, None)?;
+                    operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)
+                },
+                &mut |bank| monitor.observe(bank[NORM.index()]),
+            );
+        }
+        backend.iterate_after(
             scalars,
-            &mut |_, scalars| {
-                cycle.cycle(r, e, Guess::Zero, None)?;
-                operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)
+            &mut |n, scalars| {
+                if let Some(Top { operators, coarse, scratch }) = cycle.top() {
+                    let ([finest, coarser], coarse_f) = (operators, &mut coarse.f);
+                    match n {
+                        // From r itself, not from what `ascend` made of it.
+                        None => {
+                            let zero = Guess::Zero;
+                            finest.smooth_residual_restrict(coarser, *relaxation, zero, r, e, coarse_f, scratch)?;
+                        }
+                        Some(_) => operator.descend(operators, *relaxation, [e, r], coarse_f, scratch)?,
+                    }
+                }
+                cycle.cycle_below()?;
+                match cycle.top() {
+                    Some(Top { operators, coarse, .. }) => {
+                        operator.ascend(operators, *relaxation, b, u, &coarse.u, [e, r], scratch, NORM, scalars)
+                    }
+                    None => Ok(()),
+                }
             },
             &mut |bank| monitor.observe(bank[NORM.index()]),
         )
@@ -157,8 +191,14 @@ where
 
     fn traffic(&self) -> Vec<StepTraffic> {
         let mut steps = self.cycle.traffic(Guess::Zero);
+        let mut step = traffic::CORRECT_SMOOTH_RESIDUAL;
+        if self.fused {
+            let finest = |step: &StepTraffic| step.cells == self.cycle.cells();
+            steps.retain(|step| !(finest(step) && step.step == traffic::PROLONG_SMOOTH));
+            step = traffic::ASCEND;
+        }
         steps.push(StepTraffic {
-            step: traffic::CORRECT_SMOOTH_RESIDUAL,
+            step,
             cells: self.layout.shape().cells(),
             size: size_of::<T>(),
             coefficient_vectors: self.operator.coefficient_vectors(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::diffusion::{Axis, Coefficients, Diffusion, Side};
+use super::faces::FaceForm;
 use crate::layout::Shape;
 
 /// Couplings in x and y count as alike up to this ratio of their means.
@@ -26,75 +27,8 @@ impl Diffusion {
     /// without any open face, or of a coarse cell that is one cell wide, adds no resistance. Dirichlet sides follow the
     /// same rule; vertical faces and shifts add up.
     pub fn coarsened(&self) -> Option<Self> {
-        let Shape { nx, ny, nz } = self.shape();
         let halved = self.coarsened_axes()?;
-        let coarse_size = |n: usize, halve: bool| if halve { n.div_ceil(2) } else { n };
-        let coarse = Shape::new(coarse_size(nx, halved[0]), coarse_size(ny, halved[1]), nz);
-        let parent = |n: usize, halve: bool| if halve { n / 2 } else { n };
-        let zeros = || vec![0.0; coarse.cells()];
-        let (mut z, mut shift) = (zeros(), zeros());
-        let (mut between, mut inside) = ([zeros(), zeros()], [zeros(), zeros()]);
-        let lines = [coarse.ny * nz, coarse.nx * nz];
-        let mut ends = lines.map(|n| [vec![0.0; n], vec![0.0; n]]);
-        for at in self.cells() {
-            let own = [parent(at[0], halved[0]), parent(at[1], halved[1]), at[2]];
-            let n = own[0] + coarse.nx * (own[1] + coarse.ny * own[2]);
-            let line = [own[1] + coarse.ny * own[2], own[0] + coarse.nx * own[2]];
-            z[n] += self.face(Axis::Z, at);
-            let mut inner_shift = self.shift(at);
-            for (d, axis) in [Axis::X, Axis::Y].into_iter().enumerate() {
-                for upper in [false, true] {
-                    let end = self.end(axis, upper, at);
-                    inner_shift -= end;
-                    ends[d][usize::from(upper)][line[d]] += end;
-                }
-                let Some(upper) = self.upper(axis, at) else { continue };
-                let crosses = parent(upper[d], halved[d]) != own[d] || upper[d] < at[d];
-                let sums = if crosses { &mut between } else { &mut inside };
-                sums[d][n] += self.face(axis, at);
-            }
-            // What is left of a difference of sums is not negative but for rounding.
-            shift[n] += inner_shift.max(0.0);
-        }
-
-        // Distance of a coarse cell's centre from its outer fine cells'.
-        let offset = |d: usize, n: usize| if halved[d] && 2 * n + 1 < [nx, ny][d] { 0.5 } else { 0.0 };
-        let half_resistance = |inside: f64| if inside > 0.0 { 0.5 / inside } else { 0.0 };
-        let mean = |between: f64, distance: f64, resistances: f64| {
-            if between > 0.0 { (between / distance / (1.0 / between + resistances)).sqrt() } else { 0.0 }
-        };
-        let mut faces = [zeros(), zeros()];
-        for k in 0..nz {
-            for j in 0..coarse.ny {
-                for i in 0..coarse.nx {
-                    let n = i + coarse.nx * (j + coarse.ny * k);
-                    for d in 0..2 {
-                        let (m, count, stride) = ([i, j][d], [coarse.nx, coarse.ny][d], [1, coarse.nx][d]);
-                        let upper = if m + 1 < count { n + stride } else { n - m * stride };
-                        let upper_m = (m + 1) % count;
-                        let resistances = half_resistance(inside[d][n]) + half_resistance(inside[d][upper]);
-                        let distance = 1.0 + offset(d, m) + offset(d, upper_m);
-                        faces[d][n] = mean(between[d][n], distance, resistances);
-                        let line = [j + coarse.ny * k, i + coarse.nx * k][d];
-                        for (side, on_it) in
-                            [m == 0, m + 1 == count].into_iter().enumerate().filter(|(_, on_it)| *on_it)
-                        {
-                            debug_assert!(on_it);
-                            let end = &mut ends[d][side][line];
-                            // A side lies half a cell away from the outer cell's centre.
-                            *end = mean(*end, 1.0 + 2.0 * offset(d, m), half_resistance(inside[d][n]));
-                            shift[n] += *end;
-                        }
-                    }
-                }
-            }
-        }
-        let sides =
-            self.sides().map(|sides| sides.map(|side| if side == Side::Periodic { side } else { Side::Closed }));
-        let [x, y] = faces;
-        let faces = Coefficients::Faces([x, y, z].map(Arc::from));
-        let ends = ends.map(|sides| sides.map(Arc::from));
-        Some(Self::from_parts(coarse, faces, Some(Arc::from(shift)), sides, ends))
+        Some(Coarsening::new(&self.face_form(), self.sides(), halved).finish())
     }
 
     /// Which of x and y the next coarser grid halves.
@@ -129,43 +63,195 @@ impl Diffusion {
     /// face inside it. For one material w = ¼, the bilinear weight. Where the face inside the cell's own coarse cell
     /// is closed, w = ¼ too; where the neighbour's is, R₁ = 0; where the coarse cell is one cell wide, or T = 0, w = 0.
     pub fn transfer_weights(&self) -> [Option<Vec<f64>>; 2] {
-        let halved = self.coarsened_axes().unwrap_or([false; 2]);
-        [Axis::X, Axis::Y].map(|axis| {
-            let d = axis as usize;
-            halved[d].then(|| self.cells().map(|at| self.transfer_weight(axis, at)).collect())
-        })
+        let Some(halved) = self.coarsened_axes() else { return [None, None] };
+        let form = self.face_form();
+        [Axis::X, Axis::Y].map(|axis| halved[axis as usize].then(|| weights(&form, axis, self.is_periodic(axis))))
+    }
+}
+
+/// [`Diffusion::transfer_weights`] of one direction.
+fn weights(form: &FaceForm, axis: Axis, periodic: bool) -> Vec<f64> {
+    let d = axis as usize;
+    let Shape { nx, ny, nz } = form.shape;
+    let (count, stride) = ([nx, ny][d], [1, nx][d]);
+    let t = &form.faces[d];
+    let mut weights = vec![0.0; form.shape.cells()];
+    for k in 0..nz {
+        for j in 0..ny {
+            for i in 0..nx {
+                let n = i + nx * (j + ny * k);
+                let m = [i, j][d];
+                let first = n - m * stride;
+                // T of the face above cell m of this line, and below.
+                let above = |m: usize| if m + 1 == count && !periodic { 0.0 } else { t[first + m * stride] };
+                let below = |m: usize| match m.checked_sub(1) {
+                    Some(lower) => above(lower),
+                    None if periodic => above(count - 1),
+                    None => 0.0,
+                };
+                let even = m % 2 == 0;
+                if even && m + 1 == count {
+                    continue;
+                }
+                let inside = if even { above(m) } else { below(m) };
+                let outside = if even { below(m) } else { above(m) };
+                let on_side = !periodic && (m == 0 || m + 1 == count);
+                let (outside, far) = match (on_side, even) {
+                    (true, _) => (form.ends[d][usize::from(!even)][[j + ny * k, i + nx * k][d]], 0.0),
+                    // The face inside the neighbouring pair, if that is one.
+                    (false, true) => (outside, below((m + count - 1) % count)),
+                    (false, false) if m + 2 == count && !periodic => (outside, 0.0),
+                    (false, false) => (outside, above((m + 1) % count)),
+                };
+                weights[n] = weight(inside, outside, far);
+            }
+        }
+    }
+    weights
+}
+
+/// R₀ / (R₀ + 1/T + R₁) with R₀ = ½/inside and R₁ = ½/far, see [`Diffusion::transfer_weights`].
+fn weight(inside: f64, outside: f64, far: f64) -> f64 {
+    if outside == 0.0 {
+        0.0
+    } else if inside == 0.0 {
+        0.25
+    } else {
+        1.0 / (1.0 + 2.0 * inside / outside + if far > 0.0 { inside / far } else { 0.0 })
+    }
+}
+
+/// Sums over the fine cells and faces of every coarse cell.
+struct Coarsening {
+    fine: Shape,
+    coarse: Shape,
+    halved: [bool; 2],
+    sides: [[Side; 2]; 3],
+    /// Of x and y: faces between a coarse cell and its upper neighbour.
+    between: [Vec<f64>; 2],
+    /// Of x and y: faces inside.
+    inside: [Vec<f64>; 2],
+    z: Vec<f64>,
+    shift: Vec<f64>,
+    ends: [[Vec<f64>; 2]; 2],
+}
+
+impl Coarsening {
+    fn new(form: &FaceForm, sides: [[Side; 2]; 3], halved: [bool; 2]) -> Self {
+        let fine = form.shape;
+        let size = |n: usize, halve: bool| if halve { n.div_ceil(2) } else { n };
+        let coarse = Shape::new(size(fine.nx, halved[0]), size(fine.ny, halved[1]), fine.nz);
+        let zeros = || vec![0.0; coarse.cells()];
+        let ends = [coarse.ny, coarse.nx].map(|n| [vec![0.0; n * fine.nz], vec![0.0; n * fine.nz]]);
+        let mut sums = Self {
+            fine,
+            coarse,
+            halved,
+            sides,
+            between: [zeros(), zeros()],
+            inside: [zeros(), zeros()],
+            z: zeros(),
+            shift: zeros(),
+            ends,
+        };
+        for k in 0..fine.nz {
+            for j in 0..fine.ny {
+                sums.add_row(form, j, k);
+            }
+        }
+        sums
     }
 
-    fn transfer_weight(&self, axis: Axis, at: [usize; 3]) -> f64 {
-        let d = axis as usize;
-        let n = [self.shape().nx, self.shape().ny][d];
-        let upper = at[d] % 2 == 1;
-        let face_between = |lower: [usize; 3]| self.face(axis, lower);
-        // The other cell of the pair, and the lower one of the two.
-        if !upper && at[d] + 1 == n {
-            return 0.0;
-        }
-        let partner = |at: [usize; 3]| if at[d] % 2 == 1 { self.lower(axis, at) } else { self.upper(axis, at) };
-        let inside_of = |at: [usize; 3]| {
-            let partner = partner(at).filter(|partner| partner[d] / 2 == at[d] / 2)?;
-            Some(face_between(if partner[d] < at[d] { partner } else { at }))
-        };
-        let end = self.end(axis, upper, at);
-        let (t, far) = match if upper { self.upper(axis, at) } else { self.lower(axis, at) } {
-            Some(other) => {
-                let inside = inside_of(other).unwrap_or(0.0);
-                (face_between(if upper { at } else { other }), if inside > 0.0 { 0.5 / inside } else { 0.0 })
+    /// Adds the fine row (j, k) to the coarse one that holds it.
+    fn add_row(&mut self, form: &FaceForm, j: usize, k: usize) {
+        let Shape { nx, ny, .. } = self.fine;
+        let [halve_x, halve_y] = self.halved;
+        let coarse_j = if halve_y { j / 2 } else { j };
+        let row = nx * (j + ny * k)..nx * (j + 1 + ny * k);
+        let start = self.coarse.nx * (coarse_j + self.coarse.ny * k);
+        let coarse_row = start..start + self.coarse.nx;
+        let add = |sums: &mut Vec<f64>, values: &[f64]| {
+            let sums = &mut sums[coarse_row.clone()];
+            if halve_x {
+                for (sum, pair) in sums.iter_mut().zip(values[row.clone()].chunks(2)) {
+                    *sum += pair.iter().sum::<f64>();
+                }
+            } else {
+                sums.iter_mut().zip(&values[row.clone()]).for_each(|(sum, value)| *sum += value);
             }
-            None => (end, 0.0),
         };
-        match inside_of(at) {
-            _ if t == 0.0 => 0.0,
-            Some(inside) if inside > 0.0 => {
-                let own = 0.5 / inside;
-                own / (own + 1.0 / t + far)
+        add(&mut self.z, &form.faces[2]);
+        add(&mut self.shift, &form.inner_shift);
+        let inside_y = halve_y && j % 2 == 0 && j + 1 < ny;
+        add(if inside_y { &mut self.inside[1] } else { &mut self.between[1] }, &form.faces[1]);
+        if halve_x {
+            for (n, pair) in form.faces[0][row.clone()].chunks(2).enumerate() {
+                match *pair {
+                    [inside, above] => {
+                        self.inside[0][start + n] += inside;
+                        self.between[0][start + n] += above;
+                    }
+                    ref single => self.between[0][start + n] += single[0],
+                }
             }
-            _ => 0.25,
+        } else {
+            add(&mut self.between[0], &form.faces[0]);
         }
+        for side in 0..2 {
+            self.ends[0][side][coarse_j + self.coarse.ny * k] += form.ends[0][side][j + ny * k];
+            if j == [0, ny - 1][side] {
+                for (i, &end) in form.ends[1][side][nx * k..nx * (k + 1)].iter().enumerate() {
+                    self.ends[1][side][if halve_x { i / 2 } else { i } + self.coarse.nx * k] += end;
+                }
+            }
+        }
+    }
+
+    /// Transmissibilities of the coarse grid from the sums.
+    fn finish(mut self) -> Diffusion {
+        let coarse = self.coarse;
+        let fine = [self.fine.nx, self.fine.ny];
+        // Distance of a coarse cell's centre from its outer fine cells'.
+        let offset = |d: usize, n: usize| if self.halved[d] && 2 * n + 1 < fine[d] { 0.5 } else { 0.0 };
+        let half_resistance = |inside: f64| if inside > 0.0 { 0.5 / inside } else { 0.0 };
+        let mean = |between: f64, distance: f64, resistances: f64| {
+            if between > 0.0 { (between / distance / (1.0 / between + resistances)).sqrt() } else { 0.0 }
+        };
+        let mut faces = [vec![0.0; coarse.cells()], vec![0.0; coarse.cells()]];
+        for k in 0..coarse.nz {
+            for j in 0..coarse.ny {
+                for i in 0..coarse.nx {
+                    let n = i + coarse.nx * (j + coarse.ny * k);
+                    for d in 0..2 {
+                        let (m, count, stride) = ([i, j][d], [coarse.nx, coarse.ny][d], [1, coarse.nx][d]);
+                        let inside = &self.inside[d];
+                        if count > 1 {
+                            let upper = if m + 1 < count { n + stride } else { n - m * stride };
+                            let resistances = half_resistance(inside[n]) + half_resistance(inside[upper]);
+                            let distance = 1.0 + offset(d, m) + offset(d, (m + 1) % count);
+                            faces[d][n] = mean(self.between[d][n], distance, resistances);
+                        }
+                        let line = [j + coarse.ny * k, i + coarse.nx * k][d];
+                        for side in [0, 1] {
+                            if m == [0, count - 1][side] {
+                                // A side lies half a fine cell away from the outer one's centre.
+                                let end = &mut self.ends[d][side][line];
+                                *end = mean(*end, 1.0 + 2.0 * offset(d, m), half_resistance(inside[n]));
+                                self.shift[n] += *end;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let extents = [coarse.nx, coarse.ny, coarse.nz];
+        let sides = std::array::from_fn(|d| {
+            self.sides[d].map(|side| if side == Side::Periodic && extents[d] > 1 { side } else { Side::Closed })
+        });
+        let [x, y] = faces;
+        let faces = Coefficients::Faces([x, y, self.z].map(Arc::from));
+        let ends = self.ends.map(|sides| sides.map(Arc::from));
+        Diffusion::from_parts(coarse, faces, Some(Arc::from(self.shift)), sides, ends)
     }
 }
 

@@ -267,6 +267,14 @@ impl Diffusion {
         }
     }
 
+    /// What Dirichlet sides of z add to s, of cells with a coefficient.
+    pub(super) fn vertical_ends(&self, at: [usize; 3]) -> f64 {
+        let [lower, upper] = self.sides[Axis::Z as usize];
+        let count = usize::from(lower == Side::Fixed && at[2] == 0)
+            + usize::from(upper == Side::Fixed && at[2] + 1 == self.shape.nz);
+        if count == 0 { 0.0 } else { count as f64 * self.half(Axis::Z, at) }
+    }
+
     /// s, Dirichlet sides included.
     #[inline(always)]
     pub fn shift(&self, at: [usize; 3]) -> f64 {
@@ -313,6 +321,14 @@ impl Diffusion {
     pub fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
+    /// Whether every face is plainly open, so that all cells hang together.
+    pub(crate) fn is_one_piece(&self) -> bool {
+        match &self.coefficients {
+            Coefficients::Cells { fields, .. } => fields.iter().all(|field| field.iter().all(|&h| h > 0.0)),
+            Coefficients::Faces(_) => false,
+        }
     }
 
     /// Whether a cell takes part: its row is not zero.

@@ -8,6 +8,7 @@
 mod coarsen;
 mod csr;
 mod diffusion;
+mod faces;
 pub mod matrix_market;
 mod tensor_product;
 
@@ -56,6 +57,14 @@ pub trait Stencil<B: Backend>: Clone + Send + Sync + 'static {
     /// As [`Backend::zeros`].
     fn level<T: Real>(&self, backend: &B) -> Result<Self::Operator<T>> {
         self.operator(backend)
+    }
+
+    /// The same where there is the operator already: that one, unless a level is something else.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    fn level_from<T: Real>(&self, _backend: &B, operator: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<T>>> {
+        Ok(Arc::clone(operator))
     }
 
     /// Preconditioners beyond those that every operator has.
@@ -153,6 +162,10 @@ impl<B: DiffusionBackend + Clone> Stencil<B> for Diffusion {
 
     fn level<T: Real>(&self, backend: &B) -> Result<B::Diffusion<T>> {
         backend.diffusion(self, true)
+    }
+
+    fn level_from<T: Real>(&self, backend: &B, _operator: &Arc<B::Diffusion<T>>) -> Result<Arc<B::Diffusion<T>>> {
+        self.level(backend).map(Arc::new)
     }
 
     fn preconditioner<T: Real>(

@@ -1,0 +1,204 @@
+//! What the discretisation of diffusion promises: second order where all is smooth, exactness for piecewise linear
+//! solutions across an interface between cells, and sensible sources and wells.
+
+use isobar_core::layout::{ArrayView, ArrayViewMut, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, Method, PreconditionerKind, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Weighting, Well, materials};
+use isobar_core::reference::Reference;
+use isobar_core::solver::{Solve, System};
+
+fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {
+    let mut options = SolverOptions { method: Method::Cg, tolerance: 1e-11, ..SolverOptions::default() };
+    options.preconditioner.kind = PreconditionerKind::Multigrid;
+    options.compatibility = Compatibility::Project;
+    let rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
+    let mut u = vec![0.0; rhs.len()];
+    let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
+    let mut view = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
+    let rhs = ArrayView::c_order(&rhs, problem.shape).unwrap();
+    let outcome = system.solve(rhs, &mut view, Guess::Zero, &mut |_| {}).unwrap();
+    assert!(outcome.converged(), "{outcome:?}");
+    u
+}
+
+fn at_centres(problem: &DiffusionProblem, f: impl Fn(f64, f64, f64) -> f64) -> Vec<f64> {
+    let [x, y, z] = problem.coordinates();
+    let (x, y, f) = (&x, &y, &f);
+    z.iter().flat_map(|&z| y.iter().flat_map(move |&y| x.iter().map(move |&x| f(x, y, z)))).collect()
+}
+
+fn largest_difference(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).fold(0.0, |worst, (a, b)| f64::max(worst, (a - b).abs()))
+}
+
+/// Widths that vary smoothly, by a factor of two, and add up to 1.
+fn graded(n: usize) -> Spacing {
+    let edge = |m: usize| {
+        let s = m as f64 / n as f64;
+        s + 0.1 * (std::f64::consts::PI * s).sin()
+    };
+    Spacing::Given((0..n).map(|m| edge(m + 1) - edge(m)).collect())
+}
+
+/// κ = (1 + x + ½y, 1 + x + ½y, 2 + z), u = sin(2x + y) e^z with values on four sides and fluxes on two, c = 3.
+#[test]
+fn second_order_where_all_is_smooth() {
+    for grading in [false, true] {
+        let error = |n: usize| {
+            let shape = Shape::new(n, n, n);
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+            if grading {
+                problem.spacing = [graded(n), graded(n), graded(n)];
+            }
+            let horizontal = at_centres(&problem, |x, y, _| 1.0 + x + 0.5 * y);
+            let vertical = at_centres(&problem, |_, _, z| 2.0 + z);
+            problem.coefficient = Coefficient::Layered { horizontal, vertical };
+            problem.reaction = Some(vec![3.0; shape.cells()]);
+            let exact = at_centres(&problem, |x, y, z| (2.0 * x + y).sin() * z.exp());
+            let body = at_centres(&problem, |x, y, z| {
+                let (sin, cos) = (2.0 * x + y).sin_cos();
+                let kappa = 1.0 + x + 0.5 * y;
+                let horizontal = (2.0 + 0.5) * cos - 5.0 * kappa * sin;
+                let vertical = (1.0 + 2.0 + z) * sin;
+                (3.0 * sin - horizontal - vertical) * z.exp()
+            });
+            // Values and fluxes vary along the sides, so they enter as the right-hand side's of a homogeneous problem.
+            let mut rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
+            problem.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2]];
+            let widths = problem.spacing.clone();
+            let [xs, ys, zs] = problem.coordinates();
+            for at in problem.stencil().unwrap().cells() {
+                let [i, j, k] = at;
+                let (dx, dy, dz) = (widths[0].width(i), widths[1].width(j), widths[2].width(k));
+                let value = |x: f64, y: f64| (2.0 * x + y).sin() * zs[k].exp();
+                let kappa = 1.0 + xs[i] + 0.5 * ys[j];
+                let cell = &mut rhs[i + n * (j + n * k)];
+                for (on, x) in [(i == 0, 0.0), (i + 1 == n, 1.0)] {
+                    *cell += if on { 2.0 * kappa * dy * dz / dx * value(x, ys[j]) } else { 0.0 };
+                }
+                for (on, y) in [(j == 0, 0.0), (j + 1 == n, 1.0)] {
+                    *cell += if on { 2.0 * kappa * dx * dz / dy * value(xs[i], y) } else { 0.0 };
+                }
+                // The flux out of the bottom is −κ ∂u/∂z, into the top κ ∂u/∂z.
+                for (on, sign, z) in [(k == 0, -1.0, 0.0f64), (k + 1 == n, 1.0, 1.0)] {
+                    let flux = sign * (2.0 + z) * (2.0 * xs[i] + ys[j]).sin() * z.exp();
+                    *cell += if on { flux * dx * dy } else { 0.0 };
+                }
+            }
+            let mut options = SolverOptions { method: Method::Cg, tolerance: 1e-10, ..SolverOptions::default() };
+            options.preconditioner.kind = PreconditionerKind::Multigrid;
+            let mut u = vec![0.0; rhs.len()];
+            let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
+            let mut view = ArrayViewMut::c_order(&mut u, shape).unwrap();
+            let rhs = ArrayView::c_order(&rhs, shape).unwrap();
+            assert!(system.solve(rhs, &mut view, Guess::Zero, &mut |_| {}).unwrap().converged());
+            (u.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / u.len() as f64).sqrt()
+        };
+        let (coarse, fine) = (error(16), error(32));
+        let order = (coarse / fine).log2();
+        assert!(order > 1.75, "graded {grading}: errors {coarse:e} and {fine:e}, order {order}");
+    }
+}
+
+/// Between 1 on one side and 0 on the other u is linear in each material, with one flux through both.
+#[test]
+fn piecewise_linear_solutions_are_exact() {
+    for d in 0..3 {
+        for contrast in [1e-3, 1.0, 1e6] {
+            let extents = [0, 1, 2].map(|axis| if axis == d { 10 } else { 3 });
+            let shape = Shape::new(extents[0], extents[1], extents[2]);
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+            problem.spacing[d] = graded(10);
+            // The interface lies between cells 3 and 4.
+            let interface = (0..4).map(|n| problem.spacing[d].width(n)).sum::<f64>();
+            let along = |x: f64, y: f64, z: f64| [x, y, z][d];
+            let field = at_centres(&problem, |x, y, z| if along(x, y, z) < interface { 1.0 } else { contrast });
+            problem.coefficient = Coefficient::Isotropic(field);
+            problem.boundary[d] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+            let flux = 1.0 / (interface + (1.0 - interface) / contrast);
+            let exact = at_centres(&problem, |x, y, z| {
+                let s = along(x, y, z);
+                if s < interface { 1.0 - flux * s } else { flux * (1.0 - s) / contrast }
+            });
+            let u = solve(&problem, vec![0.0; shape.cells()]);
+            let error = largest_difference(&u, &exact);
+            assert!(error < 1e-7, "direction {d}, contrast {contrast:e}: {error:e}");
+        }
+    }
+}
+
+/// The eigenfunction sin 2πx of the periodic second difference, whose eigenvalue is known.
+#[test]
+fn periodic_directions() {
+    for d in 0..3 {
+        let n = 24;
+        let extents = [0, 1, 2].map(|axis| if axis == d { n } else { 2 });
+        let shape = Shape::new(extents[0], extents[1], extents[2]);
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        problem.boundary[d] = [Boundary::Periodic; 2];
+        let wave = at_centres(&problem, |x, y, z| (2.0 * std::f64::consts::PI * [x, y, z][d]).sin());
+        let eigenvalue = (2.0 * n as f64 * (std::f64::consts::PI / n as f64).sin()).powi(2);
+        let u = solve(&problem, wave.iter().map(|v| v * eigenvalue).collect());
+        let error = largest_difference(&u, &wave);
+        assert!(error < 1e-8, "direction {d}: {error:e}");
+    }
+}
+
+#[test]
+fn wells_hold_their_value_and_sources_balance() {
+    let shape = Shape::new(9, 7, 4);
+    let rock = Coefficient::Isotropic(materials::noise(shape, 1.0, 3).unwrap());
+    let mut problem = DiffusionProblem::new(shape, rock);
+    problem.spacing = [Spacing::Uniform(80.0), Spacing::Uniform(80.0), Spacing::Uniform(8.0)];
+    problem.wells.push(Well { i: 2, j: 3, k: [0, 3], value: 250.0, radius: 0.1 });
+    // One well and nothing else: the same everywhere.
+    let u = solve(&problem, vec![0.0; shape.cells()]);
+    assert!(u.iter().all(|v| (v - 250.0).abs() < 1e-6));
+
+    // With a source as well, all of it leaves through the well: Σ WI (u − value) = rate.
+    problem.sources.push(Source { i: 7, j: 1, k: [1, 2], rate: 5.0 });
+    let u = solve(&problem, vec![0.0; shape.cells()]);
+    let stencil = problem.stencil().unwrap();
+    let out: f64 = stencil.cells().map(|at| stencil.shift(at) * (u[stencil.cell(at)] - 250.0)).sum();
+    assert!((out - 5.0).abs() < 1e-6, "{out}");
+    // Peaceman's radius for square cells of an isotropic rock is 0.198 d.
+    let kappa = problem.coefficient.along(isobar_core::stencil::Axis::X)[2 + 9 * 3];
+    let index = 2.0 * std::f64::consts::PI * kappa * 8.0 / (0.28 * 80.0 * 2f64.sqrt() / 2.0 / 0.1).ln();
+    assert!((stencil.shift([2, 3, 0]) / index - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn misuse_names_the_place() {
+    let shape = Shape::new(4, 3, 2);
+    let problem = || DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; 24]));
+    let message = |problem: DiffusionProblem| problem.stencil().unwrap_err().to_string();
+    for bad in [-1.0, f64::NAN, f64::INFINITY] {
+        let mut field = vec![1.0; 24];
+        field[4 * 3 + 5] = bad;
+        let text = message(DiffusionProblem::new(shape, Coefficient::Isotropic(field)));
+        assert!(text.contains("(1, 1, 1)") && text.contains("diffusion.coefficient"), "{text}");
+    }
+    let mut masked = problem();
+    masked.active = Some(vec![false; 24]);
+    assert!(message(masked).contains("none of the 24 cells"));
+    let mut dry = problem();
+    dry.active = Some((0..24).map(|n| n != 5).collect());
+    dry.sources.push(Source { i: 1, j: 1, k: [0, 0], rate: 1.0 });
+    assert!(message(dry.clone()).contains("inactive"), "{}", message(dry));
+    let mut outside = problem();
+    outside.wells.push(Well { i: 4, j: 0, k: [0, 1], value: 0.0, radius: 1e-3 });
+    assert!(message(outside).contains("outside the grid"));
+    let mut wide = problem();
+    wide.wells.push(Well { i: 1, j: 0, k: [0, 1], value: 0.0, radius: 10.0 });
+    assert!(message(wide).contains("reaches"));
+    let mut half = problem();
+    half.boundary[0][0] = Boundary::Periodic;
+    assert!(message(half).contains("periodic"));
+    let mut odd = problem();
+    odd.boundary[1] = [Boundary::Periodic; 2];
+    assert!(message(odd).contains("even"));
+    let mut narrow = problem();
+    narrow.spacing[2] = Spacing::Given(vec![1.0, 0.0]);
+    assert!(message(narrow).contains("cell 1"));
+}
