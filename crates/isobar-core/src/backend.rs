@@ -99,6 +99,9 @@ impl Default for HostScalars {
     }
 }
 
+/// The body of [`Backend::iterate_after`].
+pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
+
 /// What there is to compute on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
@@ -209,7 +212,7 @@ pub trait Backend: Sized + Send + Sync + 'static {
     fn iterate_after(
         &self,
         scalars: &mut Self::Scalars,
-        body: &mut dyn FnMut(Option<usize>, &mut Self::Scalars) -> Result<()>,
+        body: &mut BodyAfter<'_, Self::Scalars>,
         observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         body(None, scalars)?;

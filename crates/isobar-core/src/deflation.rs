@@ -53,7 +53,7 @@ enum Coarse<B: RegionBackend> {
     Triangular { factor: Box<Llt<usize, f64>>, host: faer::Mat<f64> },
 }
 
-/// With more regions, E⁻¹ is no longer worth its memory traffic.
+/// With more regions, reading E⁻¹ takes as long as a visit to the host, and making it far longer.
 const LARGEST_INVERSE: usize = 2048;
 
 impl<B: RegionBackend, A> Deflation<B, A> {
@@ -68,14 +68,10 @@ impl<B: RegionBackend, A> Deflation<B, A> {
         let inverse = match options.coarse {
             CoarseSolve::Inverse => true,
             CoarseSolve::Triangular => false,
-            CoarseSolve::Auto => count <= LARGEST_INVERSE || !backend.is_host(),
+            CoarseSolve::Auto => count <= LARGEST_INVERSE,
         };
         let coarse = if inverse {
-            let mut entries = faer::Mat::<f64>::identity(count, count);
-            factor.solve_in_place(entries.as_mut());
-            // E⁻¹ is symmetric: columns one after another are rows one after another.
-            let entries: Vec<f64> =
-                (0..count).flat_map(|c| entries.col(c).iter().copied().collect::<Vec<_>>()).collect();
+            let entries = inverse_entries(&factor, count);
             Coarse::Inverse(backend.region_matrix(count, &entries)?)
         } else {
             Coarse::Triangular { factor: Box::new(factor), host: faer::Mat::zeros(count, 1) }
@@ -169,15 +165,23 @@ const MOST_REGIONS: usize = 1 << 16;
 /// Boxes of cells, as equal as can be.
 fn in_blocks(stencil: &Diffusion, blocks: [usize; 3]) -> RegionMap {
     let shape = stencil.shape();
-    let of = |n: usize, count: usize, extent: usize| n * count / extent;
-    let ids = stencil.cells().map(|[i, j, k]| {
-        let [bx, by, bz] = blocks;
-        if !stencil.is_active([i, j, k]) {
-            return RegionMap::NONE;
+    let of = |d: usize, extent: usize| -> Vec<u32> { (0..extent).map(|n| (n * blocks[d] / extent) as u32).collect() };
+    let (of_x, of_y, of_z) = (of(0, shape.nx), of(1, shape.ny), of(2, shape.nz));
+    let [bx, by, _] = blocks.map(|count| count as u32);
+    let mut ids = Vec::with_capacity(shape.cells());
+    for z in of_z {
+        for y in &of_y {
+            ids.extend(of_x.iter().map(|x| x + bx * (y + by * z)));
         }
-        (of(i, bx, shape.nx) + bx * (of(j, by, shape.ny) + by * of(k, bz, shape.nz))) as u32
-    });
-    RegionMap::from_parts(shape, ids.collect(), blocks.iter().product()).compacted()
+    }
+    if !stencil.is_one_piece() {
+        for (id, at) in ids.iter_mut().zip(stencil.cells()) {
+            if !stencil.is_active(at) {
+                *id = RegionMap::NONE;
+            }
+        }
+    }
+    RegionMap::from_parts(shape, ids, blocks.iter().product()).compacted()
 }
 
 /// Connected bodies: neighbours belong together where their diagonals differ by less than the square root
@@ -202,6 +206,9 @@ fn bodies(stencil: &Diffusion) -> RegionMap {
 /// Leaves out one region of every combination of regions that A maps to zero: with it, E would be
 /// singular.
 fn without_null_space(map: RegionMap, parts: &Parts) -> RegionMap {
+    if parts.anchored.iter().all(|&anchored| anchored) {
+        return map;
+    }
     // If Z a lies in the null space, a is the same in all regions that meet in a floating part, and zero in
     // regions that meet an anchored one or share a floating part with cells of no region.
     let zero = map.count();
@@ -220,29 +227,42 @@ fn without_null_space(map: RegionMap, parts: &Parts) -> RegionMap {
 /// E = Zᵀ A Z, as triplets of its lower triangle.
 fn galerkin(stencil: &Diffusion, map: &RegionMap) -> Vec<Triplet<usize, usize, f64>> {
     let mut diagonal = vec![0.0; map.count()];
-    let mut off = std::collections::HashMap::<(usize, usize), f64>::new();
-    for at in stencil.cells() {
-        let here = map.region(stencil.cell(at));
-        if let Some(r) = here {
-            diagonal[r] += stencil.shift(at);
+    let mut off = std::collections::HashMap::<(u32, u32), f64>::new();
+    let ids = map.ids();
+    stencil.for_each_shift(|cell, shift| {
+        if ids[cell] != RegionMap::NONE {
+            diagonal[ids[cell] as usize] += shift;
         }
-        for axis in Axis::ALL {
-            let Some(upper) = stencil.upper(axis, at) else { continue };
-            let there = map.region(stencil.cell(upper));
-            if here == there {
-                continue;
-            }
-            let t = stencil.face(axis, at);
-            for region in [here, there].into_iter().flatten() {
-                diagonal[region] += t;
-            }
-            if let (Some(a), Some(b)) = (here, there) {
-                *off.entry((a.max(b), a.min(b))).or_default() -= t;
-            }
+    });
+    stencil.for_each_open_face(|lower, upper, t| {
+        let (here, there) = (ids[lower], ids[upper]);
+        if here == there {
+            return;
         }
-    }
+        for region in [here, there].into_iter().filter(|&region| region != RegionMap::NONE) {
+            diagonal[region as usize] += t;
+        }
+        if here != RegionMap::NONE && there != RegionMap::NONE {
+            *off.entry((here.max(there), here.min(there))).or_default() -= t;
+        }
+    });
     let diagonal = diagonal.into_iter().enumerate().map(|(n, val)| Triplet { row: n, col: n, val });
-    diagonal.chain(off.into_iter().map(|((row, col), val)| Triplet { row, col, val })).collect()
+    let off = off.into_iter().map(|((row, col), val)| Triplet { row: row as usize, col: col as usize, val });
+    diagonal.chain(off).collect()
+}
+
+/// E⁻¹, which is symmetric, so that its columns one after another are its rows one after another.
+fn inverse_entries(factor: &Llt<usize, f64>, count: usize) -> Vec<f64> {
+    /// Columns solved for at once: enough for the solver's kernels, few enough for the cache.
+    const BATCH: usize = 32;
+    let mut entries = Vec::with_capacity(count * count);
+    for first in (0..count).step_by(BATCH) {
+        let columns = BATCH.min(count - first);
+        let mut batch = faer::Mat::<f64>::from_fn(count, columns, |row, col| f64::from(u8::from(row == first + col)));
+        factor.solve_in_place(batch.as_mut());
+        (0..columns).for_each(|col| entries.extend_from_slice(batch.col_as_slice(col)));
+    }
+    entries
 }
 
 fn factorise(lower: &[Triplet<usize, usize, f64>], count: usize) -> Result<Llt<usize, f64>> {

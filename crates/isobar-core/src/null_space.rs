@@ -9,7 +9,7 @@ use crate::disjoint_sets::DisjointSets;
 use crate::error::{Error, Result};
 use crate::options::Compatibility;
 use crate::region::{RegionBackend, RegionMap};
-use crate::stencil::{Axis, Diffusion};
+use crate::stencil::Diffusion;
 
 /// The connected parts of a diffusion problem's active cells.
 #[derive(Clone, Debug)]
@@ -25,28 +25,20 @@ impl Parts {
     pub fn of(stencil: &Diffusion) -> Self {
         let shape = stencil.shape();
         if stencil.is_one_piece() {
-            let anchored = stencil.cells().any(|at| stencil.shift(at) > 0.0);
+            let anchored = stencil.is_anchored();
             let all = RegionMap::from_parts(shape, vec![0; shape.cells()], 1);
             return Self { all, anchored: vec![anchored] };
         }
         let mut sets = DisjointSets::new(shape.cells());
-        for at in stencil.cells() {
-            for axis in Axis::ALL {
-                if let Some(upper) = stencil.upper(axis, at)
-                    && stencil.face(axis, at) > 0.0
-                {
-                    sets.union(stencil.cell(at), stencil.cell(upper));
-                }
-            }
-        }
+        stencil.for_each_open_face(|lower, upper, _| sets.union(lower, upper));
         let active: Vec<bool> = stencil.cells().map(|at| stencil.is_active(at)).collect();
         let all = sets.regions(shape, |cell| active[cell]);
         let mut anchored = vec![false; all.count()];
-        for at in stencil.cells() {
-            if let Some(part) = all.region(stencil.cell(at)) {
-                anchored[part] |= stencil.shift(at) > 0.0;
+        stencil.for_each_shift(|cell, _| {
+            if let Some(part) = all.region(cell) {
+                anchored[part] = true;
             }
-        }
+        });
         Self { all, anchored }
     }
 
@@ -113,7 +105,7 @@ impl<B: RegionBackend + Clone> FloatingParts<B> {
     /// [`Error::Invalid`] where no cell is active; as [`crate::backend::Backend::zeros`].
     pub fn new(backend: &B, stencil: &Diffusion, compatibility: Compatibility) -> Result<Option<Self>> {
         let cells = stencil.shape().cells();
-        if stencil.is_one_piece() && stencil.cells().any(|at| stencil.shift(at) > 0.0) {
+        if stencil.is_one_piece() && stencil.is_anchored() {
             return Ok(None);
         }
         let parts = Parts::of(stencil);

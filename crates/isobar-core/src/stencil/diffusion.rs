@@ -331,6 +331,13 @@ impl Diffusion {
         }
     }
 
+    /// Whether any cell is tied to something fixed.
+    pub(crate) fn is_anchored(&self) -> bool {
+        let mut anchored = false;
+        self.for_each_shift(|_, _| anchored = true);
+        anchored
+    }
+
     /// Whether a cell takes part: its row is not zero.
     pub fn is_active(&self, at: [usize; 3]) -> bool {
         match &self.coefficients {
