@@ -92,6 +92,12 @@ pub struct OutcomeReport {
     pub relative_residual: f64,
     /// After 0, 1, 2, … iterations.
     pub history: Vec<f64>,
+    /// Condition number of the (deflated,) preconditioned matrix, from conjugate gradients.
+    pub condition: Option<f64>,
+    /// Its smallest and largest eigenvalue.
+    pub eigenvalues: Option<[f64; 2]>,
+    /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
+    pub projected: Option<f64>,
 }
 
 impl From<&Outcome> for OutcomeReport {
@@ -101,6 +107,9 @@ impl From<&Outcome> for OutcomeReport {
             iterations: outcome.iterations,
             relative_residual: outcome.relative_residual,
             history: outcome.history.clone(),
+            condition: outcome.spectrum.map(|spectrum| spectrum.condition()),
+            eigenvalues: outcome.spectrum.map(|spectrum| [spectrum.smallest, spectrum.largest]),
+            projected: outcome.removed,
         }
     }
 }
@@ -230,6 +239,9 @@ mod tests {
                 iterations: 3,
                 relative_residual: f64::NAN,
                 history: vec![1.0, f64::INFINITY],
+                condition: None,
+                eigenvalues: None,
+                projected: None,
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),
@@ -251,7 +263,7 @@ mod tests {
         assert_eq!(keys(&json["problem"]), "grid kind unknowns");
         assert_eq!(keys(&json["device"]), "count kind name ranks threads");
         assert_eq!(keys(&json["solver"]), "method precision preconditioner");
-        assert_eq!(keys(&json["outcome"]), "history iterations relative_residual stop");
+        assert_eq!(keys(&json["outcome"]), "condition eigenvalues history iterations projected relative_residual stop");
         assert_eq!(keys(&json["checks"]), "norm2 sum");
         assert_eq!(keys(&json["seconds"]), "download setup solve total upload");
         assert_eq!(keys(&json["traffic"]), "bytes copy_gb_per_s fraction_of_copy gb_per_s");

@@ -6,12 +6,12 @@ use isobar::Device;
 use isobar::layout::{ArrayView, ArrayViewMut};
 use isobar::operator::Guess;
 use isobar::outcome::Outcome;
+use isobar::problem::random;
 use isobar::solver::{Description, StepTraffic};
 
-use crate::case::Case;
-use crate::case::problem::Assembled;
+use crate::case::assembled::Assembled;
+use crate::case::{Case, FirstGuess};
 use crate::console::Console;
-
 use crate::failure::Result;
 use crate::memory;
 use crate::progress::Progress;
@@ -45,19 +45,22 @@ pub struct Run {
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
 pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
     let clock = Instant::now();
-    memory::require(&format!("a grid of {} cells", case.grid.shape()), needed_bytes(case))?;
-    let assembled = case.problem.assemble(&case.grid)?;
-    let mut solver = isobar::solver(device, &assembled.stencil, &case.solver)?;
+    let shape = case.problem.shape();
+    memory::require(&format!("a grid of {shape} cells"), needed_bytes(case))?;
+    let assembled = case.problem.assemble()?;
+    let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
     console.line(summary::opening(case, solver.description()));
 
-    let shape = case.grid.shape();
-    let mut solution = vec![0.0; shape.cells()];
+    let (mut solution, guess) = match case.guess {
+        FirstGuess::Zero => (vec![0.0; shape.cells()], Guess::Zero),
+        FirstGuess::Random => (first_guess(case.problem.seed(), shape.cells()), Guess::Given),
+    };
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let outcome = solver.solve(
         ArrayView::c_order(&assembled.rhs, shape)?,
         &mut ArrayViewMut::c_order(&mut solution, shape)?,
-        Guess::Zero,
+        guess,
         &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
     );
     progress.finish();
@@ -88,11 +91,16 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     Ok(run)
 }
 
+/// Uniform in (0, 1).
+pub fn first_guess(seed: u64, cells: usize) -> Vec<f64> {
+    (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))).collect()
+}
+
 /// Host arrays and device vectors, from below: the grid that is refused cannot possibly work.
 fn needed_bytes(case: &Case) -> f64 {
     use isobar::options::Method;
     use isobar::real::Precision;
-    let cells = case.grid.shape().cells() as f64;
+    let cells = case.problem.shape().cells() as f64;
     let iteration = match case.solver.method {
         Method::Cg | Method::CgTextbook | Method::DeflatedCg => 4.0,
         Method::Bicgstab => 6.0,
@@ -106,7 +114,7 @@ fn needed_bytes(case: &Case) -> f64 {
 impl Run {
     /// The report of this run.
     pub fn report(&self, case: &Case, kernels: Vec<KernelReport>) -> Report {
-        let shape = case.grid.shape();
+        let shape = case.problem.shape();
         let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
         Report {
             version: env!("CARGO_PKG_VERSION"),

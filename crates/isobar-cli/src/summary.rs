@@ -3,11 +3,11 @@
 use std::fmt::{self, Display, Write};
 
 use isobar::layout::Shape;
+use isobar::options::Method;
 use isobar::outcome::{Outcome, Stop};
 use isobar::solver::Description;
 
 use crate::case::Case;
-use crate::case::problem::{Problem, RhsKind};
 use crate::memory;
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
@@ -19,7 +19,7 @@ fn entry(name: &str, text: impl Display) -> String {
 /// The problem, the device and the solver, before the solve.
 pub fn opening(case: &Case, description: &Description) -> String {
     let mut lines = vec![
-        entry("problem", problem(case)),
+        entry("problem", case.problem.describe()),
         entry("device", device(description)),
         entry("solver", solver(case, description)),
     ];
@@ -30,26 +30,6 @@ pub fn opening(case: &Case, description: &Description) -> String {
     lines.push(entry("memory", format!("{} of vectors", memory::readable(description.bytes as f64))));
     lines.extend(description.notes.iter().map(|note| entry("note", note)));
     lines.join("\n")
-}
-
-fn problem(case: &Case) -> String {
-    let Problem::Helmholtz(problem) = &case.problem;
-    let shape = case.grid.shape();
-    let size = match problem.omega {
-        Some(omega) => format!("ω = {omega}"),
-        None => format!("ν = {}", problem.courant),
-    };
-    let rhs = match problem.rhs.kind {
-        RhsKind::Random => format!("random right-hand side (seed {})", problem.rhs.seed),
-        RhsKind::File => {
-            format!("right-hand side from {}", problem.rhs.path.as_deref().unwrap_or("".as_ref()).display())
-        }
-        RhsKind::Constant => "constant right-hand side".to_owned(),
-        RhsKind::Smooth => "smooth right-hand side".to_owned(),
-        RhsKind::Manufactured => "manufactured solution".to_owned(),
-    };
-    let geometry = name(&case.grid.geometry);
-    format!("{} on {geometry} {shape} = {} unknowns, {size}, {rhs}", case.problem.kind(), shape.cells())
 }
 
 fn device(description: &Description) -> String {
@@ -96,6 +76,9 @@ pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// Less than this taken out of a right-hand side is its rounding.
+const WORTH_A_WORD: f64 = 1e-13;
+
 /// What came of it: the outcome with advice, the error, the times, the bandwidth.
 pub fn closing(
     case: &Case,
@@ -127,6 +110,21 @@ pub fn closing(
     }
     if let Some(error) = error {
         lines.push(entry("error", format!("{:.3e} at most, {:.3e} in the mean square", error.max, error.l2)));
+    }
+    if let Some(spectrum) = outcome.spectrum {
+        let (smallest, largest) = (spectrum.smallest, spectrum.largest);
+        let matrix =
+            if case.solver.method == Method::DeflatedCg { "deflated, preconditioned" } else { "preconditioned" };
+        lines.push(entry(
+            "condition",
+            format!("{:.3e} of the {matrix} matrix: eigenvalues {smallest:.3e} to {largest:.3e}", spectrum.condition()),
+        ));
+    }
+    if let Some(removed) = outcome.removed.filter(|&removed| removed > WORTH_A_WORD) {
+        lines.push(entry(
+            "projected",
+            format!("{removed:.1e} of the right-hand side was taken out, relative to its norm: no solution gives it"),
+        ));
     }
     lines.push(entry(
         "time",

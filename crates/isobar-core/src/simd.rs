@@ -34,11 +34,13 @@ pub trait Lanes: Copy + 'static {
     fn neg<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
     /// 1 / a where a > 0, 0 elsewhere
     fn reciprocal<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
+    /// a with another value in one lane
+    fn replace_lane<S: Simd>(simd: S, a: Self::Register<S>, lane: usize, value: Self) -> Self::Register<S>;
 }
 
 macro_rules! lanes {
     ($t:ty, $register:ident, $as_simd:ident, $as_mut_simd:ident, $splat:ident, $add:ident, $sub:ident, $mul:ident,
-     $div:ident, $mul_add:ident, $neg:ident, $greater_than:ident, $select:ident) => {
+     $div:ident, $mul_add:ident, $neg:ident, $greater_than:ident, $equal:ident, $select:ident) => {
         impl Lanes for $t {
             type Register<S: Simd> = S::$register;
 
@@ -83,6 +85,13 @@ macro_rules! lanes {
                 let zero = simd.$splat(0.0);
                 simd.$select(simd.$greater_than(a, zero), simd.$div(simd.$splat(1.0), a), zero)
             }
+            #[inline(always)]
+            fn replace_lane<S: Simd>(simd: S, a: S::$register, lane: usize, value: $t) -> S::$register {
+                const NUMBERS: [$t; 16] =
+                    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
+                let numbers = Self::registers::<S>(&NUMBERS).0[0];
+                simd.$select(simd.$equal(numbers, simd.$splat(lane as $t)), simd.$splat(value), a)
+            }
         }
     };
 }
@@ -99,6 +108,7 @@ lanes!(
     mul_add_e_f32s,
     neg_f32s,
     greater_than_f32s,
+    equal_f32s,
     select_f32s
 );
 lanes!(
@@ -114,6 +124,7 @@ lanes!(
     mul_add_e_f64s,
     neg_f64s,
     greater_than_f64s,
+    equal_f64s,
     select_f64s
 );
 
@@ -153,6 +164,12 @@ impl<S: Simd, T: Lanes> Pack<S, T> {
     #[inline(always)]
     pub fn over(self, b: Self) -> Self {
         Self::new(self.simd, T::div(self.simd, self.register, b.register))
+    }
+
+    /// The same with another value in one lane.
+    #[inline(always)]
+    pub fn with_lane(self, lane: usize, value: T) -> Self {
+        Self::new(self.simd, T::replace_lane(self.simd, self.register, lane, value))
     }
 
     /// 1 / self where that is positive, 0 elsewhere

@@ -1,10 +1,11 @@
 //! Operations on whole vectors.
 
 use isobar_core::real::Real;
+use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::{Cpu, MAX_PARTS};
-use crate::shared::Shared;
+use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
 
 /// x = a
@@ -99,9 +100,10 @@ impl<T: Real> WithSimd for Xpay<'_, T> {
     }
 }
 
-struct Dot<'a, T> {
-    x: &'a [T],
-    y: &'a [T],
+/// ⟨x, y⟩ on part of two vectors
+pub(crate) struct Dot<'a, T> {
+    pub(crate) x: &'a [T],
+    pub(crate) y: &'a [T],
 }
 
 impl<T: Real> WithSimd for Dot<'_, T> {
@@ -120,5 +122,28 @@ impl<T: Real> WithSimd for Dot<'_, T> {
         }
         let rest: f64 = x_rest.iter().zip(y_rest).map(|(x, y)| x.to_f64() * y.to_f64()).sum();
         sums.iter().sum::<f64>() + rest
+    }
+}
+
+/// u += αp;  p = z + βp
+pub(crate) struct Advance<'a, T> {
+    pub(crate) alpha: T,
+    pub(crate) beta: T,
+    pub(crate) u: &'a mut [T],
+    pub(crate) p: &'a mut [T],
+    pub(crate) z: &'a [T],
+}
+
+impl<T: Real> WithSimd for Advance<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (mut u, mut p, z) = (RowMut::new(simd, self.u), RowMut::new(simd, self.p), Row::new(simd, self.z));
+        let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
+        for i in 0..u.len() {
+            u.set(i, alpha.mul_add(p.get(i), u.get(i)));
+            p.set(i, beta.mul_add(p.get(i), z.get(i)));
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::backend::{Backend, CsrBackend, DeviceInfo, HostScalars, Ratio, Slot, TensorProductBackend};
+use isobar_core::backend::{
+    Backend, CsrBackend, DeviceInfo, DiffusionBackend, HostScalars, Ratio, Slot, TensorProductBackend,
+};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout, Shape};
 use isobar_core::real::{Precision, Real};
@@ -13,6 +15,7 @@ use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
+use crate::diffusion::Diffusion;
 use crate::stored_matrix::{StoredMatrix, StoredTridiagonal};
 use crate::tensor_product::TensorProduct;
 use crate::vector::Vector;
@@ -225,7 +228,7 @@ impl Backend for Cpu {
 
 impl Cpu {
     /// `f(j, colour, start)` for every half plane, `start` being its position.
-    fn for_each_half_plane(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
+    pub(crate) fn for_each_half_plane(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
         let ny = layout.shape().ny;
         let threads = self.threads_for(layout.len());
         self.for_each(threads.min(ny), |n| {
@@ -256,6 +259,14 @@ impl TensorProductBackend for Cpu {
 
     fn tensor_product<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<TensorProduct<T>> {
         TensorProduct::new(self, stencil)
+    }
+}
+
+impl DiffusionBackend for Cpu {
+    type Diffusion<T: Real> = Diffusion<T>;
+
+    fn diffusion<T: Real>(&self, stencil: &stencil::Diffusion, with_transfers: bool) -> Result<Diffusion<T>> {
+        Diffusion::new(self, stencil, with_transfers)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Every loop runs over packs of lanes, see [`isobar_core::simd`].
 
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
@@ -268,8 +268,18 @@ impl<S: Simd, T: Real> RowSum<S, T> {
         self.lanes = Pack::splat(self.simd, T::ZERO);
     }
 
-    /// The sum of all rows ended.
-    pub(crate) fn total(self) -> f64 {
+    /// Ends a row that may be short: lanes of double precision go on, as adding them up takes as long as a few packs.
+    #[inline(always)]
+    pub(crate) fn end_short_row(&mut self) {
+        if T::PRECISION == Precision::F32 {
+            self.end_row();
+        }
+    }
+
+    /// The sum of all rows.
+    #[inline(always)]
+    pub(crate) fn total(mut self) -> f64 {
+        self.end_row();
         self.total
     }
 }

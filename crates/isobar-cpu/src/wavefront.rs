@@ -11,7 +11,8 @@
 //! stage 2 a  a  a  a  b  b | b  b  a  a  a  a
 //! ```
 //!
-//! Whatever the number of chunks, each stage sees the same values: results do not depend on it.
+//! Whatever the number of chunks, each stage sees the same values: results do not depend on it. Planes may form a
+//! ring, the last one before the first: another boundary.
 
 use crate::cpu::Cpu;
 
@@ -23,13 +24,19 @@ const PLANES_TOGETHER: usize = 2;
 pub(crate) struct Chunks {
     planes: usize,
     count: usize,
+    periodic: bool,
 }
 
 impl Chunks {
     /// At most `wanted` chunks of `planes` planes, none too short for `stages` stages.
     pub(crate) fn new(planes: usize, wanted: usize, stages: usize) -> Self {
         let shortest = (2 * stages).next_multiple_of(PLANES_TOGETHER);
-        Self { planes, count: wanted.min(planes / shortest).max(1) }
+        Self { planes, count: wanted.min(planes / shortest).max(1), periodic: false }
+    }
+
+    /// The same with plane 0 beside the last one.
+    pub(crate) fn periodic(self) -> Self {
+        Self { periodic: true, ..self }
     }
 
     /// First plane of chunk `n`; `n == count` gives the end.
@@ -60,7 +67,8 @@ impl Chunks {
     /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
     fn at_once(self, n: usize, s: usize) -> (usize, usize) {
         let (start, end) = (self.start(n), self.start(n + 1));
-        (if n > 0 { start + s } else { start }, if n + 1 < self.count { end - s } else { end })
+        let (waits_below, waits_above) = (n > 0 || self.periodic, n + 1 < self.count || self.periodic);
+        (if waits_below { start + s } else { start }, if waits_above { end - s } else { end })
     }
 }
 
@@ -79,13 +87,21 @@ pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stages: usize, stage: impl Fn(usize
             }
         }
     };
+    if chunks.periodic && chunks.planes < 2 * stages {
+        // A ring too short for its boundary.
+        for s in 0..stages {
+            (0..chunks.planes).for_each(|plane| stage(s, plane, 0));
+        }
+        return;
+    }
     cpu.for_each(chunks.count, first);
-    if stages > 1 && chunks.count > 1 {
-        cpu.for_each(chunks.count - 1, |n| {
+    let boundaries = chunks.count - usize::from(!chunks.periodic);
+    if stages > 1 && boundaries > 0 {
+        cpu.for_each(boundaries, |n| {
             let boundary = chunks.start(n + 1);
             for s in 1..stages {
                 for plane in boundary - s..boundary + s {
-                    stage(s, plane, n);
+                    stage(s, plane % chunks.planes, n);
                 }
             }
         });
@@ -103,14 +119,16 @@ mod tests {
     #[test]
     fn order_is_kept() {
         let cpu = Cpu::new(3).unwrap();
-        for planes in [1, 2, 3, 7, 8, 24, 25, 64] {
+        for (planes, periodic) in [1, 2, 3, 4, 7, 8, 10, 24, 25, 64].into_iter().flat_map(|n| [(n, false), (n, true)]) {
             for stages in 1..=5 {
-                let chunks = Chunks::new(planes, 3, stages);
+                let chunks = Chunks { periodic, ..Chunks::new(planes, 3, stages) };
                 let done = Mutex::new(vec![0; planes]);
                 run(&cpu, chunks, stages, |s, plane, _| {
                     let mut done = done.lock().unwrap();
                     assert_eq!(done[plane], s, "plane {plane}");
-                    for neighbour in plane.saturating_sub(1)..(plane + 2).min(planes) {
+                    let ring =
+                        if periodic { [(plane + planes - 1) % planes, (plane + 1) % planes] } else { [plane; 2] };
+                    for neighbour in (plane.saturating_sub(1)..(plane + 2).min(planes)).chain(ring) {
                         let ahead = done[neighbour];
                         assert!(ahead >= s && ahead <= s + 2, "stage {s} on {plane}: {neighbour} at {ahead}");
                         // The next stage must not have run before this one read its input.

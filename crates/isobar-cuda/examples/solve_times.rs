@@ -1,5 +1,6 @@
 //! Whole solves to 1e-5 on the first card, the panel problem with a random right-hand side: setup, the
-//! first solve, and the median of more, in milliseconds. Data are on the card: without up- and download.
+//! first solve, and the median of more, in milliseconds; beside them the last solve's up- and download. Arguments:
+//! the columns a side, 128, 256 and 512 if there are none.
 
 use std::time::Instant;
 
@@ -25,9 +26,17 @@ fn main() -> isobar_core::Result<()> {
         }
     };
     println!("opening the card: {:.0} ms", 1e3 * clock.elapsed().as_secs_f64());
-    println!("{:<12} {:<10} {:<6} {:>8} {:>8} {:>8} {:>6}", "grid", "method", "", "setup", "first", "median", "count");
-    for (n, nz) in [(128, 128), (256, 128), (512, 128)] {
-        let problem = Helmholtz { grid: GridOptions { nx: n, ny: n, nz, ..Default::default() }, ..Default::default() };
+    println!(
+        "{:<12} {:<10} {:<6} {:>8} {:>8} {:>8} {:>4} {:>7} {:>7} {:>7}",
+        "grid", "method", "", "setup", "first", "median", "count", "reached", "up", "down"
+    );
+    let mut sides: Vec<usize> = std::env::args().skip(1).filter_map(|side| side.parse().ok()).collect();
+    if sides.is_empty() {
+        sides = vec![128, 256, 512];
+    }
+    for n in sides {
+        let problem =
+            Helmholtz { grid: GridOptions { nx: n, ny: n, nz: 128, ..Default::default() }, ..Default::default() };
         let stencil = problem.stencil()?;
         let shape = stencil.shape();
         let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None)?;
@@ -48,12 +57,13 @@ fn main() -> isobar_core::Result<()> {
                 let mut out = ArrayViewMut::c_order(&mut u, shape)?;
                 let outcome = system.solve(ArrayView::c_order(&rhs, shape)?, &mut out, Guess::Zero, &mut |_| {})?;
                 times.push(outcome.timing.solve);
-                last = format!("{} {:.1e}", outcome.iterations, outcome.relative_residual);
+                let (up, down) = (1e3 * outcome.timing.upload, 1e3 * outcome.timing.download);
+                last = format!("{:>4} {:.1e} {up:7.1} {down:7.1}", outcome.iterations, outcome.relative_residual);
             }
             let first = times[0];
             times.sort_by(f64::total_cmp);
             println!(
-                "{:<12} {:<10} {:<6} {:8.1} {:8.3} {:8.3} {last:>12}",
+                "{:<12} {:<10} {:<6} {:8.1} {:8.3} {:8.3} {last}",
                 shape.to_string(),
                 method.name(),
                 precision.to_string(),

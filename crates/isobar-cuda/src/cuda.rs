@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{Backend, DeviceInfo, Ratio, Slot, TensorProductBackend};
+use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Slot, TensorProductBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
 use isobar_core::real::Real;
@@ -16,10 +16,11 @@ use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
 use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
-use crate::memory::{Buffer, Pinned};
+use crate::memory::Buffer;
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
 use crate::scalars::Scalars;
+use crate::staging::Pinned;
 use crate::tensor_product::TensorProduct;
 use crate::vector::{Vector, c_name, index};
 
@@ -238,37 +239,45 @@ impl Cuda {
         self.synchronize()
     }
 
-    /// Runs `work` with a buffer of at least so many bytes.
+    /// Runs `work` with a buffer of at least so many bytes, and for many bytes what they are copied through.
     fn with_staging<R>(
         &self,
         bytes: usize,
-        work: impl FnOnce(&mut Buffer, &mut Option<Pinned>) -> Result<R>,
+        work: impl FnOnce(&mut Buffer, Option<&mut Pinned>) -> Result<R>,
     ) -> Result<R> {
         let mut staging = lock(&self.inner.staging);
-        let mut buffer = match staging.card.take() {
-            Some(buffer) if buffer.bytes() >= bytes => buffer,
-            smaller => {
-                drop(smaller);
-                Buffer::zeros(self.context(), bytes, "an array on its way")?
-            }
-        };
-        let result = work(&mut buffer, &mut staging.host);
-        staging.card = Some(buffer);
-        result
-    }
-
-    /// Copies a buffer to an array, by the faster way for its size.
-    fn fetch<S: Real>(&self, buffer: &Buffer, pinned: &mut Option<Pinned>, data: &mut [S]) -> Result<()> {
-        if size_of_val(data) < Pinned::BYTES {
-            return buffer.read(data);
+        let Staging { card, host } = &mut *staging;
+        if card.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
+            *card = None; // before there is another
         }
-        let mut pages = match pinned.take() {
-            Some(pages) => pages,
-            None => Pinned::new(self.context())?,
+        let card = match card {
+            Some(buffer) => buffer,
+            none => none.insert(Buffer::zeros(self.context(), bytes, "an array on its way")?),
         };
-        let result = buffer.read_through(&mut pages, data);
-        *pinned = Some(pages);
-        result
+        if bytes < Pinned::WORTH_IT {
+            return work(card, None);
+        }
+        let host = match host {
+            Some(pinned) => pinned,
+            none => none.insert(Pinned::new(self.context())?),
+        };
+        work(card, Some(host))
+    }
+}
+
+/// Copies an array to a buffer, by the faster way for its size.
+fn send<S: Real>(data: &[S], pinned: Option<&mut Pinned>, buffer: &mut Buffer) -> Result<()> {
+    match pinned {
+        Some(pinned) => pinned.send(data, buffer.start()),
+        None => buffer.write(data),
+    }
+}
+
+/// Copies a buffer to an array, by the faster way for its size.
+fn fetch<S: Real>(buffer: &Buffer, pinned: Option<&mut Pinned>, data: &mut [S]) -> Result<()> {
+    match pinned {
+        Some(pinned) => pinned.fetch(buffer.start(), data),
+        None => buffer.read(data),
     }
 }
 
@@ -312,8 +321,8 @@ impl Backend for Cuda {
                 &packed
             }
         };
-        self.with_staging(size_of_val(data), |staging, _| {
-            staging.write(data)?;
+        self.with_staging(size_of_val(data), |staging, pinned| {
+            send(data, pinned, staging)?;
             self.transpose(self.kernels::<T, S>().import, &layout, staging.start(), target.pointer())
         })
     }
@@ -326,10 +335,10 @@ impl Backend for Cuda {
         self.with_staging(shape.cells() * size_of::<S>(), |staging, pinned| {
             self.transpose(self.kernels::<T, S>().export, &layout, source.pointer(), staging.start())?;
             if let Some(data) = target.as_c_order_mut() {
-                return self.fetch(staging, pinned, data);
+                return fetch(staging, pinned, data);
             }
             let mut packed = vec![S::ZERO; shape.cells()];
-            self.fetch(staging, pinned, &mut packed)?;
+            fetch(staging, pinned, &mut packed)?;
             for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
                 let (j, k) = (row % shape.ny, row / shape.ny);
                 for (i, &value) in values.iter().enumerate() {
@@ -397,7 +406,17 @@ impl Backend for Cuda {
         body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
         observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
-        iterate::iterate(self.context(), self.inner.publish, scalars, body, observe)
+        let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
+        iterate::iterate(self.context(), self.inner.publish, scalars, false, body, observe)
+    }
+
+    fn iterate_after(
+        &self,
+        scalars: &mut Scalars,
+        body: &mut BodyAfter<'_, Scalars>,
+        observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        iterate::iterate(self.context(), self.inner.publish, scalars, true, body, observe)
     }
 
     fn synchronize(&self) -> Result<()> {

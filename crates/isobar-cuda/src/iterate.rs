@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use isobar_core::backend::Slot;
+use isobar_core::backend::{BodyAfter, Slot};
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Graph};
@@ -60,18 +60,25 @@ pub(crate) struct Recorded {
     halves: [Half; 2],
 }
 
-/// See [`Backend::iterate`](isobar_core::backend::Backend::iterate).
+/// See [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
+/// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
 pub(crate) fn iterate(
     context: &Context,
     publish: Kernel,
     scalars: &mut Scalars,
-    body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
+    after: bool,
+    body: &mut BodyAfter<'_, Scalars>,
     observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
 ) -> Result<()> {
     context.bind()?;
+    if after {
+        // The card is at work on it while the others are prepared.
+        body(None, scalars)?;
+        scalars.publish(publish).submit(context)?;
+    }
     let mut recorded = std::mem::take(&mut scalars.recorded);
     let mut prepare = |half: &mut Half, n: usize, scalars: &mut Scalars| {
-        let mut launches = record(|| body(n, scalars))?;
+        let mut launches = record(|| body(Some(n), scalars))?;
         launches.push(Submission::Launch(scalars.publish(publish)));
         half.update(launches);
         Ok::<_, isobar_core::Error>(())
@@ -79,21 +86,24 @@ pub(crate) fn iterate(
     let [even, odd] = &mut recorded.halves;
     prepare(even, 0, scalars)?;
     let mut n = 0;
-    loop {
-        let half = if n % 2 == 0 { &mut *even } else { &mut *odd };
-        half.submit(context)?;
-        if n == 0 {
-            prepare(odd, 1, scalars)?;
-        }
-        n += 1;
-        if observe(&scalars.wait()?).is_break() {
-            break;
+    if !after || observe(&scalars.wait()?).is_continue() {
+        loop {
+            let half = if n % 2 == 0 { &mut *even } else { &mut *odd };
+            half.submit(context)?;
+            if n == 0 {
+                prepare(odd, 1, scalars)?;
+            }
+            n += 1;
+            if observe(&scalars.wait()?).is_break() {
+                break;
+            }
         }
     }
     scalars.recorded = recorded;
-    if n % 2 == 1 {
-        // Steps that exchange two vectors have done so an even number of times; leave them as after n.
-        record(|| body(0, scalars))?;
+    // Steps that exchange two vectors have done so an even number of times, or once; leave them as after n.
+    match n {
+        0 => record(|| body(Some(1), scalars)).map(drop),
+        n if n % 2 == 1 => record(|| body(Some(0), scalars)).map(drop),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 use isobar_core::error::{Error, Result};
+use isobar_core::real::Real;
 
 use crate::driver::{Context, Pointer, check};
 
@@ -70,6 +71,11 @@ impl Arguments {
         self.count += 1;
         self.used = end.next_multiple_of(8);
         self
+    }
+
+    /// Appends a number in the precision that a kernel computes in.
+    pub(crate) fn with_real<T: Real>(self, value: f64) -> Self {
+        if size_of::<T>() == 4 { self.with(value as f32) } else { self.with(value) }
     }
 }
 

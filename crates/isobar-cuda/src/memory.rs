@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
-use crate::driver::{Context, Pointer, check, failure};
+use crate::driver::{Context, Pointer, failure};
 
 /// Refuses what does not fit into the memory that is free now, and returns how much that is.
 pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<usize> {
@@ -84,48 +84,6 @@ impl Buffer {
         self.context.synchronize()
     }
 
-    /// The same for large arrays, by way of memory that the card can write to at full speed. The pages of a new
-    /// array are then first touched by many threads, which is what takes longest.
-    pub(crate) fn read_through<T: Copy + Send + Sync>(&self, pinned: &mut Pinned, data: &mut [T]) -> Result<()> {
-        debug_assert!(size_of_val(data) <= self.bytes);
-        let half = Pinned::BYTES / 2 / size_of::<T>();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        let fetch = |chunk: usize, len: usize| {
-            let from = self.start + (chunk * half * size_of::<T>()) as Pointer;
-            // SAFETY: half the pinned memory holds a chunk, and the other half is what the host reads.
-            let code = unsafe {
-                let to = pinned.start.add(chunk % 2 * Pinned::BYTES / 2);
-                sys::cuMemcpyDtoHAsync_v2(to.cast(), from, len * size_of::<T>(), self.context.stream())
-            };
-            check(code, "copying from the card")
-        };
-        let lengths: Vec<usize> = data.chunks(half).map(<[T]>::len).collect();
-        self.context.bind()?;
-        fetch(0, lengths.first().copied().unwrap_or(0))?;
-        for (chunk, target) in data.chunks_mut(half).enumerate() {
-            self.context.synchronize()?;
-            if let Some(&len) = lengths.get(chunk + 1) {
-                fetch(chunk + 1, len)?;
-            }
-            // SAFETY: the card has written this half, and writes the other; any bytes are a T, as plain numbers.
-            let source: &[T] = unsafe {
-                std::slice::from_raw_parts(pinned.start.add(chunk % 2 * Pinned::BYTES / 2).cast(), target.len())
-            };
-            let share = target.len().div_ceil(threads).max(1);
-            let all_started = std::thread::scope(|scope| {
-                let mut parts = target.chunks_mut(share).zip(source.chunks(share));
-                parts.all(|(to, from)| {
-                    let thread = std::thread::Builder::new();
-                    thread.spawn_scoped(scope, move || to.copy_from_slice(from)).is_ok()
-                })
-            });
-            if !all_started {
-                target.copy_from_slice(source);
-            }
-        }
-        self.context.synchronize()
-    }
-
     /// Copies all of another buffer of the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) -> Result<()> {
         debug_assert_eq!(self.bytes, other.bytes);
@@ -141,36 +99,6 @@ impl Drop for Buffer {
         let _ = self.context.bind();
         // SAFETY: made in `zeros`, freed once.
         let _ = unsafe { result::free_sync(self.start) };
-    }
-}
-
-/// Host memory that the card copies to at full speed.
-#[derive(Debug)]
-pub(crate) struct Pinned {
-    context: Arc<Context>,
-    start: *mut u8,
-}
-
-// SAFETY: plain memory, reached through a borrow only.
-unsafe impl Send for Pinned {}
-
-impl Pinned {
-    /// Two halves, one for the card to write and one for the host to read.
-    pub(crate) const BYTES: usize = 32 << 20;
-
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
-        context.bind()?;
-        // SAFETY: freed in `drop`; every byte is written before it is read.
-        let start = unsafe { result::malloc_host(Self::BYTES, 0) }.map_err(|e| failure(e, "allocating host memory"))?;
-        Ok(Self { context: Arc::clone(context), start: start.cast() })
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let _ = self.context.synchronize();
-        // SAFETY: made in `new`, freed once, and the card is done with it.
-        let _ = unsafe { result::free_host(self.start.cast()) };
     }
 }
 

@@ -45,6 +45,8 @@ macro_rules! card_or_skip {
 
 isobar_core::conformance_suite!(cuda_f64, card_or_skip!(), f64);
 isobar_core::conformance_suite!(cuda_f32, card_or_skip!(), f32);
+isobar_core::diffusion_conformance_suite!(cuda_diffusion_f64, card_or_skip!(), f64);
+isobar_core::diffusion_conformance_suite!(cuda_diffusion_f32, card_or_skip!(), f32);
 
 /// Grids large enough to march, and to be solved more than once: the same answer every time, to the bit, and
 /// that of the reference.

@@ -1,21 +1,57 @@
 //! Every kernel compiles, without a warning, for every architecture that is supported, where there is no
 //! card. Without NVRTC the test says so and passes, unless `ISOBAR_REQUIRE_NVRTC=1`.
 
+use std::sync::Arc;
+
+use isobar_core::layout::Shape;
 use isobar_core::real::Real;
+use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cuda::compile::Source;
+use isobar_cuda::diffusion::kind::Kind;
 use isobar_cuda::nvrtc::Nvrtc;
 use isobar_cuda::tensor_product::cut::{Cut, Sources};
 
 const ARCHITECTURES: [&str; 3] = ["sm_75", "sm_80", "sm_90"];
 
+/// Every kind of coefficients, of sides, and of columns, by turns, with and without a shift.
+fn diffusion_stencils() -> Vec<Diffusion> {
+    let mut all = Vec::new();
+    for kind in 0..4 {
+        for (n, side) in [Side::Closed, Side::Fixed, Side::Periodic].into_iter().enumerate() {
+            let shape = Shape::new(4, 4, if (kind + n) % 2 == 0 { 1 } else { 2 });
+            let field: Arc<[f64]> = vec![1.0; shape.cells()].into();
+            let coefficients = match kind {
+                0 => Coefficients::Faces([field.clone(), field.clone(), field.clone()]),
+                fields => Coefficients::Cells {
+                    fields: vec![field.clone(); fields],
+                    axes: [0, 1, 2].map(|axis: usize| (axis.min(fields - 1), 1.0)),
+                },
+            };
+            let shift = ((kind + n) % 3 != 0).then(|| field.to_vec());
+            all.push(Diffusion::new(shape, coefficients, shift, [[side; 2]; 3]).unwrap());
+        }
+    }
+    all
+}
+
 fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
+    all.push(isobar_cuda::region::source::<T>());
+    all.push(isobar_cuda::diffusion::kind::transfer::<T>());
+    for stencil in diffusion_stencils() {
+        let kind = Kind::of(&stencil);
+        all.extend([kind.passes::<T>(), kind.substitute::<T>()]);
+        let levels = stencil.shape().nz;
+        // Few levels, many, and very many.
+        all.extend(if levels == 1 { vec![1] } else { vec![2, 100, 300] }.into_iter().map(|n| kind.lines::<T>(n)));
+    }
     // A number of levels that fills its chunks and is known to the compiler, and one that does not.
     for (levels, columns) in [(128, 1 << 18), (128, 1), (33, 1 << 18), (1, 1)] {
         let sources = Sources::new::<T>(Cut::new::<T>(levels, columns).unwrap(), levels);
-        all.extend([sources.smooth, sources.cg, sources.apply]);
+        all.extend([sources.smooth, sources.cg, sources.advance, sources.apply]);
         all.extend(sources.transfer);
         all.extend(sources.march);
+        all.push(sources.mixed);
     }
 }
 

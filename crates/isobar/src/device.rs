@@ -4,7 +4,7 @@ use isobar_core::bench::{Timed, time_iteration};
 use isobar_core::error::{Error, Result};
 use isobar_core::options::SolverOptions;
 use isobar_core::solver::{Solve, System};
-use isobar_core::stencil::TensorProduct;
+use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 
@@ -78,7 +78,10 @@ impl Device {
 ///
 /// # Errors
 /// Options that make no sense, or a device that fails or is too small.
-pub fn solver(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Box<dyn Solve>> {
+pub fn solver<S>(device: &Device, stencil: &S, options: &SolverOptions) -> Result<Box<dyn Solve>>
+where
+    S: Stencil<Cpu> + Stencil<Cuda>,
+{
     match device {
         Device::Cpu(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
         Device::Cuda(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
@@ -89,7 +92,10 @@ pub fn solver(device: &Device, stencil: &TensorProduct, options: &SolverOptions)
 ///
 /// # Errors
 /// As [`solver()`].
-pub fn bench(device: &Device, stencil: &TensorProduct, options: &SolverOptions) -> Result<Vec<Timed>> {
+pub fn bench<S>(device: &Device, stencil: &S, options: &SolverOptions) -> Result<Vec<Timed>>
+where
+    S: Stencil<Cpu> + Stencil<Cuda>,
+{
     let steps = solver(device, stencil, options)?.description().traffic.clone();
     match device {
         Device::Cpu(backend) => time_iteration(backend, stencil, options, &steps),

@@ -32,6 +32,9 @@
 //! # }
 //! ```
 //!
+//! Diffusion with a coefficient in every cell is a [`problem::DiffusionProblem`], with boundary values, sources,
+//! wells and inactive cells; it is solved in the same way.
+//!
 //! Your own operator, as long as its coefficients factorise into vertical vectors and horizontal
 //! fields, is a [`stencil::TensorProduct::new`]; your own arrays, in whatever order, are an
 //! [`ArrayView::new`] with strides.
@@ -39,15 +42,17 @@
 //! # Where things are
 //! * [`grid`], [`problem`], [`stencil`]: what is solved,
 //! * [`options`], [`outcome`]: what goes into a solve and what comes out,
-//! * [`solver`](mod@solver), [`precond`], [`operator`], [`backend`]: how it is done, should you want to
-//!   build solvers yourself,
+//! * [`solver`](mod@solver), [`precond`], [`deflation`], [`null_space`], [`operator`], [`backend`]: how it is done,
+//!   should you want to build solvers yourself,
 //! * [`cpu`]: the multi-threaded back end; [`cuda`]: NVIDIA GPUs, needing nothing of CUDA until one is opened;
 //!   [`reference`](mod@reference): the plain one that specifies both.
 
 mod device;
 
 pub use isobar_core::{backend, conformance, grid, operator, options, outcome, precond, problem, real, reference};
-pub use isobar_core::{bench, error, layout, simd, solver, stencil, traffic};
+pub use isobar_core::{
+    bench, deflation, error, layout, null_space, region, simd, solver, stencil, traffic, triangular,
+};
 pub use isobar_cpu as cpu;
 pub use isobar_cuda as cuda;
 

@@ -33,7 +33,7 @@ pub(super) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>
     let place = if section.is_empty() { String::new() } else { format!(" in [{section}]") };
     let mut message = format!("unknown key \"{key}\"{place}");
     // A key of another section, named without it or put into the wrong one.
-    let elsewhere = || super::keys().into_iter().find(|known| known.rsplit('.').next() == Some(key));
+    let elsewhere = || super::keys().into_iter().find(|known| known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean \"{name}\"?"));
     } else if let Some(name) = elsewhere() {
@@ -85,6 +85,9 @@ pub(super) fn serde_message(message: &str, path: &str, more: &[&str]) -> (String
     if message == "wanted string or table" {
         return (format!("{path} must be one of its choices, in quotes"), None);
     }
+    if message.starts_with("must be ") {
+        return (format!("{path} {message}"), None);
+    }
     for prefix in ["invalid type: ", "invalid value: "] {
         if let Some((found, expected)) = message.strip_prefix(prefix).and_then(|rest| rest.split_once(", expected ")) {
             return (format!("{path} must be {}, not {}", expected_in_words(expected), found_in_words(found)), None);
@@ -104,6 +107,7 @@ fn expected_in_words(expected: &str) -> String {
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "a string" => "a string in quotes",
+        "a sequence" => "a list",
         other if other.starts_with("struct ") || other == "a map" => "a section",
         other if other.starts_with("enum ") || other.starts_with("variant ") => "one of its choices, in quotes",
         other => other,

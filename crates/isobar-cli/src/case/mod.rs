@@ -3,19 +3,27 @@
 //! * `document` the tree of keys and values, with their places,
 //! * `explain` error messages,
 //! * `planned` what the format names but this version cannot do,
-//! * [`problem`] the sections that choose a problem.
+//! * [`problem`] which problem it is, [`helmholtz`] and [`diffusion`] what each kind reads,
+//! * [`values`] numbers of cells: from files and recipes,
+//! * [`assembled`], [`matrix`] the linear system that comes of it.
 
+pub mod assembled;
+pub mod diffusion;
 mod document;
 mod explain;
+pub mod helmholtz;
+pub mod matrix;
 mod planned;
 pub mod problem;
 #[cfg(test)]
 mod tests;
+pub mod values;
 
 use std::path::Path;
 
 use isobar::grid::GridOptions;
-use isobar::options::SolverOptions;
+use isobar::options::{Method, PreconditionerKind, SolverOptions};
+use serde::Deserialize;
 
 use crate::args::CaseArgs;
 use crate::failure::{Failure, Result};
@@ -23,19 +31,30 @@ use document::Document;
 pub use problem::Problem;
 
 /// The sections of a case file.
-const SECTIONS: [&str; 3] = ["problem", "grid", "solver"];
+const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
 
 /// Everything a case file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The file, as the user named it.
     pub name: String,
-    /// `[problem]`
+    /// `[problem]`, `[grid]` and `[diffusion]`
     pub problem: Problem,
-    /// `[grid]`
-    pub grid: GridOptions,
     /// `[solver]`
     pub solver: SolverOptions,
+    /// `solver.guess`
+    pub guess: FirstGuess,
+}
+
+/// `solver.guess`: where the iteration starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstGuess {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).
+    Random,
 }
 
 impl Case {
@@ -84,13 +103,35 @@ impl Case {
 
         let folder = path.parent().unwrap_or(Path::new(""));
         let problem = Problem::read(&document, folder)?;
-        let grid: GridOptions = document.read("grid")?;
-        let solver: SolverOptions = document.read("solver")?;
-        grid.validate().and_then(|()| solver.validate()).map_err(|error| match error {
-            isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &message),
-            other => other.into(),
-        })?;
-        Ok(Self { name, problem, grid, solver })
+        let (solver, guess) = read_solver(&document, &problem)?;
+        Ok(Self { name, problem, solver, guess })
+    }
+}
+
+/// `[solver]`, with the defaults of the problem.
+fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOptions, FirstGuess)> {
+    let mut solver: SolverOptions = document.read_without("solver", &["guess"])?;
+    let guess = match document.get("solver.guess") {
+        Some(_) => document.read("solver.guess")?,
+        None => FirstGuess::default(),
+    };
+    if let Problem::Diffusion(_) = problem {
+        if document.get("solver.method").is_none() {
+            solver.method = Method::Cg;
+        }
+        if document.get("solver.preconditioner.kind").is_none() {
+            solver.preconditioner.kind = PreconditionerKind::Multigrid;
+        }
+    }
+    solver.validate().map_err(|error| at_key(document, error))?;
+    Ok((solver, guess))
+}
+
+/// An error of the library, shown at the key that it names.
+fn at_key(document: &Document<'_>, error: isobar::Error) -> Failure {
+    match error {
+        isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &message),
+        other => other.into(),
     }
 }
 
@@ -111,6 +152,8 @@ fn keys() -> Vec<String> {
     flatten("problem", &problem::defaults(), &mut found);
     flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);
     flatten("solver", &serde_json::json!(SolverOptions::default()), &mut found);
+    found.push("solver.guess".to_owned());
+    found.extend(diffusion::KEYS.map(str::to_owned));
     found
 }
 

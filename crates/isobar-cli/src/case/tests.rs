@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use isobar::grid::Geometry;
-use isobar::options::{Method, Smoother};
-use isobar::problem::Weighting;
+use isobar::layout::Shape;
+use isobar::options::{Method, Norm, PreconditionerKind, Smoother, Stripes};
+use isobar::problem::{Boundary, Spacing, Weighting};
 use isobar::real::Precision;
 use proptest::prelude::*;
 
-use super::problem::RhsKind;
+use super::diffusion::DiffusionCase;
+use super::helmholtz::{HelmholtzCase, RhsKind};
 use super::*;
 
 /// The example of the format's description.
@@ -60,6 +62,13 @@ fn message(text: &str, overrides: &[&str]) -> String {
     }
 }
 
+fn helmholtz(text: &str, overrides: &[&str]) -> HelmholtzCase {
+    match parse(text, overrides).unwrap().problem {
+        Problem::Helmholtz(case) => case,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[track_caller]
 fn assert_all_in(message: &str, parts: &[&str]) {
     for part in parts {
@@ -70,10 +79,10 @@ fn assert_all_in(message: &str, parts: &[&str]) {
 #[test]
 fn every_key_of_the_format_is_read() {
     let case = parse(FULL, &[]).unwrap();
-    let Problem::Helmholtz(problem) = &case.problem;
+    let HelmholtzCase { section: problem, grid } = helmholtz(FULL, &[]);
     assert_eq!((problem.courant, problem.lambda, problem.omega), (8.4, 1.0, None));
     assert_eq!((problem.rhs.kind, problem.rhs.seed, problem.rhs.weighting), (RhsKind::Random, 7, Weighting::None));
-    assert_eq!((case.grid.nx, case.grid.ny, case.grid.nz, case.grid.depth), (16, 8, 4, 50e3));
+    assert_eq!((grid.nx, grid.ny, grid.nz, grid.depth), (16, 8, 4, 50e3));
     assert_eq!(case.solver.method, Method::Multigrid);
     assert_eq!(case.solver.multigrid.smoother, Smoother::LineJacobi);
     assert_eq!(case.name, "cases/x.toml");
@@ -82,39 +91,36 @@ fn every_key_of_the_format_is_read() {
 #[test]
 fn a_minimal_case_takes_the_defaults() {
     let case = parse(MINIMAL, &[]).unwrap();
-    let Problem::Helmholtz(problem) = &case.problem;
+    let HelmholtzCase { section: problem, grid } = helmholtz(MINIMAL, &[]);
     assert_eq!(problem.courant, 8.4);
     assert_eq!(problem.rhs.weighting, Weighting::Volume);
     assert_eq!(case.solver, SolverOptions::default());
-    assert_eq!(case.grid.geometry, Geometry::Panel);
+    assert_eq!(grid.geometry, Geometry::Panel);
 }
 
 #[test]
 fn whole_numbers_do_for_reals() {
-    assert_eq!(parse(MINIMAL, &["grid.depth=50000"]).unwrap().grid.depth, 5e4);
+    assert_eq!(helmholtz(MINIMAL, &["grid.depth=50000"]).grid.depth, 5e4);
 }
 
 #[test]
 fn overrides_apply_in_order() {
-    let case = parse(
-        MINIMAL,
-        &[
-            "grid.geometry=box",
-            "grid.nx=32",
-            "grid.nx = 64",
-            "solver.tolerance=1e-8",
-            "solver.multigrid.levels=2",
-            "solver.precision=\"f32\"",
-            "problem.rhs={ kind = \"smooth\", weighting = \"none\" }",
-        ],
-    )
-    .unwrap();
-    assert_eq!(case.grid.geometry, Geometry::Box);
-    assert_eq!(case.grid.nx, 64);
+    let sets = [
+        "grid.geometry=box",
+        "grid.nx=32",
+        "grid.nx = 64",
+        "solver.tolerance=1e-8",
+        "solver.multigrid.levels=2",
+        "solver.precision=\"f32\"",
+        "problem.rhs={ kind = \"smooth\", weighting = \"none\" }",
+    ];
+    let case = parse(MINIMAL, &sets).unwrap();
+    let HelmholtzCase { section: problem, grid } = helmholtz(MINIMAL, &sets);
+    assert_eq!(grid.geometry, Geometry::Box);
+    assert_eq!(grid.nx, 64);
     assert_eq!(case.solver.tolerance, 1e-8);
     assert_eq!(case.solver.multigrid.levels, Some(2));
     assert_eq!(case.solver.precision, Precision::F32);
-    let Problem::Helmholtz(problem) = &case.problem;
     assert_eq!((problem.rhs.kind, problem.rhs.weighting), (RhsKind::Smooth, Weighting::None));
 }
 
@@ -125,11 +131,9 @@ fn overrides_can_be_the_whole_case() {
 
 #[test]
 fn a_path_is_relative_to_the_case_file() {
-    let case = parse(MINIMAL, &["problem.rhs.kind=file", "problem.rhs.path=rhs.npy"]).unwrap();
-    let Problem::Helmholtz(problem) = case.problem;
+    let problem = helmholtz(MINIMAL, &["problem.rhs.kind=file", "problem.rhs.path=rhs.npy"]).section;
     assert_eq!(problem.rhs.path.as_deref(), Some(Path::new("cases/rhs.npy")));
-    let case = parse(MINIMAL, &["problem.rhs.kind=file", "problem.rhs.path=/data/rhs.npy"]).unwrap();
-    let Problem::Helmholtz(problem) = case.problem;
+    let problem = helmholtz(MINIMAL, &["problem.rhs.kind=file", "problem.rhs.path=/data/rhs.npy"]).section;
     assert_eq!(problem.rhs.path.as_deref(), Some(Path::new("/data/rhs.npy")));
 }
 
@@ -177,14 +181,10 @@ fn an_unknown_choice_lists_what_there_is() {
 fn what_is_planned_says_so() {
     let later = "not available in this version";
     for (set, name) in [
-        ("problem.kind=poisson", "problem.kind = \"poisson\""),
         ("problem.kind=heat", "problem.kind = \"heat\""),
         ("solver.method=jacobi", "solver.method = \"jacobi\""),
-        ("solver.method=deflated-cg", "solver.method = \"deflated-cg\""),
         ("solver.preconditioner.kind=mic", "solver.preconditioner.kind = \"mic\""),
-        ("diffusion.coefficient=1.0", "[diffusion]"),
         ("heat.dt=1e-3", "[heat]"),
-        ("solver.deflation.stripes=half-rows", "[solver.deflation]"),
         ("solver.jacobi.overlap=4", "[solver.jacobi]"),
     ] {
         assert_all_in(&message(MINIMAL, &[set]), &[name, later, "available"]);
@@ -284,9 +284,108 @@ fn bottomless_cases_are_refused() {
     assert_all_in(&message(MINIMAL, &[&set]), &["grid.nx must be"]);
 }
 
+/// Every key of a diffusion problem.
+const DIFFUSION: &str = r#"
+[problem]
+kind = "diffusion"
+[problem.rhs]
+kind = "random"
+seed = 7
+weighting = "none"
+
+[grid]
+nx = 16
+ny = 8
+nz = 4
+spacing = [10.0, 20, [1.0, 2.0, 3.0, 4.0]]
+
+[diffusion]
+coefficient = { file = "k.npy" }
+coefficient_y = { noise = { sigma = 1.0, seed = 3 } }
+coefficient_z = { ratio_file = "r.npy" }
+multiplier = { file = "ntg.npy" }
+reaction = 0.5
+active = { file = "actnum.npy" }
+boundary = { west = "periodic", east = "periodic", south = { neumann = 1.0 }, north = "neumann", top = { dirichlet = 2 } }
+sources = [ { i = 1, j = 2, k = 3, rate = 5.0 }, { i = 1, j = 2, k = [0, 1], rate = -5.0 } ]
+wells = [ { i = 3, j = 4, value = 1.0, radius = 0.1 } ]
+
+[solver]
+guess = "random"
+norm = "scaled"
+compatibility = "project"
+[solver.preconditioner]
+kind = "block-ic"
+block = 64
+[solver.deflation]
+stripes = { blocks = [4, 4, 1] }
+coarse = "inverse"
+"#;
+
+fn diffusion(text: &str, overrides: &[&str]) -> DiffusionCase {
+    match parse(text, overrides).unwrap().problem {
+        Problem::Diffusion(case) => *case,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_of_a_diffusion_problem_is_read() {
+    let case = parse(DIFFUSION, &[]).unwrap();
+    assert_eq!((case.guess, case.solver.norm), (FirstGuess::Random, Norm::Scaled));
+    assert_eq!((case.solver.method, case.solver.preconditioner.kind), (Method::Cg, PreconditionerKind::BlockIc));
+    assert_eq!(case.solver.deflation.stripes, Stripes::Blocks([4, 4, 1]));
+    let inputs: Vec<_> = case.problem.inputs().into_iter().map(|path| path.display().to_string()).collect();
+    assert_eq!(inputs, ["cases/k.npy", "cases/r.npy", "cases/ntg.npy", "cases/actnum.npy"]);
+    let case = diffusion(DIFFUSION, &[]);
+    assert_eq!((case.shape, case.rhs.seed), (Shape::new(16, 8, 4), 7));
+    assert_eq!(case.spacing[1..], [Spacing::Uniform(20.0), Spacing::Given(vec![1.0, 2.0, 3.0, 4.0])]);
+    let [x, y, z] = case.section.boundary();
+    assert_eq!(x, [Boundary::Periodic; 2]);
+    assert_eq!(y, [Boundary::Neumann(1.0), Boundary::Neumann(0.0)]);
+    assert_eq!(z, [Boundary::Neumann(0.0), Boundary::Dirichlet(2.0)]);
+    let sources = case.section.sources(4);
+    assert_eq!((sources[0].k, sources[1].k, sources[1].rate), ([3, 3], [0, 1], -5.0));
+    assert_eq!(case.section.wells(4)[0].k, [0, 3]);
+}
+
+#[test]
+fn a_minimal_diffusion_problem_takes_the_defaults() {
+    let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
+    let case = parse(text, &[]).unwrap();
+    assert_eq!((case.solver.method, case.solver.preconditioner.kind), (Method::Cg, PreconditionerKind::Multigrid));
+    assert_eq!(case.guess, FirstGuess::Zero);
+    let case = diffusion(text, &[]);
+    assert_eq!((case.kind, case.shape), ("poisson", Shape::new(4, 8, 1)));
+    assert_eq!(case.spacing, [0.25, 0.125, 1.0].map(Spacing::Uniform));
+    assert_eq!(case.rhs_kind(), diffusion::RhsKind::Constant);
+    for set in [
+        "diffusion.sources=[ { i = 0, j = 0, rate = 1.0 } ]",
+        "diffusion.boundary.west={ dirichlet = 1.0 }",
+        "diffusion.boundary.west={ neumann = -1.0 }",
+        "diffusion.wells=[ { i = 0, j = 0, value = 0.0, radius = 1e-3 } ]",
+    ] {
+        assert_eq!(diffusion(text, &[set]).rhs_kind(), diffusion::RhsKind::None, "{set}");
+    }
+    assert_eq!(diffusion(text, &["diffusion.boundary.west=dirichlet"]).rhs_kind(), diffusion::RhsKind::Constant);
+    let stretched = diffusion(text, &["grid.size=[8, 4]"]);
+    assert_eq!(stretched.spacing, [2.0, 0.5, 1.0].map(Spacing::Uniform));
+}
+
+#[test]
+fn every_key_that_is_suggested_is_known() {
+    for key in diffusion::KEYS {
+        let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
+        let set = format!("{key}=[[[]]]");
+        if let Err(failure) = parse(text, &[&set]) {
+            assert!(!failure.to_string().contains("unknown key"), "{failure}");
+        }
+    }
+}
+
 /// The case that random changes start from, cut into words.
-fn words() -> Vec<String> {
-    FULL.split_inclusive([' ', '\n', '=', '"', '.', '[', ']']).map(str::to_owned).collect()
+fn words(text: &str) -> Vec<String> {
+    text.split_inclusive([' ', '\n', '=', '"', '.', '[', ']']).map(str::to_owned).collect()
 }
 
 proptest! {
@@ -306,9 +405,10 @@ proptest! {
 
     #[test]
     fn changed_cases_never_panic(
-        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4_u8, "\\PC{0,6}"), 1..8)
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..4_u8, "\\PC{0,6}"), 1..8),
+        of_diffusion: bool,
     ) {
-        let mut words = words();
+        let mut words = words(if of_diffusion { DIFFUSION } else { FULL });
         for (at, from, how, text) in changes {
             let (at, from) = (at.index(words.len()), from.index(words.len()));
             match how {
@@ -329,10 +429,11 @@ proptest! {
             any::<i64>().prop_map(|x| x.to_string()),
             "[a-z-]{1,12}",
             "\\PC{1,8}",
-        ]
+        ],
+        of_diffusion: bool,
     ) {
         let set = format!("{key}={value}");
-        if let Err(failure) = parse(FULL, &[&set]) {
+        if let Err(failure) = parse(if of_diffusion { DIFFUSION } else { FULL }, &[&set]) {
             let failure = failure.to_string();
             prop_assert!(failure.contains("--set") || failure.contains(&key) || failure.contains("grid"), "{failure}");
         }

@@ -3,10 +3,10 @@
 use crate::args::BenchArgs;
 use crate::case::Case;
 use crate::console::Console;
-use crate::device::{self, on_device};
+use crate::device;
 use crate::failure::Result;
 use crate::report::KernelReport;
-use isobar::bench::{self, Timed};
+use isobar::bench::Timed;
 
 use crate::summary::Time;
 use crate::table::Table;
@@ -22,9 +22,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let device = device::open(&args.device)?;
     let mut console = Console::new(args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
-    let timed = on_device!(&device, backend => {
-        bench::time_iteration(backend, &run.assembled.stencil, &case.solver, &run.description.traffic)?
-    });
+    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, &run.description.traffic)?;
 
     let copy = run.traffic.copy_gb_per_s * 1e9;
     console.line("");

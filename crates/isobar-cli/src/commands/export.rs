@@ -19,11 +19,11 @@ use crate::{SUCCESS, files, memory, output};
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let case = Case::load(&args.case)?;
     files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &[&args.case.case])?;
-    let shape = case.grid.shape();
+    let shape = case.problem.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), shape.cells() as f64 * 7.0 * 12.0 * 1.5)?;
-    let assembled = case.problem.assemble(&case.grid)?;
-    let matrix = assembled.stencil.to_csr()?;
+    let assembled = case.problem.assemble()?;
+    let matrix = assembled.matrix.to_csr()?;
 
     let mut console = Console::new(args.quiet);
     write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix))?;
@@ -33,6 +33,10 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         matrix.rows(),
         matrix.entries()
     ));
+    let inactive = assembled.active.iter().flatten().filter(|active| !**active).count();
+    if inactive > 0 {
+        console.line(format_args!("the rows of {inactive} inactive cells are empty"));
+    }
     if let Some(path) = &args.rhs {
         let vector = in_matrix_order(&assembled.rhs, shape);
         write(path, "--rhs", |mut out| matrix_market::write_vector(&mut out, &vector))?;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::args::SolveArgs;
 use crate::case::Case;
-use crate::case::problem::Problem;
 use crate::console::Console;
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -36,9 +35,8 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
     if let Some(path) = &args.plot {
         output::plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
-    let Problem::Helmholtz(problem) = &case.problem;
     let mut inputs = vec![args.case.case.as_path()];
-    inputs.extend(problem.rhs.path.as_deref());
+    inputs.extend(case.problem.inputs());
     files::check(
         &[("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())],
         &inputs,
@@ -64,16 +62,19 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         return first_failure;
     }
 
-    let [x, y, z] = &run.assembled.coordinates;
-    let z_faces: Vec<f64> = case.grid.heights().iter().map(|height| height * isobar::grid::EARTH_RADIUS).collect();
+    let shape = case.problem.shape();
+    let active = run.assembled.active.as_deref();
+    // A number in a cell that takes no part would be taken for a result.
+    let masked: Option<Vec<f64>> = active.map(|active| {
+        let cells = run.solution.iter().zip(active);
+        cells.map(|(&value, &active)| if active { value } else { f64::NAN }).collect()
+    });
     let field = Field {
         name: "u",
-        values: &run.solution,
-        shape: [case.grid.nz, case.grid.ny, case.grid.nx],
-        x,
-        y,
-        z,
-        z_faces: &z_faces,
+        values: masked.as_deref().unwrap_or(&run.solution),
+        shape: [shape.nz, shape.ny, shape.nx],
+        mesh: &run.assembled.mesh,
+        active,
         attributes: attributes(case, run),
     };
     if let Some(path) = &args.output {
@@ -81,7 +82,6 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         note(&args.output, written);
     }
     if let Some(path) = &args.plot {
-        let shape = case.grid.shape();
         let title = format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
         let plot =
             PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };

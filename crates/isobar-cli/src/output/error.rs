@@ -142,15 +142,12 @@ pub(crate) enum NpyError {
     Version { major: u8, minor: u8 },
     #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
     Header(String),
-    #[error("has dtype {0}, float64 (or float32) is expected; convert with a.astype(\"float64\")")]
-    Dtype(String),
     #[error(
-        "has shape {}, the grid wants {} = (nz, ny, nx){}",
-        tuple(found),
-        tuple(expected),
-        shape_remedy(found, expected)
+        "has dtype {0}, a real number (float64, float32, an integer or bool) is expected; convert with a.astype(\"float64\")"
     )]
-    Shape { found: Vec<u64>, expected: Vec<u64> },
+    Dtype(String),
+    #[error("has shape {}, the grid wants {} = {axes}{}", tuple(found), tuple(expected), shape_remedy(found, expected))]
+    Shape { found: Vec<u64>, expected: Vec<u64>, axes: &'static str },
     #[error(
         "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
     )]
@@ -159,8 +156,8 @@ pub(crate) enum NpyError {
     Truncated { found: u64, expected: u64 },
     #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
     Trailing(u64),
-    #[error("a[{}, {}, {}] is {value}; every entry must be finite (numpy.isfinite(a).all())", index[0], index[1], index[2])]
-    NotFinite { index: [usize; 3], value: f64 },
+    #[error("a{index:?} is {value}; every entry must be finite (numpy.isfinite(a).all())")]
+    NotFinite { index: Vec<usize>, value: f64 },
     #[error("holds {0} values, more than this machine's memory can take; choose a smaller grid")]
     Memory(usize),
 }
@@ -179,9 +176,9 @@ fn tuple(shape: &[u64]) -> String {
 /// The step that most likely gives the expected shape.
 fn shape_remedy(found: &[u64], expected: &[u64]) -> String {
     let size = |shape: &[u64]| shape.iter().try_fold(1_u64, |product, &n| product.checked_mul(n));
-    if found.iter().eq(expected.iter().rev()) {
+    if found.len() > 1 && found.iter().eq(expected.iter().rev()) {
         "; the axes are reversed: save numpy.ascontiguousarray(a.transpose())".into()
-    } else if found.len() != 3 && size(found) == size(expected) {
+    } else if found.len() != expected.len() && size(found) == size(expected) {
         format!("; if the values are in that order, save a.reshape{}", tuple(expected))
     } else {
         "; change the grid or the array".into()

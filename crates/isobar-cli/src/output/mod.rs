@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use crate::case::problem::Mesh;
 pub(crate) use error::OutputError;
 
 /// What an output file is read by; its ending says it.
@@ -54,18 +55,14 @@ impl Format {
 pub(crate) struct Field<'a> {
     /// What the values are called in the file.
     pub(crate) name: &'a str,
-    /// One value a cell, (z, y, x) in C order.
+    /// One value a cell, (z, y, x) in C order; NaN in cells that take no part.
     pub(crate) values: &'a [f64],
     /// (nz, ny, nx).
     pub(crate) shape: [usize; 3],
-    /// Cell centres in x; dimensionless, like every horizontal coordinate of the grids.
-    pub(crate) x: &'a [f64],
-    /// Cell centres in y.
-    pub(crate) y: &'a [f64],
-    /// Cell centres in z: heights above the ground. m
-    pub(crate) z: &'a [f64],
-    /// The nz + 1 heights between and around the levels. m
-    pub(crate) z_faces: &'a [f64],
+    /// Where the cells are.
+    pub(crate) mesh: &'a Mesh,
+    /// Which cells take part; nothing means all.
+    pub(crate) active: Option<&'a [bool]>,
     /// Facts that travel with the field: the case, the solver, the residual.
     pub(crate) attributes: BTreeMap<String, String>,
 }
@@ -74,12 +71,19 @@ impl Field<'_> {
     /// Checks that every array fits the shape, for a writer would otherwise make a broken file.
     fn check(&self) -> Result<(), OutputError> {
         let [nz, ny, nx] = self.shape;
+        let [x, y, z] = &self.mesh.centres;
+        let [x_faces, y_faces, z_faces] = &self.mesh.faces;
+        // Those of x and y may be missing.
+        let or_none = |faces: &Vec<f64>, n: usize| if faces.is_empty() { 0 } else { n + 1 };
         let arrays = [
             ("values", self.values.len(), nz * ny * nx),
-            ("x", self.x.len(), nx),
-            ("y", self.y.len(), ny),
-            ("z", self.z.len(), nz),
-            ("z_faces", self.z_faces.len(), nz + 1),
+            ("active", self.active.map_or(nz * ny * nx, <[bool]>::len), nz * ny * nx),
+            ("x", x.len(), nx),
+            ("y", y.len(), ny),
+            ("z", z.len(), nz),
+            ("x_faces", x_faces.len(), or_none(x_faces, nx)),
+            ("y_faces", y_faces.len(), or_none(y_faces, ny)),
+            ("z_faces", z_faces.len(), nz + 1),
         ];
         for (what, found, expected) in arrays {
             if found != expected {
@@ -88,6 +92,11 @@ impl Field<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a cell takes part.
+    fn is_active(&self, cell: usize) -> bool {
+        self.active.is_none_or(|active| active[cell])
     }
 }
 

@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files: one array, float64, C order.
+//! NumPy's `.npy` files: one array in C order; written as float64, read from any real dtype.
 //!
 //! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
 //! preamble, a Python dictionary in text, padding, the values. The dictionary is parsed by
@@ -18,16 +18,62 @@ const MAX_HEADER: usize = 10_000;
 /// The parser's time grows with 3^depth; a plain array's header needs 2, a structured dtype 4.
 const MAX_DEPTH: usize = 6;
 
-/// Reads a `.npy` file of `shape` (nz, ny, nx) in C order, float64 or float32 of either byte order.
+/// Reads a `.npy` file of `shape` (nz, ny, nx) in C order, of floating-point, integer or bool dtype and either
+/// byte order. Leading directions of one cell may be missing: (ny, nx) will do where nz is 1.
 ///
 /// # Errors
 /// [`OutputError::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
 /// order, is cut short or too long, or holds a value that is not finite.
 pub(crate) fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, OutputError> {
-    read_file(path, shape).map_err(|reason| OutputError::Npy { path: path.to_path_buf(), reason })
+    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)" })
 }
 
-fn read_file(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, NpyError> {
+/// The same for an array of shape (nz,).
+///
+/// # Errors
+/// Those of [`read`].
+pub(crate) fn read_levels(path: &Path, nz: usize) -> Result<Vec<f64>, OutputError> {
+    read_file(path, &Wanted { shape: &[nz], axes: "(nz,)" })
+}
+
+/// The shape that an array must have.
+struct Wanted<'a> {
+    shape: &'a [usize],
+    /// The same in letters.
+    axes: &'static str,
+}
+
+impl Wanted<'_> {
+    fn is_met_by(&self, found: &[u64]) -> bool {
+        let leading = self.shape.len().saturating_sub(found.len());
+        found.len() <= self.shape.len()
+            && (leading == 0 || !found.is_empty())
+            && self.shape[..leading].iter().all(|&n| n == 1)
+            && self.shape[leading..].iter().zip(found).all(|(&n, &m)| n as u64 == m)
+    }
+
+    /// The index of an entry, as Python has it.
+    fn index(&self, mut at: usize) -> Vec<usize> {
+        let mut index: Vec<usize> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&n| {
+                let digit = at % n;
+                at /= n;
+                digit
+            })
+            .collect();
+        index.reverse();
+        index
+    }
+}
+
+fn read_file(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, OutputError> {
+    open_and_parse(path, wanted).map_err(|reason| OutputError::Npy { path: path.to_path_buf(), reason })
+}
+
+fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, NpyError> {
     // Looked at before it is opened: opening a pipe would wait for its writer.
     let found = fs::metadata(path).map_err(unreadable)?;
     if found.is_dir() {
@@ -37,7 +83,7 @@ fn read_file(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, NpyError> {
         return Err(NpyError::Special);
     }
     let file = File::open(path).map_err(unreadable)?;
-    parse(BufReader::new(file), found.len(), shape)
+    parse(BufReader::new(file), found.len(), wanted)
 }
 
 fn unreadable(error: io::Error) -> NpyError {
@@ -48,24 +94,58 @@ fn unreadable(error: io::Error) -> NpyError {
     }
 }
 
-/// Reads an array of `shape` from a stream of `length` bytes.
-fn parse(mut input: impl Read, length: u64, shape: [usize; 3]) -> Result<Vec<f64>, NpyError> {
+/// How a dtype's bytes become numbers.
+struct Dtype {
+    width: usize,
+    decode: fn(&[u8], &mut Vec<f64>),
+}
+
+impl Dtype {
+    /// Of `<f8` and the like.
+    fn of(descr: &str) -> Option<Self> {
+        /// Both byte orders of a type.
+        macro_rules! dtype {
+            ($type:ty) => {{
+                const WIDTH: usize = size_of::<$type>();
+                let decode: fn(&[u8], &mut Vec<f64>) = if descr.starts_with('>') {
+                    |bytes, values| values.extend(bytes.as_chunks().0.iter().map(|&b| <$type>::from_be_bytes(b) as f64))
+                } else {
+                    |bytes, values| values.extend(bytes.as_chunks().0.iter().map(|&b| <$type>::from_le_bytes(b) as f64))
+                };
+                Some(Dtype { width: WIDTH, decode })
+            }};
+        }
+        match descr.strip_prefix(['<', '>', '|', '='])? {
+            "f8" => dtype!(f64),
+            "f4" => dtype!(f32),
+            "b1" | "u1" => dtype!(u8),
+            "i1" => dtype!(i8),
+            "i2" => dtype!(i16),
+            "u2" => dtype!(u16),
+            "i4" => dtype!(i32),
+            "u4" => dtype!(u32),
+            "i8" => dtype!(i64),
+            "u8" => dtype!(u64),
+            _ => None,
+        }
+    }
+}
+
+/// Reads an array from a stream of `length` bytes.
+fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, NpyError> {
     let (header, header_length) = read_header(&mut input)?;
-    let width = match header.descr.as_str() {
-        "<f8" | ">f8" => 8,
-        "<f4" | ">f4" => 4,
-        other => return Err(NpyError::Dtype(other.to_owned())),
-    };
-    let expected = shape.map(|n| n as u64);
-    if header.shape != expected {
-        return Err(NpyError::Shape { found: header.shape, expected: expected.to_vec() });
+    let dtype = Dtype::of(&header.descr).ok_or_else(|| NpyError::Dtype(header.descr.clone()))?;
+    let shape = wanted.shape;
+    if !wanted.is_met_by(&header.shape) {
+        let expected = shape.iter().map(|&n| n as u64).collect();
+        return Err(NpyError::Shape { found: header.shape, expected, axes: wanted.axes });
     }
     // With one long axis at most the two orders are the same.
     if header.fortran_order && shape.iter().filter(|&&n| n > 1).count() > 1 {
         return Err(NpyError::FortranOrder);
     }
     let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
-    let promised = count.and_then(|count| (count as u64).checked_mul(width));
+    let promised = count.and_then(|count| (count as u64).checked_mul(dtype.width as u64));
     let (Some(count), Some(promised)) = (count, promised) else {
         return Err(NpyError::Memory(usize::MAX));
     };
@@ -78,18 +158,16 @@ fn parse(mut input: impl Read, length: u64, shape: [usize; 3]) -> Result<Vec<f64
     }
     let mut values = Vec::new();
     values.try_reserve_exact(count).map_err(|_| NpyError::Memory(count))?;
-    read_values(&mut input, &header.descr, promised, &mut values)?;
+    read_values(&mut input, &dtype, promised, &mut values)?;
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-        let [_, ny, nx] = shape;
-        let index = [at / (ny * nx), at / nx % ny, at % nx];
-        return Err(NpyError::NotFinite { index, value: values[at] });
+        return Err(NpyError::NotFinite { index: wanted.index(at), value: values[at] });
     }
     Ok(values)
 }
 
-/// Appends `length` bytes' worth of values in the dtype `descr`.
-fn read_values(input: &mut impl Read, descr: &str, length: u64, values: &mut Vec<f64>) -> Result<(), NpyError> {
-    // A multiple of either width, so that no value straddles two reads.
+/// Appends `length` bytes' worth of values.
+fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut Vec<f64>) -> Result<(), NpyError> {
+    // A multiple of every width, so that no value straddles two reads.
     let mut buffer = [0_u8; 1 << 14];
     let mut left = length;
     while left > 0 {
@@ -100,16 +178,7 @@ fn read_values(input: &mut impl Read, descr: &str, length: u64, values: &mut Vec
             ErrorKind::UnexpectedEof => NpyError::Truncated { found: length - left, expected: length },
             _ => NpyError::Io(error),
         })?;
-        match descr {
-            "<f8" => values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b))),
-            ">f8" => values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from_be_bytes(b))),
-            "<f4" => {
-                values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from(f32::from_le_bytes(b))));
-            }
-            _ => {
-                values.extend(bytes.as_chunks().0.iter().map(|&b| f64::from(f32::from_be_bytes(b))));
-            }
-        }
+        (dtype.decode)(bytes, values);
         left -= step;
     }
     Ok(())

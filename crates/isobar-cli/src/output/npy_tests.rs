@@ -34,8 +34,12 @@ fn valid() -> Vec<u8> {
     bytes
 }
 
+fn wanted(shape: &[usize]) -> Wanted<'_> {
+    Wanted { shape, axes: "(nz, ny, nx)" }
+}
+
 fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, NpyError> {
-    parse(bytes, bytes.len() as u64, SHAPE)
+    parse(bytes, bytes.len() as u64, &wanted(&SHAPE))
 }
 
 /// The message for `bytes`, which must be refused.
@@ -70,6 +74,35 @@ fn reads_each_float_of_each_byte_order_and_version() {
 }
 
 #[test]
+fn reads_whole_numbers_and_booleans() {
+    let read = |descr: &str, data: &[u8]| {
+        let bytes = file(1, &dictionary(&format!("'{descr}'"), "False", "(3,)"), data);
+        parse(&bytes[..], bytes.len() as u64, &wanted(&[3])).unwrap()
+    };
+    assert_eq!(read("|b1", &[0, 1, 1]), [0.0, 1.0, 1.0]);
+    assert_eq!(read("|u1", &[0, 1, 255]), [0.0, 1.0, 255.0]);
+    assert_eq!(read("|i1", &[0, 1, 255]), [0.0, 1.0, -1.0]);
+    assert_eq!(read(">i2", &[0, 1, 1, 0, 255, 255]), [1.0, 256.0, -1.0]);
+    assert_eq!(read("<u2", &[1, 0, 0, 1, 255, 255]), [1.0, 256.0, 65535.0]);
+    for (descr, bytes) in [("<i4", 4), ("<u4", 4), ("<i8", 8), ("<u8", 8)] {
+        let data: Vec<u8> = (0..3).flat_map(|n| [vec![n], vec![0; bytes - 1]].concat()).collect();
+        assert_eq!(read(descr, &data), [0.0, 1.0, 2.0], "{descr}");
+    }
+}
+
+#[test]
+fn leading_directions_of_one_cell_may_be_missing() {
+    let of = |found: &str, shape: &[usize]| {
+        let count = shape.iter().product::<usize>();
+        let bytes = file(1, &dictionary("'|u1'", "False", found), &vec![1; count]);
+        parse(&bytes[..], bytes.len() as u64, &wanted(shape)).is_ok()
+    };
+    assert!(of("(3, 4)", &[1, 3, 4]) && of("(4,)", &[1, 1, 4]) && of("(1, 3, 4)", &[1, 3, 4]));
+    assert!(!of("(3, 4)", &[2, 3, 4]) && !of("(4, 3)", &[1, 3, 4]) && !of("(1, 1, 3, 4)", &[1, 3, 4]));
+    assert!(!of("()", &[1, 1, 1]) && !of("(12,)", &[1, 3, 4]));
+}
+
+#[test]
 fn says_which_shape_was_found_and_which_is_wanted() {
     let of = |shape| refusal(&file(1, &dictionary("'<f8'", "False", shape), &[]));
     let message = of("(2, 4, 4)");
@@ -86,7 +119,7 @@ fn says_which_shape_was_found_and_which_is_wanted() {
 
 #[test]
 fn says_which_dtype_was_found() {
-    for descr in ["'<i8'", "'|b1'", "'<c16'", "'<f2'", "'|O'", "[('u', '<f8'), ('v', '<f8', (2,))]"] {
+    for descr in ["'<c16'", "'|S8'", "'f8'", "'<f2'", "'|O'", "[('u', '<f8'), ('v', '<f8', (2,))]"] {
         let message = refusal(&file(1, &dictionary(descr, "False", "(2, 3, 4)"), &[]));
         assert!(message.contains(descr.trim_matches('\'')), "{message}");
         assert!(message.contains("a.astype(\"float64\")"), "{message}");
@@ -99,7 +132,7 @@ fn fortran_order_is_refused_unless_it_is_c_order_too() {
     let message = refusal(&file(1, &dictionary("'<f8'", "True", "(2, 3, 4)"), &data));
     assert!(message.contains("numpy.ascontiguousarray"), "{message}");
     let column = file(1, &dictionary("'<f8'", "True", "(24, 1, 1)"), &data);
-    assert_eq!(parse(&column[..], column.len() as u64, [24, 1, 1]).unwrap(), [0.0; 24]);
+    assert_eq!(parse(&column[..], column.len() as u64, &wanted(&[24, 1, 1])).unwrap(), [0.0; 24]);
 }
 
 #[test]
@@ -110,7 +143,7 @@ fn counts_the_bytes() {
     bytes.truncate(bytes.len() - 2);
     assert!(refusal(&bytes).contains("promises 192 bytes of data, 191 are there"));
     // The file shrinks while it is read.
-    let error = parse(&bytes[..], bytes.len() as u64 + 1, SHAPE).unwrap_err();
+    let error = parse(&bytes[..], bytes.len() as u64 + 1, &wanted(&SHAPE)).unwrap_err();
     assert!(matches!(error, NpyError::Truncated { .. }), "{error}");
 }
 
@@ -151,10 +184,10 @@ fn a_nest_of_brackets_takes_no_time() {
 #[test]
 fn a_header_for_a_huge_grid_takes_no_memory() {
     let bytes = file(1, &dictionary("'<f8'", "False", "(1000000, 1000000, 1000000)"), &[]);
-    let error = parse(&bytes[..], bytes.len() as u64, [1_000_000; 3]).unwrap_err();
+    let error = parse(&bytes[..], bytes.len() as u64, &wanted(&[1_000_000; 3])).unwrap_err();
     assert!(matches!(error, NpyError::Truncated { found: 0, .. }), "{error}");
     let most = file(1, &dictionary("'<f8'", "False", &format!("({0}, {0}, {0})", usize::MAX)), &[]);
-    let error = parse(&most[..], most.len() as u64, [usize::MAX; 3]).unwrap_err();
+    let error = parse(&most[..], most.len() as u64, &wanted(&[usize::MAX; 3])).unwrap_err();
     assert!(matches!(error, NpyError::Memory(_)), "{error}");
 }
 

@@ -1,8 +1,9 @@
 //! VTK ImageData in XML (`.vti`), which ParaView opens.
 //!
 //! ImageData is uniform, and a grid's levels need not be, nor does a panel in [−1, 1]² under 50 km
-//! of height look like anything: cells are placed by their index, with spacing 1. Where they really
-//! are goes along as field data `x`, `y`, `z` (cell centres) and `z_faces` (level boundaries, m).
+//! of height look like anything: such cells are placed by their index, with spacing 1, and only those of a
+//! uniform box where they are. Where all really are goes along as field data `x`, `y`, `z` (cell centres) and
+//! `z_faces` (level boundaries).
 //! The values follow the XML as raw binary, each block after its length in bytes:
 //! <https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html>.
 
@@ -10,19 +11,33 @@ use std::io::{self, Write};
 
 use super::Field;
 use super::npy::write_f64;
+use crate::case::problem::Units;
 
-const NOTE: &str = "Cells are placed by index (spacing 1). Field data x, y, z are the true cell centres, \
-                    z_faces the heights between the levels; z and z_faces are in m.";
+/// How to read the coordinates.
+fn note(field: &Field<'_>) -> String {
+    let place = if field.mesh.spacing.is_some() {
+        "Cells are where they are, in the units of the case."
+    } else {
+        "Cells are placed by index (spacing 1)."
+    };
+    let units = match field.mesh.units {
+        Units::Atmosphere => "; z and z_faces are in m",
+        Units::Users => "",
+    };
+    format!("{place} Field data x, y, z are the true cell centres, z_faces the heights between the levels{units}.")
+}
 
 /// Writes a field as cell data.
 pub(super) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
     let [nz, ny, nx] = field.shape;
     let extent = format!("0 {nx} 0 {ny} 0 {nz}");
     let name = escape(field.name);
-    let coordinates = [("x", field.x), ("y", field.y), ("z", field.z), ("z_faces", field.z_faces)];
+    let [x, y, z] = &field.mesh.centres;
+    let coordinates = [("x", x), ("y", y), ("z", z), ("z_faces", &field.mesh.faces[2])];
+    let [dx, dy, dz] = field.mesh.spacing.unwrap_or([1.0; 3]);
     writeln!(out, "<?xml version=\"1.0\"?>")?;
     writeln!(out, "<VTKFile type=\"ImageData\" version=\"1.0\" byte_order=\"LittleEndian\" header_type=\"UInt64\">")?;
-    writeln!(out, "<ImageData WholeExtent=\"{extent}\" Origin=\"0 0 0\" Spacing=\"1 1 1\">\n<FieldData>")?;
+    writeln!(out, "<ImageData WholeExtent=\"{extent}\" Origin=\"0 0 0\" Spacing=\"{dx} {dy} {dz}\">\n<FieldData>")?;
     let mut offset = 0;
     for (name, values) in coordinates {
         let tuples = values.len();
@@ -30,9 +45,9 @@ pub(super) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
             out,
             "<DataArray type=\"Float64\" Name=\"{name}\" NumberOfTuples=\"{tuples}\" format=\"appended\" offset=\"{offset}\"/>"
         )?;
-        offset += 8 + size_of_val(values);
+        offset += 8 + size_of_val(values.as_slice());
     }
-    write_text(out, "note", NOTE)?;
+    write_text(out, "note", &note(field))?;
     for (key, value) in &field.attributes {
         write_text(out, key, value)?;
     }
@@ -83,17 +98,22 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::case::problem::Mesh;
 
     #[test]
     fn every_offset_points_at_a_block_of_its_length() {
+        let mesh = Mesh {
+            centres: [vec![0.1, 0.2, 0.3], vec![0.4, 0.5], vec![7.0]],
+            faces: [vec![], vec![], vec![0.0, 14.0]],
+            spacing: Some([0.1, 0.1, 14.0]),
+            units: Units::Users,
+        };
         let field = Field {
             name: "u <1>",
             values: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
             shape: [1, 2, 3],
-            x: &[0.1, 0.2, 0.3],
-            y: &[0.4, 0.5],
-            z: &[7.0],
-            z_faces: &[0.0, 14.0],
+            mesh: &mesh,
+            active: None,
             attributes: BTreeMap::from([("case \"a\"".into(), "ν = 8.4".into())]),
         };
         let mut bytes = Vec::new();
@@ -103,11 +123,13 @@ mod tests {
         let xml = String::from_utf8(bytes[..start].to_vec()).unwrap();
         let data = &bytes[start + mark.len()..];
         assert!(xml.contains("WholeExtent=\"0 3 0 2 0 1\""), "{xml}");
+        assert!(xml.contains("Spacing=\"0.1 0.1 14\""), "{xml}");
         assert!(xml.contains("Name=\"u &lt;1&gt;\""), "{xml}");
         assert!(xml.contains("Name=\"case &quot;a&quot;\""), "{xml}");
         let offsets =
             xml.split("offset=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse::<usize>().unwrap());
-        let arrays = [field.x, field.y, field.z, field.z_faces, field.values];
+        let [x, y, z] = &mesh.centres;
+        let arrays = [x, y, z, &mesh.faces[2], field.values];
         assert_eq!(offsets.clone().count(), arrays.len());
         for (offset, array) in offsets.zip(arrays) {
             let (length, rest) = data[offset..].split_first_chunk().unwrap();

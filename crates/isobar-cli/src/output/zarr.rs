@@ -17,6 +17,7 @@ use zarrs::metadata_ext::group::consolidated_metadata::ConsolidatedMetadata;
 use zarrs::storage::StorageError;
 
 use super::{Field, OutputError, atomic};
+use crate::case::problem::Units;
 
 /// A chunk of the field stays below this, so that a reader can take a level without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
@@ -45,11 +46,16 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
     let [nz, ny, nx] = field.shape;
     let levels = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
+    let [x, y, z] = &field.mesh.centres;
+    let (across, up) = match field.mesh.units {
+        Units::Atmosphere => (Some("1"), Some("m")),
+        Units::Users => (None, None),
+    };
     let variables = [
-        Variable::coordinate("x", field.x, "1", "horizontal coordinate of the cell centres"),
-        Variable::coordinate("y", field.y, "1", "horizontal coordinate of the cell centres"),
-        Variable::coordinate("z", field.z, "m", "height of the cell centres"),
-        Variable::coordinate("z_faces", field.z_faces, "m", "height of the level boundaries"),
+        Variable::coordinate("x", x, across, "x of the cell centres"),
+        Variable::coordinate("y", y, across, "y of the cell centres"),
+        Variable::coordinate("z", z, up, "height of the cell centres"),
+        Variable::coordinate("z_faces", &field.mesh.faces[2], up, "height of the level boundaries"),
         Variable {
             name: field.name,
             dimensions: vec![("z", nz, levels), ("y", ny, ny), ("x", nx, nx)],
@@ -83,9 +89,10 @@ struct Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    fn coordinate(name: &'static str, values: &'a [f64], units: &str, meaning: &str) -> Self {
-        let attributes =
-            [("units", units), ("long_name", meaning)].map(|(key, text)| (key.to_owned(), Value::from(text)));
+    fn coordinate(name: &'static str, values: &'a [f64], units: Option<&str>, meaning: &str) -> Self {
+        let attributes = [("units", units), ("long_name", Some(meaning))]
+            .into_iter()
+            .filter_map(|(key, text)| Some((key.to_owned(), Value::from(text?))));
         let dimensions = vec![(name, values.len(), values.len())];
         Variable { name, dimensions, values, attributes: Map::from_iter(attributes) }
     }
@@ -133,16 +140,24 @@ mod tests {
     use zarrs::group::Group;
 
     use super::*;
+    use crate::case::problem::Mesh;
 
-    fn field(values: &[f64]) -> Field<'_> {
+    fn mesh() -> Mesh {
+        Mesh {
+            centres: [vec![0.25, 0.75], vec![0.5], vec![1.0, 3.0, 5.0]],
+            faces: [vec![], vec![], vec![0.0, 2.0, 4.0, 6.0]],
+            spacing: None,
+            units: Units::Atmosphere,
+        }
+    }
+
+    fn field<'a>(values: &'a [f64], mesh: &'a Mesh) -> Field<'a> {
         Field {
             name: "u",
             values,
             shape: [3, 1, 2],
-            x: &[0.25, 0.75],
-            y: &[0.5],
-            z: &[1.0, 3.0, 5.0],
-            z_faces: &[0.0, 2.0, 4.0, 6.0],
+            mesh,
+            active: None,
             attributes: BTreeMap::from([("case".into(), "a".into())]),
         }
     }
@@ -152,7 +167,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("u.zarr");
         let values = [0.0, -1.0, 2.0, 3.0, 4.0, f64::NAN];
-        write(&path, &field(&values)).unwrap();
+        write(&path, &field(&values, &mesh())).unwrap();
         let store = Arc::new(FilesystemStore::new(&path).unwrap());
         let group = Group::open(Arc::clone(&store), "/").unwrap();
         assert_eq!(group.attributes()["case"], "a");
@@ -171,14 +186,14 @@ mod tests {
         let path = folder.path().join("u.zarr");
         fs::create_dir(&path).unwrap();
         check(&path).unwrap();
-        write(&path, &field(&[0.0; 6])).unwrap();
-        write(&path, &field(&[1.0; 6])).unwrap();
+        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+        write(&path, &field(&[1.0; 6], &mesh())).unwrap();
         assert!(path.join("u/c/0/0/0").is_file());
 
         let thesis = folder.path().join("thesis.zarr");
         fs::create_dir(&thesis).unwrap();
         fs::write(thesis.join("chapter1.tex"), b"").unwrap();
-        for error in [check(&thesis).unwrap_err(), write(&thesis, &field(&[0.0; 6])).unwrap_err()] {
+        for error in [check(&thesis).unwrap_err(), write(&thesis, &field(&[0.0; 6], &mesh())).unwrap_err()] {
             assert!(error.to_string().contains("is not a zarr store"), "{error}");
         }
         assert!(thesis.join("chapter1.tex").is_file());
@@ -187,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_missing_folder_is_named() {
-        let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6])).unwrap_err();
+        let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6], &mesh())).unwrap_err();
         assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The command as a user meets it.
 
+mod diffusion;
 mod misuse;
 mod solve;
 mod support;

@@ -202,7 +202,7 @@ fn bench_times_every_step() {
     let path = case("panel-tiny.toml");
     for (set, step) in [
         ("solver.precision=f64", "prolong_smooth"),
-        ("solver.precision=mixed", "correct_smooth_residual"),
+        ("solver.precision=mixed", "ascend"),
         ("solver.method=cg", "advance_direction"),
         ("solver.method=bicgstab", "apply"),
     ] {
@@ -261,8 +261,11 @@ fn every_case_of_the_repository_is_valid() {
     let mut count = 0;
     for entry in fs::read_dir(case(".")).unwrap() {
         let path = entry.unwrap().path();
-        Case::load(&CaseArgs::new(&path)).unwrap();
-        count += 1;
+        // The files that a case reads lie in folders.
+        if path.is_file() {
+            Case::load(&CaseArgs::new(&path)).unwrap().problem.assemble().unwrap();
+            count += 1;
+        }
     }
-    assert!(count >= 7);
+    assert!(count >= 12);
 }

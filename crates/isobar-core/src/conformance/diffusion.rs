@@ -527,7 +527,8 @@ pub fn diffusion_every_method<B: DiffusionBackend + Clone, T: Real>(backend: &B)
             let (outcome, u) = solve(backend, stencil, &options, &rhs);
             let (expected, expected_u) = solve(&Reference, stencil, &options, &rhs);
             assert!(outcome.converged(), "{options:?}: {outcome:?}");
-            let slack = 2 + expected.iterations / 20;
+            // The residual of BiCGStab jumps about, so that rounding decides when it is small enough.
+            let slack = 2 + expected.iterations / if options.method == Method::Bicgstab { 5 } else { 20 };
             assert!(outcome.iterations.abs_diff(expected.iterations) <= slack, "{options:?}: {outcome:?} {expected:?}");
             assert_eq!(outcome.removed.is_some(), expected.removed.is_some());
             let distance: f64 = u.iter().zip(&expected_u).map(|(a, b)| (a - b).powi(2)).sum();

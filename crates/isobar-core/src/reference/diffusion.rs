@@ -362,7 +362,7 @@ impl<T: Real> PlainDiffusion<T> {
             let (d, periodic) = (axis as usize, self.stencil.is_periodic(axis));
             let Some(weights) = &self.weights[d] else { return (at[d], T::ZERO, None) };
             let own = at[d] / 2;
-            let far = match (at[d] % 2 == 0, periodic) {
+            let far = match (at[d].is_multiple_of(2), periodic) {
                 (true, true) => Some((own + count - 1) % count),
                 (true, false) => own.checked_sub(1),
                 (false, true) => Some((own + 1) % count),

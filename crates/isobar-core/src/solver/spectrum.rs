@@ -64,9 +64,9 @@ impl Lanczos {
             while high - low > 1e-12 * high {
                 let middle = 0.5 * (low + high);
                 if self.count_below(middle) >= wanted {
-                    high = middle
+                    high = middle;
                 } else {
-                    low = middle
+                    low = middle;
                 }
                 if high < 1e-300 {
                     break;

@@ -34,7 +34,7 @@ impl Diffusion {
     /// Which of x and y the next coarser grid halves.
     pub fn coarsened_axes(&self) -> Option<[bool; 2]> {
         let Shape { nx, ny, .. } = self.shape();
-        let may = |axis: Axis, n: usize| n > 1 && (!self.is_periodic(axis) || n == 2 || n % 4 == 0);
+        let may = |axis: Axis, n: usize| n > 1 && (!self.is_periodic(axis) || n == 2 || n.is_multiple_of(4));
         let may = [may(Axis::X, nx), may(Axis::Y, ny)];
         if nx == 1 || ny == 1 {
             return (may != [false; 2]).then_some(may);
@@ -182,7 +182,7 @@ impl Coarsening {
         };
         add(&mut self.z, &form.faces[2]);
         add(&mut self.shift, &form.inner_shift);
-        let inside_y = halve_y && j % 2 == 0 && j + 1 < ny;
+        let inside_y = halve_y && j.is_multiple_of(2) && j + 1 < ny;
         add(if inside_y { &mut self.inside[1] } else { &mut self.between[1] }, &form.faces[1]);
         if halve_x {
             for (n, pair) in form.faces[0][row.clone()].chunks(2).enumerate() {

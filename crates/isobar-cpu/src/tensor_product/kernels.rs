@@ -188,26 +188,3 @@ impl<T: Real, R: Real> WithSimd for ResidualStore<'_, T, R> {
         sum.total()
     }
 }
-
-/// u += αp;  p = z + βp
-pub(super) struct Advance<'a, T> {
-    pub(super) alpha: T,
-    pub(super) beta: T,
-    pub(super) u: &'a mut [T],
-    pub(super) p: &'a mut [T],
-    pub(super) z: &'a [T],
-}
-
-impl<T: Real> WithSimd for Advance<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let (mut u, mut p, z) = (RowMut::new(simd, self.u), RowMut::new(simd, self.p), Row::new(simd, self.z));
-        let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
-        for i in 0..u.len() {
-            u.set(i, alpha.mul_add(p.get(i), u.get(i)));
-            p.set(i, beta.mul_add(p.get(i), z.get(i)));
-        }
-    }
-}

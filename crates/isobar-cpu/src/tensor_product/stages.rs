@@ -7,11 +7,11 @@
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
 
-use super::kernels::{Advance, Apply, Divide, Residual, ResidualNorm, ResidualStore};
+use super::kernels::{Apply, Divide, Residual, ResidualNorm, ResidualStore};
 use super::lines::{JacobiCorrection, Precondition, Relax, Solve};
 use super::transfer::{Prolong, Restrict};
 use super::{ChunkScratch, TensorProduct};
-use crate::blas::Axpy;
+use crate::blas::{Advance, Axpy};
 use crate::shared::Shared;
 
 /// What a restriction adds up.

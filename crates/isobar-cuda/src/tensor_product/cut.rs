@@ -14,9 +14,12 @@ pub(crate) const fn rows<T>() -> usize {
     size_of::<T>()
 }
 
-/// The same for the step of conjugate gradients.
-pub(crate) const fn advance_rows<T>() -> usize {
-    32 / size_of::<T>()
+/// A thread's levels, and a block's warps, in the first pass of conjugate gradients.
+pub(crate) const ADVANCE: [usize; 2] = [4, 4];
+
+/// Blocks of them that a multiprocessor should hold.
+const fn advance_blocks<T>() -> usize {
+    if size_of::<T>() == 8 { 2 } else { 3 }
 }
 
 /// Grids of at most so many columns are bound by latency: shorter chunks, more threads.
@@ -103,7 +106,10 @@ pub(crate) fn marches<T: Real>(context: &Context, layout: &Layout, cut: Cut) -> 
     let shape = layout.shape();
     // The kernel's own static shared memory is less than this.
     const STATIC: usize = 1024;
-    shape.nx * shape.ny >= large::<T>() && cut.march_bytes::<T>(shape.nz) + STATIC <= context.shared_memory
+    // A lane stands for a level now and then.
+    shape.nx * shape.ny >= large::<T>()
+        && cut.depth <= cut.lanes
+        && cut.march_bytes::<T>(shape.nz) + STATIC <= context.shared_memory
 }
 
 /// The sources of an operator, specialised.
@@ -112,8 +118,12 @@ pub struct Sources {
     pub smooth: Source,
     /// Marching sweeps, taking a correction in double and in single precision.
     pub march: [Source; 2],
-    /// Conjugate gradients, and the line preconditioner.
+    /// What a mixed-precision cycle does on its finest grid, marching.
+    pub mixed: Source,
+    /// The second pass of conjugate gradients, and the line preconditioner.
     pub cg: Source,
+    /// The first pass of conjugate gradients.
+    pub advance: Source,
     /// Residuals and transfers, residuals stored in double and in single precision.
     pub transfer: [Source; 2],
     /// The operator by itself.
@@ -123,25 +133,34 @@ pub struct Sources {
 impl Sources {
     /// For columns of `levels`, cut so.
     pub fn new<T: Real>(cut: Cut, levels: usize) -> Self {
+        let with_levels = |source: Source| if levels == cut.levels() { source.define("NZ", levels) } else { source };
         let line = |name, text| cut.define::<T>(Source::new(name, text), levels);
-        let march = |correction: &str| {
-            line("march", kernels::MARCH)
-                .define("MIN_BLOCKS", cut.min_blocks::<T>(256))
-                .define("COARSE_REAL", correction)
+        let march = |name, text, correction: &str| {
+            line(name, text).define("MIN_BLOCKS", cut.min_blocks::<T>(256)).define("COARSE_REAL", correction)
         };
         let transfer = |residual: &str| {
-            let source = Source::new("transfer", kernels::TRANSFER)
-                .define("REAL", c_name::<T>())
-                .define("RESIDUAL_REAL", residual)
-                .define("ROWS", rows::<T>());
-            if levels == cut.levels() { source.define("NZ", levels) } else { source }
+            with_levels(
+                Source::new("transfer", kernels::TRANSFER)
+                    .define("REAL", c_name::<T>())
+                    .define("RESIDUAL_REAL", residual)
+                    .define("ROWS", rows::<T>()),
+            )
         };
         Self {
             smooth: line("smooth", kernels::SMOOTH).define("MIN_BLOCKS", cut.min_blocks::<T>(384)),
-            march: [march("double"), march("float")],
-            cg: line("cg", kernels::CG)
-                .define("MIN_BLOCKS", cut.min_blocks::<T>(256))
-                .define("ROWS", advance_rows::<T>()),
+            march: ["double", "float"].map(|correction| march("march", kernels::MARCH, correction)),
+            mixed: march("mixed", kernels::MIXED, "float"),
+            cg: line("cg", kernels::CG).define("MIN_BLOCKS", cut.min_blocks::<T>(256)),
+            advance: {
+                let [depth, warps] = ADVANCE;
+                with_levels(
+                    Source::new("advance", kernels::ADVANCE)
+                        .define("REAL", c_name::<T>())
+                        .define("DEPTH", depth)
+                        .define("CHUNKS", warps)
+                        .define("MIN_BLOCKS", advance_blocks::<T>()),
+                )
+            },
             transfer: [transfer("double"), transfer("float")],
             apply: Source::new("apply", kernels::APPLY).define("REAL", c_name::<T>()),
         }

@@ -5,7 +5,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 
-use super::cut::{advance_rows, rows};
+use super::cut::{ADVANCE, rows};
 use super::{Coarse, TensorProduct};
 use crate::launch::{Arguments, Kernel, Launch};
 use crate::scalars::Scalars;
@@ -120,6 +120,46 @@ impl<T: Real> TensorProduct<T> {
             Some(march) => self.strips(march, available::<T, S>(march.correct_smooth)?, arguments),
             None => Err(unavailable::<T, S>()),
         }
+    }
+
+    /// In double precision: the sweep that takes a correction e + P `coarse`, and stores in `w` what its black half
+    /// changed.
+    pub(super) fn correct_sweep_change<S: Real>(
+        &self,
+        f: &Vector<T>,
+        [e, coarse]: [&Vector<S>; 2],
+        u: &mut Vector<T>,
+        w: &mut Vector<S>,
+    ) -> Result<()> {
+        let march = self.marching()?;
+        let arguments = self.arguments().with(f.pointer()).with(u.pointer());
+        let red = arguments.clone().with(e.pointer()).with(Coarse::of(coarse)).with(w.pointer());
+        self.strips(march, march.mixed.correct_sweep_red, red)?;
+        self.strips(march, march.mixed.sweep_black_change, arguments.with(w.pointer()))
+    }
+
+    /// In single precision: the first half of a sweep from zero on the residual that goes with a change `w`, and that
+    /// residual's norm.
+    pub(super) fn sweep_red_from_change(
+        &self,
+        w: &Vector<T>,
+        e: &mut Vector<T>,
+        norm: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let march = self.marching()?;
+        let arguments = self.reduction.append(self.arguments().with(w.pointer()).with(e.pointer()));
+        self.strips(march, march.mixed.sweep_red_from_change, arguments.with(scalars.slot(norm)))
+    }
+
+    /// In single precision: its second half, the residual being zero where it sweeps.
+    pub(super) fn sweep_black_homogeneous(&self, e: &mut Vector<T>) -> Result<()> {
+        let march = self.marching()?;
+        self.strips(march, march.mixed.sweep_black_homogeneous, self.arguments().with(e.pointer()))
+    }
+
+    fn marching(&self) -> Result<&super::March> {
+        self.march.as_ref().ok_or_else(|| crate::driver::error("this grid is too small to be swept by marching"))
     }
 
     pub(super) fn residual_norm_of(
@@ -242,7 +282,7 @@ impl<T: Real> TensorProduct<T> {
             arguments = arguments.with(vector.pointer());
         }
         let arguments = self.reduction.append(arguments).with(scalars.slot(sigma));
-        let (grid, block) = (self.advance_grid(), [32, advance_rows::<T>() as u32]);
+        let (grid, block) = (self.advance_grid(), [32, ADVANCE[1] as u32]);
         let kernel = self.kernels.advance_direction;
         self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
     }

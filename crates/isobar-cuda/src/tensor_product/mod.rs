@@ -23,7 +23,7 @@ use crate::launch::{Argument, Arguments, Kernel, Launch};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::vector::{Vector, index};
-use cut::{Cut, Sources, advance_rows, marches, rows};
+use cut::{ADVANCE, Cut, Sources, marches, rows};
 
 /// The operator with its coefficients on the card.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct TensorProduct<T> {
     march: Option<March>,
     /// Blocks of the kernels that keep a card full by themselves.
     resident_blocks: usize,
+    /// The same of the first pass of conjugate gradients.
+    advance_resident: usize,
     reduction: Reduction,
     /// The other p of [`advance_direction`](isobar_core::operator::Operator::advance_direction), which
     /// reads the old p where neighbours need it and so cannot overwrite it.
@@ -78,6 +80,9 @@ impl Coarse {
     }
 }
 
+/// Rows that are worth the two more that a block of the first pass of conjugate gradients begins with.
+const ADVANCE_ROWS: usize = 4;
+
 /// How the marching kernels are launched.
 #[derive(Clone, Copy, Debug)]
 struct March {
@@ -88,6 +93,16 @@ struct March {
     prolong_smooth: Kernel,
     /// With a correction in double and in single precision.
     correct_smooth: [Option<Kernel>; 2],
+    mixed: Mixed,
+}
+
+/// What a mixed-precision cycle does on its finest grid: the first two in double precision, the others in single.
+#[derive(Clone, Copy, Debug)]
+struct Mixed {
+    correct_sweep_red: Kernel,
+    sweep_black_change: Kernel,
+    sweep_red_from_change: Kernel,
+    sweep_black_homogeneous: Kernel,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,20 +148,22 @@ impl<T: Real> TensorProduct<T> {
         let own = index::<T>();
         let used = |n: usize| n == own || T::PRECISION == Precision::F64;
         let sources = Sources::new::<T>(cut, shape.nz);
-        let mut wanted = vec![sources.smooth, sources.cg, sources.apply];
+        let mut wanted = vec![sources.smooth, sources.cg, sources.advance, sources.apply];
         wanted.extend((0..2).filter(|&n| used(n)).map(|n| sources.transfer[n].clone()));
         if marching {
             wanted.extend((0..2).filter(|&n| used(n)).map(|n| sources.march[n].clone()));
+            wanted.push(sources.mixed);
         }
         let mut modules = cuda.modules(&wanted)?.into_iter();
         let mut next = || modules.next().ok_or_else(|| crate::driver::error("a module is missing"));
-        let (smooth, cg, apply) = (next()?, next()?, next()?);
+        let (smooth, cg, advance, apply) = (next()?, next()?, next()?, next()?);
         let mut both = |used: &dyn Fn(usize) -> bool| -> Result<[Option<Arc<Module>>; 2]> {
             let first = if used(0) { Some(next()?) } else { None };
             Ok([first, if used(1) { Some(next()?) } else { None }])
         };
         let transfers = both(&used)?;
         let marches = if marching { both(&used)? } else { [None, None] };
+        let mixed = if marching { Some(next()?) } else { None };
         let plain = |modules: &[Option<Arc<Module>>; 2]| {
             modules[own].clone().ok_or_else(|| crate::driver::error("a module is missing"))
         };
@@ -157,7 +174,7 @@ impl<T: Real> TensorProduct<T> {
             relax: smooth.kernel("line_relax_to")?,
             prolong_smooth: smooth.kernel("prolong_smooth")?,
             pivots: smooth.kernel("line_pivots")?,
-            advance_direction: cg.kernel("advance_direction")?,
+            advance_direction: advance.kernel("advance_direction")?,
             precondition_residual: cg.kernel("precondition_residual")?,
             precondition: cg.kernel("precondition")?,
             residual_norm: transfer.kernel("residual_norm")?,
@@ -173,27 +190,45 @@ impl<T: Real> TensorProduct<T> {
             restrict: apply.kernel("restrict_field")?,
         };
         let strips = layout.pitch().div_ceil(cut.lanes);
-        let march = if marching {
+        let march = if let Some(mixed) = mixed {
             let module = plain(&marches)?;
             let sweep = module.kernel("line_sweep_march")?;
             let prolong_smooth = module.kernel("prolong_smooth_march")?;
             let correct_smooth = pair(&marches, "correct_smooth_march")?;
             let shared_bytes = cut.march_bytes::<T>(shape.nz);
-            for kernel in [Some(sweep), Some(prolong_smooth)].into_iter().chain(correct_smooth).flatten() {
+            let mixed = Mixed {
+                correct_sweep_red: mixed.kernel("correct_sweep_red")?,
+                sweep_black_change: mixed.kernel("sweep_black_change")?,
+                sweep_red_from_change: mixed.kernel("sweep_red_from_change")?,
+                sweep_black_homogeneous: mixed.kernel("sweep_black_homogeneous")?,
+            };
+            let Mixed { correct_sweep_red, sweep_black_change, sweep_red_from_change, sweep_black_homogeneous } = mixed;
+            let kernels = [
+                sweep,
+                prolong_smooth,
+                correct_sweep_red,
+                sweep_black_change,
+                sweep_red_from_change,
+                sweep_black_homogeneous,
+            ];
+            for kernel in kernels.into_iter().chain(correct_smooth.into_iter().flatten()) {
                 // Grids with other levels may share the module, up to as many as the cut has.
                 kernel.allow_shared_bytes(cut.march_bytes::<T>(cut.levels()).min(context.shared_memory - 1024))?;
             }
             let resident = context.multiprocessors * sweep.occupancy(cut.threads(), shared_bytes)?;
             let rows = (shape.ny * strips).div_ceil(resident);
             let segments = shape.ny.div_ceil(rows) as u32;
-            Some(March { segments, shared_bytes: shared_bytes as u32, sweep, prolong_smooth, correct_smooth })
+            Some(March { segments, shared_bytes: shared_bytes as u32, sweep, prolong_smooth, correct_smooth, mixed })
         } else {
             None
         };
         let per_multiprocessor = kernels.precondition_residual.occupancy(cut.threads(), 0)?;
 
+        let advance_resident = context.multiprocessors * kernels.advance_direction.occupancy(32 * ADVANCE[1], 0)?;
+
         let tables = tables::Tables::<T>::new(stencil, &layout, cut);
-        let buffer = Buffer::from_slice(context, &tables.data, "the operator")?;
+        let mut buffer = Buffer::zeros(context, tables.len * size_of::<T>(), "the operator")?;
+        buffer.write(&tables.data)?;
         let coefficients = Coefficients {
             tables: tables.starts.map(|start| buffer.start() + (start * size_of::<T>()) as Pointer),
             nx: shape.nx as i32,
@@ -209,12 +244,15 @@ impl<T: Real> TensorProduct<T> {
             coefficients,
             march,
             resident_blocks: (context.multiprocessors * per_multiprocessor).min(strips * 2 * shape.ny),
+            advance_resident,
             reduction: Reduction::new(context, 1)?,
             spare: Mutex::new(None),
             _tables: buffer,
         };
         let blocks = |grid: [u32; 3]| grid.into_iter().map(|n| n as usize).product::<usize>();
-        let most = blocks(this.residual_grid()).max(blocks(this.advance_grid())).max(this.resident_blocks);
+        let marching = march.map_or(0, |march| strips * march.segments as usize);
+        let most =
+            blocks(this.residual_grid()).max(blocks(this.advance_grid())).max(this.resident_blocks).max(marching);
         this.reduction = Reduction::new(context, most)?;
         this.compute_pivots()?;
         Ok(this)
@@ -240,9 +278,13 @@ impl<T: Real> TensorProduct<T> {
         [x as u32, y as u32, self.runs(x * y, 1) as u32]
     }
 
-    /// Both colours of a row a thread.
+    /// A strip of both colours, along y, a warp.
     fn advance_grid(&self) -> [u32; 3] {
-        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(advance_rows::<T>()));
-        [x as u32, y as u32, self.runs(x * y, if size_of::<T>() == 8 { 4 } else { 1 }) as u32]
+        let [depth, warps] = ADVANCE;
+        let Shape { ny, nz, .. } = self.layout.shape();
+        let (x, y) = (self.layout.pitch().div_ceil(32), nz.div_ceil(depth * warps));
+        // No more blocks than run at once: the rest would take as long again.
+        let segments = (self.advance_resident / (x * y)).clamp(1, ny.div_ceil(ADVANCE_ROWS));
+        [x as u32, y as u32, segments as u32]
     }
 }

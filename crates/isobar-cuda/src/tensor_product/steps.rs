@@ -1,13 +1,15 @@
 //! The fused steps: which kernels, in which order.
 
+use std::any::Any;
+
 use isobar_core::backend::{Backend, Ratio, Slot};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::{
-    Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation,
+    Direction, Guess, LineOperator, LineSolver, MultigridOperator, OnBackend, Operator, Relaxation, ascend_unfused,
 };
 use isobar_core::options::Smoother;
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 
 use super::TensorProduct;
 use super::launches::Residuals;
@@ -234,5 +236,55 @@ impl<T: Real> MultigridOperator<Cuda, T> for TensorProduct<T> {
             self.smooth(relaxation, Guess::Given, f, u, scratch)?;
         }
         self.residual_of(left_by(relaxation), f, u, r, norm, scalars)
+    }
+
+    /// Where both precisions march, `r` then holds the change of a sweep instead, and e is half swept: see
+    /// kernels/mixed.cu.
+    fn ascend<S: Real, L: MultigridOperator<Cuda, S> + 'static>(
+        &self,
+        single: [&L; 2],
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_u: &Vector<S>,
+        [e, r]: [&mut Vector<S>; 2],
+        scratch: &mut Vector<T>,
+        norm: Slot,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        match self.mixed(single[0], relaxation) {
+            Some(finest) => {
+                self.correct_sweep_change(f, [e, coarse_u], u, r)?;
+                finest.sweep_red_from_change(r, e, norm, scalars)
+            }
+            None => ascend_unfused(self, single, relaxation, f, u, coarse_u, [e, r], scratch, norm, scalars),
+        }
+    }
+
+    fn descend<S: Real, L: MultigridOperator<Cuda, S> + 'static>(
+        &self,
+        single: [&L; 2],
+        relaxation: Relaxation,
+        [e, r]: [&mut Vector<S>; 2],
+        coarse_f: &mut Vector<S>,
+        scratch: &mut Vector<S>,
+    ) -> Result<()> {
+        match self.mixed(single[0], relaxation) {
+            Some(finest) => {
+                finest.sweep_black_homogeneous(e)?;
+                finest.restrict_coupling(e, coarse_f)
+            }
+            None => single[0].smooth_residual_restrict(single[1], relaxation, Guess::Zero, r, e, coarse_f, scratch),
+        }
+    }
+}
+
+impl<T: Real> TensorProduct<T> {
+    /// The finest grid's operator in single precision, where the kernels of mixed.cu do for both.
+    fn mixed<'a, S: Real>(&self, single: &'a dyn Any, relaxation: Relaxation) -> Option<&'a TensorProduct<S>> {
+        let single = single.downcast_ref::<TensorProduct<S>>()?;
+        let mixed = (T::PRECISION, S::PRECISION) == (Precision::F64, Precision::F32);
+        let march = self.march.is_some() && single.march.is_some();
+        (mixed && march && left_by(relaxation) == Residuals::Red).then_some(single)
     }
 }

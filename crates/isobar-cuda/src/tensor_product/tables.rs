@@ -1,6 +1,6 @@
 //! The coefficients, as kernels want them.
 
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 use isobar_core::stencil;
 
@@ -9,36 +9,48 @@ use super::cut::Cut;
 /// Every table begins at a multiple of this many elements.
 const ALIGNMENT: usize = 64;
 
-/// All tables of an operator one after the other, and where each begins.
+/// The tables of an operator one after the other, and where each begins.
 pub(crate) struct Tables<T> {
     pub(crate) data: Vec<T>,
     /// `area`, `west`, `east`, `south`, `north`, `total`, `pivot`, `line`, `row`, as `Operator` in
     /// tensor_product.cuh has them.
     pub(crate) starts: [usize; 9],
+    /// How long they are together, the pivots too.
+    pub(crate) len: usize,
 }
 
 impl<T: Real> Tables<T> {
-    /// Everything but the pivots, which a kernel computes.
+    /// Everything but the pivots, which a kernel computes: for them there is room after the data.
     pub(crate) fn new(stencil: &stencil::TensorProduct, layout: &Layout, cut: Cut) -> Self {
-        let mut tables = Self { data: Vec::new(), starts: [0; 9] };
+        let columns = layout.columns_len().next_multiple_of(ALIGNMENT);
+        let data = Vec::with_capacity(6 * columns + 10 * cut.levels() + 2 * ALIGNMENT);
+        let mut tables = Self { data, starts: [0; 9], len: 0 };
         let h = stencil.horizontal();
-        let Shape { nx, ny, .. } = layout.shape();
-        let mut columns = |n: usize, outside: T, value: &dyn Fn(usize) -> f64| {
-            let start = tables.begin(n, layout.columns_len(), outside);
-            for j in 0..ny {
-                for i in 0..nx {
-                    tables.data[start + layout.column_index(i, j)] = T::from_f64(value(i + nx * j));
-                }
-            }
-        };
         // An area of one keeps the padding finite; couplings of zero keep it zero.
-        columns(0, T::ONE, &|n| h.area[n]);
+        tables.columns(0, T::ONE, layout, |n| h.area[n]);
         for (table, values) in [&h.west, &h.east, &h.south, &h.north, &h.total].into_iter().enumerate() {
-            columns(table + 1, T::ZERO, &|n| values[n] / h.area[n]);
+            tables.columns(table + 1, T::ZERO, layout, |n| values[n] / h.area[n]);
         }
-        tables.begin(6, layout.columns_len() * cut.chunks, T::ZERO);
         tables.vertical(stencil, cut);
+        tables.starts[6] = tables.data.len().next_multiple_of(ALIGNMENT);
+        tables.len = tables.starts[6] + layout.columns_len() * cut.chunks;
         tables
+    }
+
+    /// A horizontal field, in the layout's order of columns.
+    fn columns(&mut self, table: usize, outside: T, layout: &Layout, value: impl Fn(usize) -> f64) {
+        let (nx, pitch) = (layout.shape().nx, layout.pitch());
+        let start = self.begin(table, layout.columns_len(), outside);
+        for (j, row) in self.data[start..].chunks_exact_mut(2 * pitch).enumerate() {
+            let (red, black) = row.split_at_mut(pitch);
+            let (even, odd) = if j % 2 == 0 { (red, black) } else { (black, red) };
+            for (n, to) in (nx * j..nx * (j + 1)).step_by(2).zip(even) {
+                *to = T::from_f64(value(n));
+            }
+            for (n, to) in (nx * j + 1..nx * (j + 1)).step_by(2).zip(odd) {
+                *to = T::from_f64(value(n));
+            }
+        }
     }
 
     fn begin(&mut self, table: usize, len: usize, fill: T) -> usize {

@@ -368,7 +368,8 @@ where
         for (levels, coarse_sweeps) in [(5, five), (7, seven), (10, 2)] {
             cells.push(Cell::count(coarse_sweeps));
             for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack] {
-                let multigrid = MultigridOptions { levels: Some(levels), coarse_sweeps, smoother, ..MultigridOptions::default() };
+                let multigrid =
+                    MultigridOptions { levels: Some(levels), coarse_sweeps, smoother, ..MultigridOptions::default() };
                 cells.push(iterations(&SolverOptions { multigrid, ..SolverOptions::default() })?);
             }
         }

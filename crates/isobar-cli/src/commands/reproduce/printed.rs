@@ -194,3 +194,75 @@ pub(super) const B_LEVEL_ITERATION: f64 = 88.8;
 /// levels 2 always do.
 pub(super) const B_SWEEPS: [(f64, usize, usize); 6] =
     [(2.1, 2, 2), (4.2, 2, 2), (8.4, 2, 2), (16.8, 2, 2), (84.0, 30, 5), (840.0, 150, 15)];
+
+/// FORMULAS' counts for paper D's figure 11, whose own numbers are not in the text: an independent implementation's
+/// iterations (without, with deflation) for n = 16, 32, 64, the preconditioners in the order of [`D_NAMES`]. They move by
+/// ±12 % with the random first guess.
+pub(super) const D_COUNTS: [(usize, [(f64, f64); 8]); 3] = [
+    (
+        16,
+        [
+            (236.0, 148.0),
+            (54.0, 29.0),
+            (29.0, 17.0),
+            (24.0, 14.0),
+            (18.0, 11.0),
+            (29.0, 16.0),
+            (29.0, 16.0),
+            (23.0, 13.0),
+        ],
+    ),
+    (
+        32,
+        [
+            (761.0, 404.0),
+            (113.0, 60.0),
+            (59.0, 31.0),
+            (48.0, 26.0),
+            (42.0, 23.0),
+            (64.0, 32.0),
+            (59.0, 31.0),
+            (49.0, 23.0),
+        ],
+    ),
+    (
+        64,
+        [
+            (1516.0, 542.0),
+            (197.0, 103.0),
+            (100.0, 53.0),
+            (84.0, 44.0),
+            (75.0, 39.0),
+            (104.0, 55.0),
+            (105.0, 55.0),
+            (85.0, 44.0),
+        ],
+    ),
+];
+
+/// The preconditioners of [`D_COUNTS`].
+pub(super) const D_NAMES: [&str; 8] =
+    ["none", "diagonal", "block-IC(2n)", "block-IC(4n)", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"];
+
+/// Paper D, table 1, n = 64, contrast 10³: (preconditioner, condition number printed, that of the independent
+/// implementation for the geometry that its figures do not fully say).
+pub(super) const D_CONDITION: [(&str, f64, Option<f64>); 8] = [
+    ("diagonal", 9.68e3, Some(3377.0)),
+    ("block-IC(2n)", 2.50e3, Some(864.0)),
+    ("block-IC(4n)", 1.93e3, Some(575.0)),
+    ("block-IC(8n)", 1.60e3, Some(462.0)),
+    ("IP", 2.97e6, None),
+    ("IP, scaled", 2.68e3, Some(930.0)),
+    ("Neu1", 2.66e3, Some(964.0)),
+    ("Neu2", 1.74e3, Some(620.0)),
+];
+
+/// The same implementation's extreme eigenvalues of the scaled matrix.
+pub(super) const D_EIGENVALUES: [f64; 2] = [5.921e-4, 1.999];
+
+/// Paper D, section 7.2: how much faster the explicit inverse of E is than triangular solves, with incomplete Poisson
+/// and with Neumann series.
+pub(super) const D_INVERSE_GAIN: f64 = 4.0;
+
+/// Paper D, abstract: a Fermi GPU over one CPU core, for a million unknowns.
+pub(super) const D_SPEEDUP: (usize, f64) = (1024, 16.0);

@@ -13,7 +13,7 @@ pub(super) struct Sheet {
     pub(super) id: &'static str,
     /// What it shows.
     pub(super) title: String,
-    /// Heads of the columns, that of the row names first; "printed" belongs to the one before.
+    /// Heads of the columns, that of the row names first; "printed" and "reference" belong to the one before.
     #[serde(serialize_with = "unique_heads")]
     pub(super) columns: Vec<&'static str>,
     /// The rows.
@@ -26,7 +26,7 @@ pub(super) struct Sheet {
 fn unique_heads<S: Serializer>(heads: &[&'static str], serializer: S) -> Result<S::Ok, S::Error> {
     let mut subject = "";
     serializer.collect_seq(heads.iter().map(|&head| {
-        if head.starts_with("printed") {
+        if head.starts_with("printed") || head == "reference" {
             return format!("{subject}: {head}");
         }
         subject = head;
@@ -48,6 +48,8 @@ pub(super) struct Row {
 pub(super) enum Cell {
     /// A number, printed with so many decimals.
     Number(f64, usize),
+    /// A number of any size, with three digits.
+    Scientific(f64),
     /// Words.
     Text(String),
     /// The paper has no such number, or it makes no sense here.
@@ -69,7 +71,7 @@ impl Cell {
 impl Serialize for Cell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Number(value, _) => serializer.serialize_f64(*value),
+            Self::Number(value, _) | Self::Scientific(value) => serializer.serialize_f64(*value),
             Self::Text(text) => serializer.serialize_str(text),
             Self::Missing => serializer.serialize_none(),
         }
@@ -80,8 +82,9 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(value, decimals) if value.is_finite() => write!(f, "{value:.decimals$}"),
+            Self::Scientific(value) if value.is_finite() => write!(f, "{value:.2e}"),
             Self::Text(text) => f.write_str(text),
-            Self::Number(..) | Self::Missing => f.write_str("–"),
+            Self::Number(..) | Self::Scientific(..) | Self::Missing => f.write_str("–"),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! One picture of a solve: how it converged, and the solution along two planes.
+//! One picture of a solve: how it converged, and the solution along two planes, or the one there is.
 //!
 //! The picture is drawn twice as large as it is saved and averaged down, which smooths every line.
 //! The font is compiled in: a fresh machine needs neither fonts nor fontconfig.
 
 mod convergence;
+mod profile;
 mod scale;
 mod slice;
 
@@ -55,9 +56,10 @@ pub(crate) fn check(path: &Path) -> Result<(), OutputError> {
     atomic::check_file(path)
 }
 
-/// Draws the convergence, the middle level and the middle row as one PNG.
+/// Draws the convergence, the middle level and the middle row as one PNG; where there is one level only, that
+/// level; and where there is one row only, a curve.
 ///
-/// Values that are not finite are grey and counted in the title of their slice.
+/// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
 ///
 /// # Errors
 /// [`OutputError`] naming `path`; what stood there before is then untouched.
@@ -79,11 +81,25 @@ fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
         root.fill(&WHITE)?;
         let (header, panels) = root.split_vertically(px(70));
         header.draw(&Text::new(fit(input.title, 92), (px(30), px(24)), font(30.0)))?;
-        let (upper, lower) = panels.split_vertically(px(525));
-        let (left, right) = upper.split_horizontally(px(850));
-        convergence::draw(&left, input.history, input.tolerance)?;
-        slice::draw_horizontal(&right, input.field)?;
-        slice::draw_vertical(&lower, input.field)?;
+        match input.field.shape {
+            [1, 1, _] => {
+                let (upper, lower) = panels.split_vertically(px(465));
+                convergence::draw(&upper, input.history, input.tolerance)?;
+                profile::draw(&lower, input.field)?;
+            }
+            [1, _, _] => {
+                let (left, right) = panels.split_horizontally(px(680));
+                convergence::draw(&left, input.history, input.tolerance)?;
+                slice::draw_horizontal(&right, input.field)?;
+            }
+            _ => {
+                let (upper, lower) = panels.split_vertically(px(525));
+                let (left, right) = upper.split_horizontally(px(850));
+                convergence::draw(&left, input.history, input.tolerance)?;
+                slice::draw_horizontal(&right, input.field)?;
+                slice::draw_vertical(&lower, input.field)?;
+            }
+        }
         root.present()?;
     }
     Ok(average(&pixels))

@@ -5,6 +5,10 @@ use plotters::prelude::*;
 
 use super::scale::{Colours, Scale};
 use super::{Area, Drawn, FRAME, Field, font, px, styled};
+use crate::case::problem::Units;
+
+/// Cells that take no part: paper, a shade darker than any value's.
+pub(super) const BLANK: [u8; 3] = [232, 232, 226];
 
 /// One direction of a plane: what it is called and where its cells begin and end.
 struct Axis {
@@ -16,29 +20,55 @@ struct Axis {
 pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [nz, ny, nx] = field.shape;
     let level = nz / 2;
-    let values = &field.values[level * ny * nx..(level + 1) * ny * nx];
-    let height = match field.z[level] {
-        metres if metres >= 1000.0 => format!("{:.1} km", metres / 1000.0),
-        metres => format!("{metres:.1} m"),
+    let height = match (field.mesh.units, field.mesh.centres[2][level]) {
+        (Units::Atmosphere, metres) if metres >= 1000.0 => format!(" at {:.1} km", metres / 1000.0),
+        (Units::Atmosphere, metres) => format!(" at {metres:.1} m"),
+        (Units::Users, z) => format!(" at z = {}", short(z)),
     };
-    let title = format!("{} at {height} (level {} of {nz})", field.name, level + 1);
-    let axes = [Axis::between("x (dimensionless)", field.x), Axis::between("y (dimensionless)", field.y)];
-    draw(area, title, field.name, axes, true, |row, column| values[row * nx + column])
+    let title = match nz {
+        1 => field.name.to_owned(),
+        _ => format!("{}{height} (level {} of {nz})", field.name, level + 1),
+    };
+    let axes = [Axis::across(field, 0), Axis::across(field, 1)];
+    draw(area, title, field, axes, true, |row, column| (level * ny + row) * nx + column)
 }
 
 /// The middle row, seen from the side.
 pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [_, ny, nx] = field.shape;
     let row = ny / 2;
-    let title = format!("{} at y = {:.3} (row {} of {ny})", field.name, field.y[row], row + 1);
-    let top = field.z_faces.last().copied().unwrap_or_default();
-    let (name, unit) = if top >= 1000.0 { ("height (km)", 1000.0) } else { ("height (m)", 1.0) };
-    let faces = field.z_faces.iter().map(|height| height / unit).collect();
-    let axes = [Axis::between("x (dimensionless)", field.x), Axis::new(name, faces)];
-    draw(area, title, field.name, axes, false, |level, column| field.values[(level * ny + row) * nx + column])
+    let title = format!("{} at y = {} (row {} of {ny})", field.name, short(field.mesh.centres[1][row]), row + 1);
+    let z_faces = &field.mesh.faces[2];
+    let top = z_faces.last().copied().unwrap_or_default();
+    let (name, unit) = match field.mesh.units {
+        Units::Atmosphere if top >= 1000.0 => ("height (km)", 1000.0),
+        Units::Atmosphere => ("height (m)", 1.0),
+        Units::Users => ("z", 1.0),
+    };
+    let faces = z_faces.iter().map(|height| height / unit).collect();
+    let axes = [Axis::across(field, 0), Axis::new(name, faces)];
+    draw(area, title, field, axes, false, |level, column| (level * ny + row) * nx + column)
+}
+
+/// A coordinate in a title.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Axis {
+    /// That of x (0) or y (1).
+    fn across(field: &Field<'_>, direction: usize) -> Self {
+        let name = match field.mesh.units {
+            Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],
+            Units::Users => ["x", "y"][direction],
+        };
+        match &field.mesh.faces[direction] {
+            faces if faces.is_empty() => Self::between(name, &field.mesh.centres[direction]),
+            faces => Self::new(name, faces.clone()),
+        }
+    }
+
     fn new(name: &'static str, faces: Vec<f64>) -> Self {
         let increasing = faces.windows(2).all(|pair| pair[0] < pair[1]);
         if increasing && faces.iter().all(|face| face.is_finite()) {
@@ -82,22 +112,29 @@ impl Axis {
     }
 }
 
-/// Draws `value(row, column)` in true proportions (`square`) or filling the area, with its scale.
+/// Draws the values of `cell(row, column)` in true proportions (`square`) or filling the area, with their scale.
 fn draw(
     area: &Area<'_>,
     mut title: String,
-    name: &str,
+    field: &Field<'_>,
     [across, up]: [Axis; 2],
     square: bool,
-    value: impl Fn(usize, usize) -> f64,
+    cell: impl Fn(usize, usize) -> usize,
 ) -> Drawn {
     let (columns, rows) = (across.faces.len() - 1, up.faces.len() - 1);
-    let cells = || (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    let broken = cells().filter(|&(row, column)| !value(row, column).is_finite()).count();
+    let active = || {
+        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        cells.map(|(row, column)| cell(row, column)).filter(|&cell| field.is_active(cell))
+    };
+    let broken = active().filter(|&cell| !field.values[cell].is_finite()).count();
     if broken > 0 {
         title.push_str(&format!(", {broken} cells not finite"));
     }
-    let colours = Colours::new(cells().map(|(row, column)| value(row, column)));
+    let colours = Colours::new(active().map(|cell| field.values[cell]));
+    let colour = |row, column| {
+        let cell = cell(row, column);
+        if field.is_active(cell) { colours.colour(field.values[cell]) } else { BLANK }
+    };
     area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
 
     let (left, top, bottom) = (px(104), px(46), px(64));
@@ -116,7 +153,9 @@ fn draw(
         room
     };
 
-    let across_scale = Scale::new(across.low(), across.high(), 8);
+    // Labels take some 60 pixels each.
+    let most = (size.0 / px(60)).clamp(2, 8) as usize;
+    let across_scale = Scale::new(across.low(), across.high(), most);
     let up_scale = Scale::new(up.low(), up.high(), 6);
     let (across_name, up_name) =
         (format!("{}{}", across.name, across_scale.factor()), format!("{}{}", up.name, up_scale.factor()));
@@ -130,14 +169,14 @@ fn draw(
     let (width, height) = chart.plotting_area().dim_in_pixel();
     let (columns, rows) = (across.cells(width), up.cells(height));
     let pixels = rows.iter().rev().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
-    let image = pixels.flat_map(|(row, column)| colours.colour(value(row, column))).collect();
+    let image = pixels.flat_map(|(row, column)| colour(row, column)).collect();
     let corner = (across.low(), up.high());
     chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
     styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;
     chart.draw_series([Rectangle::new([(across.low(), up.low()), (across.high(), up.high())], FRAME)])?;
 
     let key = area.clone().shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
-    draw_key(&key, bar_labels, &colours, bar_scale, name)
+    draw_key(&key, bar_labels, &colours, bar_scale, field.name)
 }
 
 /// The colours from the lowest to the highest value.

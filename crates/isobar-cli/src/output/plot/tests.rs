@@ -4,30 +4,27 @@ use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
 use super::*;
+use crate::case::problem::{Mesh, Units};
 
 /// A field of any shape on the unit square under 10 km with graded levels.
 fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
     let centres = |n: usize| (0..n).map(|i| (i as f64 + 0.5) / n as f64).collect::<Vec<_>>();
     let [nz, ny, nx] = shape;
-    let (x, y) = (centres(nx), centres(ny));
     let z_faces: Vec<f64> = (0..=nz).map(|k| 1e4 * (k as f64 / nz as f64).powi(2)).collect();
     let z: Vec<f64> = z_faces.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+    let mesh = Mesh {
+        centres: [centres(nx), centres(ny), z],
+        faces: [Vec::new(), Vec::new(), z_faces],
+        spacing: None,
+        units: Units::Atmosphere,
+    };
     let mut values = Vec::new();
-    for z in &z {
-        for y in &y {
-            values.extend(x.iter().map(|&x| value([z / 1e4, *y, x])));
+    for z in &mesh.centres[2] {
+        for y in &mesh.centres[1] {
+            values.extend(mesh.centres[0].iter().map(|&x| value([z / 1e4, *y, x])));
         }
     }
-    then(&Field {
-        name: "u",
-        values: &values,
-        shape,
-        x: &x,
-        y: &y,
-        z: &z,
-        z_faces: &z_faces,
-        attributes: BTreeMap::new(),
-    })
+    then(&Field { name: "u", values: &values, shape, mesh: &mesh, active: None, attributes: BTreeMap::new() })
 }
 
 fn wave([z, y, x]: [f64; 3]) -> f64 {
@@ -75,7 +72,7 @@ fn the_solution_is_in_the_picture() {
 
 #[test]
 fn every_shape_is_drawn() {
-    for shape in [[1, 1, 1], [1, 6, 10], [8, 1, 10], [8, 6, 1], [300, 3, 2000]] {
+    for shape in [[1, 1, 1], [1, 1, 10], [1, 6, 10], [8, 1, 10], [8, 6, 1], [300, 3, 2000]] {
         with_field(shape, wave, |field| pixels(&[1.0, 0.1], 1e-5, field));
     }
 }
@@ -115,9 +112,22 @@ fn every_history_is_drawn() {
 #[test]
 fn broken_coordinates_are_counted_instead() {
     with_field([2, 3, 4], wave, |field| {
-        let mut field = field.clone();
-        field.x = &[0.0; 4];
-        field.y = &[0.0, f64::NAN, 1.0];
-        pixels(&[1.0], 1e-5, &field);
+        let mut mesh = field.mesh.clone();
+        mesh.centres[0] = vec![0.0; 4];
+        mesh.centres[1] = vec![0.0, f64::NAN, 1.0];
+        pixels(&[1.0], 1e-5, &Field { mesh: &mesh, ..field.clone() });
     });
+}
+
+#[test]
+fn inactive_cells_are_blank() {
+    let blank = |pixels: &[u8]| pixels.chunks(3).filter(|p| *p == slice::BLANK).count();
+    for shape in [[1, 1, 10], [1, 6, 10], [8, 6, 10]] {
+        with_field(shape, wave, |field| {
+            assert_eq!(blank(&pixels(&[1.0], 1e-5, field)), 0);
+            let active: Vec<bool> = (0..field.values.len()).map(|n| n % 2 == 0).collect();
+            let masked = pixels(&[1.0], 1e-5, &Field { active: Some(&active), ..field.clone() });
+            assert_eq!(blank(&masked) > 10_000, shape[1] > 1, "{shape:?}");
+        });
+    }
 }

@@ -1,0 +1,185 @@
+//! The linear system of a case.
+
+use std::path::Path;
+
+use isobar::layout::Shape;
+use isobar::null_space::Parts;
+use isobar::problem::{self, Coefficient, DiffusionProblem, Spacing};
+use isobar::region::RegionMap;
+use isobar::stencil::Diffusion;
+
+use super::diffusion::{DiffusionCase, RhsKind};
+use super::matrix::Matrix;
+use super::values::{Values, read_cells};
+use crate::failure::{Failure, Result};
+use crate::output::npy;
+
+/// A linear system with what is known about it, in (z, y, x) C order.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// The right-hand side.
+    pub rhs: Vec<f64>,
+    /// The exact solution at the cell centres, where it is known.
+    pub exact: Option<Vec<f64>>,
+    /// Which cells take part; nothing means all.
+    pub active: Option<Vec<bool>>,
+    /// Where the cells are.
+    pub mesh: Mesh,
+}
+
+/// Where cells are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mesh {
+    /// Cell centres in x, y and z.
+    pub centres: [Vec<f64>; 3],
+    /// Where cells begin and end in x, y and z; for the first two, nothing where only centres are known.
+    pub faces: [Vec<f64>; 3],
+    /// Widths of cells, where they are all the same.
+    pub spacing: Option<[f64; 3]>,
+    /// What coordinates are measured in.
+    pub units: Units,
+}
+
+/// What coordinates are measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// x and y have no dimension, z is in metres.
+    Atmosphere,
+    /// Whatever the user has.
+    Users,
+}
+
+impl Mesh {
+    fn of(problem: &DiffusionProblem) -> Self {
+        let Shape { nx, ny, nz } = problem.shape;
+        let cells = [nx, ny, nz];
+        let faces = [0, 1, 2].map(|d| {
+            let mut edge = 0.0;
+            let widths = (0..cells[d]).map(|n| problem.spacing[d].width(n));
+            std::iter::once(0.0)
+                .chain(widths.map(|width| {
+                    edge += width;
+                    edge
+                }))
+                .collect()
+        });
+        let uniform = |d: usize| match problem.spacing[d] {
+            Spacing::Uniform(width) => Some(width),
+            Spacing::Given(_) => None,
+        };
+        let spacing = match [0, 1, 2].map(uniform) {
+            [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),
+            _ => None,
+        };
+        Self { centres: problem.coordinates(), faces, spacing, units: Units::Users }
+    }
+}
+
+impl DiffusionCase {
+    /// The problem, its files read.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit; values that make no sense, naming the cell.
+    pub fn problem(&self) -> Result<DiffusionProblem> {
+        let (shape, section) = (self.shape, &self.section);
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
+        problem.spacing = self.spacing.clone();
+        let extent = problem.extent();
+        let fill = |key: &str, values: &Values, horizontal: &[f64]| values.fill(key, shape, extent, horizontal);
+        let along_x = fill("diffusion.coefficient", &section.coefficient, &[])?;
+        let along_y =
+            section.coefficient_y.as_ref().map(|values| fill("diffusion.coefficient_y", values, &[])).transpose()?;
+        let along_z = section
+            .coefficient_z
+            .as_ref()
+            .map(|values| fill("diffusion.coefficient_z", values, &along_x))
+            .transpose()?;
+        let multiplier =
+            section.multiplier.as_ref().map(|values| fill("diffusion.multiplier", values, &[])).transpose()?;
+        let scaled = |mut values: Vec<f64>| {
+            for (value, factor) in values.iter_mut().zip(multiplier.iter().flatten()) {
+                *value *= factor;
+            }
+            values
+        };
+        // Only the horizontal coefficients are multiplied.
+        let vertical = along_z.or_else(|| (along_y.is_some() || multiplier.is_some()).then(|| along_x.clone()));
+        problem.coefficient = match (along_y, vertical) {
+            (Some(along_y), Some(along_z)) => Coefficient::Diagonal([scaled(along_x), scaled(along_y), along_z]),
+            (_, Some(vertical)) => Coefficient::Layered { horizontal: scaled(along_x), vertical },
+            _ => Coefficient::Isotropic(along_x),
+        };
+        problem.reaction =
+            section.reaction.as_ref().map(|values| fill("diffusion.reaction", values, &[])).transpose()?;
+        problem.active = match &section.active {
+            Some(Values::File(path)) => {
+                let mask = read_cells("diffusion.active", path, shape)?;
+                Some(mask.into_iter().map(|value| value != 0.0).collect())
+            }
+            Some(values) => {
+                Some(fill("diffusion.active", values, &[])?.into_iter().map(|value| value != 0.0).collect())
+            }
+            None => None,
+        };
+        problem.boundary = section.boundary();
+        problem.sources = section.sources(shape.nz);
+        problem.wells = section.wells(shape.nz);
+        problem.validate()?;
+        Ok(problem)
+    }
+
+    /// Builds the linear system.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
+    pub fn assemble(&self) -> Result<Assembled> {
+        let problem = self.problem()?;
+        let stencil = problem.stencil()?;
+        let rhs = &self.rhs;
+        let made = |kind| problem.rhs(kind, rhs.seed, rhs.weighting);
+        let kind = self.rhs_kind();
+        let values = match kind {
+            RhsKind::None => made(None)?,
+            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
+            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
+            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
+            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
+            RhsKind::File => {
+                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
+                let Shape { nx, ny, nz } = self.shape;
+                let body = npy::read(path, [nz, ny, nx])
+                    .map_err(|error| Failure::new(format!("problem.rhs.path: {error}")))?;
+                problem.rhs_from(body, rhs.weighting)?
+            }
+        };
+        let exact = (kind == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
+        let active: Vec<bool> = stencil.cells().map(|at| stencil.is_active(at)).collect();
+        Ok(Assembled {
+            rhs: values,
+            exact,
+            active: active.iter().any(|active| !active).then_some(active),
+            mesh: Mesh::of(&problem),
+            matrix: Matrix::Diffusion(stencil),
+        })
+    }
+}
+
+/// Of all solutions of a singular system, the one that solvers return: with mean 0 wherever a constant is free.
+fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion) -> Vec<f64> {
+    let floating: RegionMap = Parts::of(stencil).floating();
+    let sizes = floating.sizes();
+    let mut sums = vec![0.0; floating.count()];
+    for (cell, value) in solution.iter().enumerate() {
+        if let Some(part) = floating.region(cell) {
+            sums[part] += value;
+        }
+    }
+    for (cell, value) in solution.iter_mut().enumerate() {
+        if let Some(part) = floating.region(cell) {
+            *value -= sums[part] / sizes[part] as f64;
+        }
+    }
+    solution
+}

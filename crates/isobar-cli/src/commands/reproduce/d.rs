@@ -1,0 +1,500 @@
+//! Paper D: deflated, preconditioned conjugate gradients for two-phase flow.
+
+use std::time::Instant;
+
+use isobar::backend::DiffusionBackend;
+use isobar::deflation;
+use isobar::layout::{ArrayView, ArrayViewMut, Shape};
+use isobar::operator::Guess;
+use isobar::options::{CoarseSolve, Method, Norm, PreconditionerKind, SolverOptions, Stripes};
+use isobar::outcome::Outcome;
+use isobar::problem::materials::{self, Bubbles};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar::solver::{Solve, System};
+use isobar::stencil::Diffusion;
+
+use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
+use super::sheet::{Cell, Sheet};
+use crate::failure::Result;
+use crate::memory;
+use crate::run::first_guess;
+
+/// Ratio of the two fluids' densities.
+const CONTRAST: f64 = 1e3;
+/// The paper's tolerance.
+const TOLERANCE: f64 = 1e-6;
+/// Random first guesses that counts are averaged over.
+const GUESSES: u64 = 3;
+/// More iterations than any solve here needs.
+const ENOUGH: usize = 50_000;
+/// Iterations that stand for all of a solve where those would take too long.
+const SAMPLE: usize = 40;
+/// On larger squares only so many iterations are taken.
+const LARGEST_WHOLE: usize = 1024;
+/// Vectors' worth of memory for a solve: host and device copies, coefficients, and the iteration's own.
+const VECTORS: f64 = 16.0;
+
+/// What grows with `--size`.
+pub(super) struct Sizes {
+    /// n of the iteration counts; those with numbers to compare with are 16, 32 and 64.
+    pub(super) counts: &'static [usize],
+    /// n of the condition numbers.
+    pub(super) spectra: usize,
+    /// n of the comparison of strategies for E.
+    pub(super) strategies: &'static [usize],
+    /// n of the true errors.
+    pub(super) errors: usize,
+    /// n of the timings.
+    pub(super) timings: &'static [usize],
+    /// n of the bubbles.
+    pub(super) bubbles: usize,
+}
+
+/// `--size small`
+pub(super) const SMALL: Sizes = Sizes {
+    counts: &[16, 32, 64],
+    spectra: 64,
+    strategies: &[64, 128],
+    errors: 256,
+    timings: &[128, 256],
+    bubbles: 128,
+};
+/// `--size full`
+pub(super) const FULL: Sizes = Sizes {
+    counts: &[16, 32, 64, 128],
+    spectra: 64,
+    strategies: &[64, 128, 256, 512],
+    errors: 256,
+    timings: &[128, 256, 512, 1024, 4096],
+    bubbles: 256,
+};
+
+/// Processors that the device is compared with.
+pub(super) struct Baselines<C> {
+    /// One core.
+    pub(super) one: Option<C>,
+    /// All cores, where the device is another.
+    pub(super) all: Option<C>,
+}
+
+pub(super) fn tables<B, C>(
+    backend: &B,
+    baselines: &Baselines<C>,
+    sizes: &Sizes,
+    emit: &mut dyn FnMut(Sheet),
+) -> Result<()>
+where
+    B: DiffusionBackend + Clone,
+    C: DiffusionBackend + Clone,
+{
+    emit(counts(backend, sizes)?);
+    emit(conditions(backend, sizes)?);
+    emit(errors(backend, sizes)?);
+    emit(strategies(backend, sizes)?);
+    emit(timings(backend, baselines, sizes)?);
+    emit(bubbles(backend, sizes)?);
+    Ok(())
+}
+
+/// A problem with what belongs to it.
+struct Square {
+    problem: DiffusionProblem,
+    stencil: Diffusion,
+    rhs: Vec<f64>,
+}
+
+impl Square {
+    fn new(problem: DiffusionProblem) -> Result<Self> {
+        let rhs = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None)?;
+        Ok(Self { stencil: problem.stencil()?, problem, rhs })
+    }
+
+    /// The paper's problem: heavy fluid above, light below, pressure given at the bottom.
+    fn two_phase(n: usize) -> Result<Self> {
+        memory::require(&format!("a grid of {n}×{n} cells"), 8.0 * VECTORS * (n * n) as f64)?;
+        let shape = Shape::new(n, n, 1);
+        let field = materials::two_phase(shape, CONTRAST)?;
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary[1][0] = Boundary::Dirichlet(0.0);
+        Self::new(problem)
+    }
+
+    /// Air bubbles in water between two sides of given pressure.
+    fn bubbly(n: usize) -> Result<Self> {
+        let shape = Shape::new(n, n, 1);
+        let bubbles = Bubbles { count: 12, radius: 0.07, contrast: CONTRAST, seed: 1 };
+        let field = materials::bubbles(shape, [1.0; 3], &bubbles)?;
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+        Self::new(problem)
+    }
+}
+
+/// Options of the paper for a preconditioner by its name there.
+fn options(name: &str, n: usize, deflated: bool) -> SolverOptions {
+    let mut options = SolverOptions {
+        method: if deflated { Method::DeflatedCg } else { Method::Cg },
+        tolerance: TOLERANCE,
+        max_iterations: ENOUGH,
+        ..SolverOptions::default()
+    };
+    let (kind, block, order) = match name {
+        "none" => (PreconditionerKind::None, None, 0),
+        "diagonal" => (PreconditionerKind::Jacobi, None, 0),
+        "block-IC(2n)" => (PreconditionerKind::BlockIc, Some(2 * n), 0),
+        "block-IC(4n)" => (PreconditionerKind::BlockIc, Some(4 * n), 0),
+        "block-IC(8n)" => (PreconditionerKind::BlockIc, Some(8 * n), 0),
+        "IP" | "IP, scaled" => (PreconditionerKind::IncompletePoisson, None, 0),
+        "Neu1" => (PreconditionerKind::Neumann, None, 1),
+        _ => (PreconditionerKind::Neumann, None, 2),
+    };
+    options.preconditioner.kind = kind;
+    options.preconditioner.block = block;
+    options.preconditioner.order = order;
+    options.preconditioner.scaling = name != "IP";
+    // All but these two iterate on the scaled matrix in the paper, and stop on its norm.
+    options.norm = if matches!(name, "none" | "IP") { Norm::Rhs } else { Norm::Scaled };
+    options
+}
+
+/// A solve from a random first guess.
+struct Solved {
+    outcome: Outcome,
+    /// Relative to the exact solution: in the 2-norm, and the largest.
+    error: [f64; 2],
+    /// Seconds until the iteration could begin.
+    setup: f64,
+}
+
+impl Solved {
+    fn seconds_per_iteration(&self) -> f64 {
+        self.outcome.timing.solve / self.outcome.iterations.max(1) as f64
+    }
+}
+
+fn solve<B: DiffusionBackend + Clone>(
+    backend: &B,
+    square: &Square,
+    options: &SolverOptions,
+    seed: u64,
+) -> Result<Solved> {
+    let shape = square.problem.shape;
+    let clock = Instant::now();
+    let mut solver = System::new(backend, &square.stencil, options)?;
+    backend.synchronize()?;
+    let setup = clock.elapsed().as_secs_f64();
+    let mut solution = first_guess(seed, shape.cells());
+    let outcome = solver.solve(
+        ArrayView::c_order(&square.rhs, shape)?,
+        &mut ArrayViewMut::c_order(&mut solution, shape)?,
+        Guess::Given,
+        &mut |_| {},
+    )?;
+    let exact = square.problem.exact();
+    let (mut difference, mut norm, mut largest, mut largest_exact) = (0.0, 0.0, 0.0_f64, 0.0_f64);
+    for (u, x) in solution.iter().zip(&exact) {
+        difference += (u - x).powi(2);
+        norm += x * x;
+        largest = largest.max((u - x).abs());
+        largest_exact = largest_exact.max(x.abs());
+    }
+    let error = [(difference / norm).sqrt(), largest / largest_exact];
+    Ok(Solved { outcome, error, setup })
+}
+
+/// The iterations of a solve, or why there is no such number.
+fn iterations(outcome: &Outcome) -> Cell {
+    if outcome.converged() {
+        Cell::count(outcome.iterations)
+    } else {
+        Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
+    }
+}
+
+fn counts<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+    let mut sheet = Sheet::new(
+        "D, Figure 11",
+        format!(
+            "iterations to 1e-6 without and with 2n deflation vectors, contrast 10³, mean over {GUESSES} first guesses"
+        ),
+        &[
+            "preconditioner",
+            "n",
+            "without",
+            "reference",
+            "with",
+            "reference",
+            "off by (%)",
+            "error without",
+            "error with",
+        ],
+    );
+    for &n in sizes.counts {
+        let square = Square::two_phase(n)?;
+        let reference = D_COUNTS.iter().find(|(size, _)| *size == n).map(|(_, counts)| counts);
+        for (number, name) in D_NAMES.into_iter().enumerate() {
+            let mut mean = [0.0; 2];
+            let mut error = [0.0_f64; 2];
+            for (which, deflated) in [false, true].into_iter().enumerate() {
+                for seed in 1..=GUESSES {
+                    let solved = solve(backend, &square, &options(name, n, deflated), seed)?;
+                    mean[which] += solved.outcome.iterations as f64 / GUESSES as f64;
+                    error[which] = error[which].max(solved.error[0]);
+                    if !solved.outcome.converged() {
+                        sheet.note(format!("{name} at n = {n} did not converge: {}", solved.outcome.stop));
+                    }
+                }
+            }
+            let reference = reference.map(|counts| counts[number]);
+            let off = reference.map(|(without, with)| {
+                let off = [mean[0] / without - 1.0, mean[1] / with - 1.0];
+                100.0 * if off[0].abs() > off[1].abs() { off[0] } else { off[1] }
+            });
+            sheet.row(
+                name,
+                [
+                    Cell::count(n),
+                    Cell::Number(mean[0], 0),
+                    Cell::number(reference.map(|counts| counts.0), 0),
+                    Cell::Number(mean[1], 0),
+                    Cell::number(reference.map(|counts| counts.1), 0),
+                    Cell::number(off, 0),
+                    Cell::Scientific(error[0]),
+                    Cell::Scientific(error[1]),
+                ],
+            );
+        }
+    }
+    sheet.note("reference: an independent implementation's counts, which a first guess moves by ±12 %; the figure's own numbers are not in the text");
+    sheet.note("none: rounding rules, and single first guesses lie up to 30 % apart");
+    sheet.note("error: ‖u − x‖ / ‖x‖ against the exact x = cos n, the largest of the first guesses");
+    Ok(sheet)
+}
+
+fn conditions<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+    let n = sizes.spectra;
+    let mut sheet = Sheet::new(
+        "D.1",
+        format!("condition numbers after preconditioning, n = {n}, contrast 10³, from conjugate gradients"),
+        &["preconditioner", "smallest", "largest", "condition", "reference", "printed", "deflated condition"],
+    );
+    let square = Square::two_phase(n)?;
+    for (name, printed, reference) in D_CONDITION {
+        let spectrum = |deflated| -> Result<_> {
+            // Extreme eigenvalues are found last.
+            let options = SolverOptions { tolerance: 1e-12, ..options(name, n, deflated) };
+            Ok(solve(backend, &square, &options, 1)?.outcome.spectrum)
+        };
+        let (alone, deflated) = (spectrum(false)?, spectrum(true)?);
+        let comparable = n == SMALL.spectra;
+        sheet.row(
+            name,
+            [
+                alone.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.smallest)),
+                Cell::number(alone.map(|spectrum| spectrum.largest), 3),
+                alone.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.condition())),
+                reference.filter(|_| comparable).map_or(Cell::Missing, Cell::Scientific),
+                if comparable { Cell::Scientific(printed) } else { Cell::Missing },
+                deflated.map_or(Cell::Missing, |spectrum| Cell::Scientific(spectrum.condition())),
+            ],
+        );
+    }
+    let [smallest, largest] = D_EIGENVALUES;
+    sheet.note(format!(
+        "diagonal: the scaled matrix; its extreme eigenvalues are {smallest:e} and {largest} in the reference (n = 64)"
+    ));
+    sheet.note("printed: of a neighbouring geometry, which the paper's figures do not fully say");
+    Ok(sheet)
+}
+
+fn errors<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+    let n = sizes.errors;
+    let mut sheet = Sheet::new(
+        "D, n = 256",
+        format!("what deflation is worth: n = {n}, contrast 10³, to 1e-6; errors relative to the exact solution"),
+        &[
+            "preconditioner",
+            "deflation",
+            "iterations",
+            "of those without (%)",
+            "residual",
+            "error, 2-norm",
+            "error, largest",
+            "ms",
+        ],
+    );
+    let square = Square::two_phase(n)?;
+    for name in ["none", "diagonal", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"] {
+        let mut without = None;
+        for deflated in [false, true] {
+            let solved = solve(backend, &square, &options(name, n, deflated), 1)?;
+            let share = without.map(|without: usize| 100.0 * solved.outcome.iterations as f64 / without as f64);
+            without = Some(solved.outcome.iterations);
+            sheet.row(
+                name,
+                [
+                    Cell::Text(if deflated { "yes" } else { "no" }.into()),
+                    iterations(&solved.outcome),
+                    Cell::number(share, 0),
+                    Cell::Scientific(solved.outcome.relative_residual),
+                    Cell::Scientific(solved.error[0]),
+                    Cell::Scientific(solved.error[1]),
+                    Cell::Number(1e3 * solved.outcome.timing.solve, 1),
+                ],
+            );
+        }
+    }
+    sheet.note("a small residual is not a small error: the directions that deflation removes hide in it");
+    Ok(sheet)
+}
+
+fn strategies<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+    let mut sheet = Sheet::new(
+        "D, Figures 12 to 14",
+        "the two strategies for E: triangular solves, or its explicit inverse; milliseconds",
+        &[
+            "preconditioner",
+            "n",
+            "vectors",
+            "iterations",
+            "setup, triangular",
+            "setup, inverse",
+            "solve, triangular",
+            "solve, inverse",
+            "triangular / inverse",
+            "printed",
+        ],
+    );
+    for &n in sizes.strategies {
+        let square = Square::two_phase(n)?;
+        for name in ["block-IC(8n)", "IP, scaled", "Neu2"] {
+            let mut solved = Vec::new();
+            for coarse in [CoarseSolve::Triangular, CoarseSolve::Inverse] {
+                let mut options = options(name, n, true);
+                options.deflation.coarse = coarse;
+                solved.push(solve(backend, &square, &options, 1)?);
+            }
+            let milliseconds = |of: fn(&Solved) -> f64| solved.iter().map(move |s| Cell::Number(1e3 * of(s), 2));
+            let gain = solved[0].seconds_per_iteration() / solved[1].seconds_per_iteration();
+            let cells = [Cell::count(n), Cell::count(2 * n), iterations(&solved[1].outcome)].into_iter();
+            sheet.row(
+                name,
+                cells.chain(milliseconds(|s| s.setup)).chain(milliseconds(|s| s.outcome.timing.solve)).chain([
+                    Cell::Number(gain, 2),
+                    Cell::number((name != "block-IC(8n)").then_some(D_INVERSE_GAIN), 0),
+                ]),
+            );
+        }
+    }
+    sheet.note("printed: what the inverse gains on a Fermi GPU, where each triangular solve visits the host; block-IC hides it");
+    sheet.note("ours: E is sparse, and so is its Cholesky factor; the paper's is dense");
+    Ok(sheet)
+}
+
+fn timings<B, C>(backend: &B, baselines: &Baselines<C>, sizes: &Sizes) -> Result<Sheet>
+where
+    B: DiffusionBackend + Clone,
+    C: DiffusionBackend + Clone,
+{
+    let mut sheet = Sheet::new(
+        "D, Figures 15, 16",
+        "deflated solves to 1e-6, 2n vectors: milliseconds; speedups by the time of an iteration",
+        &[
+            "preconditioner",
+            "n",
+            "iterations",
+            "setup",
+            "solve",
+            "an iteration",
+            "one core: iteration",
+            "speedup",
+            "printed",
+            "all cores: iteration",
+            "speedup over them",
+        ],
+    );
+    for &n in sizes.timings {
+        let square = match Square::two_phase(n) {
+            Ok(square) => square,
+            Err(failure) => {
+                sheet.note(failure.to_string());
+                break;
+            }
+        };
+        let whole = n <= LARGEST_WHOLE;
+        let names: &[&str] = if whole { &D_NAMES[2..] } else { &["Neu2"] };
+        for &name in names {
+            let sampled = SolverOptions { max_iterations: SAMPLE, ..options(name, n, true) };
+            let solved = solve(backend, &square, &if whole { options(name, n, true) } else { sampled.clone() }, 1)?;
+            let each = solved.seconds_per_iteration();
+            let (mut one, mut all) = (None, None);
+            // The paper's own: the only one that all processors are compared on.
+            if name == "Neu2" {
+                let baseline = |baseline: &Option<C>| -> Result<Option<f64>> {
+                    let Some(backend) = baseline else { return Ok(None) };
+                    Ok(Some(solve(backend, &square, &sampled, 1)?.seconds_per_iteration()))
+                };
+                (one, all) = (baseline(&baselines.one)?, baseline(&baselines.all)?);
+            }
+            let printed = (n == D_SPEEDUP.0 && one.is_some()).then_some(D_SPEEDUP.1);
+            sheet.row(
+                name,
+                [
+                    Cell::count(n),
+                    if whole { iterations(&solved.outcome) } else { Cell::Missing },
+                    Cell::Number(1e3 * solved.setup, 1),
+                    if whole { Cell::Number(1e3 * solved.outcome.timing.solve, 1) } else { Cell::Missing },
+                    Cell::Number(1e3 * each, 3),
+                    Cell::number(one.map(|one| 1e3 * one), 3),
+                    Cell::number(one.map(|one| one / each), 1),
+                    Cell::number(printed, 0),
+                    Cell::number(all.map(|all| 1e3 * all), 3),
+                    Cell::number(all.map(|all| all / each), 1),
+                ],
+            );
+        }
+    }
+    sheet.note("printed: a Fermi C2070 over one core of a Core 2 Q9550, both with the paper's code");
+    sheet.note(format!("cores, and squares beyond {LARGEST_WHOLE}², are timed over {SAMPLE} iterations"));
+    Ok(sheet)
+}
+
+fn bubbles<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+    let n = sizes.bubbles;
+    let mut sheet = Sheet::new(
+        "D, section 8",
+        format!(
+            "future work of the paper: 12 air bubbles in water, contrast 10³, n = {n}, Neu2, to 1e-6; milliseconds"
+        ),
+        &["deflation vectors", "count", "iterations", "condition", "error", "setup", "solve"],
+    );
+    let square = Square::bubbly(n)?;
+    for (name, stripes) in [
+        ("none", None),
+        ("half rows", Some(Stripes::HalfRows)),
+        ("8×8 blocks", Some(Stripes::Blocks([8, 8, 1]))),
+        ("one a bubble, and the water", Some(Stripes::Bodies)),
+    ] {
+        let mut options = options("Neu2", n, stripes.is_some());
+        let vectors = match stripes {
+            None => 0,
+            Some(stripes) => {
+                options.deflation.stripes = stripes;
+                deflation::regions(&square.stencil, &stripes)?.count()
+            }
+        };
+        let solved = solve(backend, &square, &options, 1)?;
+        sheet.row(
+            name,
+            [
+                Cell::count(vectors),
+                iterations(&solved.outcome),
+                Cell::number(solved.outcome.spectrum.map(|spectrum| spectrum.condition()), 0),
+                Cell::Scientific(solved.error[0]),
+                Cell::Number(1e3 * solved.setup, 1),
+                Cell::Number(1e3 * solved.outcome.timing.solve, 1),
+            ],
+        );
+    }
+    Ok(sheet)
+}

@@ -1,0 +1,331 @@
+//! Diffusion problems from the command: what they give, and what is said to wrong ones.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{assert_fails, case, isobar, npy, stderr, stdout};
+
+/// A case file in a folder of its own, for files beside it.
+struct Case {
+    folder: TempDir,
+}
+
+impl Case {
+    fn new(text: &str) -> Self {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("case.toml"), text).unwrap();
+        Self { folder }
+    }
+
+    fn with(self, name: &str, bytes: impl AsRef<[u8]>) -> Self {
+        fs::write(self.path(name), bytes).unwrap();
+        self
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The report of a solve that converges.
+    #[track_caller]
+    fn solve(&self, args: &[&str]) -> Value {
+        let (case, report) = (self.path("case.toml"), self.path("report.json"));
+        let mut all =
+            vec!["solve", case.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap(), "--quiet"];
+        all.extend(args);
+        let output = isobar(all).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
+    }
+
+    /// The solve fails with one message that holds all parts.
+    #[track_caller]
+    fn fails(&self, parts: &[&str]) {
+        let case = self.path("case.toml");
+        assert_fails(&isobar(["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"]).output().unwrap(), parts);
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap()
+}
+
+/// The values of an .npy file.
+fn values(path: &std::path::Path) -> Vec<f64> {
+    let bytes = fs::read(path).unwrap();
+    bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// 1 in (−∂_x, ∂_x): linear from 0 in the west to 1 in the east.
+const LINEAR: &str = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 8\nny = 6\n\
+                      [diffusion]\nboundary = { west = \"dirichlet\", east = { dirichlet = 1.0 } }\n\
+                      [solver]\ntolerance = 1e-12\n";
+
+#[test]
+fn linear_solutions_are_exact() {
+    let case = Case::new(LINEAR);
+    let output = case.path("u.npy");
+    let report = case.solve(&["--output", output.to_str().unwrap()]);
+    assert_eq!(report["problem"], serde_json::json!({"kind": "poisson", "unknowns": 48, "grid": [8, 6, 1]}));
+    assert_eq!((&report["solver"]["method"], &report["solver"]["preconditioner"]), (&"cg".into(), &"multigrid".into()));
+    for (n, u) in values(&output).into_iter().enumerate() {
+        let x = (n % 8) as f64 / 8.0 + 1.0 / 16.0;
+        assert!((u - x).abs() < 1e-10, "cell {n}: {u}, not {x}");
+    }
+}
+
+#[test]
+fn coefficients_that_jump_at_a_face_are_met_exactly() {
+    // Flux 2/(1/1 + 1/4) = 1.6 through two slabs of length ½.
+    let case = Case::new(&LINEAR.replace("[diffusion]", "[diffusion]\ncoefficient = { file = \"k.npy\" }"))
+        .with("k.npy", npy("(6, 8)", &[1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0].repeat(6)));
+    let output = case.path("u.npy");
+    case.solve(&["--output", output.to_str().unwrap()]);
+    let u = values(&output);
+    assert!((u[3] - 1.6 * 7.0 / 16.0).abs() < 1e-10 && (u[4] - (0.8 + 0.4 / 16.0)).abs() < 1e-10, "{:?}", &u[..8]);
+}
+
+#[test]
+fn grids_of_one_and_three_directions() {
+    let line = Case::new(&LINEAR.replace("ny = 6", "ny = 1\nsize = [2.0]"));
+    let [output, plot, vti] = ["u.npy", "u.png", "u.vti"].map(|name| line.path(name));
+    for file in [&output, &vti] {
+        line.solve(&["--output", file.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    }
+    assert_eq!(values(&output).len(), 8);
+    assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
+    assert!(String::from_utf8_lossy(&fs::read(&vti).unwrap()).contains("Spacing=\"0.25 1 1\""));
+    let graded = LINEAR.replace("ny = 6", "ny = 6\nnz = 3\nspacing = [1.0, 2, [1.0, 2.0, 4.0]]");
+    let report = Case::new(&graded).solve(&[]);
+    assert_eq!(report["problem"]["grid"], serde_json::json!([8, 6, 3]));
+}
+
+#[test]
+fn inactive_cells_are_marked() {
+    let mask = [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0].repeat(6);
+    let case = Case::new(&LINEAR.replace("[diffusion]", "[diffusion]\nactive = { file = \"active.npy\" }"))
+        .with("active.npy", npy("(1, 6, 8)", &mask));
+    let [output, plot, zarr] = ["u.npy", "u.png", "u.zarr"].map(|name| case.path(name));
+    let report = case.solve(&["--output", output.to_str().unwrap(), "--plot", plot.to_str().unwrap()]);
+    case.solve(&["--output", zarr.to_str().unwrap()]);
+    for (u, active) in values(&output).into_iter().zip(&mask) {
+        assert_eq!(u.is_nan(), *active == 0.0);
+    }
+    // The eastern half is all at 1, and what is not there counts as 0.
+    assert!((number(&report["checks"]["sum"]) - 18.0).abs() < 1e-8);
+    let path = case.path("case.toml");
+    let text = stdout(&isobar(["solve", path.to_str().unwrap(), "--device", "cpu"]).output().unwrap());
+    assert!(text.contains("12 inactive cells"), "{text}");
+}
+
+#[test]
+fn singular_systems_say_what_was_done() {
+    let text = "[problem]\nkind = \"poisson\"\n[problem.rhs]\nkind = \"manufactured\"\n[grid]\nnx = 12\nny = 8\n";
+    let report = Case::new(text).solve(&["--set", "solver.tolerance=1e-10"]);
+    assert!(number(&report["error"]["max"]) < 1e-7, "{}", report["error"]);
+    assert!(number(&report["outcome"]["projected"]) < 1e-12);
+    assert!(number(&report["outcome"]["condition"]) >= 1.0);
+    assert_eq!(report["outcome"]["eigenvalues"].as_array().unwrap().len(), 2);
+
+    let unbalanced = Case::new(&text.replace("manufactured", "constant"));
+    unbalanced.fails(&["has no solution", "96 cells", "solver.compatibility = \"project\""]);
+    let path = unbalanced.path("case.toml");
+    let set = ["--set", "solver.compatibility=project", "--set", "problem.rhs.kind=random"];
+    let output = isobar([&["solve", path.to_str().unwrap(), "--device", "cpu"], &set[..]].concat()).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(stdout(&output).contains("tied to nothing fixed") && stdout(&output).contains("projected"));
+}
+
+#[test]
+fn norne_is_solved() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let path = case("norne.toml");
+    let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
+    let output = isobar(args).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(stdout(&output).contains("2 connected parts"), "{}", stdout(&output));
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert!(number(&report["outcome"]["iterations"]) <= 40.0);
+    // Injector and producer balance, so nothing had to be taken out; the mean is 0 in both parts.
+    assert!(number(&report["outcome"]["projected"]) < 1e-12);
+    assert!(number(&report["checks"]["sum"]).abs() < 1e-6 * number(&report["checks"]["norm2"]));
+}
+
+#[test]
+fn deflation_halves_the_iterations() {
+    let text = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"manufactured\"\n[grid]\nnx = 32\nny = 32\n\
+                [diffusion]\ncoefficient = { two_phase = { contrast = 1e3 } }\nboundary.south = \"dirichlet\"\n\
+                [solver]\ntolerance = 1e-6\nnorm = \"scaled\"\nguess = \"random\"\nmax_iterations = 5000\n\
+                [solver.preconditioner]\nkind = \"neumann\"\n";
+    let case = Case::new(text);
+    let iterations = |sets: &[&str]| {
+        let args: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        number(&case.solve(&args)["outcome"]["iterations"])
+    };
+    let without = iterations(&[]);
+    for sets in [
+        &["solver.method=deflated-cg"][..],
+        &["solver.method=deflated-cg", "solver.deflation.coarse=triangular"],
+        &["solver.method=deflated-cg", "solver.deflation.stripes={ blocks = [4, 16, 1] }"],
+    ] {
+        assert!(iterations(sets) < 0.6 * without, "{sets:?}: {} of {without}", iterations(sets));
+    }
+    for kind in ["none", "jacobi", "line", "block-ic", "incomplete-poisson"] {
+        assert!(iterations(&[&format!("solver.preconditioner.kind={kind}")]) > 10.0, "{kind}");
+    }
+    assert!(iterations(&["solver.preconditioner.kind=block-ic", "solver.preconditioner.block=64"]) > 10.0);
+    assert!(iterations(&["solver.preconditioner.kind=multigrid", "solver.method=deflated-cg"]) < 15.0);
+}
+
+#[test]
+fn wells_hold_their_value() {
+    let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 9\nny = 9\nnz = 2\nspacing = [10.0, 10.0, 5.0]\n\
+                [diffusion]\nwells = [ { i = 4, j = 4, value = 3.0, radius = 0.1 } ]\n[solver]\ntolerance = 1e-12\n";
+    let case = Case::new(text);
+    let output = case.path("u.npy");
+    case.solve(&["--output", output.to_str().unwrap()]);
+    assert!(values(&output).iter().all(|u| (u - 3.0).abs() < 1e-9));
+    case.solve(&["--set", "diffusion.sources=[ { i = 0, j = 0, k = 1, rate = 2.0 } ]"]);
+}
+
+#[test]
+fn bench_and_export_know_them() {
+    let case = Case::new(LINEAR);
+    let (path, matrix) = (case.path("case.toml"), case.path("A.mtx"));
+    let output = isobar(["bench", path.to_str().unwrap(), "--device", "cpu"]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    assert!(stdout(&output).contains("advance_direction"), "{}", stdout(&output));
+    let output = isobar(["export", path.to_str().unwrap(), "--matrix", matrix.to_str().unwrap()]).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let read = isobar::stencil::matrix_market::read_matrix(fs::read(&matrix).unwrap().as_slice()).unwrap();
+    assert_eq!((read.rows(), read.entries()), (48, 48 + 2 * (7 * 6 + 8 * 5)));
+}
+
+/// The lines of `[diffusion]` of a case on 8 × 6 × 4 cells.
+fn with_diffusion(lines: &str) -> Case {
+    Case::new(&format!(
+        "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 6\nnz = 4\n[diffusion]\nboundary.west = \"dirichlet\"\n{lines}\n"
+    ))
+}
+
+#[test]
+fn values_that_make_no_sense() {
+    let file = "coefficient = { file = \"k.npy\" }";
+    let with = |n: usize, value: f64| {
+        let mut values = [1.0; 192];
+        values[n] = value;
+        with_diffusion(file).with("k.npy", npy("(4, 6, 8)", &values))
+    };
+    with(1 + 8 * (2 + 6 * 3), -2.5).fails(&["diffusion.coefficient", "k.npy", "-2.5", "(1, 2, 3)", "a[3, 2, 1]"]);
+    with(8, f64::NAN).fails(&["diffusion.coefficient", "k.npy", "a[0, 1, 0] is NaN"]);
+    with(8, f64::INFINITY).fails(&["k.npy", "inf"]);
+    with_diffusion(file).fails(&["diffusion.coefficient", "k.npy: no such file"]);
+    with_diffusion(file).with("k.npy", npy("(8, 6, 4)", &[1.0; 192])).fails(&["k.npy", "(8, 6, 4)", "(4, 6, 8)"]);
+    with_diffusion(file).with("k.npy", npy("(6, 8)", &[1.0; 48])).fails(&["k.npy", "(6, 8)", "(4, 6, 8)"]);
+    with_diffusion("coefficient = -1.0").fails(&["case.toml:9:15", "diffusion.coefficient", "-1 is negative"]);
+    with_diffusion("coefficient = 0.0").fails(&["diffusion.active", "none of the 192 cells"]);
+    with_diffusion("coefficient = nan").fails(&["diffusion.coefficient", "not a finite number"]);
+    with_diffusion("coefficient_z = { ratio = -0.1 }").fails(&["case.toml:9:17", "diffusion.coefficient_z", "-0.1"]);
+    with_diffusion("coefficient = { ratio = 0.1 }").fails(&["diffusion.coefficient_z only"]);
+    with_diffusion("coefficient_z = { ratio_file = \"r.npy\" }").with("r.npy", npy("(5,)", &[1.0; 5])).fails(&[
+        "diffusion.coefficient_z",
+        "r.npy",
+        "(5,)",
+        "(4,) = (nz,)",
+    ]);
+    with_diffusion("coefficient_z = { ratio_file = \"r.npy\" }")
+        .with("r.npy", npy("(4,)", &[1.0, 1.0, -1.0, 1.0]))
+        .fails(&["r.npy", "-1 at level 2"]);
+    with_diffusion("coefficient = { bubbles = { count = 1000, radius = 0.3, contrast = 1e3 } }")
+        .fails(&["diffusion.coefficient.bubbles", "of 1000 bubbles"]);
+    with_diffusion("coefficient = { layers = { contrast = 0.0 } }").fails(&["contrast 0"]);
+    with_diffusion("reaction = -3.0").fails(&["diffusion.reaction", "-3"]);
+    with_diffusion("active = { file = \"a.npy\" }").with("a.npy", npy("(4, 6, 8)", &[0.0; 192])).fails(&[
+        "diffusion.active",
+        "none of the 192 cells",
+        "check the mask",
+    ]);
+}
+
+#[test]
+fn sources_and_wells_that_are_nowhere() {
+    let mut mask = [1.0; 192];
+    mask[..48].fill(0.0);
+    let masked = |lines: &str| {
+        with_diffusion(&format!("active = {{ file = \"a.npy\" }}\n{lines}")).with("a.npy", npy("(4, 6, 8)", &mask))
+    };
+    masked("wells = [ { i = 1, j = 2, k = 0, value = 1.0, radius = 1e-3 } ]").fails(&[
+        "diffusion.wells",
+        "(1, 2), levels 0 to 0",
+        "inactive cells only",
+    ]);
+    masked("sources = [ { i = 1, j = 2, k = 0, rate = 1.0 } ]").fails(&["diffusion.sources", "inactive cells only"]);
+    masked("sources = [ { i = 1, j = 2, k = [0, 1], rate = 1.0 } ]").solve(&[]);
+    with_diffusion("sources = [ { i = 8, j = 2, rate = 1.0 } ]").fails(&["diffusion.sources", "(8, 2)", "outside"]);
+    with_diffusion("sources = [ { i = 1, j = 2, k = [2, 1], rate = 1.0 } ]").fails(&["levels 2 to 1"]);
+    with_diffusion("sources = [ { i = 1, j = 2, k = -1, rate = 1.0 } ]").fails(&["case.toml:9", "k must be a level"]);
+    with_diffusion("sources = [ { i = 1, j = 2 } ]").fails(&["case.toml:9", "needs the key \"rate\""]);
+    with_diffusion("wells = [ { i = 1, j = 1, value = 1.0, radius = 100.0 } ]")
+        .fails(&["diffusion.wells", "radius 100"]);
+    with_diffusion("boundary.west = \"dirichlet\"").fails(&["duplicate"]);
+    let closed = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 6\n[diffusion]\n\
+                  sources = [ { i = 1, j = 1, rate = 1.0 }, { i = 5, j = 5, rate = -0.5 } ]\n";
+    Case::new(closed).fails(&["has no solution", "5.000e-1", "compatibility"]);
+}
+
+#[test]
+fn keys_that_do_not_fit() {
+    let grid = |line: &str| Case::new(&LINEAR.replace("ny = 6", &format!("ny = 6\n{line}")));
+    grid("geometry = \"box\"").fails(&["case.toml:6:12", "grid.geometry", "grid.size", "grid.spacing"]);
+    grid("depth = 1.0").fails(&["case.toml:6:9", "grid.depth", "poisson"]);
+    grid("size = [1.0, 1.0]\nspacing = [1.0, 1.0]").fails(&["grid.size", "give one of them"]);
+    grid("nz = 2\nsize = [1.0, 1.0]").fails(&["grid.size", "2 entries"]);
+    grid("size = [1.0, -1.0]").fails(&["grid.size", "-1 in y"]);
+    grid("spacing = [[1.0, 2.0], 1.0]").fails(&["grid.spacing", "2 widths in x", "8 cells"]);
+    grid("spacing = [1.0, [1, 1, 1, 0, 1, 1]]").fails(&["grid.spacing", "cell 3 in y", "width 0"]);
+    grid("spacing = [1.0, \"wide\"]").fails(&["case.toml:6", "each entry must be a width"]);
+    with_diffusion("coeficient = 2.0").fails(&["case.toml:9:1", "did you mean \"coefficient\"?"]);
+    with_diffusion("coefficient = { fil = \"k.npy\" }").fails(&["case.toml:9:17", "did you mean \"file\"?"]);
+    with_diffusion("coefficient = { file = \"k.npy\", noise = { sigma = 1.0 } }")
+        .fails(&["2 keys where one is needed"]);
+    with_diffusion("coefficient = { bubbles = { count = 3, radius = 0.1 } }").fails(&["needs the key \"contrast\""]);
+    with_diffusion("coefficient = \"k.npy\"").fails(&["diffusion.coefficient must be a number, or a table"]);
+    with_diffusion("boundary.east = \"open\"").fails(&["case.toml:9:17", "diffusion.boundary.east", "\"periodic\""]);
+    with_diffusion("boundary.up = \"neumann\"").fails(&["unknown key \"up\"", "top"]);
+    with_diffusion("boundary.north = \"periodic\"").fails(&["diffusion.boundary.north", "south is not"]);
+    let odd =
+        LINEAR.replace("west = \"dirichlet\", east = { dirichlet = 1.0 }", "west = \"periodic\", east = \"periodic\"");
+    Case::new(&odd.replace("nx = 8", "nx = 7")).fails(&["diffusion.boundary.west", "7 cells", "grid.nx = 8"]);
+    Case::new(&LINEAR.replace("poisson", "helmholtz")).fails(&["[diffusion] belongs to problem.kind"]);
+    Case::new("[problem]\nkind = \"helmholtz\"\n[grid]\nspacing = [1.0]\n").fails(&["grid.spacing", "grid.depth"]);
+    Case::new(&LINEAR.replace("tolerance = 1e-12", "guess = \"ones\"")).fails(&["solver.guess = \"ones\"", "random"]);
+    let blocks = "method = \"deflated-cg\"\ndeflation.stripes = { blocks = [9, 1, 1] }";
+    Case::new(&LINEAR.replace("tolerance = 1e-12", blocks)).fails(&["solver.deflation.stripes", "9 blocks in x", "8"]);
+    let order = "preconditioner = { kind = \"neumann\", order = 1000 }";
+    Case::new(&LINEAR.replace("tolerance = 1e-12", order)).fails(&["solver.preconditioner.order", "1000"]);
+    let path = case("panel-tiny.toml");
+    let set = ["solve", path.to_str().unwrap(), "--quiet", "--set", "solver.method=deflated-cg"];
+    assert_fails(&isobar(set).output().unwrap(), &["solver.method", "diffusion"]);
+}
+
+#[test]
+fn extreme_contrasts_end_honestly() {
+    let text = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"manufactured\"\n[grid]\nnx = 32\nny = 32\n\
+                [diffusion]\ncoefficient = { two_phase = { contrast = 1e12 } }\nboundary.south = \"dirichlet\"\n";
+    for method in ["cg", "deflated-cg", "multigrid"] {
+        let case = Case::new(text);
+        let (path, report) = (case.path("case.toml"), case.path("report.json"));
+        let set = format!("solver.method={method}");
+        let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--quiet", "--set", &set, "--report"];
+        let output = isobar([&args[..], &[report.to_str().unwrap()]].concat()).output().unwrap();
+        assert!(matches!(output.status.code(), Some(0 | 2)), "{method}: {}", stderr(&output));
+        let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+        let converged = report["outcome"]["stop"] == "converged";
+        assert_eq!(converged, output.status.code() == Some(0));
+        assert!(!converged || number(&report["outcome"]["relative_residual"]) <= 1e-5);
+    }
+}

@@ -1,0 +1,489 @@
+//! The loops that solve lines, tile by tile: upwards by elimination, downwards by substitution. Safety of all
+//! memory accesses: see the module `kernels`.
+//!
+//! Everything is a sum of positive numbers: with `out` the shift and the faces out of the column,
+//!
+//! ```text
+//! excess = out + T₋ · ratio₋;   pivot = excess + T₊
+//! y = (g + T₋ y₋) / pivot;   factor = T₊ / pivot;   ratio = excess / pivot
+//! ```
+//!
+//! A column tied to nothing has the last pivot 0, exactly, and gets the solution with 0 at its top. The face T
+//! across a periodic end is no part of the line; its two cells get 2T on the diagonal instead.
+
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::faces::{FaceRow, Faces};
+use super::kernels::Couplings;
+use super::rows::{Around, Geometry, HalfPlane, Link, Places, Which, Window};
+use super::{ChunkScratch, Kernel};
+use crate::half_plane::{RowSum, substitute_row};
+use crate::shared::{Ahead, Row, RowMut, Shared};
+
+/// What a tile of lines is solved for. (Traits, not closures: only functions that are sure to be inlined get
+/// this machine's vector instructions.)
+trait LineTask<'a, S: Simd, T: Real> {
+    /// A row of the right-hand side.
+    type Row: LineRow<S, T>;
+
+    /// A row of the right-hand side; asked for once, upwards.
+    fn row(&mut self, w: Window, places: &Places) -> Self::Row;
+
+    /// What a row has summed up comes back.
+    #[inline(always)]
+    fn end_row(&mut self, _row: Self::Row) {}
+
+    /// A row of the solution is final; called once, downwards.
+    #[inline(always)]
+    fn finish(&mut self, _w: Window) {}
+}
+
+/// A row that is computed pack by pack, from the transmissibilities around.
+trait LineRow<S: Simd, T: Real> {
+    /// Pack i; `across` are the faces across periodic ends, where the row is at one.
+    fn get(&mut self, t: &Couplings<S, T>, across: [Option<Pack<S, T>>; 2], shift: Pack<S, T>, i: usize) -> Pack<S, T>;
+
+    /// Asks memory for what will be needed a little after pack i.
+    fn fetch_ahead(&self, i: usize);
+}
+
+/// Where a solution goes: a vector, and where row k begins.
+#[derive(Clone, Copy)]
+struct Target<T> {
+    vector: Shared<T>,
+    start: isize,
+    pitch: usize,
+}
+
+impl<T> Target<T> {
+    #[inline(always)]
+    fn position(&self, w: Window) -> isize {
+        self.start + (w.k * self.pitch + w.m) as isize
+    }
+}
+
+/// Forward elimination and backward substitution of all tiles of a half plane.
+///
+/// # Safety
+/// The rows of `out` lie within their vector, and nothing else uses them.
+#[inline(always)]
+unsafe fn solve_tiles<'a, S: Simd, T: Real, F: Faces<T>>(
+    simd: S,
+    g: &'a Geometry<T>,
+    faces: &'a F,
+    h: &HalfPlane,
+    (ratio, factors): (&mut [T], &mut [T]),
+    out: impl Fn(usize) -> Target<T>,
+    task: &mut impl LineTask<'a, S, T>,
+) {
+    let (nz, pitch, tile) = (g.layout.shape().nz, g.layout.pitch(), ratio.len());
+    for m in (0..pitch).step_by(tile) {
+        let n = tile.min(pitch - m);
+        let out = out(m);
+        let ratio = &mut ratio[..n];
+        ratio.fill(T::ZERO);
+        for k in 0..nz {
+            let w = Window { k, m, n };
+            let places = g.places(h, w, Which::All);
+            let t = faces.row(simd, g, h, w, &places);
+            let mut row = task.row(w, &places);
+            let position = out.position(w);
+            // SAFETY: promised by the caller; rows k and k − 1 are different rows.
+            let (mut y, below) = unsafe {
+                let below =
+                    if k == 0 { g.zeros(simd, n) } else { out.vector.packs(simd, position - out.pitch as isize, n) };
+                (out.vector.packs_mut(simd, position, n), below)
+            };
+            let ahead = out.vector.ahead(position);
+            let mut ratio = RowMut::new(simd, &mut *ratio);
+            let mut factor = RowMut::new(simd, &mut factors[k * n..(k + 1) * n]);
+            let ends = [g.level_beside(k, false).1 == Link::Wrapped, g.level_beside(k, true).1 == Link::Wrapped];
+            for i in 0..y.len() {
+                t.fetch_ahead(i);
+                row.fetch_ahead(i);
+                ahead.fetch(i, Row::<S, T>::LANES);
+                let couplings = Couplings::of(&t, g.is_tall(), i);
+                let shift = t.shift(i);
+                let mut excess = shift + couplings.horizontal_total();
+                let Some([mut lower, mut upper]) = couplings.vertical else {
+                    let value = row.get(&couplings, [None; 2], shift, i) * excess.reciprocal();
+                    y.set(i, value);
+                    continue;
+                };
+                let mut across = [None; 2];
+                if ends[0] {
+                    excess = excess + (lower + lower);
+                    across[0] = Some(lower);
+                    lower = Pack::splat(simd, T::ZERO);
+                }
+                if ends[1] {
+                    excess = excess + (upper + upper);
+                    across[1] = Some(upper);
+                    upper = Pack::splat(simd, T::ZERO);
+                }
+                let excess = lower.mul_add(ratio.get(i), excess);
+                let inverse = (excess + upper).reciprocal();
+                ratio.set(i, excess * inverse);
+                factor.set(i, upper * inverse);
+                let right = row.get(&couplings, across, shift, i);
+                y.set(i, lower.mul_add(below.get(i), right) * inverse);
+            }
+            task.end_row(row);
+        }
+        task.finish(Window { k: nz - 1, m, n });
+        for k in (0..nz - 1).rev() {
+            let w = Window { k, m, n };
+            let position = out.position(w);
+            // SAFETY: as above.
+            let (y, above) = unsafe {
+                (out.vector.packs_mut(simd, position, n), out.vector.packs(simd, position + out.pitch as isize, n))
+            };
+            substitute_row(Row::new(simd, &factors[k * n..(k + 1) * n]), above, y);
+            task.finish(w);
+        }
+    }
+}
+
+/// Solutions go to a half plane of a vector.
+#[inline(always)]
+fn into_vector<T: Real>(g: &Geometry<T>, h: &HalfPlane, vector: Shared<T>) -> Target<T> {
+    Target { vector, start: h.planes.here + h.own, pitch: g.layout.pitch() }
+}
+
+/// z = M⁻¹ r
+pub(super) struct Solve<'s, T> {
+    pub(super) h: HalfPlane,
+    pub(super) r: Shared<T>,
+    pub(super) z: Shared<T>,
+    pub(super) scratch: &'s mut ChunkScratch<T>,
+}
+
+struct Plain<'a, S: Simd, T: Real> {
+    simd: S,
+    g: &'a Geometry<T>,
+    h: HalfPlane,
+    r: Shared<T>,
+}
+
+struct PlainRow<'a, S: Simd, T: Real> {
+    r: Row<'a, S, T>,
+    ahead: Ahead<T>,
+}
+
+impl<S: Simd, T: Real> LineRow<S, T> for PlainRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&mut self, _: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
+        self.r.get(i)
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Plain<'a, S, T> {
+    type Row = PlainRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, w: Window, _: &Places) -> Self::Row {
+        let position = self.g.position(&self.h, w);
+        // SAFETY: see the top of this file, here and below.
+        PlainRow { r: unsafe { self.r.packs(self.simd, position, w.n) }, ahead: self.r.ahead(position) }
+    }
+}
+
+impl<T: Real> Kernel<T> for Solve<'_, T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
+        let Self { h, r, z, scratch } = self;
+        let ChunkScratch { ratio, factors, .. } = scratch;
+        let mut task = Plain { simd, g, h, r };
+        // SAFETY: see the top of this file.
+        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        [0.0; 2]
+    }
+}
+
+/// r −= αq;  z = M⁻¹ r;  Σ r z;  Σ r²
+pub(super) struct Precondition<'s, T> {
+    pub(super) h: HalfPlane,
+    pub(super) alpha: T,
+    pub(super) r: Shared<T>,
+    pub(super) q: Shared<T>,
+    pub(super) z: Shared<T>,
+    pub(super) scratch: &'s mut ChunkScratch<T>,
+}
+
+/// r −= αq on the way up, sums on both.
+struct Update<'a, S: Simd, T: Real> {
+    simd: S,
+    g: &'a Geometry<T>,
+    h: HalfPlane,
+    minus_alpha: Pack<S, T>,
+    r: Shared<T>,
+    q: Shared<T>,
+    z: Shared<T>,
+    rz: RowSum<S, T>,
+    rr: RowSum<S, T>,
+}
+
+struct UpdateRow<'a, S: Simd, T: Real> {
+    minus_alpha: Pack<S, T>,
+    r: RowMut<'a, S, T>,
+    q: Row<'a, S, T>,
+    ahead: [Ahead<T>; 2],
+    rr: RowSum<S, T>,
+}
+
+impl<S: Simd, T: Real> LineRow<S, T> for UpdateRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&mut self, _: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
+        let value = self.minus_alpha.mul_add(self.q.get(i), self.r.get(i));
+        self.rr.add_product(value, value);
+        self.r.set(i, value);
+        value
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead[0].fetch(i, Row::<S, T>::LANES);
+        self.ahead[1].fetch(i, Row::<S, T>::LANES);
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Update<'a, S, T> {
+    type Row = UpdateRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, w: Window, _: &Places) -> Self::Row {
+        let position = self.g.position(&self.h, w);
+        // SAFETY: see the top of this file.
+        let (r, q) = unsafe { (self.r.packs_mut(self.simd, position, w.n), self.q.packs(self.simd, position, w.n)) };
+        let ahead = [self.r.ahead(position), self.q.ahead(position)];
+        UpdateRow { minus_alpha: self.minus_alpha, r, q, ahead, rr: self.rr }
+    }
+
+    #[inline(always)]
+    fn end_row(&mut self, row: Self::Row) {
+        self.rr = row.rr;
+        self.rr.end_short_row();
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, w: Window) {
+        let position = self.g.position(&self.h, w);
+        // SAFETY: see the top of this file.
+        let (r, z) = unsafe { (self.r.packs(self.simd, position, w.n), self.z.packs(self.simd, position, w.n)) };
+        for i in 0..r.len() {
+            self.rz.add_product(r.get(i), z.get(i));
+        }
+        self.rz.end_short_row();
+    }
+}
+
+impl<T: Real> Kernel<T> for Precondition<'_, T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
+        let Self { h, alpha, r, q, z, scratch } = self;
+        let ChunkScratch { ratio, factors, .. } = scratch;
+        let minus_alpha = Pack::splat(simd, -alpha);
+        let (rz, rr) = (RowSum::new(simd), RowSum::new(simd));
+        let mut task = Update { simd, g, h, minus_alpha, r, q, z, rz, rr };
+        // SAFETY: see the top of this file.
+        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        [task.rz.total(), task.rr.total()]
+    }
+}
+
+/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values never meet the vertical operator,
+/// but for those across a periodic end.
+pub(super) struct Relax<'s, T> {
+    pub(super) h: HalfPlane,
+    pub(super) rho: T,
+    pub(super) f: Shared<T>,
+    pub(super) u: Shared<T>,
+    pub(super) scratch: &'s mut ChunkScratch<T>,
+}
+
+/// f + Σ T u over the faces out of the column.
+struct Coupled<'a, S: Simd, T: Real> {
+    simd: S,
+    g: &'a Geometry<T>,
+    h: HalfPlane,
+    f: Shared<T>,
+    u: Shared<T>,
+}
+
+struct CoupledRow<'a, S: Simd, T: Real> {
+    f: Row<'a, S, T>,
+    around: Around<'a, S, T>,
+    /// The row itself, where it is at a periodic end.
+    own: Option<Row<'a, S, T>>,
+    ahead: Ahead<T>,
+}
+
+impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&mut self, t: &Couplings<S, T>, across: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
+        let mut sum = self.f.get(i) + t.horizontal_sum(&self.around, i);
+        if let Some(own) = self.own {
+            let beyond = self.around.vertical(i);
+            for (t, beyond) in across.into_iter().zip(beyond) {
+                if let Some(t) = t {
+                    sum = t.mul_add(beyond + own.get(i), sum);
+                }
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
+        self.around.fetch_ahead(i);
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Coupled<'a, S, T> {
+    type Row = CoupledRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
+        let Self { simd, g, h, f, u } = *self;
+        let position = g.position(&h, w);
+        let is_end = g.periodic[2] && (w.k == 0 || w.k + 1 == g.layout.shape().nz);
+        // SAFETY: see the top of this file.
+        unsafe {
+            CoupledRow {
+                f: f.packs(simd, position, w.n),
+                around: Around::new(simd, g, u, places, w.n),
+                own: if is_end { Some(u.packs(simd, position, w.n)) } else { None },
+                ahead: f.ahead(position),
+            }
+        }
+    }
+}
+
+/// The solution goes to `values` first, and from there u += ρ(values − u).
+struct Lagged<'a, S: Simd, T: Real> {
+    coupled: Coupled<'a, S, T>,
+    values: Shared<T>,
+    pitch: usize,
+    rho: Pack<S, T>,
+}
+
+impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Lagged<'a, S, T> {
+    type Row = CoupledRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
+        self.coupled.row(w, places)
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, w: Window) {
+        let Coupled { simd, g, h, u, .. } = self.coupled;
+        // SAFETY: see the top of this file; `values` is this thread's own.
+        let (mut u, value) = unsafe {
+            (u.packs_mut(simd, g.position(&h, w), w.n), self.values.packs(simd, (w.k * self.pitch) as isize, w.n))
+        };
+        for i in 0..u.len() {
+            u.set(i, self.rho.mul_add(value.get(i) - u.get(i), u.get(i)));
+        }
+    }
+}
+
+impl<T: Real> Kernel<T> for Relax<'_, T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
+        let Self { h, rho, f, u, scratch } = self;
+        let ChunkScratch { ratio, factors, values, .. } = scratch;
+        let mut task = Coupled { simd, g, h, f, u };
+        let work = (&mut ratio[..], &mut factors[..]);
+        if rho == T::ONE && !g.periodic[2] {
+            // SAFETY: see the top of this file.
+            unsafe { solve_tiles(simd, g, faces, &h, work, |_| into_vector(g, &h, u), &mut task) };
+        } else {
+            let (values, pitch) = (Shared::of(values), work.0.len());
+            let mut task = Lagged { coupled: task, values, pitch, rho: Pack::splat(simd, rho) };
+            let out = |m: usize| Target { vector: values, start: -(m as isize), pitch };
+            // SAFETY: as above; `values` is this thread's own.
+            unsafe { solve_tiles(simd, g, faces, &h, work, out, &mut task) };
+        }
+        [0.0; 2]
+    }
+}
+
+/// δ = M⁻¹(f − A u)
+pub(super) struct Correction<'s, T> {
+    pub(super) h: HalfPlane,
+    pub(super) f: Shared<T>,
+    pub(super) u: Shared<T>,
+    pub(super) delta: Shared<T>,
+    pub(super) scratch: &'s mut ChunkScratch<T>,
+}
+
+/// f − A u
+struct Residual<'a, S: Simd, T: Real>(Coupled<'a, S, T>);
+
+struct ResidualRow<'a, S: Simd, T: Real> {
+    f: Row<'a, S, T>,
+    own: Row<'a, S, T>,
+    around: Around<'a, S, T>,
+    ahead: Ahead<T>,
+}
+
+impl<S: Simd, T: Real> LineRow<S, T> for ResidualRow<'_, S, T> {
+    #[inline(always)]
+    fn get(&mut self, t: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], shift: Pack<S, T>, i: usize) -> Pack<S, T> {
+        self.f.get(i) - t.apply(shift, self.own.get(i), &self.around, i)
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        self.ahead.fetch(i, Row::<S, T>::LANES);
+        self.around.fetch_ahead(i);
+    }
+}
+
+impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Residual<'a, S, T> {
+    type Row = ResidualRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
+        let Coupled { simd, g, h, f, u } = self.0;
+        let position = g.position(&h, w);
+        // SAFETY: see the top of this file.
+        unsafe {
+            ResidualRow {
+                f: f.packs(simd, position, w.n),
+                own: u.packs(simd, position, w.n),
+                around: Around::new(simd, g, u, places, w.n),
+                ahead: f.ahead(position),
+            }
+        }
+    }
+}
+
+impl<T: Real> Kernel<T> for Correction<'_, T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
+        let Self { h, f, u, delta, scratch } = self;
+        let ChunkScratch { ratio, factors, .. } = scratch;
+        let mut task = Residual(Coupled { simd, g, h, f, u });
+        // SAFETY: see the top of this file.
+        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, delta), &mut task) };
+        [0.0; 2]
+    }
+}

@@ -1,0 +1,252 @@
+//! Regions on processor cores.
+
+use std::sync::{Mutex, PoisonError};
+
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Layout;
+use isobar_core::real::Real;
+use isobar_core::region::{RegionBackend, RegionMap};
+use pulp::WithSimd;
+
+use crate::blas::Dot;
+use crate::cpu::Cpu;
+use crate::shared::Shared;
+use crate::vector::Vector;
+
+/// Sums are kept of so many parts of a grid, at most.
+const MAX_PARTS: usize = 64;
+/// Cells in a part, at least.
+const SMALLEST_PART: usize = 1 << 14;
+/// A matrix of fewer entries is multiplied on one thread.
+const ENTRIES_WORTH_A_THREAD: usize = 1 << 15;
+
+/// A [`RegionMap`] as runs of entries of a vector that belong to one region, or to none.
+///
+/// Regions are bodies or blocks of cells, so that runs are long; a map of no two neighbours alike takes
+/// 16 bytes a cell.
+#[derive(Debug)]
+pub struct Regions {
+    layout: Layout,
+    /// In the order of the layout; each ends where the next begins, and the last is empty.
+    runs: Vec<Run>,
+    /// The first run of each plane; a run never crosses into the next plane.
+    first_runs: Vec<usize>,
+    parts: Vec<Part>,
+    /// One sum for each region that a part may meet.
+    partial_sums: Mutex<Vec<f64>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: usize,
+    id: u32,
+}
+
+/// Planes that are summed up together.
+#[derive(Clone, Debug)]
+struct Part {
+    planes: std::ops::Range<usize>,
+    /// All regions that have cells there, and perhaps others.
+    ids: std::ops::Range<usize>,
+    /// Where their sums are.
+    sums: usize,
+}
+
+impl Regions {
+    fn new(map: &RegionMap) -> Result<Self> {
+        let layout = Layout::new(map.shape())?;
+        let shape = layout.shape();
+        let plane = 2 * layout.half_plane();
+        let mut runs: Vec<Run> = Vec::new();
+        let mut first_runs = Vec::with_capacity(shape.ny + 1);
+        let mut ids = Vec::with_capacity(shape.ny);
+        for j in 0..shape.ny {
+            first_runs.push(runs.len());
+            let (mut least, mut beyond) = (usize::MAX, 0);
+            for start in j * plane..(j + 1) * plane {
+                let cell = layout.grid_point(start).map(|(i, j, k)| i + shape.nx * (j + shape.ny * k));
+                let id = cell.map_or(RegionMap::NONE, |cell| map.ids()[cell]);
+                if id != RegionMap::NONE {
+                    (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
+                }
+                if start == j * plane || runs.last().is_none_or(|run| run.id != id) {
+                    runs.push(Run { start, id });
+                }
+            }
+            ids.push(least.min(beyond)..beyond);
+        }
+        first_runs.push(runs.len());
+        runs.push(Run { start: layout.len(), id: RegionMap::NONE });
+
+        let planes = shape.ny.div_ceil(MAX_PARTS).max(SMALLEST_PART.div_ceil(plane));
+        let mut sums = 0;
+        let parts = (0..shape.ny).step_by(planes).map(|start| {
+            let planes = start..(start + planes).min(shape.ny);
+            let met = ids[planes.clone()].iter().filter(|ids| !ids.is_empty());
+            let ids = met.cloned().reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0);
+            let part = Part { planes, sums, ids };
+            sums += part.ids.len();
+            part
+        });
+        let parts = parts.collect();
+        Ok(Self { layout, runs, first_runs, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
+    }
+
+    /// The runs of some planes: start, end and region.
+    fn runs(&self, planes: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, Option<usize>)> + '_ {
+        let runs = &self.runs[self.first_runs[planes.start]..=self.first_runs[planes.end]];
+        runs.windows(2).map(|pair| {
+            let id = pair[0].id;
+            (pair[0].start, pair[1].start, (id != RegionMap::NONE).then_some(id as usize))
+        })
+    }
+
+    /// A plane of Z a.
+    pub(crate) fn expand<T: Real>(&self, plane: usize, a: &[f64], out: &mut [T]) {
+        let origin = plane * 2 * self.layout.half_plane();
+        for (start, end, region) in self.runs(plane..plane + 1) {
+            out[start - origin..end - origin].fill(region.map_or(T::ZERO, |region| T::from_f64(a[region])));
+        }
+    }
+
+    /// Runs `f(part)` for all parts, on all threads.
+    fn for_each_part(&self, cpu: &Cpu, f: impl Fn(&Part) + Sync) {
+        let threads = cpu.threads_for(self.layout.len()).min(self.parts.len());
+        cpu.for_each(threads, |n| {
+            for part in &self.parts[self.parts.len() * n / threads..self.parts.len() * (n + 1) / threads] {
+                f(part);
+            }
+        });
+    }
+}
+
+/// A dense square matrix, row after row.
+#[derive(Debug)]
+pub struct RegionMatrix {
+    size: usize,
+    entries: Vec<f64>,
+}
+
+/// Σ x
+struct Sum<'a, T>(&'a [T]);
+
+impl<T: Real> WithSimd for Sum<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _: S) -> f64 {
+        let (chunks, rest) = self.0.as_chunks::<32>();
+        let mut sums = [0.0; 32];
+        for chunk in chunks {
+            for lane in 0..32 {
+                sums[lane] += chunk[lane].to_f64();
+            }
+        }
+        sums.iter().sum::<f64>() + rest.iter().map(|x| x.to_f64()).sum::<f64>()
+    }
+}
+
+impl RegionBackend for Cpu {
+    type Regions = Regions;
+    type RegionVector = Vec<f64>;
+    type RegionMatrix = RegionMatrix;
+
+    fn is_host(&self) -> bool {
+        true
+    }
+
+    fn regions(&self, map: &RegionMap) -> Result<Regions> {
+        Regions::new(map)
+    }
+
+    fn region_vector(&self, count: usize) -> Result<Vec<f64>> {
+        Ok(vec![0.0; count])
+    }
+
+    fn region_matrix(&self, size: usize, entries: &[f64]) -> Result<RegionMatrix> {
+        if entries.len() != size * size {
+            let found = format!("{} entries", entries.len());
+            return Err(Error::shape("a matrix of regions", found, format!("{size} × {size}")));
+        }
+        Ok(RegionMatrix { size, entries: entries.to_vec() })
+    }
+
+    fn region_sums<T: Real>(&self, x: &Vector<T>, regions: &Regions, sums: &mut Vec<f64>) -> Result<()> {
+        let entries = x.entries();
+        // They hold nothing between calls, so a panic elsewhere cannot have spoilt them.
+        let mut partial = regions.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = Shared::of(&mut partial);
+        regions.for_each_part(self, |part| {
+            // SAFETY: each part has sums of its own.
+            let sums = unsafe { shared.row_mut(part.sums as isize, part.ids.len()) };
+            sums.fill(0.0);
+            for (start, end, region) in regions.runs(part.planes.clone()) {
+                if let Some(region) = region {
+                    sums[region - part.ids.start] += self.dispatch::<f64, _>(Sum(&entries[start..end]));
+                }
+            }
+        });
+        sums.fill(0.0);
+        for part in &regions.parts {
+            let partial = &partial[part.sums..part.sums + part.ids.len()];
+            for (sum, partial) in sums[part.ids.clone()].iter_mut().zip(partial) {
+                *sum += partial;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_regional<T: Real>(&self, regions: &Regions, a: &Vec<f64>, y: &mut Vector<T>) -> Result<()> {
+        let shared = Shared::of(y.entries_mut());
+        regions.for_each_part(self, |part| {
+            for (start, end, region) in regions.runs(part.planes.clone()) {
+                if let Some(region) = region {
+                    let a = T::from_f64(a[region]);
+                    // SAFETY: runs do not overlap.
+                    for y in unsafe { shared.row_mut(start as isize, end - start) } {
+                        *y += a;
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn clear_outside<T: Real>(&self, regions: &Regions, x: &mut Vector<T>) -> Result<()> {
+        let shared = Shared::of(x.entries_mut());
+        regions.for_each_part(self, |part| {
+            for (start, end, region) in regions.runs(part.planes.clone()) {
+                if region.is_none() {
+                    // SAFETY: runs do not overlap.
+                    unsafe { shared.row_mut(start as isize, end - start) }.fill(T::ZERO);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn region_multiply(&self, matrix: &RegionMatrix, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        let size = matrix.size;
+        let threads = self.threads().min(matrix.entries.len() / ENTRIES_WORTH_A_THREAD).clamp(1, size.max(1));
+        let out = Shared::of(y);
+        self.for_each(threads, |n| {
+            for row in size * n / threads..size * (n + 1) / threads {
+                let entries = &matrix.entries[row * size..(row + 1) * size];
+                let value = self.dispatch::<f64, _>(Dot { x: entries, y: &x[..size] });
+                // SAFETY: each row has one thread.
+                unsafe { out.set(row as isize, value) };
+            }
+        });
+        Ok(())
+    }
+
+    fn read_regional(&self, x: &Vec<f64>, to: &mut [f64]) -> Result<()> {
+        to.copy_from_slice(x);
+        Ok(())
+    }
+
+    fn write_regional(&self, from: &[f64], x: &mut Vec<f64>) -> Result<()> {
+        x.copy_from_slice(from);
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Large arrays between the host's memory and the card.
+//!
+//! The card copies at full speed only from and to memory that is locked in place, which callers' arrays are not. So
+//! every array passes through a little of it, in pieces, and several threads copy pieces between it and the array
+//! while the card copies others: one core alone is slower than the bus, all the more where it is the first to touch
+//! a new array's pages.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{result, sys};
+use isobar_core::error::Result;
+
+use crate::driver::{Context, Pointer, check, error, failure, lock};
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+/// Pieces of a lane: one for the card, one for the host.
+const PIECES: usize = 2;
+/// The most threads that copy.
+const LANES: usize = 8;
+
+/// What one thread copies with.
+#[derive(Debug)]
+struct Lane {
+    stream: sys::CUstream,
+    /// When the card is done with a piece.
+    done: [sys::CUevent; PIECES],
+    /// `PIECES` times `PIECE` bytes of locked memory.
+    start: *mut u8,
+}
+
+// SAFETY: driver handles, which any thread may use, and plain memory, reached by whoever has the lane.
+unsafe impl Send for Lane {}
+
+impl Lane {
+    fn piece(&self, n: usize) -> *mut u8 {
+        // SAFETY: within the lane's memory.
+        unsafe { self.start.add(n % PIECES * PIECE) }
+    }
+
+    /// Waits until the card is done with a piece.
+    fn wait(&self, n: usize) -> Result<()> {
+        // SAFETY: the event lives as long as the lane.
+        check(unsafe { sys::cuEventSynchronize(self.done[n % PIECES]) }, "waiting for a copy")
+    }
+
+    fn record(&self, n: usize) -> Result<()> {
+        // SAFETY: event and stream live as long as the lane.
+        check(unsafe { sys::cuEventRecord(self.done[n % PIECES], self.stream) }, "copying")
+    }
+
+    /// Copies pieces of an array to where they go on the card.
+    fn send<T: Copy>(&self, pieces: &[(Pointer, &[T])]) -> Result<()> {
+        for (n, (to, from)) in pieces.iter().enumerate() {
+            self.wait(n)?;
+            // SAFETY: a piece is no longer than `PIECE`, the card is done with this one's place, and is told to read
+            // it before the place is written again.
+            let code = unsafe {
+                std::ptr::copy_nonoverlapping(from.as_ptr(), self.piece(n).cast::<T>(), from.len());
+                let from: *const c_void = self.piece(n).cast();
+                sys::cuMemcpyHtoDAsync_v2(*to, from, size_of_val(pieces[n].1), self.stream)
+            };
+            check(code, "copying to the card")?;
+            self.record(n)?;
+        }
+        // SAFETY: the stream lives as long as the lane.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "copying to the card"))
+    }
+
+    /// Copies pieces of an array from where they are on the card.
+    fn fetch<T: Copy>(&self, pieces: &mut [(Pointer, &mut [T])]) -> Result<()> {
+        let start = |n: usize, pieces: &[(Pointer, &mut [T])]| -> Result<()> {
+            let Some((from, to)) = pieces.get(n) else { return Ok(()) };
+            // SAFETY: a piece is no longer than `PIECE`; the host has read what was in its place.
+            let code =
+                unsafe { sys::cuMemcpyDtoHAsync_v2(self.piece(n).cast(), *from, size_of_val(&**to), self.stream) };
+            check(code, "copying from the card")?;
+            self.record(n)
+        };
+        start(0, pieces)?;
+        for n in 0..pieces.len() {
+            start(n + 1, pieces)?;
+            self.wait(n)?;
+            let to = &mut pieces[n].1;
+            // SAFETY: the card has written as many elements there; any bytes are a T, as plain numbers.
+            unsafe { std::ptr::copy_nonoverlapping(self.piece(n).cast::<T>(), to.as_mut_ptr(), to.len()) };
+        }
+        Ok(())
+    }
+}
+
+/// Everything that copies go through.
+#[derive(Debug)]
+pub(crate) struct Pinned {
+    context: Arc<Context>,
+    lanes: Vec<Lane>,
+    start: *mut u8,
+}
+
+// SAFETY: as for the lanes.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Arrays of fewer bytes are as well off without.
+    pub(crate) const WORTH_IT: usize = 8 << 20;
+
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+        context.bind()?;
+        let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES);
+        // SAFETY: freed in `drop`; every byte is written before it is read.
+        let start = unsafe { result::malloc_host(lanes * PIECES * PIECE, 0) }
+            .map_err(|e| failure(e, "allocating host memory"))?
+            .cast::<u8>();
+        let mut this = Self { context: Arc::clone(context), lanes: Vec::new(), start };
+        for n in 0..lanes {
+            let fail = |e| failure(e, "preparing copies");
+            let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
+            // SAFETY: within the memory that was just made.
+            let start = unsafe { start.add(n * PIECES * PIECE) };
+            this.lanes.push(Lane { stream, done: [std::ptr::null_mut(); PIECES], start });
+            if let Some(lane) = this.lanes.last_mut() {
+                for event in &mut lane.done {
+                    *event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
+                }
+            }
+        }
+        Ok(this)
+    }
+
+    /// Copies an array to the card, when all that was submitted is done; returns when it is there.
+    pub(crate) fn send<T: Copy + Sync>(&mut self, from: &[T], to: Pointer) -> Result<()> {
+        self.context.synchronize()?;
+        let length = PIECE / size_of::<T>();
+        let starts = (0..).map(|n| to + (n * PIECE) as Pointer);
+        let shares = deal(self.lanes.len(), starts.zip(from.chunks(length)));
+        self.each_lane(shares, |lane, share| lane.send(&share))
+    }
+
+    /// Copies an array from the card, when all that was submitted is done.
+    pub(crate) fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
+        self.context.synchronize()?;
+        let length = PIECE / size_of::<T>();
+        let starts = (0..).map(|n| from + (n * PIECE) as Pointer);
+        let shares = deal(self.lanes.len(), starts.zip(to.chunks_mut(length)));
+        self.each_lane(shares, |lane, mut share| lane.fetch(&mut share))
+    }
+
+    /// Has every lane do its share of the work, in a thread of its own where there can be one.
+    fn each_lane<S: Send>(&mut self, shares: Vec<S>, work: impl Fn(&Lane, S) -> Result<()> + Sync) -> Result<()> {
+        let (context, work) = (&self.context, &work);
+        let run = move |lane: &mut Lane, share: S| {
+            context.bind()?;
+            work(lane, share)
+        };
+        std::thread::scope(|scope| {
+            let (mut threads, mut left) = (Vec::new(), Vec::new());
+            for (n, job) in self.lanes.iter_mut().zip(shares).enumerate() {
+                // Where both a thread and, if it cannot start, this one can take it.
+                let job = Arc::new(Mutex::new(Some(job)));
+                let theirs = Arc::clone(&job);
+                let take = move || lock(&theirs).take().map_or(Ok(()), |(lane, share)| run(lane, share));
+                match if n == 0 { None } else { std::thread::Builder::new().spawn_scoped(scope, take).ok() } {
+                    Some(thread) => threads.push(thread),
+                    None => left.push(job),
+                }
+            }
+            let mut result = Ok(());
+            for job in left {
+                if let Some((lane, share)) = lock(&job).take() {
+                    result = result.and(run(lane, share));
+                }
+            }
+            threads.into_iter().fold(result, |result, thread| {
+                result.and(thread.join().unwrap_or_else(|_| Err(error("a thread that copied failed"))))
+            })
+        })
+    }
+}
+
+/// Deals items out, one after the other.
+fn deal<I>(hands: usize, items: impl Iterator<Item = I>) -> Vec<Vec<I>> {
+    let mut shares: Vec<Vec<I>> = (0..hands).map(|_| Vec::new()).collect();
+    for (n, item) in items.enumerate() {
+        shares[n % hands].push(item);
+    }
+    shares
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // A failure here has no one to be told to.
+        let _ = self.context.bind();
+        // SAFETY: all made in `new`, and ended once, when the card is done with them.
+        unsafe {
+            for lane in &self.lanes {
+                let _ = result::stream::synchronize(lane.stream);
+                let _ = result::stream::destroy(lane.stream);
+                for event in lane.done.into_iter().filter(|event| !event.is_null()) {
+                    let _ = result::event::destroy(event);
+                }
+            }
+            let _ = result::free_host(self.start.cast());
+        }
+    }
+}
