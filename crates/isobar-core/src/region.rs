@@ -105,9 +105,6 @@ pub trait RegionBackend: Backend {
     /// A dense square matrix in double precision, on the device.
     type RegionMatrix: Send + Sync;
 
-    /// Whether the device is the host, so that computing there costs no copies.
-    fn is_host(&self) -> bool;
-
     /// Puts a map on the device.
     ///
     /// # Errors

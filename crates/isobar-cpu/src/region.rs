@@ -151,10 +151,6 @@ impl RegionBackend for Cpu {
     type RegionVector = Vec<f64>;
     type RegionMatrix = RegionMatrix;
 
-    fn is_host(&self) -> bool {
-        true
-    }
-
     fn regions(&self, map: &RegionMap) -> Result<Regions> {
         Regions::new(map)
     }

@@ -75,7 +75,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     let operator = std::sync::Arc::new(cuda.diffusion::<T>(stencil, true)?);
     let vectors = operator.coefficient_vectors();
     println!("{shape} {}, {vectors} coefficient vectors, copy {:.0} GB/s", T::PRECISION, copy / 1e9);
-    let mut noise = || -> Result<_> {
+    let noise = || -> Result<_> {
         let mut v = cuda.zeros::<T>(&layout)?;
         upload_noise(cuda, &layout, &mut v)?;
         Ok(v)
@@ -85,7 +85,12 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     let [first, second] = [Slot::new(0), Slot::new(1)];
     let report = |step: &Traffic, name: &str, seconds: f64| {
         let bandwidth = step.bytes(shape.cells(), size_of::<T>(), vectors) / seconds;
-        println!("  {name:<26} {:9.4} ms {:6.0} GB/s {:5.1} %", 1e3 * seconds, bandwidth / 1e9, 100.0 * bandwidth / copy);
+        println!(
+            "  {name:<26} {:9.4} ms {:6.0} GB/s {:5.1} %",
+            1e3 * seconds,
+            bandwidth / 1e9,
+            100.0 * bandwidth / copy
+        );
     };
     report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&f, &mut q))?);
     report(&traffic::RESIDUAL, "residual", seconds(cuda, || operator.residual(&f, &u, &mut q, first, &mut scalars))?);
@@ -105,7 +110,8 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     report(&traffic::INCOMPLETE_POISSON, "incomplete_poisson", time);
     report(&traffic::SOLVE_LINES, "solve_lines", seconds(cuda, || operator.solve_lines(&f, &mut u))?);
     let relaxation = |smoother| Relaxation { smoother, rho: 1.0, first: Colour::Red };
-    for (smoother, name) in [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")] {
+    for (smoother, name) in [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
+    {
         let time = seconds(cuda, || operator.smooth(relaxation(smoother), Guess::Given, &f, &mut u, &mut q))?;
         report(&traffic::SMOOTH, name, time);
     }

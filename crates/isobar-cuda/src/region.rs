@@ -163,10 +163,6 @@ impl RegionBackend for Cuda {
     type RegionVector = RegionVector;
     type RegionMatrix = RegionMatrix;
 
-    fn is_host(&self) -> bool {
-        false
-    }
-
     fn regions(&self, map: &RegionMap) -> Result<Regions> {
         check_size(map.shape())?;
         let layout = Layout::new(map.shape())?;
@@ -258,11 +254,8 @@ impl RegionBackend for Cuda {
     }
 
     fn region_multiply(&self, matrix: &RegionMatrix, x: &RegionVector, y: &mut RegionVector) -> Result<()> {
-        let arguments = Arguments::new()
-            .with(matrix.size as i32)
-            .with(matrix.buffer.start())
-            .with(x.pointer())
-            .with(y.pointer());
+        let arguments =
+            Arguments::new().with(matrix.size as i32).with(matrix.buffer.start()).with(x.pointer()).with(y.pointer());
         let grid = [matrix.size as u32, 1, 1];
         self.submit(Launch { kernel: matrix.multiply, grid, block: [128, 1], shared_bytes: 0, arguments })
     }

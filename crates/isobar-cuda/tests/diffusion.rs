@@ -176,6 +176,9 @@ fn repeated_solves() {
             assert!(u == v);
         }
         let (expected, _) = solve(&mut System::new(&Reference, stencil, &options).unwrap(), &rhs, shape);
-        assert!(first.iterations.abs_diff(expected.iterations) <= 2 + expected.iterations / 20, "{first:?} {expected:?}");
+        assert!(
+            first.iterations.abs_diff(expected.iterations) <= 2 + expected.iterations / 20,
+            "{first:?} {expected:?}"
+        );
     }
 }

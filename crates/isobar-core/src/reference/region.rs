@@ -17,10 +17,6 @@ impl RegionBackend for Reference {
     type RegionVector = Vec<f64>;
     type RegionMatrix = DenseMatrix;
 
-    fn is_host(&self) -> bool {
-        true
-    }
-
     fn regions(&self, map: &RegionMap) -> Result<RegionMap> {
         Ok(map.clone())
     }

@@ -148,11 +148,6 @@ impl<T: Real> Diffusion<T> {
         self.pass(self.passes.subtract_regional, self.reduction.append(arguments).with(scalars.slot(sigma)))
     }
 
-    /// Where line solves keep ratios; nowhere with one level.
-    fn ratios(&self) -> Result<Pointer> {
-        Ok(self.lines()?.ratios.as_ref().map_or(0, Vector::pointer))
-    }
-
     pub(super) fn solve(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let arguments = Arguments::new().with(self.operands).with(r.pointer()).with(z.pointer());
         self.columns(self.lines()?.solve, 2, arguments.with(self.ratios()?))

@@ -35,7 +35,9 @@ pub struct Diffusion<T> {
     coefficient_vectors: f64,
     operands: Operands,
     passes: Passes,
-    lines: OnceLock<Lines<T>>,
+    lines: OnceLock<Lines>,
+    /// Above-diagonal entries over pivots, where line solves store them.
+    ratios: OnceLock<Vector<T>>,
     substitute: OnceLock<Kernel>,
     /// Restriction and prolongation.
     transfer: OnceLock<[Kernel; 2]>,
@@ -83,15 +85,12 @@ struct Passes {
     subtract_regional: Kernel,
 }
 
-/// What line solves need.
-#[derive(Debug)]
-struct Lines<T> {
+#[derive(Clone, Copy, Debug)]
+struct Lines {
     solve: Kernel,
     precondition_residual: Kernel,
     relax: Kernel,
     relax_zero: Kernel,
-    /// Above-diagonal entries over pivots, where a thread has a column.
-    ratios: Option<Vector<T>>,
 }
 
 /// What is there already, or what `make` makes.
@@ -194,6 +193,7 @@ impl<T: Real> Diffusion<T> {
             },
             passes,
             lines: OnceLock::new(),
+            ratios: OnceLock::new(),
             substitute: OnceLock::new(),
             transfer: OnceLock::new(),
             weights,
@@ -203,25 +203,33 @@ impl<T: Real> Diffusion<T> {
             _coefficients: stored,
         };
         let blocks = |grid: [u32; 3]| grid.into_iter().map(|n| n as usize).product::<usize>();
-        this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(if nz == 1 { 1 } else { blocks(this.line_grid(2)) }))?;
+        this.reduction =
+            Reduction::new(context, blocks(this.pass_grid()).max(if nz == 1 { 1 } else { blocks(this.line_grid(2)) }))?;
         if with_transfers {
-            this.lines()?;
+            // Smoothers will want it.
+            this.ratios()?;
         }
         Ok(this)
     }
 
-    fn lines(&self) -> Result<&Lines<T>> {
+    fn lines(&self) -> Result<&Lines> {
         get_or_make(&self.lines, || {
             let module = &self.cuda.modules(&[self.kind.lines::<T>(self.layout.shape().nz)])?[0];
-            let needed = self.cut.needs_ratios(self.layout.shape().nz);
             Ok(Lines {
                 solve: module.kernel("solve_lines")?,
                 precondition_residual: module.kernel("precondition_residual")?,
                 relax: module.kernel("relax_lines")?,
                 relax_zero: module.kernel("relax_lines_zero")?,
-                ratios: needed.then(|| Vector::zeros(self.cuda.context(), &self.layout)).transpose()?,
             })
         })
+    }
+
+    /// Where line solves store ratios; nowhere, where they need not.
+    fn ratios(&self) -> Result<Pointer> {
+        if !self.cut.needs_ratios(self.layout.shape().nz) {
+            return Ok(0);
+        }
+        Ok(get_or_make(&self.ratios, || Vector::zeros(self.cuda.context(), &self.layout))?.pointer())
     }
 
     /// Whether a sweep needs a column's old values: those of a periodic top lag behind.
@@ -242,11 +250,7 @@ impl<T: Real> Diffusion<T> {
     fn pass_grid(&self) -> [u32; 3] {
         let Shape { ny, nz, .. } = self.layout.shape();
         let (x, segments) = (self.pairs().div_ceil(32) as u32, ny.div_ceil(self.length));
-        if nz == 1 {
-            [x, 1, segments.div_ceil(ROWS) as u32]
-        } else {
-            [x, nz.div_ceil(ROWS) as u32, segments as u32]
-        }
+        if nz == 1 { [x, 1, segments.div_ceil(ROWS) as u32] } else { [x, nz.div_ceil(ROWS) as u32, segments as u32] }
     }
 
     /// Of line solves.

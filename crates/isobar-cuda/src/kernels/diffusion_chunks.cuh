@@ -11,8 +11,8 @@ struct Exchange {
     double a[MOST_CHUNKS * LANES], b[MOST_CHUNKS * LANES], d[MOST_CHUNKS * LANES];
 };
 
-// Solves with the right-hand side rhs(at) plus what comes in from neighbours' u, and calls finish(at, x) for every level.
-// All threads of the block take part.
+// Solves with the right-hand side rhs(at, own) plus what comes in from neighbours' u, and calls finish(at, x) for every
+// level. Not `own`: what rhs returns is not used, and it must write nothing. All threads of the block take part.
 template <bool NEIGHBOURS, class Rhs, class Announce, class Finish>
 __device__ __forceinline__ void solve(const Diffusion& op, const Column& column, bool valid, const T* __restrict__ u,
                                       T*, T*, Rhs rhs, Announce, Finish finish) {

@@ -52,7 +52,8 @@ __device__ __forceinline__ Outside outside(const Diffusion& op, const Column& co
                                        : face<Y>(op, here, h);
         const T t = column.has[n] ? between : T(0);
         sum.out += t;
-        if (NEIGHBOURS) sum.in = fma(t, u[there], sum.in);
+        // What a missing neighbour stands for may hold anything.
+        if (NEIGHBOURS) sum.in = fma(t, column.has[n] ? u[there] : T(0), sum.in);
     }
 #if !FLAT
     if (periodic(Z) && op.nz > 1 && (k == 0 || k + 1 == op.nz)) {

@@ -8,11 +8,11 @@
 #define AHEAD 4
 #endif
 
-// Solves with the right-hand side rhs(at, true) plus what comes in from neighbours' u, and calls finish(at, x) for every level.
-// announce(at) brings what rhs reads to L2. y and ratio: room for a vector each, which FLAT does not touch; y may be where finish writes.
+// Solves with the right-hand side rhs(at, true) plus what comes in from neighbours' u, and calls finish(at, x) for every
+// level. announce(at) brings what rhs reads to L2. y and ratio: room for a vector each, which FLAT does not touch; y may be
+// where finish writes.
 template <bool NEIGHBOURS, class Rhs, class Announce, class Finish>
-__device__ __forceinline__ void solve(const Diffusion& op, const Column& column, bool valid,
-                                      const T* __restrict__ u,
+__device__ __forceinline__ void solve(const Diffusion& op, const Column& column, bool valid, const T* __restrict__ u,
                                       T* __restrict__ y, T* __restrict__ ratio, Rhs rhs, Announce announce,
                                       Finish finish) {
     if (!valid) return;

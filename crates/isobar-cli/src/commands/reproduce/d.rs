@@ -109,13 +109,14 @@ impl Square {
         Ok(Self { stencil: problem.stencil()?, problem, rhs })
     }
 
-    /// The paper's problem: heavy fluid above, light below, pressure given at the bottom.
+    /// The paper's problem: light fluid on the side of given pressure, heavy on the other. The numbers to compare with
+    /// belong to unknowns counted from the heavy to the light.
     fn two_phase(n: usize) -> Result<Self> {
         memory::require(&format!("a grid of {n}×{n} cells"), 8.0 * VECTORS * (n * n) as f64)?;
         let shape = Shape::new(n, n, 1);
-        let field = materials::two_phase(shape, CONTRAST)?;
+        let field = materials::two_phase(shape, 1.0 / CONTRAST)?;
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
-        problem.boundary[1][0] = Boundary::Dirichlet(0.0);
+        problem.boundary[1][1] = Boundary::Dirichlet(0.0);
         Self::new(problem)
     }
 
