@@ -137,7 +137,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             stripes.push((Stripes::HalfRows, "half rows"));
         }
         for (stripes, name) in stripes {
-            let options = DeflationOptions { stripes, coarse: CoarseSolve::Inverse, ..DeflationOptions::default() };
+            let options = DeflationOptions { stripes, coarse: CoarseSolve::Inverse };
             let mut deflation = Deflation::new(cuda, stencil, std::sync::Arc::clone(&operator), &options)?;
             let time = seconds(cuda, || deflation.project(&p, &mut q, first, &mut scalars))?;
             report(&traffic::PROJECT, &format!("project, {name}"), time);

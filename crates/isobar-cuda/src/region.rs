@@ -135,13 +135,14 @@ impl Runs {
         });
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
         for region in 0..count {
+            let (begin, end) = (first[region], first[region + 1]);
             let mut cells = item;
-            for n in first[region]..first[region + 1] {
+            for (n, run) in runs[begin..end].iter().enumerate() {
                 if cells >= item {
-                    first_run.push(n as u32);
+                    first_run.push((begin + n) as u32);
                     cells = 0;
                 }
-                cells += (runs[n] & 0xffff) as usize;
+                cells += (run & 0xffff) as usize;
             }
             first_item.push(first_run.len() as u32);
         }

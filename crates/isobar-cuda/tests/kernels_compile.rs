@@ -38,8 +38,9 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::region::source::<T>());
     all.push(isobar_cuda::diffusion::kind::transfer::<T>());
-    for stencil in diffusion_stencils() {
-        let kind = Kind::of(&stencil);
+    for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
+        // Vectors of 2³¹ elements and more by turns, too.
+        let kind = if n % 2 == 0 { Kind::of(&stencil) } else { Kind::of(&stencil).widened() };
         all.extend([kind.passes::<T>(), kind.substitute::<T>()]);
         let levels = stencil.shape().nz;
         // Few levels, many, and very many.

@@ -103,6 +103,12 @@ impl Kind {
         kind
     }
 
+    /// The same for vectors whose positions need 64 bits, which no test can afford.
+    #[must_use]
+    pub fn widened(self) -> Self {
+        Self { wide: true, ..self }
+    }
+
     /// The field that a direction takes its coefficients from.
     pub(crate) fn field(&self, axis: Axis) -> usize {
         self.fields[axis as usize]

@@ -4,7 +4,8 @@
 //! * `launches` one method a kernel,
 //! * `steps` the fused steps, made of those.
 //!
-//! Kernels are compiled when they are first needed, but for the passes of Krylov methods: few solves use all.
+//! Few solves use all kernels: those of the passes along y are compiled with every operator, those of smoothers with
+//! levels of multigrid, the rest when they are first needed.
 
 pub mod kind;
 mod launches;
@@ -158,7 +159,12 @@ impl<T: Real> Diffusion<T> {
             Coefficients::Cells { axes, .. } => axes.map(|(_, factor)| factor),
             Coefficients::Faces(_) => [1.0; 3],
         };
-        let module = &cuda.modules(&[kind.passes::<T>()])?[0];
+        let mut wanted = vec![kind.passes::<T>()];
+        if with_transfers {
+            // A level of multigrid needs these as well; they compile at the same time.
+            wanted.extend([kind.lines::<T>(shape.nz), kind::transfer::<T>()]);
+        }
+        let module = &cuda.modules(&wanted)?[0];
         let passes = Passes {
             apply: module.kernel("apply")?,
             residual_field: module.kernel("residual_field")?,
@@ -206,7 +212,7 @@ impl<T: Real> Diffusion<T> {
         this.reduction =
             Reduction::new(context, blocks(this.pass_grid()).max(if nz == 1 { 1 } else { blocks(this.line_grid(2)) }))?;
         if with_transfers {
-            // Smoothers will want it.
+            this.lines()?;
             this.ratios()?;
         }
         Ok(this)
