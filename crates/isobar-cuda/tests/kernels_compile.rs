@@ -40,7 +40,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::diffusion::kind::transfer::<T>());
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Vectors of 2³¹ elements and more by turns, too.
-        let kind = if n % 2 == 0 { Kind::of(&stencil) } else { Kind::of(&stencil).widened() };
+        let kind = if n.is_multiple_of(2) { Kind::of(&stencil) } else { Kind::of(&stencil).widened() };
         all.extend([kind.passes::<T>(), kind.substitute::<T>()]);
         let levels = stencil.shape().nz;
         // Few levels, many, and very many.
