@@ -2,16 +2,20 @@
 
 use std::time::Instant;
 
-use crate::backend::{Backend, Ratio, Slot};
+use crate::array::ArrayView;
+use crate::backend::{Backend, Ratio, Sums};
+use crate::build::{Solve, System};
 use crate::error::Result;
-use crate::layout::{ArrayView, Colour, Layout, Shape};
-use crate::operator::{Direction, Guess, MultigridOperator, Relaxation};
+use crate::layout::{Colour, Layout, Shape};
+use crate::operator::{
+    Capabilities, CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedTop, Operator, Relaxation,
+    Transfer, Triangular,
+};
 use crate::options::SolverOptions;
 use crate::problem;
 use crate::real::{Precision, Real};
-use crate::solver::StepTraffic;
-use crate::stencil::Stencil;
-use crate::traffic::{self, Traffic};
+use crate::stencil::{Stencil, Supports};
+use crate::traffic::{self, StepTraffic, Traffic};
 
 /// A batch lasts at least so long, so that neither clock nor synchronisation shows.
 const BATCH_SECONDS: f64 = 5e-3;
@@ -78,208 +82,269 @@ pub fn seconds<B: Backend>(backend: &B, mut work: impl FnMut() -> Result<()>) ->
     Ok(samples[BATCHES / 2])
 }
 
+/// Seconds that a solver takes to be made and to be given other coefficients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// The first time in this process: kernels may be compiled or loaded.
+    pub first: f64,
+    /// Once more.
+    pub again: f64,
+    /// An update with the same coefficients.
+    pub update: f64,
+}
+
+/// Times setup and update of a solver.
+///
+/// # Errors
+/// Those of [`System::new`].
+pub fn time_setup<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Setup> {
+    let make = || -> Result<(System<B, S>, f64)> {
+        backend.synchronize()?;
+        let clock = Instant::now();
+        let system = System::new(backend, stencil, options)?;
+        backend.synchronize()?;
+        Ok((system, clock.elapsed().as_secs_f64()))
+    };
+    let (system, first) = make()?;
+    drop(system);
+    let (mut system, again) = make()?;
+    let update = seconds(backend, || system.update(stencil))?;
+    Ok(Setup { first, again, update })
+}
+
 /// Times every step of a solve's iteration that stands alone; steps are listed finest grid first.
 ///
 /// # Errors
 /// What the device reports; no memory for the vectors that the steps work on.
-pub fn time_iteration<B: Backend, S: Stencil<B>>(
+pub fn time_iteration<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
+    let mut timed = time_in::<B, S, f64>(backend, stencil, options, steps)?;
+    timed.extend(time_in::<B, S, f32>(backend, stencil, options, steps)?);
+    timed.sort_by_key(|timed| std::cmp::Reverse(timed.step.cells));
+    Ok(timed)
+}
+
+/// Those in one precision.
+fn time_in<B: Supports<S>, S: Stencil, T: Real>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    steps: &[StepTraffic],
+) -> Result<Vec<Timed>> {
+    let mine: Vec<StepTraffic> = steps.iter().copied().filter(|step| step.size == size_of::<T>()).collect();
+    if mine.is_empty() {
+        return Ok(Vec::new());
+    }
+    let operator = backend.operator::<T>(stencil)?;
+    let finest = Finest {
+        capabilities: backend.capabilities(&operator),
+        lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
+    };
+    let relaxation =
+        Relaxation { smoother: options.multigrid.smoother, rho: options.multigrid.relaxation(), first: Colour::Red };
+    let hierarchy = backend.hierarchy(stencil, &operator, options.multigrid.levels)?;
     let mut timed = Vec::new();
-    let mut level = Some(stencil.clone());
-    while let Some(stencil) = level {
-        let shape = stencil.shape();
-        let coarse = stencil.coarsened();
-        let here: Vec<StepTraffic> = steps.iter().copied().filter(|step| step.cells == shape.cells()).collect();
-        for (size, time) in [(8, time_level::<B, S, f64> as TimeLevel<B, S>), (4, time_level::<B, S, f32>)] {
-            let here: Vec<StepTraffic> = here.iter().copied().filter(|step| step.size == size).collect();
-            if !here.is_empty() {
-                timed.extend(time(backend, &stencil, coarse.as_ref(), options, &here)?);
+    let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {
+        for &step in mine.iter().filter(|step| step.cells == shape.cells()) {
+            if bench.run(&step.step)? {
+                let seconds = seconds(backend, || bench.run(&step.step).map(drop))?;
+                timed.push(Timed { step, shape, seconds });
             }
         }
-        let more = steps.iter().any(|step| step.cells < shape.cells());
-        level = coarse.filter(|_| more);
+        Ok(())
+    };
+    let layout = backend.layout(stencil)?;
+    let Some(hierarchy) = hierarchy else {
+        time(&mut Bench::new(backend, &layout, relaxation, Some(&finest), None, None)?, layout.shape())?;
+        return Ok(timed);
+    };
+    for (n, level) in hierarchy.levels.iter().enumerate() {
+        let finest = (n == 0).then_some(&finest);
+        let transfer = hierarchy.transfers.get(n).map(|transfer| &**transfer);
+        let mut bench = Bench::new(backend, level.layout(), relaxation, finest, Some(&**level), transfer)?;
+        time(&mut bench, level.layout().shape())?;
+    }
+    if options.precision == Precision::Mixed && T::PRECISION == Precision::F64 {
+        time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
     }
     Ok(timed)
 }
 
-type TimeLevel<B, S> = fn(&B, &S, Option<&S>, &SolverOptions, &[StepTraffic]) -> Result<Vec<Timed>>;
-
-fn time_level<B: Backend, S: Stencil<B>, T: Real>(
+/// The steps of the finest level of a mixed-precision cycle.
+fn time_top<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
-    coarse: Option<&S>,
     options: &SolverOptions,
+    relaxation: Relaxation,
     steps: &[StepTraffic],
-) -> Result<Vec<Timed>> {
-    let mixed = size_of::<T>() == 8 && options.precision == Precision::Mixed;
-    let single = mixed.then(|| Single::new(backend, stencil, coarse)).transpose()?;
-    let mut bench = Bench::<B, S::Operator<T>, S::Operator<f32>, T>::new(backend, stencil, coarse, options, single)?;
-    let mut timed = Vec::new();
+    timed: &mut Vec<Timed>,
+) -> Result<()> {
+    let (double, single) = (backend.operator::<f64>(stencil)?, backend.operator::<f32>(stencil)?);
+    let Some(hierarchy) = backend.hierarchy(stencil, &single, options.multigrid.levels)? else { return Ok(()) };
+    let Some(mut top) = backend.mixed_top(&double, &single, &hierarchy, relaxation)? else { return Ok(()) };
+    let (layout, norm) = (backend.layout(stencil)?, OUT.get(0));
+    let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
+    upload_noise(backend, &layout, &mut f)?;
+    let mut scalars = backend.scalars()?;
+    top.begin(&f, &u, norm, &mut scalars)?;
+    let coarse_u = match hierarchy.levels.get(1) {
+        Some(level) => Some(backend.zeros::<f32>(level.layout())?),
+        None => None,
+    };
+    let mut run = |top: &mut dyn MixedTop<B>, step: &Traffic| -> Result<bool> {
+        match &coarse_u {
+            _ if step.name == traffic::CORRECT_SMOOTH_RESIDUAL.name => top.correct(&f, &mut u, norm, &mut scalars)?,
+            Some(coarse_u) if step.name == traffic::ASCEND.name => {
+                top.ascend(&f, &mut u, coarse_u, norm, &mut scalars)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    };
     for &step in steps {
-        if bench.run(&step.step)? {
-            let seconds = seconds(backend, || bench.run(&step.step).map(drop))?;
-            timed.push(Timed { step, shape: stencil.shape(), seconds });
+        if run(&mut *top, &step.step)? {
+            let seconds = seconds(backend, || run(&mut *top, &step.step).map(drop))?;
+            timed.push(Timed { step, shape: layout.shape(), seconds });
         }
     }
-    Ok(timed)
+    Ok(())
 }
 
-/// Operators and vectors for every step on one grid.
-struct Bench<'b, B: Backend, A, L, T: Real> {
+/// What only the finest level offers.
+struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
+    capabilities: Capabilities<B, T>,
+    lines: Option<std::sync::Arc<dyn LineSolver<B, T>>>,
+}
+
+/// Vectors for every step on one grid.
+struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
     backend: &'b B,
-    operator: A,
-    coarse: Option<Coarse<B, A, T>>,
+    finest: Option<&'b Finest<B, T>>,
+    level: Option<&'b dyn LineSmoother<B, T>>,
+    transfer: Option<&'b dyn Transfer<B, T>>,
     relaxation: Relaxation,
     f: B::Vector<T>,
     u: B::Vector<T>,
     p: B::Vector<T>,
+    next: Option<B::Vector<T>>,
     q: B::Vector<T>,
-    single: Option<Single<B, L>>,
+    coarse: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
 
-struct Coarse<B: Backend, A, T: Real> {
-    operator: A,
-    f: B::Vector<T>,
-    u: B::Vector<T>,
-}
+const OUT: Sums<2> = Sums::new(0);
 
-/// The single-precision half of mixed precision.
-struct Single<B: Backend, L> {
-    operator: L,
-    e: B::Vector<f32>,
-    r: B::Vector<f32>,
-    /// The next coarser operator, and a correction.
-    coarse: Option<(L, B::Vector<f32>)>,
-}
-
-impl<B: Backend, L: MultigridOperator<B, f32>> Single<B, L> {
-    fn new<S: Stencil<B, Operator<f32> = L>>(backend: &B, stencil: &S, coarse: Option<&S>) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
-        let coarse = coarse
-            .map(|stencil| -> Result<_> {
-                let u = backend.zeros(&Layout::new(stencil.shape())?)?;
-                Ok((stencil.operator::<f32>(backend)?, u))
-            })
-            .transpose()?;
-        let (e, r) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
-        Ok(Self { operator: stencil.operator::<f32>(backend)?, e, r, coarse })
-    }
-}
-
-const OUT: [Slot; 2] = [Slot::new(0), Slot::new(1)];
-
-impl<'b, B, A, L, T> Bench<'b, B, A, L, T>
-where
-    B: Backend,
-    A: MultigridOperator<B, T>,
-    L: MultigridOperator<B, f32> + 'static,
-    T: Real,
-{
-    fn new<S: Stencil<B, Operator<T> = A>>(
+impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
+    fn new(
         backend: &'b B,
-        stencil: &S,
-        coarse: Option<&S>,
-        options: &SolverOptions,
-        single: Option<Single<B, L>>,
+        layout: &Layout,
+        relaxation: Relaxation,
+        finest: Option<&'b Finest<B, T>>,
+        level: Option<&'b dyn LineSmoother<B, T>>,
+        transfer: Option<&'b dyn Transfer<B, T>>,
     ) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
-        let zeros = || backend.zeros::<T>(&layout);
+        let zeros = || backend.zeros::<T>(layout);
         let mut f = zeros()?;
-        upload_noise(backend, &layout, &mut f)?;
-        let coarse = coarse
-            .map(|stencil| -> Result<_> {
-                let layout = Layout::new(stencil.shape())?;
-                Ok(Coarse {
-                    operator: stencil.level::<T>(backend)?,
-                    f: backend.zeros(&layout)?,
-                    u: backend.zeros(&layout)?,
-                })
-            })
-            .transpose()?;
+        upload_noise(backend, layout, &mut f)?;
+        let coarse = transfer.map(|transfer| -> Result<_> {
+            Ok([backend.zeros(transfer.coarse_layout())?, backend.zeros(transfer.coarse_layout())?])
+        });
+        let needs_next = finest.is_some_and(|finest| finest.capabilities.operator.needs_next_direction());
         Ok(Self {
-            backend,
-            operator: stencil.level::<T>(backend)?,
-            coarse,
-            relaxation: Relaxation {
-                smoother: options.multigrid.smoother,
-                rho: options.multigrid.relaxation(),
-                first: Colour::Red,
-            },
-            f,
             u: zeros()?,
             p: zeros()?,
+            next: needs_next.then(zeros).transpose()?,
             q: zeros()?,
-            single,
+            coarse: coarse.transpose()?,
             scalars: backend.scalars()?,
+            backend,
+            finest,
+            level,
+            transfer,
+            relaxation,
+            f,
         })
     }
 
     /// Takes a step once; false where it does not stand alone.
     fn run(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { backend, operator, coarse, relaxation, f, u, p, q, single, scalars } = self;
-        let [first, second] = OUT;
+        Ok(self.run_on_vectors(step)? || self.run_on_finest(step)? || self.run_on_level(step)?)
+    }
+
+    fn run_on_vectors(&mut self, step: &Traffic) -> Result<bool> {
+        let Self { backend, f, u, q, scalars, .. } = self;
+        let (first, second) = (OUT.get(0), OUT.get(1));
         let is = |declared: Traffic| declared.name == step.name;
-        match coarse {
-            Some(coarse) if is(traffic::RESIDUAL_RESTRICT) => {
-                operator.residual_restrict(&coarse.operator, f, u, &mut coarse.f, q)?;
-            }
-            Some(coarse) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
-                let guess = Guess::Given;
-                operator.smooth_residual_restrict(&coarse.operator, *relaxation, guess, f, u, &mut coarse.f, q)?;
-            }
-            Some(coarse) if is(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO) => {
-                let guess = Guess::Zero;
-                operator.smooth_residual_restrict(&coarse.operator, *relaxation, guess, f, u, &mut coarse.f, q)?;
-            }
-            Some(coarse) if is(traffic::PROLONG_SMOOTH) => {
-                let norm = Some((first, scalars));
-                operator.prolong_smooth(&coarse.operator, *relaxation, f, &coarse.u, u, q, norm)?;
-            }
-            _ if is(traffic::APPLY) => operator.apply(f, q)?,
-            _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, first, scalars)?,
-            _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, first, scalars)?,
-            _ if is(traffic::ADVANCE_DIRECTION) => {
-                let direction = Direction { u, p, z: f, q };
-                operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, scalars)?;
-            }
-            _ if is(traffic::SOLVE_LINES) => operator.solve_lines(f, u)?,
-            _ if is(traffic::PRECONDITION_RESIDUAL) => {
-                operator.precondition_residual(f, q, u, Ratio::ZERO, [first, second], scalars)?;
-            }
-            _ if is(traffic::SCALE_RESIDUAL) => {
-                operator.scale_residual(f, q, u, Ratio::ZERO, [first, second], scalars)?;
-            }
-            _ if is(traffic::UPDATE_RESIDUAL) => {
+        match () {
+            () if is(traffic::UPDATE_RESIDUAL) => {
                 backend.axpy(Ratio::ZERO, q, f, scalars)?;
                 backend.dot(f, u, first, scalars)?;
                 backend.dot(f, f, second, scalars)?;
             }
-            _ if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
-            _ if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
-            _ if is(traffic::DOT) => backend.dot(f, q, first, scalars)?,
-            _ if is(traffic::NORM) => backend.dot(f, f, first, scalars)?,
-            _ if is(traffic::DIVIDE_BY_DIAGONAL) => operator.divide_by_diagonal(f, u)?,
-            _ if is(traffic::COPY) => backend.convert(f, u)?,
-            _ if is(traffic::SMOOTH) => operator.smooth(*relaxation, Guess::Given, f, u, q)?,
-            _ if is(traffic::SMOOTH_FROM_ZERO) => operator.smooth(*relaxation, Guess::Zero, f, u, q)?,
-            _ if is(traffic::CORRECT_SMOOTH_RESIDUAL) => match single {
-                Some(Single { e, r, .. }) => {
-                    operator.correct_smooth_residual(*relaxation, f, e, u, r, q, first, scalars)?;
-                }
-                None => return Ok(false),
-            },
-            _ if is(traffic::ASCEND) => match single {
-                Some(Single { operator: finest, e, r, coarse: Some((coarser, coarse_u)) }) => {
-                    let operators = [&*finest, &*coarser];
-                    operator.ascend(operators, *relaxation, f, u, coarse_u, [e, r], q, first, scalars)?;
-                }
-                _ => return Ok(false),
-            },
+            () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
+            () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,
+            () if is(traffic::DOT) => backend.dot(f, q, first, scalars)?,
+            () if is(traffic::NORM) => backend.dot(f, f, first, scalars)?,
+            () if is(traffic::COPY) => backend.convert(f, u)?,
+            () => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
+        let Self { finest, f, u, p, next, q, scalars, .. } = self;
+        let Some(Finest { capabilities, lines }) = finest else { return Ok(false) };
+        let (operator, norm) = (&capabilities.operator, OUT.get(0));
+        let is = |declared: Traffic| declared.name == step.name;
+        match (&capabilities.diagonal, lines, &capabilities.triangular) {
+            _ if is(traffic::APPLY) => operator.apply(f, q)?,
+            _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
+            _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
+            _ if is(traffic::ADVANCE_DIRECTION) => {
+                let direction = Direction { u, p, next: next.as_mut(), z: f, q };
+                operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, norm, scalars)?;
+            }
+            (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,
+            (_, Some(lines), _) if is(traffic::PRECONDITION_RESIDUAL) => {
+                lines.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+            }
+            (Some(diagonal), ..) if is(traffic::SCALE_RESIDUAL) => {
+                diagonal.scale_residual(f, q, u, Ratio::ZERO, OUT, scalars)?;
+            }
+            (Some(diagonal), ..) if is(traffic::DIVIDE_BY_DIAGONAL) => diagonal.divide_by_diagonal(f, u)?,
+            (.., Some(triangular)) if is(traffic::RELAX_LOWER) => triangular.relax_lower(f, q, u, None)?,
+            (.., Some(triangular)) if is(traffic::RELAX_UPPER) => triangular.relax_upper(f, q, u)?,
+            (.., Some(triangular)) if is(traffic::INCOMPLETE_POISSON) => {
+                triangular.incomplete_poisson(true, p, f, u)?
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn run_on_level(&mut self, step: &Traffic) -> Result<bool> {
+        let Self { level, transfer, relaxation, f, u, q, coarse, scalars, .. } = self;
+        let is = |declared: Traffic| declared.name == step.name;
+        let Some(level) = level else { return Ok(false) };
+        match (transfer, coarse) {
+            _ if is(traffic::SMOOTH) => level.smooth(*relaxation, Guess::Given, f, u, q)?,
+            _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(*relaxation, Guess::Zero, f, u, q)?,
+            (Some(transfer), Some([coarse_f, _])) if is(traffic::RESIDUAL_RESTRICT) => {
+                transfer.residual_restrict(f, u, coarse_f, q)?;
+            }
+            (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT) => {
+                transfer.smooth_residual_restrict(*relaxation, Guess::Given, f, u, coarse_f, q)?;
+            }
+            (Some(transfer), Some([coarse_f, _])) if is(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO) => {
+                transfer.smooth_residual_restrict(*relaxation, Guess::Zero, f, u, coarse_f, q)?;
+            }
+            (Some(transfer), Some([_, coarse_u])) if is(traffic::PROLONG_SMOOTH) => {
+                transfer.prolong_smooth(*relaxation, f, coarse_u, u, q, Some((OUT.get(0), scalars)))?;
+            }
             _ => return Ok(false),
         }
         Ok(true)

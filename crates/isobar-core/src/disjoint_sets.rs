@@ -1,7 +1,7 @@
-//! Union–find (Tarjan, 1975), for connected parts of a grid.
+//! Union–find (Tarjan, 1975), for connected components of a grid.
 
+use crate::backend::AggregateMap;
 use crate::layout::Shape;
-use crate::region::RegionMap;
 
 /// A partition of 0, 1, …, n − 1.
 #[derive(Clone, Debug)]
@@ -31,10 +31,10 @@ impl DisjointSets {
         self.parents[x.max(y)] = x.min(y) as u32;
     }
 
-    /// The sets as regions of a grid, leaving out cells that `within` refuses.
-    pub(crate) fn regions(mut self, shape: Shape, within: impl Fn(usize) -> bool) -> RegionMap {
+    /// The sets as aggregates of a grid, leaving out cells that `within` refuses.
+    pub(crate) fn aggregates(mut self, shape: Shape, within: impl Fn(usize) -> bool) -> AggregateMap {
         let n = self.parents.len();
-        let ids = (0..n).map(|cell| if within(cell) { self.find(cell) as u32 } else { RegionMap::NONE }).collect();
-        RegionMap::from_parts(shape, ids, n).compacted()
+        let ids = (0..n).map(|cell| if within(cell) { self.find(cell) as u32 } else { AggregateMap::NONE }).collect();
+        AggregateMap::from_parts(shape, ids, n).compacted()
     }
 }

@@ -28,10 +28,9 @@ impl Shape {
         self.nx * self.ny * self.nz
     }
 
-    /// Half as many cells in x and in y, the same in the vertical; `None` where that leaves a
-    /// remainder.
+    /// Half as many cells in x and in y, rounded up, and as many in the vertical; `None` for a single column.
     pub fn halved(&self) -> Option<Self> {
-        (self.nx.is_multiple_of(2) && self.ny.is_multiple_of(2)).then(|| Self::new(self.nx / 2, self.ny / 2, self.nz))
+        (self.nx > 1 || self.ny > 1).then(|| Self::new(self.nx.div_ceil(2), self.ny.div_ceil(2), self.nz))
     }
 }
 
@@ -84,10 +83,17 @@ impl Colour {
 /// touches only the memory of the colours it needs, north and south neighbours sit at the same `m`
 /// of the neighbouring rows' other colour, and east and west at `m` and `m ± 1` of the same row's.
 /// The padding of a row (at most 7 entries beyond its last column) holds zeros, always.
+///
+/// A grid may be part of a larger one: its first cell lies at [`origin`](Self::origin) there, and beyond its first and
+/// its last row there is room for [`halo`](Self::halo) rows of neighbours. Positions count from the first cell, so
+/// that halo rows have negative ones or lie beyond [`len`](Self::len). Colours are stored as they are met here;
+/// [`local`](Self::local) says where a colour of the larger grid is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     pitch: usize,
+    origin: [usize; 2],
+    halo: usize,
 }
 
 /// Row pitches are multiples of this many elements: a 64-byte line of f64.
@@ -109,7 +115,46 @@ impl Layout {
             .and_then(|p| p.checked_mul(2)?.checked_mul(shape.ny)?.checked_mul(shape.nz))
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
-        Ok(Self { shape, pitch: pitch.unwrap_or_default() })
+        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: 0 })
+    }
+
+    /// The layout of a single cell, for vectors that must be there and are not used.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn smallest() -> Result<Self> {
+        Self::new(Shape::new(1, 1, 1))
+    }
+
+    /// The same for a part of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows of
+    /// neighbours on either side in y.
+    #[must_use]
+    pub fn part_of(self, origin: [usize; 2], halo: usize) -> Self {
+        Self { origin, halo, ..self }
+    }
+
+    /// Where the first column lies in the larger grid that this is a part of.
+    pub fn origin(&self) -> [usize; 2] {
+        self.origin
+    }
+
+    /// Rows that vectors have room for before the first and after the last.
+    #[inline(always)]
+    pub fn halo(&self) -> usize {
+        self.halo
+    }
+
+    /// Entries of the halo rows on one side.
+    #[inline(always)]
+    pub fn halo_len(&self) -> usize {
+        2 * self.half_plane() * self.halo
+    }
+
+    /// The colour that columns of a colour of the larger grid have here: relaxation must sweep the larger grid's red
+    /// columns first, wherever the part begins.
+    #[inline(always)]
+    pub fn local(&self, colour: Colour) -> Colour {
+        if (self.origin[0] + self.origin[1]).is_multiple_of(2) { colour } else { colour.other() }
     }
 
     /// The grid.
@@ -182,134 +227,6 @@ impl Layout {
     }
 }
 
-/// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
-///
-/// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with
-/// shape (nz, ny, nx), is [`ArrayView::c_order`].
-#[derive(Clone, Copy, Debug)]
-pub struct ArrayView<'a, T> {
-    data: &'a [T],
-    shape: Shape,
-    strides: [usize; 3],
-}
-
-/// The writable counterpart of [`ArrayView`].
-#[derive(Debug)]
-pub struct ArrayViewMut<'a, T> {
-    data: &'a mut [T],
-    shape: Shape,
-    strides: [usize; 3],
-}
-
-fn check_strides(len: usize, shape: Shape, strides: [usize; 3]) -> Result<()> {
-    let extent = |n: usize, stride: usize| (n.max(1) - 1).checked_mul(stride);
-    let last = extent(shape.nx, strides[0])
-        .and_then(|x| extent(shape.ny, strides[1])?.checked_add(x))
-        .and_then(|xy| extent(shape.nz, strides[2])?.checked_add(xy));
-    match last {
-        Some(last) if last < len => Ok(()),
-        _ => Err(Error::shape(
-            "array",
-            format!("{len} elements"),
-            format!("room for {shape} cells at strides (x, y, z) = {strides:?}"),
-        )),
-    }
-}
-
-fn c_order_strides(shape: Shape) -> [usize; 3] {
-    [1, shape.nx, shape.nx * shape.ny]
-}
-
-impl<'a, T: Copy> ArrayView<'a, T> {
-    /// A view with strides (x, y, z) in elements.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] if the last element would lie outside `data`.
-    pub fn new(data: &'a [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        check_strides(data.len(), shape, strides)?;
-        Ok(Self { data, shape, strides })
-    }
-
-    /// A view of an array of shape (nz, ny, nx) in C order.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] if `data` has another length.
-    pub fn c_order(data: &'a [T], shape: Shape) -> Result<Self> {
-        exact_length(data.len(), shape)?;
-        Self::new(data, shape, c_order_strides(shape))
-    }
-
-    /// The same value everywhere.
-    pub fn constant(value: &'a T, shape: Shape) -> Self {
-        Self { data: std::slice::from_ref(value), shape, strides: [0; 3] }
-    }
-
-    /// The grid.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
-    pub fn as_c_order(&self) -> Option<&'a [T]> {
-        (self.strides == c_order_strides(self.shape)).then(|| &self.data[..self.shape.cells()])
-    }
-
-    /// One entry.
-    #[inline(always)]
-    pub fn get(&self, i: usize, j: usize, k: usize) -> T {
-        self.data[i * self.strides[0] + j * self.strides[1] + k * self.strides[2]]
-    }
-}
-
-impl<'a, T: Copy> ArrayViewMut<'a, T> {
-    /// A view with strides (x, y, z) in elements.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] if the last element would lie outside `data`.
-    pub fn new(data: &'a mut [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        check_strides(data.len(), shape, strides)?;
-        Ok(Self { data, shape, strides })
-    }
-
-    /// A view of an array of shape (nz, ny, nx) in C order.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] if `data` has another length.
-    pub fn c_order(data: &'a mut [T], shape: Shape) -> Result<Self> {
-        exact_length(data.len(), shape)?;
-        Self::new(data, shape, c_order_strides(shape))
-    }
-
-    /// The grid.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// The same array, read only.
-    pub fn as_view(&self) -> ArrayView<'_, T> {
-        ArrayView { data: self.data, shape: self.shape, strides: self.strides }
-    }
-
-    /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
-    pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
-        (self.strides == c_order_strides(self.shape)).then(|| &mut self.data[..self.shape.cells()])
-    }
-
-    /// Stores one entry.
-    #[inline(always)]
-    pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
-        self.data[i * self.strides[0] + j * self.strides[1] + k * self.strides[2]] = value;
-    }
-}
-
-fn exact_length(len: usize, shape: Shape) -> Result<()> {
-    if len == shape.cells() {
-        Ok(())
-    } else {
-        Err(Error::shape("array", format!("{len} elements"), format!("{} = {shape}", shape.cells())))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,20 +257,34 @@ mod tests {
     }
 
     #[test]
+    fn a_part_keeps_the_checkerboard_of_the_whole() {
+        let whole = Layout::new(Shape::new(9, 7, 2)).unwrap();
+        for origin in [[0, 0], [3, 2], [2, 3], [4, 1]] {
+            let part = Layout::new(Shape::new(5, 4, 2)).unwrap().part_of(origin, 1);
+            assert_eq!((part.origin(), part.halo_len()), (origin, 2 * part.half_plane()));
+            for (i, j) in (0..4).flat_map(|j| (0..5).map(move |i| (i, j))) {
+                let there = Colour::of(i + origin[0], j + origin[1]);
+                assert_eq!(part.local(there), Colour::of(i, j));
+            }
+        }
+        assert_eq!((whole.halo(), whole.local(Colour::Black)), (0, Colour::Black));
+    }
+
+    #[test]
+    fn halving_rounds_up_and_ends_with_one_column() {
+        let mut shape = Shape::new(33, 6, 4);
+        let mut seen = vec![(shape.nx, shape.ny)];
+        while let Some(next) = shape.halved() {
+            shape = next;
+            seen.push((shape.nx, shape.ny));
+        }
+        assert_eq!(seen, [(33, 6), (17, 3), (9, 2), (5, 1), (3, 1), (2, 1), (1, 1)]);
+    }
+
+    #[test]
     fn absurd_sizes_are_refused() {
         assert!(Layout::new(Shape::new(0, 1, 1)).is_err());
         assert!(Layout::new(Shape::new(usize::MAX, usize::MAX, 2)).is_err());
         assert!(Layout::new(Shape::new(1 << 20, 1 << 20, 1 << 20)).is_err());
-    }
-
-    #[test]
-    fn views_check_their_bounds() {
-        let data = [0.0; 24];
-        let shape = Shape::new(4, 3, 2);
-        assert!(ArrayView::c_order(&data, shape).is_ok());
-        assert!(ArrayView::c_order(&data[..23], shape).is_err());
-        assert!(ArrayView::new(&data, shape, [6, 2, 1]).is_ok());
-        assert!(ArrayView::new(&data, shape, [7, 2, 1]).is_err());
-        assert!(ArrayView::new(&data, shape, [usize::MAX, 2, 1]).is_err());
     }
 }

@@ -1,23 +1,27 @@
 //! Grids, stencils, solvers and the reference back end of isobar: no threads, no devices.
 //!
-//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture.
+//! Start at the facade crate `isobar`; `ARCHITECTURE.md` in the repository has the picture. Modules import one way, each
+//! from those before it:
 //!
-//! * [`grid`], [`stencil`], [`problem`] say what is to be solved,
-//! * [`operator`], [`triangular`], [`region`] are the steps; [`precond`], [`deflation`], [`solver`] make solvers of
-//!   them, over any [`backend`]; [`null_space`] takes care of singular systems,
-//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it,
-//! * [`options`] and [`outcome`] are what a user gives and gets.
+//! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
+//! * [`backend`] what a device must offer,
+//! * [`operator`] what can be done with a matrix there,
+//! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
+//! * [`precond`], [`solver`] the methods,
+//! * [`build`] puts a solver together from options, and judges what it returns,
+//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`bench`] times them.
 
+pub mod array;
 pub mod backend;
-pub mod bench;
 
+pub mod bench;
+pub mod build;
 pub mod conformance;
-pub mod deflation;
+
 mod disjoint_sets;
 pub mod error;
 pub mod grid;
 pub mod layout;
-pub mod null_space;
 pub mod operator;
 pub mod options;
 pub mod outcome;
@@ -25,11 +29,9 @@ pub mod precond;
 pub mod problem;
 pub mod real;
 pub mod reference;
-pub mod region;
 pub mod simd;
 pub mod solver;
 pub mod stencil;
 pub mod traffic;
-pub mod triangular;
 
 pub use error::{Error, Result};

@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::solver::spectrum::Spectrum;
-
 /// Why a solve ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Stop {
     /// The true residual meets the tolerance.
     Converged,
@@ -18,27 +17,8 @@ pub enum Stop {
     Breakdown,
     /// The residual grows without bound or became infinite.
     Diverged,
-}
-
-impl Stop {
-    /// What a user can try next, where something can be tried.
-    pub fn advice(self) -> Option<&'static str> {
-        match self {
-            Self::Converged => None,
-            Self::MaxIterations => {
-                Some("raise solver.max_iterations, or use a stronger method (solver.method = \"multigrid\")")
-            }
-            Self::Stagnated => Some(
-                "the tolerance is below what rounding allows here: loosen solver.tolerance, or use \
-                 precision \"f64\" or \"mixed\"; with multigrid, more coarse_sweeps or levels can help",
-            ),
-            Self::Breakdown => Some(
-                "the matrix is not symmetric positive definite, or the input holds extreme values: \
-                 check the coefficients, or use method \"bicgstab\"",
-            ),
-            Self::Diverged => Some("check the coefficients; with line-jacobi use relaxation 2/3; or use method \"cg\""),
-        }
-    }
+    /// The observer asked for it.
+    Interrupted,
 }
 
 impl std::fmt::Display for Stop {
@@ -49,7 +29,24 @@ impl std::fmt::Display for Stop {
             Self::Stagnated => "stagnated",
             Self::Breakdown => "breakdown",
             Self::Diverged => "diverged",
+            Self::Interrupted => "interrupted",
         })
+    }
+}
+
+/// Estimates of the extreme eigenvalues of the (deflated,) preconditioned matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spectrum {
+    /// From above.
+    pub smallest: f64,
+    /// From below.
+    pub largest: f64,
+}
+
+impl Spectrum {
+    /// largest / smallest
+    pub fn condition(&self) -> f64 {
+        self.largest / self.smallest
     }
 }
 
@@ -58,7 +55,7 @@ impl std::fmt::Display for Stop {
 pub struct Timing {
     /// Moving the right-hand side to where the solver wants it.
     pub upload: f64,
-    /// The iteration, first residual to last check.
+    /// The solve: ‖b‖ and the first residual, the iteration, the last check.
     pub solve: f64,
     /// Moving the solution back.
     pub download: f64,
@@ -81,6 +78,11 @@ pub struct Outcome {
     /// Where the matrix is singular: the norm of what was taken out of the right-hand side because no
     /// solution can produce it, relative to the right-hand side's.
     pub removed: Option<f64>,
+    /// Whether u holds a solution, good or bad. After a breakdown or a divergence that left no finite numbers, u is what
+    /// it was before.
+    pub is_returned: bool,
+    /// What can be tried next, where the solve did not converge and something can be tried.
+    pub advice: Option<String>,
     /// Where the time went.
     pub timing: Timing,
 }

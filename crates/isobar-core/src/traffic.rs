@@ -36,6 +36,50 @@ impl Traffic {
     }
 }
 
+/// Traffic of one step on one grid: what it declares, the cells it runs over, bytes an element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepTraffic {
+    /// The step's declaration.
+    pub step: Traffic,
+    /// Cells of the grid it runs on.
+    pub cells: usize,
+    /// Bytes of an element.
+    pub size: usize,
+    /// Coefficient vectors of the operator it belongs to.
+    pub coefficient_vectors: f64,
+    /// How often an iteration takes it.
+    pub count: f64,
+}
+
+impl StepTraffic {
+    /// A step taken once on vectors of T alone.
+    pub fn once<T>(step: Traffic, cells: usize) -> Self {
+        Self { step, cells, size: size_of::<T>(), coefficient_vectors: 0.0, count: 1.0 }
+    }
+
+    /// The same by an operator with so many vectors of coefficients.
+    #[must_use]
+    pub fn with_coefficients(self, coefficient_vectors: f64) -> Self {
+        Self { coefficient_vectors, ..self }
+    }
+
+    /// The same, so many times.
+    #[must_use]
+    pub fn times(self, count: f64) -> Self {
+        Self { count, ..self }
+    }
+
+    /// Bytes the step moves when taken once.
+    pub fn bytes_once(&self) -> f64 {
+        self.step.bytes(self.cells, self.size, self.coefficient_vectors)
+    }
+
+    /// Bytes an iteration moves in this step.
+    pub fn bytes(&self) -> f64 {
+        self.count * self.bytes_once()
+    }
+}
+
 macro_rules! traffic {
     ($($(#[$doc:meta])* $id:ident: $name:literal, $recurrence:literal, $reads:literal, $writes:literal, $coefficients:literal, $flops:literal;)*) => {
         $($(#[$doc])*
@@ -58,7 +102,7 @@ traffic! {
     RESIDUAL: "residual", "r = f − A u;  ‖r‖²", 2.0, 1.0, 1.0, 18.0;
     /// See [`crate::operator::Operator::residual_norm`].
     RESIDUAL_NORM: "residual_norm", "‖f − A u‖²", 2.0, 0.0, 1.0, 18.0;
-    /// See [`crate::operator::Operator::advance_direction`].
+    /// See [`crate::operator::CgOperator::advance_direction`].
     ADVANCE_DIRECTION: "advance_direction", "u += αp;  p = z + βp;  q = A p;  σ = ⟨p, q⟩", 3.0, 3.0, 1.0, 21.0;
     /// See [`crate::operator::LineSolver::solve_lines`].
     SOLVE_LINES: "solve_lines", "z = M⁻¹ r", 1.0, 1.0, 1.0, 11.0;
@@ -66,17 +110,17 @@ traffic! {
     PRECONDITION_RESIDUAL: "precondition_residual", "r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 17.0;
     /// The default, unfused update of the residual and its two inner products, preconditioner apart.
     UPDATE_RESIDUAL: "update_residual", "r −= αq;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 1.0, 0.0, 6.0;
-    /// See [`crate::operator::Operator::scale_residual`].
+    /// See [`crate::operator::Diagonal::scale_residual`].
     SCALE_RESIDUAL: "scale_residual", "r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 2.0, 2.0, 1.0, 11.0;
-    /// See [`crate::triangular::TriangularOperator::relax_lower`].
+    /// See [`crate::operator::Triangular::relax_lower`].
     RELAX_LOWER: "relax_lower", "v = D⁻¹(r − L w)", 2.0, 1.0, 1.0, 15.0;
-    /// See [`crate::triangular::TriangularOperator::relax_upper`].
+    /// See [`crate::operator::Triangular::relax_upper`].
     RELAX_UPPER: "relax_upper", "z = v − D⁻¹ Lᵀ w", 2.0, 1.0, 1.0, 15.0;
-    /// See [`crate::triangular::TriangularOperator::incomplete_poisson`].
+    /// See [`crate::operator::Triangular::incomplete_poisson`].
     INCOMPLETE_POISSON: "incomplete_poisson", "z = (I − L D⁻¹)(I − D⁻¹Lᵀ) r", 2.0, 1.0, 1.0, 25.0;
-    /// See [`crate::triangular::TriangularOperator::substitute`].
+    /// See [`crate::operator::Triangular::substitute`].
     SUBSTITUTE: "substitute", "z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r", 4.0, 2.0, 2.0, 20.0;
-    /// Deflation: Zᵀ q, then the step of [`crate::region::RegionOperator::subtract_regional`].
+    /// Deflation: Zᵀ q, then the step of [`crate::operator::AggregateOperator::subtract_aggregated`].
     PROJECT: "project", "q −= A Z E⁻¹ Zᵀ q;  σ = ⟨p, q⟩", 3.0, 1.0, 1.0, 18.0;
     /// z = D⁻¹ r
     DIVIDE_BY_DIAGONAL: "divide_by_diagonal", "z = D⁻¹ r", 1.0, 1.0, 1.0, 5.0;
@@ -90,21 +134,21 @@ traffic! {
     DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 0.0, 2.0;
     /// The same of a vector with itself.
     NORM: "norm", "‖x‖²", 1.0, 0.0, 0.0, 2.0;
-    /// See [`crate::operator::LineOperator::smooth`].
+    /// See [`crate::operator::LineSmoother::smooth`].
     SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 1.0, 20.0;
     /// The same from u = 0.
     SMOOTH_FROM_ZERO: "smooth_from_zero", "u = ρ M⁻¹(f − A 0)", 1.0, 1.0, 1.0, 20.0;
-    /// See [`crate::operator::MultigridOperator::residual_restrict`].
+    /// See [`crate::operator::Transfer::residual_restrict`].
     RESIDUAL_RESTRICT: "residual_restrict", "f_c = R (f − A u)", 2.0, 0.25, 1.0, 18.0;
-    /// See [`crate::operator::MultigridOperator::prolong_smooth`].
+    /// See [`crate::operator::Transfer::prolong_smooth`].
     PROLONG_SMOOTH: "prolong_smooth", "u += P u_c;  u += ρ M⁻¹(f − A u);  ‖f − A u‖²", 2.25, 1.0, 1.0, 45.0;
-    /// See [`crate::operator::MultigridOperator::smooth_residual_restrict`].
+    /// See [`crate::operator::Transfer::smooth_residual_restrict`].
     SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
     /// The same from u = 0.
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
-    /// See [`crate::operator::MultigridOperator::correct_smooth_residual`] (e and r in single precision: half a reference).
+    /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).
     CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;
-    /// See [`crate::operator::MultigridOperator::ascend`] (e, u_c and r in single precision: half a reference, an
+    /// See [`crate::operator::MixedTop::ascend`] (e, u_c and r in single precision: half a reference, an
     /// eighth, a half).
     ASCEND: "ascend", "u += e + P u_c;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.625, 1.5, 1.0, 50.0;
 }

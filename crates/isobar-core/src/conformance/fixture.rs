@@ -1,16 +1,26 @@
-//! Grids, vectors and comparison.
+//! Grids, stencils, vectors and comparison.
 
-use crate::backend::{Backend, TensorProductBackend};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::{Backend, HostScalars, Ratio, Scalar};
+use crate::build::{Solve, System};
+use crate::error::Result;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
-use crate::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use crate::layout::{Colour, Layout, Shape};
+use crate::operator::{Capabilities, Guess, LineSmoother, LineSolver, Relaxation, Transfer};
+use crate::options::{Smoother, SolverOptions};
+use crate::outcome::Outcome;
 use crate::problem::{Helmholtz, random};
 use crate::real::Real;
-use crate::reference::{PlainTensorProduct, Reference, Vector};
-use crate::stencil::TensorProduct;
+use crate::reference::{Plain, Reference, SevenPoint, Vector};
+use crate::solver::ignore;
+use crate::stencil::{Coarsen, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
 
 /// Grids: smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large
 /// enough for several threads and several tiles.
-pub const SHAPES: [(usize, usize, usize); 12] = [
+const SHAPES: [(usize, usize, usize); 12] = [
     (1, 1, 1),
     (1, 1, 7),
     (2, 2, 3),
@@ -25,26 +35,83 @@ pub const SHAPES: [(usize, usize, usize); 12] = [
     (20, 52, 130),
 ];
 
-/// Those that can be halved.
-pub fn halvable() -> impl Iterator<Item = Shape> {
-    shapes().filter(|shape| shape.halved().is_some())
-}
+/// Grids of more cells are there for tiles and threads, not for every combination.
+const LARGE: usize = 10_000;
 
-/// All.
+/// All grids.
 pub fn shapes() -> impl Iterator<Item = Shape> {
     SHAPES.into_iter().map(|(nx, ny, nz)| Shape::new(nx, ny, nz))
 }
 
-/// The Helmholtz problem on a panel.
-pub fn problem(shape: Shape) -> Helmholtz {
+/// What a check cannot go on without.
+pub fn ok<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Scalars for the checks' own use.
+pub const SCALARS: [Scalar; 4] = [Scalar::new(0), Scalar::new(1), Scalar::new(2), Scalar::new(3)];
+
+/// Smoothers, over-relaxed and not, either colour first.
+pub fn relaxations() -> [Relaxation; 6] {
+    let make = |smoother, rho, first| Relaxation { smoother, rho, first };
+    [
+        make(Smoother::LineRedBlack, 1.0, Colour::Red),
+        make(Smoother::LineRedBlack, 1.0, Colour::Black),
+        make(Smoother::LineRedBlack, 0.8, Colour::Red),
+        make(Smoother::LineRedBlack, 0.8, Colour::Black),
+        make(Smoother::LineJacobi, 2.0 / 3.0, Colour::Red),
+        make(Smoother::LineJacobi, 1.0, Colour::Red),
+    ]
+}
+
+/// A kind of stencil to check.
+pub trait Sample: SevenPoint + Coarsen {
+    /// Stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong one shows, in
+    /// single precision too; named.
+    fn samples(shape: Shape) -> Vec<(String, Self)>;
+
+    /// More of them for solves with lines.
+    fn line_samples(shape: Shape) -> Vec<(String, Self)> {
+        Self::samples(shape)
+    }
+
+    /// Whether lines cannot amplify rounding: every column is tied to something.
+    fn is_tame(&self) -> bool;
+
+    /// Whether a cell takes part.
+    fn takes_part(&self, at: [usize; 3]) -> bool;
+}
+
+impl Sample for TensorProduct {
+    fn samples(shape: Shape) -> Vec<(String, Self)> {
+        vec![("factors of order one".into(), sample(shape))]
+    }
+
+    /// Also with the couplings of the real problem, a million times its mass.
+    fn line_samples(shape: Shape) -> Vec<(String, Self)> {
+        let mut all = Self::samples(shape);
+        all.push(("helmholtz".into(), ok(helmholtz(shape).stencil())));
+        all
+    }
+
+    fn is_tame(&self) -> bool {
+        true
+    }
+
+    fn takes_part(&self, _: [usize; 3]) -> bool {
+        true
+    }
+}
+
+/// The Helmholtz problem on a panel or a box.
+pub fn helmholtz(shape: Shape) -> Helmholtz {
     let Shape { nx, ny, nz } = shape;
     let geometry = if nx % 3 == 0 { Geometry::Box } else { Geometry::Panel };
     Helmholtz { grid: GridOptions { geometry, nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
 }
 
-/// A stencil whose factors are all of order one and all different, so that a wrong one shows, in
-/// single precision too.
-pub fn stencil(shape: Shape) -> TensorProduct {
+/// A tensor-product stencil whose factors are all of order one and all different.
+pub fn sample(shape: Shape) -> TensorProduct {
     let Shape { nx, ny, nz } = shape;
     let positive = |seed: u64, n: usize| 1.0 + 0.5 * random(seed, n);
     let coupling: Vec<f64> = (0..nz.saturating_sub(1)).map(|k| -positive(11, k)).collect();
@@ -58,79 +125,276 @@ pub fn stencil(shape: Shape) -> TensorProduct {
     let y_faces: Vec<f64> = (0..nx * (ny + 1)).map(|n| positive(15, n)).collect();
     let area = (0..nx * ny).map(|n| positive(16, n)).collect();
     let horizontal = HorizontalField::from_faces(nx, ny, area, &x_faces, &y_faces);
-    match vertical.and_then(|v| TensorProduct::new(v, horizontal?)) {
-        Ok(stencil) => stencil,
-        Err(error) => panic!("{error}"),
+    ok(vertical.and_then(|v| TensorProduct::new(v, horizontal?)))
+}
+
+impl Sample for Diffusion {
+    /// Where coefficients come from, what sides are like, whether cells are inactive and whether there is a
+    /// shift: every kind of the first with every kind of the second, the rest by turns. On large grids a few of them.
+    fn samples(shape: Shape) -> Vec<(String, Self)> {
+        let all = diffusion_samples(shape);
+        if shape.cells() > LARGE { all.into_iter().step_by(5).collect() } else { all }
+    }
+
+    fn is_tame(&self) -> bool {
+        self.stored_shift().is_some()
+    }
+
+    fn takes_part(&self, at: [usize; 3]) -> bool {
+        self.is_active(at)
+    }
+}
+
+fn diffusion_samples(shape: Shape) -> Vec<(String, Diffusion)> {
+    let cells = shape.cells();
+    let field = |seed: u64, holes: bool| -> Arc<[f64]> {
+        let value = |n: usize| if holes && random(seed + 100, n) > 0.6 { 0.0 } else { 1.5 + random(seed, n) };
+        (0..cells).map(value).collect()
+    };
+    let [closed, fixed] = [Side::Closed, Side::Fixed];
+    // An odd number of columns cannot be periodic.
+    let periodic =
+        |n: usize| if n == 1 || n.is_multiple_of(2) { [Side::Periodic; 2] } else { [Side::Fixed, Side::Closed] };
+    let sides = [
+        [[closed; 2]; 3],
+        [[fixed, closed], [closed, fixed], [fixed, fixed]],
+        [periodic(shape.nx), periodic(shape.ny), [Side::Periodic; 2]],
+    ];
+    let mut all = Vec::new();
+    for kind in 0..4 {
+        for (n, sides) in sides.into_iter().enumerate() {
+            let holes = (kind + n) % 2 == 1;
+            let fields = |axes: [(usize, f64); 3], count: u64| Coefficients::Cells {
+                fields: (0..count).map(|seed| field(seed, holes)).collect(),
+                axes,
+            };
+            let coefficients = match kind {
+                0 => fields([(0, 1.0), (0, 0.7), (0, 2.5)], 1),
+                1 => fields([(0, 1.0), (0, 0.7), (1, 4.0)], 2),
+                2 => fields([(0, 1.0), (1, 0.7), (2, 4.0)], 3),
+                _ => {
+                    let cells = fields([(0, 1.0), (0, 0.7), (0, 2.5)], 1);
+                    let source = ok(Diffusion::new(shape, cells, None, sides));
+                    faces_of(&source)
+                }
+            };
+            let has_shift = (kind + n) % 3 != 0;
+            let shift = has_shift.then(|| (0..cells).map(|n| 0.1 + 0.1 * random(50, n)).collect());
+            // Stored faces have taken Dirichlet sides into their shift.
+            let kept = sides.map(|sides| sides.map(|side| if kind == 3 && side == fixed { closed } else { side }));
+            let what = ["one field", "two fields", "three fields", "faces"][kind];
+            let name = format!("{what}, {kept:?}, shift {has_shift}, holes {holes}");
+            all.push((name, ok(Diffusion::new(shape, coefficients, shift, kept))));
+        }
+    }
+    all
+}
+
+fn faces_of(stencil: &Diffusion) -> Coefficients {
+    use crate::stencil::Axis;
+    Coefficients::Faces(Axis::ALL.map(|axis| stencil.cells().map(|at| stencil.face(axis, at)).collect()))
+}
+
+/// No side fixed, nothing else either, and every fifth cell inactive: the constant must be taken care of.
+pub fn floating(shape: Shape) -> Diffusion {
+    let field: Arc<[f64]> = (0..shape.cells()).map(|n| if n % 5 == 0 { 0.0 } else { 1.5 + random(1, n) }).collect();
+    let cells = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
+    ok(Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]))
+}
+
+/// The operator under test and its specification, with all that they offer.
+pub struct Pair<'b, B: Supports<S>, S: Sample, T: Real> {
+    /// The back end under test.
+    pub backend: &'b B,
+    /// What both were made from.
+    pub stencil: S,
+    /// Of the stencil.
+    pub name: String,
+    /// The operator under test.
+    pub operator: Arc<B::Operator<T>>,
+    /// What it offers.
+    pub tested: Capabilities<B, T>,
+    /// What solves with its lines.
+    pub lines: Arc<dyn LineSolver<B, T>>,
+    /// The specification.
+    pub reference: Arc<Plain<S, T>>,
+    /// Scalars under test.
+    pub scalars: B::Scalars,
+    /// Scalars of the specification.
+    pub reference_scalars: HostScalars,
+}
+
+impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
+    /// Both operators.
+    pub fn new(backend: &'b B, name: String, stencil: S) -> Self {
+        let operator = ok(backend.operator::<T>(&stencil));
+        let lines = ok(backend.lines(&stencil, &operator)).unwrap_or_else(|| panic!("{name}: no lines"));
+        Self {
+            tested: backend.capabilities(&operator),
+            lines: lines.solver,
+            reference: Arc::new(ok(Plain::new(&stencil))),
+            scalars: ok(backend.scalars()),
+            reference_scalars: HostScalars::default(),
+            operator,
+            backend,
+            stencil,
+            name,
+        }
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.stencil.shape()
+    }
+
+    /// A random vector here and there; 0 in inactive cells, as every vector of a solve is.
+    pub fn vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+        let mut v = random_vector(self.shape(), seed);
+        let Shape { nx, ny, nz } = self.shape();
+        for (i, j, k) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (i, j, k)))) {
+            if !self.stencil.takes_part([i, j, k]) {
+                v.set(i, j, k, T::ZERO);
+            }
+        }
+        let sent = send(self.backend, &v);
+        (v, sent)
+    }
+
+    /// A vector that a step is to overwrite: NaN, but for padding.
+    pub fn poison(&self) -> (Vector<T>, B::Vector<T>) {
+        poison(self.backend, self.shape())
+    }
+
+    /// Sets a scalar on both sides.
+    pub fn set(&mut self, scalar: Scalar, value: f64) {
+        self.reference_scalars.set(scalar, value);
+        ok(self.backend.set(&mut self.scalars, scalar, value));
+    }
+
+    /// A coefficient α of a given value, in a scalar of its own.
+    pub fn coefficient(&mut self, scalar: Scalar, value: f64) -> Ratio {
+        self.set(scalar, value);
+        Ratio::new(scalar, Scalar::ONE)
+    }
+
+    /// Fails unless the two vectors agree to rounding, of entries of order one.
+    pub fn compare(&self, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
+        self.compare_at_scale(found, expected, 1.0, what);
+    }
+
+    /// The same to the rounding of something of this size.
+    pub fn compare_at_scale(&self, found: &B::Vector<T>, expected: &Vector<T>, scale: f64, what: &str) {
+        compare_at_scale(self.backend, found, expected, scale, &format!("{what} with {}", self.name));
+    }
+
+    /// Fails unless a scalar agrees to rounding, of something of this size if it is smaller.
+    pub fn compare_scalar(&self, scalar: Scalar, scale: f64, what: &str) {
+        let found = ok(self.backend.read(&self.scalars))[scalar.index()];
+        let expected = self.reference_scalars.get(scalar);
+        let scale = scale.max(expected.abs()).max(1e-30);
+        assert!(
+            (found - expected).abs() <= tolerance::<T>() * scale,
+            "{what} with {} on {}: {found} instead of {expected}",
+            self.name,
+            self.shape()
+        );
+    }
+}
+
+/// Runs a check for every stencil of a kind on every grid.
+pub fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(backend: &B, mut check: impl FnMut(&mut Pair<'_, B, S, T>)) {
+    for shape in shapes() {
+        for (name, stencil) in S::samples(shape) {
+            check(&mut Pair::new(backend, name, stencil));
+        }
+    }
+}
+
+/// The first two levels of a stencil, here and there.
+pub struct Levels<'b, B: Supports<S>, S: Sample, T: Real> {
+    /// The finer one.
+    pub fine: Pair<'b, B, S, T>,
+    /// The coarser grid.
+    pub coarse: Shape,
+    /// Under test.
+    pub tested: Hierarchy<B, S, T>,
+    /// The specification.
+    pub reference: Hierarchy<Reference, S, T>,
+}
+
+impl<B: Supports<S>, S: Sample, T: Real> Levels<'_, B, S, T> {
+    /// What goes between the levels.
+    pub fn transfer(&self) -> (&dyn Transfer<B, T>, &dyn Transfer<Reference, T>) {
+        (&*self.tested.transfers[0], &*self.reference.transfers[0])
+    }
+
+    /// The finer level as multigrid sees it.
+    pub fn smoother(&self) -> (&dyn LineSmoother<B, T>, &dyn LineSmoother<Reference, T>) {
+        (&*self.tested.levels[0], &*self.reference.levels[0])
+    }
+
+    /// A random vector of the coarser level.
+    pub fn coarse_vector(&self, seed: u64) -> (Vector<T>, B::Vector<T>) {
+        let v = random_vector(self.coarse, seed);
+        let sent = send(self.fine.backend, &v);
+        (v, sent)
+    }
+}
+
+/// Runs a check for the first two levels of every stencil of a kind that has two.
+pub fn for_each_two_levels<B, S, T>(
+    backend: &B,
+    samples: &[(String, S)],
+    mut check: impl FnMut(&mut Levels<'_, B, S, T>),
+) where
+    B: Supports<S>,
+    S: Sample,
+    T: Real,
+    Reference: Supports<S, Operator<T> = Plain<S, T>>,
+{
+    for (name, stencil) in samples {
+        if stencil.coarsened().is_none() {
+            continue;
+        }
+        let fine = Pair::<B, S, T>::new(backend, name.clone(), stencil.clone());
+        let tested = ok(backend.hierarchy(stencil, &fine.operator, Some(2)));
+        let reference = ok(Supports::<S>::hierarchy(&Reference, stencil, &fine.reference, Some(2)));
+        let (Some(tested), Some(reference)) = (tested, reference) else { panic!("{name}: no levels") };
+        let coarse = reference.levels[1].layout().shape();
+        check(&mut Levels { fine, coarse, tested, reference });
     }
 }
 
 /// A vector of random numbers on the reference back end.
 pub fn random_vector<T: Real>(shape: Shape, seed: u64) -> Vector<T> {
-    let layout = Layout::new(shape).unwrap_or_else(|error| panic!("{error}"));
-    let mut v = Vector::zeros(&layout).unwrap_or_else(|error| panic!("{error}"));
+    let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
     v.fill_with(|i, j, k| T::from_f64(random(seed, i + shape.nx * (j + shape.ny * k))));
     v
 }
 
-/// Two operators of the same stencil, and whatever both sides need.
-pub struct Pair<'b, B: TensorProductBackend, T: Real> {
-    /// The back end under test.
-    pub backend: &'b B,
-    /// The operator under test.
-    pub tested: B::TensorProduct<T>,
-    /// The specification.
-    pub reference: PlainTensorProduct<T>,
-    /// Scalars under test.
-    pub scalars: B::Scalars,
-    /// Scalars of the specification.
-    pub reference_scalars: <Reference as Backend>::Scalars,
-}
-
-impl<'b, B: TensorProductBackend, T: Real> Pair<'b, B, T> {
-    /// Both operators.
-    pub fn new(backend: &'b B, stencil: &TensorProduct) -> Self {
-        let make = || {
-            Ok::<_, crate::Error>(Self {
-                backend,
-                tested: backend.tensor_product(stencil)?,
-                reference: PlainTensorProduct::new(stencil)?,
-                scalars: backend.scalars()?,
-                reference_scalars: Reference.scalars()?,
-            })
-        };
-        make().unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// A reference vector's copy on the back end under test.
-    pub fn send(&self, v: &Vector<T>) -> B::Vector<T> {
-        send(self.backend, v)
-    }
-
-    /// Fails unless the two vectors agree to rounding.
-    pub fn compare(&self, found: &B::Vector<T>, expected: &Vector<T>, what: &str) {
-        compare(self.backend, found, expected, what);
-    }
-
-    /// Fails unless the scalar in a slot agrees to rounding.
-    pub fn compare_scalar(&self, slot: crate::backend::Slot, what: &str) {
-        let found = self.backend.read(&self.scalars).unwrap_or_else(|error| panic!("{error}"))[slot.index()];
-        let expected = self.reference_scalars.0[slot.index()];
-        let scale = expected.abs().max(1e-30);
-        assert!((found - expected).abs() <= tolerance::<T>() * scale, "{what}: {found} instead of {expected}");
-    }
+/// NaN in every cell, here and there.
+pub fn poison<B: Backend, T: Real>(backend: &B, shape: Shape) -> (Vector<T>, B::Vector<T>) {
+    let mut v = ok(Vector::zeros(&ok(Layout::new(shape))));
+    v.fill_with(|_, _, _| T::from_f64(f64::NAN));
+    let sent = send(backend, &v);
+    (v, sent)
 }
 
 /// A reference vector's copy on another back end.
 pub fn send<B: Backend, T: Real>(backend: &B, v: &Vector<T>) -> B::Vector<T> {
     let shape = v.layout().shape();
     let mut host = vec![T::ZERO; shape.cells()];
-    let send = |host: &mut [T]| {
-        Reference.download(v, &mut ArrayViewMut::c_order(host, shape)?)?;
-        let mut out = backend.zeros(v.layout())?;
-        backend.upload(ArrayView::c_order(host, shape)?, &mut out)?;
-        Ok::<_, crate::Error>(out)
-    };
-    send(&mut host).unwrap_or_else(|error| panic!("{error}"))
+    ok(Reference.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
+    let mut out = ok(backend.zeros(v.layout()));
+    ok(backend.upload(ok(ArrayView::c_order(&host, shape)), &mut out));
+    out
+}
+
+/// A vector's entries in C order.
+pub fn fetch<B: Backend, T: Real>(backend: &B, v: &B::Vector<T>, shape: Shape) -> Vec<T> {
+    let mut host = vec![T::ZERO; shape.cells()];
+    ok(backend.download(v, &mut ok(ArrayViewMut::c_order(&mut host, shape))));
+    host
 }
 
 /// Relative differences that rounding in a different order may leave.
@@ -153,10 +417,7 @@ pub fn compare_at_scale<B: Backend, T: Real>(
     what: &str,
 ) {
     let shape = expected.layout().shape();
-    let mut host = vec![T::ZERO; shape.cells()];
-    ArrayViewMut::c_order(&mut host, shape)
-        .and_then(|mut view| backend.download(found, &mut view))
-        .unwrap_or_else(|error| panic!("{error}"));
+    let host = fetch(backend, found, shape);
     let scale = expected.entries().iter().fold(scale, |s: f64, v| s.max(v.to_f64().abs()));
     for k in 0..shape.nz {
         for j in 0..shape.ny {
@@ -170,4 +431,52 @@ pub fn compare_at_scale<B: Backend, T: Real>(
             }
         }
     }
+}
+
+/// Solves from zero; the array for the solution is NaN before.
+pub fn solve<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    rhs: &[f64],
+) -> (Outcome, Vec<f64>) {
+    let mut u = vec![f64::NAN; rhs.len()];
+    let outcome = ok(solve_into(backend, stencil, options, rhs, &mut u, Guess::Zero));
+    (outcome, u)
+}
+
+/// Solves into an array that may hold a first guess.
+///
+/// # Errors
+/// Those of [`System::new`] and [`Solve::solve`].
+pub fn solve_into<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    rhs: &[f64],
+    u: &mut [f64],
+    guess: Guess,
+) -> Result<Outcome> {
+    let shape = stencil.shape();
+    let mut system = System::new(backend, stencil, options)?;
+    let (b, u) = (ArrayView::c_order(rhs, shape)?, ArrayViewMut::c_order(u, shape)?);
+    system.solve(b.into(), u.into(), guess, &mut ignore)
+}
+
+/// The reference's solve of a problem that has a name, done once for all back ends and checks of a process.
+pub fn reference_solve<S: Stencil>(
+    name: &str,
+    stencil: &S,
+    options: &SolverOptions,
+    rhs: &[f64],
+) -> Arc<(Outcome, Vec<f64>)>
+where
+    Reference: Supports<S>,
+{
+    type Solved = Mutex<HashMap<String, Arc<OnceLock<Arc<(Outcome, Vec<f64>)>>>>>;
+    static SOLVED: OnceLock<Solved> = OnceLock::new();
+    let key = format!("{name} {options:?}");
+    let solved = SOLVED.get_or_init(Mutex::default);
+    let cell = Arc::clone(solved.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default());
+    Arc::clone(cell.get_or_init(|| Arc::new(solve(&Reference, stencil, options, rhs))))
 }

@@ -1,74 +1,121 @@
 //! What every back end must do: the same as the reference, to rounding.
 //!
-//! [`conformance_suite!`](crate::conformance_suite) instantiates all checks for a back end and a
-//! precision, as tests:
+//! [`suite`] lists all checks for a back end and a precision. A test binary without a harness of its own runs them:
 //!
 //! ```
+//! use isobar_core::conformance::{Checks, suite};
 //! use isobar_core::reference::Reference;
-//! isobar_core::conformance_suite!(reference_f64, Reference, f64);
+//!
+//! let checks: Checks<Reference> = suite::<Reference, f64>();
+//! assert!(checks.iter().any(|(name, _)| name == "tensor_product::apply"));
 //! ```
 //!
-//! A back end that is not a [`CsrBackend`](crate::backend::CsrBackend) adds `, without stored_matrix`; one that is a
-//! [`DiffusionBackend`](crate::backend::DiffusionBackend) instantiates
-//! [`diffusion_conformance_suite!`](crate::diffusion_conformance_suite) too.
+//! Whatever a step may ignore is filled with NaN first: what it would be wrong to read shows.
 //!
-//! * [`fixture`] grids of awkward sizes, vectors on both sides, and the comparison,
-//! * [`steps`] each fused step,
-//! * [`solves`] whole solves, and what must come of bad input,
-//! * [`diffusion`] and [`diffusion_solves`] the same for the diffusion operator.
+//! * [`fixture`] grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
+//! * [`vectors`] copies, vector operations, aggregates,
+//! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
+//! * [`levels`] transfers, and the steps that fuse them with sweeps, in one precision and in two,
+//! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
 
-pub mod diffusion;
-pub mod diffusion_solves;
 pub mod fixture;
+pub mod levels;
 pub mod solves;
 pub mod steps;
+pub mod triangular;
+pub mod updates;
+pub mod vectors;
 
-/// Instantiates every check of the conformance suite as a test, in a module of the given name.
-#[macro_export]
-macro_rules! conformance_suite {
-    ($module:ident, $backend:expr, $real:ty) => {
-        $crate::conformance_suite!(@with $module, $backend, $real, , stored_matrix);
-    };
-    ($module:ident, $backend:expr, $real:ty, without stored_matrix) => {
-        $crate::conformance_suite!(@with $module, $backend, $real);
-    };
-    (@with $module:ident, $backend:expr, $real:ty $(, , $more:ident)*) => {
-        $crate::conformance_suite!(@checks $module, $backend, $real,
-            steps: [
-                transfer, vector_operations, apply_and_residual, diagonal, lines, advance_direction,
-                precondition_residual, smooth, restrict_and_prolong, fused_multigrid_steps, mixed_step, up_and_down
-                $(, $more)*
-            ],
-            solves: [
-                every_method, size_one, zero_right_hand_side, already_converged, not_finite, first_guess,
-                not_symmetric, too_few_iterations, unreachable_tolerance
-            ]
-        );
-    };
-    (@checks $module:ident, $backend:expr, $real:ty, $($group:ident: [$($check:ident),*]),*) => {
-        #[cfg(test)]
-        mod $module {
-            use super::*;
-            $($(
-                #[test]
-                fn $check() {
-                    $crate::conformance::$group::$check::<_, $real>(&$backend);
-                }
-            )*)*
-        }
-    };
+use crate::backend::AggregateBackend;
+use crate::real::Real;
+use crate::stencil::{Diffusion, StoredMatrix, Supports, TensorProduct};
+
+/// Checks by name. Each panics where the back end does something else than the reference.
+pub type Checks<B> = Vec<(String, Box<dyn Fn(&B) + Send + Sync>)>;
+
+/// A back end that everything is known to.
+pub trait Complete: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix> {}
+
+impl<B: Supports<TensorProduct> + Supports<Diffusion> + Supports<StoredMatrix>> Complete for B {}
+
+macro_rules! checks {
+    ($($group:literal: [$($name:literal => $check:expr),* $(,)?]),* $(,)?) => {{
+        let mut all: Checks<B> = Vec::new();
+        $($(all.push((format!("{}::{}", $group, $name), Box::new($check)));)*)*
+        all
+    }};
 }
 
-/// Instantiates every check of the diffusion operator as a test, in a module of the given name.
-#[macro_export]
-macro_rules! diffusion_conformance_suite {
-    ($module:ident, $backend:expr, $real:ty) => {
-        $crate::conformance_suite!(@checks $module, $backend, $real,
-            diffusion: [
-                diffusion_apply, diffusion_cg_steps, diffusion_lines, diffusion_smooth, diffusion_transfers,
-                diffusion_adjoint_transfers, diffusion_triangular_steps, regions, region_matrices, diffusion_padding
-            ],
-            diffusion_solves: [diffusion_every_method, diffusion_small, diffusion_compatibility]
-        );
-    };
+/// All checks for a back end, in a precision.
+pub fn suite<B: Complete, T: Real>() -> Checks<B> {
+    let mut all = vector_suite::<B, T>();
+    all.extend(checks! {
+        "tensor_product": [
+            "apply" => steps::apply::<B, TensorProduct, T>,
+            "diagonal" => steps::diagonal::<B, TensorProduct, T>,
+            "lines" => steps::lines::<B, TensorProduct, T>,
+            "advance_direction" => steps::advance_direction::<B, TensorProduct, T>,
+            "smooth" => steps::smooth::<B, TensorProduct, T>,
+            "padding" => steps::padding::<B, TensorProduct, T>,
+            "transfers" => levels::transfers::<B, TensorProduct, T>,
+            "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
+            "update" => updates::tensor_product::<B, T>,
+        ],
+        "diffusion": [
+            "apply" => steps::apply::<B, Diffusion, T>,
+            "diagonal" => steps::diagonal::<B, Diffusion, T>,
+            "lines" => steps::lines::<B, Diffusion, T>,
+            "advance_direction" => steps::advance_direction::<B, Diffusion, T>,
+            "smooth" => steps::smooth::<B, Diffusion, T>,
+            "padding" => steps::padding::<B, Diffusion, T>,
+            "transfers" => levels::transfers::<B, Diffusion, T>,
+            "fused_transfers" => levels::fused_transfers::<B, Diffusion, T>,
+            "adjoint_transfers" => levels::adjoint_transfers::<B, T>,
+            "relax_triangles" => triangular::relax::<B, T>,
+            "incomplete_poisson" => triangular::incomplete_poisson::<B, T>,
+            "factorise_and_substitute" => triangular::factorise_and_substitute::<B, T>,
+            "deflation_step" => triangular::subtract_aggregated::<B, T>,
+            "aggregation" => triangular::aggregation::<B, T>,
+            "update" => updates::diffusion::<B, T>,
+        ],
+        "stored_matrix": [
+            "steps" => steps::stored_matrix::<B, T>,
+            "update" => updates::stored_matrix::<B, T>,
+        ],
+        "solves": [
+            "tensor_product" => solves::tensor_product::<B, T>,
+            "diffusion" => solves::diffusion::<B, T>,
+            "stored_matrix" => solves::stored_matrix::<B, T>,
+            "small_grids" => solves::small_grids::<B, T>,
+            "zero_right_hand_side" => solves::zero_right_hand_side::<B, T>,
+            "already_converged" => solves::already_converged::<B, T>,
+            "not_finite" => solves::not_finite::<B, T>,
+            "first_guess" => solves::first_guess::<B, T>,
+            "after_a_failure" => solves::after_a_failure::<B, T>,
+            "not_symmetric" => solves::not_symmetric::<B, T>,
+            "too_few_iterations" => solves::too_few_iterations::<B, T>,
+            "interrupted" => solves::interrupted::<B, T>,
+            "unreachable_tolerance" => solves::unreachable_tolerance::<B, T>,
+            "compatibility" => solves::compatibility::<B, T>,
+        ],
+    });
+    if T::PRECISION == crate::real::Precision::F64 {
+        all.extend(checks! {
+            "tensor_product": ["mixed_top" => levels::mixed_top::<B, TensorProduct>],
+            "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
+        });
+    }
+    all
+}
+
+/// The checks that need no stencil.
+pub fn vector_suite<B: AggregateBackend, T: Real>() -> Checks<B> {
+    checks! {
+        "vectors": [
+            "transfer" => vectors::transfer::<B, T>,
+            "operations" => vectors::operations::<B, T>,
+            "aggregates" => vectors::aggregates::<B, T>,
+            "aggregate_matrices" => vectors::aggregate_matrices::<B>,
+        ],
+    }
 }

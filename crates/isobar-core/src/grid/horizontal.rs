@@ -100,35 +100,66 @@ impl HorizontalField {
         Self::from_faces(nx, ny, area, &x_faces, &y_faces)
     }
 
-    /// The same field on a grid of half as many columns each way, from the fine one alone: areas
-    /// add up, and a coarse coupling is half the sum of the two fine ones through its face (twice
-    /// the face, at twice the distance). `None` where a size is odd.
+    /// The same field on a grid of half as many columns each way, rounded up, from the fine one alone: areas add up, and
+    /// a coarse coupling is the sum of the fine ones through its face over the distance of the coarse centres (twice the
+    /// face at twice the distance). The last coarse cell of an odd number is one fine cell wide. `None` for one column.
     pub fn coarsened(&self) -> Option<Self> {
-        if !(self.nx.is_multiple_of(2) && self.ny.is_multiple_of(2)) {
+        let (fine_nx, fine_ny) = (self.nx, self.ny);
+        if fine_nx == 1 && fine_ny == 1 {
             return None;
         }
-        let (nx, ny) = (self.nx / 2, self.ny / 2);
+        let (nx, ny) = (fine_nx.div_ceil(2), fine_ny.div_ceil(2));
+        // Fine cells of a coarse one: two, or one at the end of an odd number.
+        let pair = |n: usize, count: usize| 2 * n..(2 * n + 2).min(count);
         let gather = |f: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
-            (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))).map(|(i, j)| f(2 * i, 2 * j)).collect()
+            (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))).map(|(i, j)| f(i, j)).collect()
         };
-        let at = |v: &[f64], i: usize, j: usize| v[i + self.nx * j];
-        let cell = |v: &[f64], i, j| at(v, i, j) + at(v, i + 1, j) + at(v, i, j + 1) + at(v, i + 1, j + 1);
-        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary.
-        let outside = |i, j| {
-            at(&self.total, i, j)
-                - at(&self.west, i, j)
-                - at(&self.east, i, j)
-                - at(&self.south, i, j)
-                - at(&self.north, i, j)
+        let at = |v: &[f64], i: usize, j: usize| v[i + fine_nx * j];
+        let over = |i: usize, j: usize, f: &dyn Fn(usize, usize) -> f64| -> f64 {
+            pair(j, fine_ny).flat_map(|j| pair(i, fine_nx).map(move |i| (i, j))).map(|(i, j)| f(i, j)).sum()
         };
-        let west = gather(&|i, j| 0.5 * (at(&self.west, i, j) + at(&self.west, i, j + 1)));
-        let east = gather(&|i, j| 0.5 * (at(&self.east, i + 1, j) + at(&self.east, i + 1, j + 1)));
-        let south = gather(&|i, j| 0.5 * (at(&self.south, i, j) + at(&self.south, i + 1, j)));
-        let north = gather(&|i, j| 0.5 * (at(&self.north, i, j + 1) + at(&self.north, i + 1, j + 1)));
-        let boundary =
-            gather(&|i, j| 0.5 * (outside(i, j) + outside(i + 1, j) + outside(i, j + 1) + outside(i + 1, j + 1)));
+        // Half the width of a coarse cell, in fine cells: couplings are inverse to the distance of centres, which is 1
+        // on the fine grid, and ½ to its boundary.
+        let half = |n: usize, count: usize| 0.5 * pair(n, count).len() as f64;
+        let distance = |n: usize, other: usize, count: usize| half(n, count) + half(other, count);
+        // The couplings of the fine cells at one end of a coarse one.
+        let x_faces = |v: &[f64], i: usize, j: usize| pair(j, fine_ny).map(|j| at(v, i, j)).sum::<f64>();
+        let y_faces = |v: &[f64], i: usize, j: usize| pair(i, fine_nx).map(|i| at(v, i, j)).sum::<f64>();
+        let west = gather(&|i, j| match i {
+            0 => 0.0,
+            i => x_faces(&self.west, 2 * i, j) / distance(i - 1, i, fine_nx),
+        });
+        let east = gather(&|i, j| match i + 1 {
+            next if next == nx => 0.0,
+            next => x_faces(&self.east, 2 * i + 1, j) / distance(i, next, fine_nx),
+        });
+        let south = gather(&|i, j| match j {
+            0 => 0.0,
+            j => y_faces(&self.south, i, 2 * j) / distance(j - 1, j, fine_ny),
+        });
+        let north = gather(&|i, j| match j + 1 {
+            next if next == ny => 0.0,
+            next => y_faces(&self.north, i, 2 * j + 1) / distance(j, next, fine_ny),
+        });
+        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary: in x or in y, and in a
+        // corner half each.
+        let boundary = gather(&|i, j| {
+            let (in_x, in_y) = (0.5 / half(i, fine_nx), 0.5 / half(j, fine_ny));
+            over(i, j, &|fine_i, fine_j| {
+                let on_side = |n: usize, count: usize| n == 0 || n + 1 == count;
+                let factor = match (on_side(fine_i, fine_nx), on_side(fine_j, fine_ny)) {
+                    (true, false) => in_x,
+                    (false, true) => in_y,
+                    _ => 0.5 * (in_x + in_y),
+                };
+                let couplings = [&self.west, &self.east, &self.south, &self.north];
+                let inside: f64 = couplings.iter().map(|v| at(v, fine_i, fine_j)).sum();
+                factor * (at(&self.total, fine_i, fine_j) - inside)
+            })
+        });
         let total = (0..nx * ny).map(|n| west[n] + east[n] + south[n] + north[n] + boundary[n]).collect();
-        Some(Self { nx, ny, area: gather(&|i, j| cell(&self.area, i, j)), west, east, south, north, total })
+        let area = gather(&|i, j| over(i, j, &|i, j| at(&self.area, i, j)));
+        Some(Self { nx, ny, area, west, east, south, north, total })
     }
 
     /// Whether neighbours are coupled equally both ways.
@@ -294,7 +325,22 @@ mod tests {
         for (a, b) in derived.total.iter().chain(&derived.west).zip(coarse.total.iter().chain(&coarse.west)) {
             assert!((a - b).abs() < 1e-13);
         }
-        assert!(HorizontalField::laplacian(&grid(Geometry::Box, 5, 8)).unwrap().coarsened().is_none());
+        assert!(HorizontalField::laplacian(&grid(Geometry::Box, 1, 1)).unwrap().coarsened().is_none());
+    }
+
+    #[test]
+    fn odd_numbers_of_columns_end_with_a_narrow_one() {
+        // u = x between Dirichlet sides of the values 0 and 5 has the same flux through all faces.
+        let fine =
+            HorizontalField::from_faces(5, 2, vec![1.0; 10], &[2.0, 1.0, 1.0, 1.0, 1.0, 2.0].repeat(2), &[0.0; 15]);
+        let coarse = fine.unwrap().coarsened().unwrap();
+        assert_eq!((coarse.nx, coarse.ny, coarse.area.as_slice()), (3, 1, [4.0, 4.0, 2.0].as_slice()));
+        let x = [1.0, 3.0, 4.5];
+        let side = |n: usize| coarse.total[n] - coarse.west[n] - coarse.east[n];
+        let fluxes =
+            [side(0) * x[0], coarse.east[0] * (x[1] - x[0]), coarse.west[2] * (x[2] - x[1]), side(2) * (5.0 - x[2])];
+        assert!(fluxes.iter().all(|flux| (flux - 2.0).abs() < 1e-14), "{fluxes:?}");
+        assert!(side(1).abs() < 1e-14 && coarse.is_symmetric());
     }
 
     #[test]

@@ -2,44 +2,38 @@
 
 use std::sync::Arc;
 
-use super::{Preconditioner, step};
+use super::Preconditioner;
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::layout::{ArrayView, Layout};
+use crate::operator::Triangular;
 use crate::real::Real;
-use crate::solver::StepTraffic;
-use crate::traffic;
-use crate::triangular::TriangularOperator;
+use crate::traffic::{self, StepTraffic};
 
 /// M⁻¹ = (I − L D⁻¹)(I − D⁻¹ Lᵀ) without the entries outside A's pattern (Ament and others, 2010; paper D,
 /// equation 7), of A itself or of the scaled matrix D^−½ A D^−½. Without scaling it suits matrices whose
 /// diagonal hardly varies.
 ///
 /// Storage: an n-vector, D⁻¹.
-#[derive(Debug)]
-pub struct IncompletePoisson<B: Backend, A, T: Real> {
-    operator: Arc<A>,
+pub struct IncompletePoisson<B: Backend, T: Real> {
+    operator: Arc<dyn Triangular<B, T>>,
     scaled: bool,
     inverse_diagonal: B::Vector<T>,
-    layout: Layout,
 }
 
-impl<B: Backend, A: TriangularOperator<B, T>, T: Real> IncompletePoisson<B, A, T> {
+impl<B: Backend, T: Real> IncompletePoisson<B, T> {
     /// Computes D⁻¹.
     ///
     /// # Errors
     /// As [`Backend::zeros`].
-    pub fn new(operator: Arc<A>, scaled: bool) -> Result<Self> {
-        let layout = *operator.layout();
-        let backend = operator.backend();
-        let (mut ones, mut inverse_diagonal) = (backend.zeros::<T>(&layout)?, backend.zeros::<T>(&layout)?);
-        backend.upload(ArrayView::constant(&1.0f64, layout.shape()), &mut ones)?;
-        operator.divide_by_diagonal(&ones, &mut inverse_diagonal)?;
-        Ok(Self { operator, scaled, inverse_diagonal, layout })
+    pub fn new(operator: Arc<dyn Triangular<B, T>>, scaled: bool) -> Result<Self> {
+        let inverse_diagonal = operator.backend().zeros(operator.layout())?;
+        let mut this = Self { operator, scaled, inverse_diagonal };
+        this.update()?;
+        Ok(this)
     }
 }
 
-impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Preconditioner<B, T> for IncompletePoisson<B, A, T> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for IncompletePoisson<B, T> {
     fn backend(&self) -> &B {
         self.operator.backend()
     }
@@ -48,11 +42,17 @@ impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Preconditioner<B, T> for 
         self.operator.incomplete_poisson(self.scaled, &self.inverse_diagonal, r, z)
     }
 
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<B, T>(traffic::INCOMPLETE_POISSON, layout, &*self.operator)]
+    /// The pivots of blocks of one unknown are the diagonal.
+    fn update(&mut self) -> Result<()> {
+        self.operator.factorise(1, &mut self.inverse_diagonal)
+    }
+
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let vectors = self.operator.coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic::INCOMPLETE_POISSON, cells).with_coefficients(vectors)]
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.layout.len() * size_of::<T>()
+        self.operator.layout().len() * size_of::<T>()
     }
 }

@@ -1,32 +1,35 @@
 //! Preconditioners: approximations M of A that are cheap to invert.
 //!
 //! * [`Identity`] none,
-//! * [`Diagonal`] Jacobi,
+//! * [`Jacobi`] the diagonal,
 //! * [`Line`] a tridiagonal solve in every column,
 //! * [`multigrid::Cycle`] one multigrid cycle,
 //! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
-//! * [`Converted`] any of these in a lower precision.
+//! * [`Converted`] any of these in a lower precision,
+//! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
 
 mod block_ic;
 mod converted;
+pub mod deflation;
 mod incomplete_poisson;
 pub mod multigrid;
 mod neumann;
+pub mod null_space;
 
 use std::sync::Arc;
 
-use crate::backend::{Backend, Ratio, Slot};
+use crate::backend::{Backend, Ratio, Sums};
 use crate::error::Result;
-use crate::layout::Layout;
-use crate::operator::{LineSolver, Operator};
+use crate::operator::{Diagonal, LineSolver};
 use crate::real::Real;
-use crate::solver::StepTraffic;
-use crate::traffic;
+use crate::traffic::{self, StepTraffic};
 
 pub use block_ic::BlockIc;
 pub use converted::Converted;
+pub use deflation::{Deflation, Projection};
 pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
+pub use null_space::NullSpace;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {
@@ -43,13 +46,21 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         q: &B::Vector<T>,
         z: &mut B::Vector<T>,
         alpha: Ratio,
-        [rho, norm]: [Slot; 2],
+        out: Sums<2>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.backend().axpy(alpha.negated(), q, r, scalars)?;
         self.apply(r, z)?;
-        self.backend().dot(r, z, rho, scalars)?;
-        self.backend().dot(r, r, norm, scalars)
+        self.backend().dot(r, z, out.get(0), scalars)?;
+        self.backend().dot(r, r, out.get(1), scalars)
+    }
+
+    /// Computes anew what depends on the matrix, whose coefficients have changed.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn update(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// Whether M differs from one application to the next or is not symmetric, so that CG must not
@@ -58,65 +69,19 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
-    /// What one `apply` declares to move.
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic>;
+    /// What one `apply` on so many cells declares to move.
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic>;
 
-    /// What one `precondition_residual` declares to move.
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        let mut steps = self.apply_traffic(layout);
-        steps.push(vector_step::<T>(traffic::UPDATE_RESIDUAL, layout));
+    /// What one `precondition_residual` on so many cells declares to move.
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let mut steps = self.apply_traffic(cells);
+        steps.push(StepTraffic::once::<T>(traffic::UPDATE_RESIDUAL, cells));
         steps
     }
 
     /// Bytes of vectors held.
     fn workspace_bytes(&self) -> usize {
         0
-    }
-}
-
-/// A step that an operator takes once.
-fn step<B: Backend, T: Real>(
-    step: traffic::Traffic,
-    layout: &Layout,
-    operator: &(impl Operator<B, T> + ?Sized),
-) -> StepTraffic {
-    StepTraffic { coefficient_vectors: operator.coefficient_vectors(), ..vector_step::<T>(step, layout) }
-}
-
-/// A step on vectors alone, taken once.
-fn vector_step<T: Real>(step: traffic::Traffic, layout: &Layout) -> StepTraffic {
-    StepTraffic { step, cells: layout.shape().cells(), size: size_of::<T>(), coefficient_vectors: 0.0, count: 1.0 }
-}
-
-impl<B: Backend, T: Real> Preconditioner<B, T> for Box<dyn Preconditioner<B, T>> {
-    fn backend(&self) -> &B {
-        (**self).backend()
-    }
-    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        (**self).apply(r, z)
-    }
-    fn precondition_residual(
-        &mut self,
-        r: &mut B::Vector<T>,
-        q: &B::Vector<T>,
-        z: &mut B::Vector<T>,
-        alpha: Ratio,
-        out: [Slot; 2],
-        scalars: &mut B::Scalars,
-    ) -> Result<()> {
-        (**self).precondition_residual(r, q, z, alpha, out, scalars)
-    }
-    fn is_variable(&self) -> bool {
-        (**self).is_variable()
-    }
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        (**self).apply_traffic(layout)
-    }
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        (**self).traffic(layout)
-    }
-    fn workspace_bytes(&self) -> usize {
-        (**self).workspace_bytes()
     }
 }
 
@@ -136,19 +101,18 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Identity<B> {
         self.0.convert(r, z)
     }
 
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![vector_step::<T>(traffic::COPY, layout)]
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        vec![StepTraffic::once::<T>(traffic::COPY, cells)]
     }
 }
 
 /// M = the diagonal of A
-#[derive(Debug)]
-pub struct Diagonal<A>(
-    /// The operator.
-    pub Arc<A>,
+pub struct Jacobi<B: Backend, T: Real>(
+    /// The matrix.
+    pub Arc<dyn Diagonal<B, T>>,
 );
 
-impl<B: Backend, T: Real, A: Operator<B, T>> Preconditioner<B, T> for Diagonal<A> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for Jacobi<B, T> {
     fn backend(&self) -> &B {
         self.0.backend()
     }
@@ -163,29 +127,30 @@ impl<B: Backend, T: Real, A: Operator<B, T>> Preconditioner<B, T> for Diagonal<A
         q: &B::Vector<T>,
         z: &mut B::Vector<T>,
         alpha: Ratio,
-        out: [Slot; 2],
+        out: Sums<2>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.0.scale_residual(r, q, z, alpha, out, scalars)
     }
 
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<B, T>(traffic::DIVIDE_BY_DIAGONAL, layout, &*self.0)]
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let vectors = self.0.coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic::DIVIDE_BY_DIAGONAL, cells).with_coefficients(vectors)]
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![step::<B, T>(traffic::SCALE_RESIDUAL, layout, &*self.0)]
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let vectors = self.0.coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic::SCALE_RESIDUAL, cells).with_coefficients(vectors)]
     }
 }
 
 /// M = the tridiagonal blocks of A, one a column (papers A and B)
-#[derive(Debug)]
-pub struct Line<A>(
-    /// The operator.
-    pub Arc<A>,
+pub struct Line<B: Backend, T: Real>(
+    /// What solves with them.
+    pub Arc<dyn LineSolver<B, T>>,
 );
 
-impl<B: Backend, T: Real, A: LineSolver<B, T>> Preconditioner<B, T> for Line<A> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for Line<B, T> {
     fn backend(&self) -> &B {
         self.0.backend()
     }
@@ -200,26 +165,19 @@ impl<B: Backend, T: Real, A: LineSolver<B, T>> Preconditioner<B, T> for Line<A> 
         q: &B::Vector<T>,
         z: &mut B::Vector<T>,
         alpha: Ratio,
-        out: [Slot; 2],
+        out: Sums<2>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         self.0.precondition_residual(r, q, z, alpha, out, scalars)
     }
 
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![self.step::<B, T>(traffic::SOLVE_LINES, layout)]
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let vectors = self.0.line_coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic::SOLVE_LINES, cells).with_coefficients(vectors)]
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        vec![self.step::<B, T>(traffic::PRECONDITION_RESIDUAL, layout)]
-    }
-}
-
-impl<A> Line<A> {
-    fn step<B: Backend, T: Real>(&self, step: traffic::Traffic, layout: &Layout) -> StepTraffic
-    where
-        A: LineSolver<B, T>,
-    {
-        StepTraffic { coefficient_vectors: self.0.line_coefficient_vectors(), ..vector_step::<T>(step, layout) }
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        let vectors = self.0.line_coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic::PRECONDITION_RESIDUAL, cells).with_coefficients(vectors)]
     }
 }

@@ -1,43 +1,42 @@
-//! The tensor-product multigrid cycle (paper B, algorithm 1): coarsen in the horizontal only, relax
-//! by vertical lines.
+//! The multigrid cycle (paper B, algorithm 1): coarsen in the horizontal only, relax by vertical lines.
 
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{Backend, Slot};
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, LevelVectors, MultigridOperator, Operator, Relaxation, scratch, scratch_layout};
+use crate::layout::{Colour, Shape};
+use crate::operator::line::scratch_layout;
+use crate::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use crate::options::MultigridOptions;
 use crate::real::Real;
-use crate::solver::StepTraffic;
-use crate::stencil::Stencil;
-use crate::traffic;
+use crate::stencil::Hierarchy;
+use crate::traffic::{self, StepTraffic};
+
+/// What a multigrid level holds beside its operator.
+struct LevelVectors<V> {
+    /// Right-hand side.
+    f: V,
+    /// Solution or correction.
+    u: V,
+}
 
 /// Multigrid V-cycles over a hierarchy of operators.
 ///
 /// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), and 1⅓ of scratch where
 /// the back end's smoother cannot work in place.
-pub struct Cycle<B: Backend, A, T: Real> {
+pub struct Cycle<B: Backend, T: Real> {
     backend: B,
     /// Finest first.
-    operators: Vec<Arc<A>>,
+    levels: Vec<Arc<dyn LineSmoother<B, T>>>,
+    /// From each level to the next.
+    transfers: Vec<Arc<dyn Transfer<B, T>>>,
     /// Of the second level and all below.
     vectors: Vec<LevelVectors<B::Vector<T>>>,
     /// For steps that cannot work in place, one a level.
     scratch: Vec<B::Vector<T>>,
     recipe: Recipe,
-    notes: Vec<String>,
-}
-
-/// What a cycle holds of the finest grid and the next one.
-pub(crate) struct Top<'a, A, V> {
-    /// Both grids' operators.
-    pub(crate) operators: [&'a A; 2],
-    /// The second grid's vectors.
-    pub(crate) coarse: &'a mut LevelVectors<V>,
-    /// The finest grid's.
-    pub(crate) scratch: &'a mut V,
+    bytes: usize,
 }
 
 /// How a cycle goes.
@@ -52,81 +51,56 @@ struct Recipe {
     coarse_sweeps: usize,
 }
 
-impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
-    /// Builds the hierarchy below `stencil`.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
-    pub fn new<S: Stencil<B, Operator<T> = A>>(backend: &B, stencil: &S, options: &MultigridOptions) -> Result<Self> {
-        Self::below(backend, stencil, options, Arc::new(stencil.level::<T>(backend)?))
-    }
-
-    /// Builds the hierarchy below `stencil`, whose finest level there is already.
-    ///
-    /// # Errors
-    /// Where it does not fit in memory.
-    pub fn below<S: Stencil<B, Operator<T> = A>>(
-        backend: &B,
-        stencil: &S,
-        options: &MultigridOptions,
-        finest: Arc<A>,
-    ) -> Result<Self> {
-        let (mut operators, mut vectors, mut scratches, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (mut next, mut finest) = (Some(stencil.clone()), Some(finest));
-        while let Some(stencil) = next.take() {
-            let layout = Layout::new(stencil.shape())?;
-            let operator = match finest.take() {
-                Some(finest) => finest,
-                None => Arc::new(stencil.level::<T>(backend)?),
-            };
-            if !operators.is_empty() {
-                vectors.push(LevelVectors { f: backend.zeros(&layout)?, u: backend.zeros(&layout)? });
-            }
-            scratches.push(scratch(&*operator, options.smoother)?);
-            operators.push(operator);
-            let wanted = options.levels.or(stencil.default_levels());
-            if wanted.is_none_or(|wanted| operators.len() < wanted) {
-                next = stencil.coarsened();
-                if let (None, Some(wanted)) = (&next, wanted) {
-                    let Shape { nx, ny, .. } = stencil.shape();
-                    notes.push(format!(
-                        "{} of {} multigrid levels: {nx}×{ny} columns cannot be halved further; sizes divisible by {} allow all",
-                        operators.len(),
-                        wanted,
-                        1u64.checked_shl(wanted as u32 - 1).unwrap_or(u64::MAX),
-                    ));
-                }
-            }
-        }
+impl Recipe {
+    fn new(options: &MultigridOptions, is_symmetric: bool) -> Self {
         let relaxation = Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red };
-        let symmetric = operators.iter().all(|operator| operator.has_adjoint_transfers());
-        let post_first = if symmetric { Colour::Black } else { Colour::Red };
-        let post_relaxation = Relaxation { first: post_first, ..relaxation };
-        let recipe = Recipe {
+        let post_first = if is_symmetric { Colour::Black } else { Colour::Red };
+        Self {
             relaxation,
-            post_relaxation,
+            post_relaxation: Relaxation { first: post_first, ..relaxation },
             pre: options.pre,
             post: options.post,
             coarse_sweeps: options.coarse_sweeps,
-        };
-        Ok(Self { backend: backend.clone(), operators, vectors, scratch: scratches, recipe, notes })
+        }
     }
 }
 
-impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
+impl<B: Backend, T: Real> Cycle<B, T> {
+    /// Makes the vectors of a hierarchy.
+    ///
+    /// # Errors
+    /// Where they do not fit in memory.
+    pub fn new<S>(hierarchy: &Hierarchy<B, S, T>, options: &MultigridOptions) -> Result<Self> {
+        let (levels, transfers) = (hierarchy.levels.clone(), hierarchy.transfers.clone());
+        let backend = levels[0].backend().clone();
+        let (mut vectors, mut scratch, mut len) = (Vec::new(), Vec::new(), 0);
+        for (n, level) in levels.iter().enumerate() {
+            let layout = level.layout();
+            if n > 0 {
+                vectors.push(LevelVectors { f: backend.zeros(layout)?, u: backend.zeros(layout)? });
+                len += 2 * layout.len();
+            }
+            let layout = scratch_layout(&**level, options.smoother)?;
+            scratch.push(backend.zeros(&layout)?);
+            len += layout.len();
+        }
+        let recipe = Recipe::new(options, transfers.iter().all(|transfer| transfer.is_adjoint()));
+        Ok(Self { backend, levels, transfers, vectors, scratch, recipe, bytes: len * size_of::<T>() })
+    }
+
     /// The grids, finest first.
     pub fn shapes(&self) -> Vec<Shape> {
-        self.operators.iter().map(|operator| operator.layout().shape()).collect()
+        self.levels.iter().map(|level| level.layout().shape()).collect()
     }
 
-    /// What a user should know of the hierarchy.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// The finest level.
+    pub fn finest(&self) -> &Arc<dyn LineSmoother<B, T>> {
+        &self.levels[0]
     }
 
-    /// The finest operator.
-    pub fn operator(&self) -> &A {
-        &self.operators[0]
+    /// How the finest level is relaxed before the coarse correction.
+    pub fn relaxation(&self) -> Relaxation {
+        self.recipe.relaxation
     }
 
     /// One cycle on A u = f; where asked for, with ‖f − A u‖² at its end.
@@ -138,34 +112,41 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         guess: Guess,
-        norm: Option<(Slot, &mut B::Scalars)>,
+        norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let Self { backend, operators, vectors, scratch, recipe, .. } = self;
-        cycle(backend, operators, vectors, scratch, *recipe, f, u, guess, norm)
+        self.parts(0).cycle(f, u, guess, norm)
     }
 
-    /// The top of the hierarchy, for those who do its work themselves; `None` where that is more than one sweep
-    /// before and one after the coarse grids, or where there are none.
-    pub(crate) fn top(&mut self) -> Option<Top<'_, A, B::Vector<T>>> {
-        let Self { operators, vectors, scratch, recipe, .. } = self;
-        match (&operators[..], &mut vectors[..], &mut scratch[..]) {
-            ([finest, coarser, ..], [coarse, ..], [scratch, ..]) if (recipe.pre, recipe.post) == (1, 1) => {
-                Some(Top { operators: [finest, coarser], coarse, scratch })
-            }
-            _ => None,
+    /// Level n and those below.
+    fn parts(&mut self, n: usize) -> Levels<'_, B, T> {
+        Levels {
+            backend: &self.backend,
+            levels: &self.levels[n..],
+            transfers: &self.transfers[n..],
+            vectors: &mut self.vectors[n..],
+            scratch: &mut self.scratch[n..],
+            recipe: self.recipe,
         }
     }
 
-    /// One cycle from zero on the grids below the finest, where there are any.
+    /// Whether a cycle is a V(1,1) with coarser levels, whose finest level others may take over, by
+    /// [`Cycle::coarse`] and [`Cycle::cycle_below`].
+    pub(crate) fn can_lend_its_top(&self) -> bool {
+        !self.vectors.is_empty() && (self.recipe.pre, self.recipe.post) == (1, 1)
+    }
+
+    /// The right-hand side and the solution of the second level.
+    pub(crate) fn coarse(&mut self) -> Option<(&mut B::Vector<T>, &mut B::Vector<T>)> {
+        self.vectors.first_mut().map(|LevelVectors { f, u }| (f, u))
+    }
+
+    /// One cycle from zero on the levels below the finest, where there are any.
     ///
     /// # Errors
     /// What the device reports.
     pub(crate) fn cycle_below(&mut self) -> Result<()> {
-        let Self { backend, operators, vectors, scratch, recipe, .. } = self;
-        match vectors.split_first_mut() {
-            Some((LevelVectors { f, u }, coarser)) => {
-                cycle(backend, &operators[1..], coarser, &mut scratch[1..], *recipe, f, u, Guess::Zero, None)
-            }
+        match self.parts(0).below() {
+            Some((LevelVectors { f, u }, mut below)) => below.cycle(f, u, Guess::Zero, None),
             None => Ok(()),
         }
     }
@@ -178,16 +159,15 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
         &mut self,
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
-        mut norm: Option<(Slot, &mut B::Scalars)>,
+        mut norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let Self { backend, operators, vectors, scratch, recipe, .. } = self;
-        for n in 0..vectors.len() {
-            let (above, below) = vectors.split_at_mut(n);
+        for n in 0..self.vectors.len() {
+            let (above, below) = self.vectors.split_at_mut(n);
             let fine_f = above.last().map_or(f, |level| &level.f);
-            operators[n].restrict(&operators[n + 1], fine_f, &mut below[0].f)?;
+            self.transfers[n].restrict(fine_f, &mut below[0].f)?;
         }
-        for n in (0..operators.len()).rev() {
-            let (above, below) = vectors.split_at_mut(n);
+        for n in (0..self.levels.len()).rev() {
+            let (above, below) = self.vectors.split_at_mut(n);
             let (f, u) = match above.last_mut() {
                 Some(level) => (&level.f, &mut level.u),
                 None => (f, &mut *u),
@@ -195,38 +175,49 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
             let guess = match below.first() {
                 None => Guess::Zero,
                 Some(coarse) => {
-                    backend.clear(u)?;
-                    operators[n].prolong(&operators[n + 1], &coarse.u, u)?;
+                    self.backend.clear(u)?;
+                    self.transfers[n].prolong(&coarse.u, u)?;
                     Guess::Given
                 }
             };
-            let norm = if n == 0 { norm.take() } else { None };
-            cycle(backend, &operators[n..], below, &mut scratch[n..], *recipe, f, u, guess, norm)?;
+            let mut levels = Levels {
+                backend: &self.backend,
+                levels: &self.levels[n..],
+                transfers: &self.transfers[n..],
+                vectors: below,
+                scratch: &mut self.scratch[n..],
+                recipe: self.recipe,
+            };
+            levels.cycle(f, u, guess, if n == 0 { norm.take() } else { None })?;
         }
         Ok(())
     }
 
+    /// Bytes of vectors held.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Cells of the finest grid.
     pub(crate) fn cells(&self) -> usize {
-        self.operators[0].layout().shape().cells()
+        self.levels[0].layout().shape().cells()
     }
 
     /// What one cycle declares to move, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
         let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
-        for (n, operator) in self.operators.iter().enumerate() {
-            let cells = operator.layout().shape().cells();
+        for (n, level) in self.levels.iter().enumerate() {
+            let cells = level.layout().shape().cells();
             let mut push = |step, count: usize| {
                 if count > 0 {
-                    let coefficient_vectors = operator.coefficient_vectors();
-                    let (size, count) = (size_of::<T>(), count as f64);
-                    steps.push(StepTraffic { step, cells, size, coefficient_vectors, count });
+                    let step = StepTraffic::once::<T>(step, cells).with_coefficients(level.coefficient_vectors());
+                    steps.push(step.times(count as f64));
                 }
             };
             let zero = n > 0 || finest_guess == Guess::Zero;
             let first = if zero { traffic::SMOOTH_FROM_ZERO } else { traffic::SMOOTH };
-            if n + 1 == self.operators.len() {
+            if n + 1 == self.levels.len() {
                 push(first, 1);
                 push(traffic::SMOOTH, coarse_sweeps - 1);
                 continue;
@@ -246,83 +237,97 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Cycle<B, A, T> {
         }
         steps
     }
-
-    /// Bytes of vectors held.
-    pub fn workspace_bytes(&self) -> usize {
-        let own: usize = self
-            .operators
-            .iter()
-            .map(|operator| scratch_layout(&**operator, self.recipe.relaxation.smoother).map_or(0, |l| l.len()))
-            .sum();
-        let coarse: usize = self.operators[1..].iter().map(|operator| 2 * operator.layout().len()).sum();
-        (own + coarse) * size_of::<T>()
-    }
 }
 
-fn cycle<B: Backend, A: MultigridOperator<B, T>, T: Real>(
-    backend: &B,
-    operators: &[Arc<A>],
-    vectors: &mut [LevelVectors<B::Vector<T>>],
-    scratch: &mut [B::Vector<T>],
+/// A level and those below it, at work.
+struct Levels<'a, B: Backend, T: Real> {
+    backend: &'a B,
+    levels: &'a [Arc<dyn LineSmoother<B, T>>],
+    transfers: &'a [Arc<dyn Transfer<B, T>>],
+    vectors: &'a mut [LevelVectors<B::Vector<T>>],
+    scratch: &'a mut [B::Vector<T>],
     recipe: Recipe,
-    f: &B::Vector<T>,
-    u: &mut B::Vector<T>,
-    mut guess: Guess,
-    norm: Option<(Slot, &mut B::Scalars)>,
-) -> Result<()> {
-    let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = recipe;
-    let operator = &*operators[0];
-    let Some((scratch, coarse_scratch)) = scratch.split_first_mut() else { return Ok(()) };
-    let Some((coarse, coarser)) = vectors.split_first_mut() else {
-        for n in 0..coarse_sweeps {
-            // There and back again: a symmetric cycle needs it, and to others it makes no difference.
-            let relaxation = if n % 2 == 0 { relaxation } else { post_relaxation };
-            operator.smooth(relaxation, guess, f, u, scratch)?;
+}
+
+impl<B: Backend, T: Real> Levels<'_, B, T> {
+    /// The next level's vectors, and that level with those below it.
+    fn below(&mut self) -> Option<(&mut LevelVectors<B::Vector<T>>, Levels<'_, B, T>)> {
+        let (vectors, coarser) = self.vectors.split_first_mut()?;
+        let below = Levels {
+            backend: self.backend,
+            levels: &self.levels[1..],
+            transfers: &self.transfers[1..],
+            vectors: coarser,
+            scratch: &mut self.scratch[1..],
+            recipe: self.recipe,
+        };
+        Some((vectors, below))
+    }
+
+    fn cycle(
+        &mut self,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        mut guess: Guess,
+        norm: Option<(Scalar, &mut B::Scalars)>,
+    ) -> Result<()> {
+        let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = self.recipe;
+        let level = &*self.levels[0];
+        let Some(transfer) = self.transfers.first() else {
+            let scratch = &mut self.scratch[0];
+            for n in 0..coarse_sweeps {
+                // There and back again: a symmetric cycle needs it, and to others it makes no difference.
+                let relaxation = if n % 2 == 0 { relaxation } else { post_relaxation };
+                level.smooth(relaxation, guess, f, u, scratch)?;
+                guess = Guess::Given;
+            }
+            return finish(level, f, u, scratch, norm);
+        };
+        for _ in 1..pre {
+            level.smooth(relaxation, guess, f, u, &mut self.scratch[0])?;
             guess = Guess::Given;
         }
-        return finish(operator, f, u, scratch, norm);
-    };
-    for _ in 1..pre {
-        operator.smooth(relaxation, guess, f, u, scratch)?;
-        guess = Guess::Given;
-    }
-    if pre > 0 {
-        operator.smooth_residual_restrict(&operators[1], relaxation, guess, f, u, &mut coarse.f, scratch)?;
-    } else {
-        if guess == Guess::Zero {
-            backend.clear(u)?;
+        if pre == 0 && guess == Guess::Zero {
+            self.backend.clear(u)?;
         }
-        operator.residual_restrict(&operators[1], f, u, &mut coarse.f, scratch)?;
-    }
-    let LevelVectors { f: coarse_f, u: coarse_u } = coarse;
-    cycle(backend, &operators[1..], coarser, coarse_scratch, recipe, coarse_f, coarse_u, Guess::Zero, None)?;
-    match post {
-        0 => operator.prolong(&operators[1], coarse_u, u)?,
-        1 => return operator.prolong_smooth(&operators[1], post_relaxation, f, coarse_u, u, scratch, norm),
-        _ => {
-            operator.prolong_smooth(&operators[1], post_relaxation, f, coarse_u, u, scratch, None)?;
-            for _ in 1..post {
-                operator.smooth(post_relaxation, Guess::Given, f, u, scratch)?;
+        let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
+        if pre > 0 {
+            transfer.smooth_residual_restrict(relaxation, guess, f, u, coarse_f, scratch)?;
+        } else {
+            transfer.residual_restrict(f, u, coarse_f, scratch)?;
+        }
+        if let Some((LevelVectors { f, u }, mut below)) = self.below() {
+            below.cycle(f, u, Guess::Zero, None)?;
+        }
+        let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
+        match post {
+            0 => transfer.prolong(coarse_u, u)?,
+            1 => return transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, norm),
+            _ => {
+                transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, None)?;
+                for _ in 1..post {
+                    level.smooth(post_relaxation, Guess::Given, f, u, scratch)?;
+                }
             }
         }
+        finish(level, f, u, scratch, norm)
     }
-    finish(operator, f, u, scratch, norm)
 }
 
-fn finish<B: Backend, A: Operator<B, T>, T: Real>(
-    operator: &A,
+fn finish<B: Backend, T: Real>(
+    level: &dyn LineSmoother<B, T>,
     f: &B::Vector<T>,
     u: &B::Vector<T>,
     scratch: &mut B::Vector<T>,
-    norm: Option<(Slot, &mut B::Scalars)>,
+    norm: Option<(Scalar, &mut B::Scalars)>,
 ) -> Result<()> {
     match norm {
-        Some((slot, scalars)) => operator.residual_norm(f, u, scratch, slot, scalars),
+        Some((scalar, scalars)) => level.residual_norm(f, u, scratch, scalar, scalars),
         None => Ok(()),
     }
 }
 
-impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Preconditioner<B, T> for Cycle<B, A, T> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     fn backend(&self) -> &B {
         &self.backend
     }
@@ -335,15 +340,15 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Preconditioner<B, 
     /// mirrors what happens before, the cycle is not symmetric.
     fn is_variable(&self) -> bool {
         let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
-        let adjoint = self.operators.iter().all(|operator| operator.has_adjoint_transfers());
-        !(adjoint && pre == post && coarse_sweeps % 2 == 0)
+        let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
+        !(is_adjoint && pre == post && coarse_sweeps % 2 == 0)
     }
 
-    fn apply_traffic(&self, _: &Layout) -> Vec<StepTraffic> {
+    fn apply_traffic(&self, _: usize) -> Vec<StepTraffic> {
         Cycle::traffic(self, Guess::Zero)
     }
 
     fn workspace_bytes(&self) -> usize {
-        Cycle::workspace_bytes(self)
+        self.bytes
     }
 }

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Preconditioner, step};
-use crate::backend::{Backend, Ratio, Slot};
+use super::Preconditioner;
+use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
-use crate::layout::Layout;
+use crate::operator::Triangular;
 use crate::real::Real;
-use crate::solver::StepTraffic;
-use crate::traffic;
-use crate::triangular::TriangularOperator;
+use crate::traffic::{self, StepTraffic, Traffic};
 
 /// M⁻¹ = Kᵀ D⁻¹ K with K the series of (I + L D⁻¹)⁻¹ cut after `order` terms:
 ///
@@ -20,26 +18,23 @@ use crate::triangular::TriangularOperator;
 /// rule: `order` relaxations with L, then as many with Lᵀ, each a matrix-free pass.
 ///
 /// Storage: an n-vector, two from order 2.
-#[derive(Debug)]
-pub struct Neumann<B: Backend, A, T: Real> {
-    operator: Arc<A>,
+pub struct Neumann<B: Backend, T: Real> {
+    operator: Arc<dyn Triangular<B, T>>,
     order: usize,
     v: B::Vector<T>,
     w: Option<B::Vector<T>>,
-    layout: Layout,
 }
 
-impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Neumann<B, A, T> {
+impl<B: Backend, T: Real> Neumann<B, T> {
     /// The series cut after so many terms.
     ///
     /// # Errors
     /// As [`Backend::zeros`].
-    pub fn new(operator: Arc<A>, order: usize) -> Result<Self> {
-        let layout = *operator.layout();
-        let backend = operator.backend();
-        let v = backend.zeros(&layout)?;
-        let w = (order > 1).then(|| backend.zeros(&layout)).transpose()?;
-        Ok(Self { operator, order, v, w, layout })
+    pub fn new(operator: Arc<dyn Triangular<B, T>>, order: usize) -> Result<Self> {
+        let zeros = || operator.backend().zeros(operator.layout());
+        let v = zeros()?;
+        let w = (order > 1).then(zeros).transpose()?;
+        Ok(Self { operator, order, v, w })
     }
 
     /// The series of relaxations, given D⁻¹ r in z (odd order) or in `self.v` (even order).
@@ -47,7 +42,7 @@ impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Neumann<B, A, T> {
         &mut self,
         r: &B::Vector<T>,
         z: &mut B::Vector<T>,
-        mut rho: Option<(Slot, &mut B::Scalars)>,
+        mut rho: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
         let Self { operator, order, v, w, .. } = self;
         let order = *order;
@@ -73,7 +68,7 @@ impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Neumann<B, A, T> {
     }
 }
 
-impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Preconditioner<B, T> for Neumann<B, A, T> {
+impl<B: Backend, T: Real> Preconditioner<B, T> for Neumann<B, T> {
     fn backend(&self) -> &B {
         self.operator.backend()
     }
@@ -91,31 +86,32 @@ impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Preconditioner<B, T> for 
         q: &B::Vector<T>,
         z: &mut B::Vector<T>,
         alpha: Ratio,
-        [rho, norm]: [Slot; 2],
+        out: Sums<2>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let even = self.order.is_multiple_of(2) && self.order > 0;
         let first = if even { &mut self.v } else { &mut *z };
-        self.operator.scale_residual(r, q, first, alpha, [rho, norm], scalars)?;
-        self.relax(r, z, Some((rho, scalars)))
+        self.operator.scale_residual(r, q, first, alpha, out, scalars)?;
+        self.relax(r, z, Some((out.get(0), scalars)))
     }
 
-    fn apply_traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        self.with_first(layout, traffic::DIVIDE_BY_DIAGONAL)
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.with_first(cells, traffic::DIVIDE_BY_DIAGONAL)
     }
 
-    fn traffic(&self, layout: &Layout) -> Vec<StepTraffic> {
-        self.with_first(layout, traffic::SCALE_RESIDUAL)
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.with_first(cells, traffic::SCALE_RESIDUAL)
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.layout.len() * size_of::<T>() * if self.w.is_some() { 2 } else { 1 }
+        self.operator.layout().len() * size_of::<T>() * if self.w.is_some() { 2 } else { 1 }
     }
 }
 
-impl<B: Backend, A: TriangularOperator<B, T>, T: Real> Neumann<B, A, T> {
-    fn with_first(&self, layout: &Layout, first: traffic::Traffic) -> Vec<StepTraffic> {
-        let of = |traffic, count| StepTraffic { count, ..step::<B, T>(traffic, layout, &*self.operator) };
+impl<B: Backend, T: Real> Neumann<B, T> {
+    fn with_first(&self, cells: usize, first: Traffic) -> Vec<StepTraffic> {
+        let vectors = self.operator.coefficient_vectors();
+        let of = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
         let order = self.order as f64;
         let mut steps = vec![of(first, 1.0)];
         if self.order > 0 {

@@ -1,21 +1,23 @@
 //! The serial back end that specifies all others: plain loops, nothing fused, nothing clever.
 
-mod csr;
+mod aggregate;
 mod diffusion;
-mod region;
+mod seven_point;
+mod stored_matrix;
 mod tensor_product;
 mod vector;
 
-use crate::backend::{Backend, CsrBackend, DeviceInfo, HostScalars, Ratio, Slot, TensorProductBackend};
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::error::{Error, Result};
-use crate::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use crate::layout::{Layout, Shape};
 use crate::real::Real;
-use crate::stencil::{Csr, TensorProduct};
 
-pub use csr::{StoredMatrix, StoredTridiagonal, check_matrix, grid_point};
-pub use diffusion::PlainDiffusion;
-pub use region::DenseMatrix;
-pub use tensor_product::PlainTensorProduct;
+pub use aggregate::DenseMatrix;
+pub use diffusion::{DiffusionRows, WeightedTransfer};
+pub use seven_point::{At, Coupling, Plain, Rows, SevenPoint};
+pub use stored_matrix::{Bands, PlainMatrix, check_indices};
+pub use tensor_product::{BilinearTransfer, TensorProductRows};
 pub use vector::Vector;
 
 /// The serial reference back end.
@@ -74,7 +76,7 @@ impl Backend for Reference {
     }
 
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
-        let a = T::from_f64(a.value(&scalars.0));
+        let a = T::from_f64(scalars.value(a));
         for (y, x) in y.entries_mut().iter_mut().zip(x.entries()) {
             *y += a * T::from_f64(x.to_f64());
         }
@@ -82,15 +84,15 @@ impl Backend for Reference {
     }
 
     fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
-        let a = T::from_f64(a.value(&scalars.0));
+        let a = T::from_f64(scalars.value(a));
         for (y, &x) in y.entries_mut().iter_mut().zip(x.entries()) {
             *y = x + a * *y;
         }
         Ok(())
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Slot, scalars: &mut HostScalars) -> Result<()> {
-        scalars.0[out.index()] = x.entries().iter().zip(y.entries()).map(|(x, y)| x.to_f64() * y.to_f64()).sum();
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
+        scalars.reduce(out, [x.entries().iter().zip(y.entries()).map(|(x, y)| x.to_f64() * y.to_f64()).sum()]);
         Ok(())
     }
 
@@ -98,13 +100,13 @@ impl Backend for Reference {
         Ok(HostScalars::default())
     }
 
-    fn set(&self, scalars: &mut HostScalars, slot: Slot, value: f64) -> Result<()> {
-        scalars.0[slot.index()] = value;
+    fn set(&self, scalars: &mut HostScalars, scalar: Scalar, value: f64) -> Result<()> {
+        scalars.set(scalar, value);
         Ok(())
     }
 
-    fn read(&self, scalars: &HostScalars) -> Result<[f64; Slot::COUNT]> {
-        Ok(scalars.0)
+    fn read(&self, scalars: &HostScalars) -> Result<[f64; Scalar::COUNT]> {
+        Ok(scalars.bank())
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -116,26 +118,5 @@ impl Backend for Reference {
         let clock = std::time::Instant::now();
         self.convert(&x, &mut y)?;
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / clock.elapsed().as_secs_f64().max(1e-9))
-    }
-}
-
-impl TensorProductBackend for Reference {
-    type TensorProduct<T: Real> = PlainTensorProduct<T>;
-
-    fn tensor_product<T: Real>(&self, stencil: &TensorProduct) -> Result<PlainTensorProduct<T>> {
-        PlainTensorProduct::new(stencil)
-    }
-}
-
-impl CsrBackend for Reference {
-    type Csr<T: Real> = StoredMatrix<T>;
-    type Tridiagonal<T: Real> = StoredTridiagonal<T>;
-
-    fn csr<T: Real>(&self, matrix: &Csr, layout: &Layout) -> Result<StoredMatrix<T>> {
-        StoredMatrix::new(matrix, layout)
-    }
-
-    fn tridiagonal<T: Real>(&self, matrix: &Csr, layout: &Layout) -> Result<StoredTridiagonal<T>> {
-        StoredTridiagonal::new(matrix, layout)
     }
 }

@@ -8,6 +8,7 @@ use crate::real::Real;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector<T> {
     layout: Layout,
+    /// Halo rows included.
     entries: Vec<T>,
 }
 
@@ -18,12 +19,13 @@ impl<T: Real> Vector<T> {
     /// [`Error::OutOfMemory`] where it cannot be allocated.
     pub fn zeros(layout: &Layout) -> Result<Self> {
         let mut entries = Vec::new();
-        entries.try_reserve_exact(layout.len()).map_err(|_| Error::OutOfMemory {
+        let len = layout.len() + 2 * layout.halo_len();
+        entries.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
             what: format!("a vector of {} cells", layout.shape()),
-            needed_bytes: (layout.len() * size_of::<T>()) as u64,
+            needed_bytes: (len * size_of::<T>()) as u64,
             available_bytes: 0,
         })?;
-        entries.resize(layout.len(), T::ZERO);
+        entries.resize(len, T::ZERO);
         Ok(Self { layout: *layout, entries })
     }
 
@@ -32,26 +34,26 @@ impl<T: Real> Vector<T> {
         &self.layout
     }
 
-    /// All entries, padding included.
+    /// All entries, padding included, halo rows not.
     pub fn entries(&self) -> &[T] {
-        &self.entries
+        &self.entries[self.layout.halo_len()..][..self.layout.len()]
     }
 
-    /// All entries, padding included; the padding must stay zero.
+    /// All entries, padding included, halo rows not; the padding must stay zero.
     pub fn entries_mut(&mut self) -> &mut [T] {
-        &mut self.entries
+        &mut self.entries[self.layout.halo_len()..][..self.layout.len()]
     }
 
     /// The entry of grid point (i, j, k).
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
-        self.entries[self.layout.index(i, j, k)]
+        self.entries[self.layout.halo_len() + self.layout.index(i, j, k)]
     }
 
     /// Sets the entry of grid point (i, j, k).
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
-        let index = self.layout.index(i, j, k);
+        let index = self.layout.halo_len() + self.layout.index(i, j, k);
         self.entries[index] = value;
     }
 

@@ -1,13 +1,14 @@
 //! BiCGStab, for operators that are not symmetric.
 
-use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Ratio, Slot};
+use std::sync::Arc;
+
+use super::{Iteration, Monitor};
+use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
-use crate::layout::Layout;
-use crate::operator::{Guess, Operator};
+use crate::operator::{CgOperator, Guess};
 use crate::precond::Preconditioner;
 use crate::real::Real;
-use crate::traffic;
+use crate::traffic::{self, StepTraffic};
 
 /// Right-preconditioned BiCGStab (van der Vorst, 1992): two applications of A and of M⁻¹ an iteration,
 ///
@@ -18,11 +19,10 @@ use crate::traffic;
 /// ```
 ///
 /// Storage: 6 n-vectors (r, r̂, p, v, t and one that is y and then z) beside b and u; s lives in r.
-#[derive(Debug)]
-pub struct Bicgstab<B: Backend, A, M, T: Real> {
+pub struct Bicgstab<B: Backend, T: Real> {
     backend: B,
-    operator: A,
-    preconditioner: M,
+    operator: Arc<dyn CgOperator<B, T>>,
+    preconditioner: Box<dyn Preconditioner<B, T>>,
     r: B::Vector<T>,
     shadow: B::Vector<T>,
     p: B::Vector<T>,
@@ -30,26 +30,25 @@ pub struct Bicgstab<B: Backend, A, M, T: Real> {
     t: B::Vector<T>,
     z: B::Vector<T>,
     scalars: B::Scalars,
-    layout: Layout,
 }
 
 /// ρ = ⟨r̂, r⟩ of even and odd iterations.
-const RHO: [Slot; 2] = [Slot::new(0), Slot::new(1)];
+const RHO: [Scalar; 2] = [Scalar::new(0), Scalar::new(1)];
 /// ⟨r̂, v⟩ of even and odd iterations.
-const SHADOW_V: [Slot; 2] = [Slot::new(2), Slot::new(3)];
+const SHADOW_V: [Scalar; 2] = [Scalar::new(2), Scalar::new(3)];
 /// ⟨t, s⟩ of even and odd iterations.
-const TS: [Slot; 2] = [Slot::new(4), Slot::new(5)];
+const TS: [Scalar; 2] = [Scalar::new(4), Scalar::new(5)];
 /// ⟨t, t⟩ of even and odd iterations.
-const TT: [Slot; 2] = [Slot::new(6), Slot::new(7)];
+const TT: [Scalar; 2] = [Scalar::new(6), Scalar::new(7)];
 /// ‖r‖²
-const NORM: Slot = Slot::new(8);
+const NORM: Scalar = Scalar::new(8);
 
-impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Bicgstab<B, A, M, T> {
+impl<B: Backend, T: Real> Bicgstab<B, T> {
     /// Makes the workspace.
     ///
     /// # Errors
     /// Where it does not fit in memory.
-    pub fn new(operator: A, preconditioner: M) -> Result<Self> {
+    pub fn new(operator: Arc<dyn CgOperator<B, T>>, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
@@ -64,21 +63,28 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Bi
             scalars: backend.scalars()?,
             operator,
             backend,
-            layout,
         })
     }
 }
 
-impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Iteration<B, T> for Bicgstab<B, A, M, T> {
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, scalars, .. } = self;
+impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
+    fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
+        let Self { backend, operator, r, scalars, .. } = self;
         match guess {
             Guess::Zero => {
                 backend.clear(u)?;
                 backend.convert(b, r)?;
+                Ok(None)
             }
-            Guess::Given => operator.residual(b, u, r, NORM, scalars)?,
+            Guess::Given => {
+                operator.residual(b, u, r, NORM, scalars)?;
+                Ok(Some(backend.read(scalars)?[NORM.index()].sqrt()))
+            }
         }
+    }
+
+    fn run(&mut self, _: &B::Vector<T>, u: &mut B::Vector<T>, _: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+        let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, scalars } = self;
         backend.convert(r, shadow)?;
         backend.clear(p)?;
         backend.clear(v)?;
@@ -124,10 +130,14 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
         )
     }
 
+    fn update(&mut self) -> Result<()> {
+        self.preconditioner.update()
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
-        let cells = self.layout.shape().cells();
-        let coefficient_vectors = self.operator.coefficient_vectors();
-        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), coefficient_vectors, count };
+        let cells = self.operator.layout().shape().cells();
+        let vectors = self.operator.coefficient_vectors();
+        let step = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
         // p −= ωv;  p = r + βp;  u += αy;  r −= αv;  u += ωz;  r −= ωt, and the five inner products.
         let mut steps = vec![
             step(traffic::APPLY, 2.0),
@@ -136,7 +146,7 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
             step(traffic::DOT, 3.0),
             step(traffic::NORM, 2.0),
         ];
-        for mut s in self.preconditioner.apply_traffic(&self.layout) {
+        for mut s in self.preconditioner.apply_traffic(cells) {
             s.count *= 2.0;
             steps.push(s);
         }
@@ -144,6 +154,6 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
     }
 
     fn workspace_bytes(&self) -> usize {
-        6 * self.layout.len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+        6 * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
 }

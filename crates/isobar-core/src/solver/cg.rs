@@ -1,24 +1,15 @@
 //! Preconditioned conjugate gradients.
 
-use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Ratio, Slot};
-use crate::deflation::Projection;
-use crate::error::Result;
-use crate::layout::Layout;
-use crate::operator::{Direction, Guess, Operator, advance_direction_unfused};
-use crate::options::Norm;
-use crate::precond::Preconditioner;
-use crate::real::Real;
-use crate::traffic;
+use std::sync::Arc;
 
-/// How the iteration is put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Two passes over the grid an iteration (paper B, section 3.1).
-    Fused,
-    /// One vector operation after another, as in a textbook; for comparison.
-    Textbook,
-}
+use super::{Iteration, Monitor};
+use crate::backend::{Backend, Ratio, Scalar, Sums};
+use crate::error::Result;
+use crate::operator::{CgOperator, Diagonal, Direction, Guess, advance_direction_unfused};
+use crate::options::Form;
+use crate::precond::{Preconditioner, Projection};
+use crate::real::Real;
+use crate::traffic::{self, StepTraffic};
 
 /// Conjugate gradients for a symmetric positive definite A (Hestenes and Stiefel, 1952), with a
 /// preconditioner M:
@@ -36,47 +27,51 @@ pub enum Form {
 /// With a [`Projection`] they are the deflated conjugate gradients of paper D (algorithm 1): q = P A p, and
 /// u is corrected in the deflation space before and after.
 ///
-/// Storage: 4 n-vectors (r, z, p, q) beside b and u, on CUDA a fifth, since there p is not updated in
-/// place, and one for the norm ‖D^−½ r‖ where that is asked for.
-pub struct Cg<B: Backend, A, M, T: Real> {
+/// Storage: 4 n-vectors (r, z, p, q) beside b and u, a fifth where the operator does not advance p in place (CUDA), and
+/// one for the norm ‖D^−½ r‖ where that is asked for.
+pub struct Cg<B: Backend, T: Real> {
     backend: B,
     form: Form,
-    operator: A,
-    preconditioner: M,
+    operator: Arc<dyn CgOperator<B, T>>,
+    preconditioner: Box<dyn Preconditioner<B, T>>,
     projection: Option<Box<dyn Projection<B, T>>>,
-    /// D⁻¹ r, where the norm is ‖D^−½ r‖.
-    scaled: Option<B::Vector<T>>,
+    /// D, and D⁻¹ r, where the norm is ‖D^−½ r‖.
+    scaled: Option<(Arc<dyn Diagonal<B, T>>, B::Vector<T>)>,
     r: B::Vector<T>,
     z: B::Vector<T>,
+    /// p of even iterations, or of all.
     p: B::Vector<T>,
+    /// p of odd iterations, where the operator needs another place for it.
+    p_odd: Option<B::Vector<T>>,
     q: B::Vector<T>,
     scalars: B::Scalars,
-    layout: Layout,
-    /// Of the operator, for its step.
-    reserved_bytes: usize,
 }
 
-/// ρ = ⟨r, z⟩ of even and odd iterations.
-const RHO: [Slot; 2] = [Slot::new(0), Slot::new(1)];
+/// ρ = ⟨r, z⟩ and ‖r‖² before even and before odd iterations.
+const RHO_NORM: [Sums<2>; 2] = [Sums::new(0), Sums::new(2)];
+const RHO: [Scalar; 2] = [RHO_NORM[0].get(0), RHO_NORM[1].get(0)];
+/// ‖r‖², or ‖D^−½ r‖²
+const NORM: [Scalar; 2] = [RHO_NORM[0].get(1), RHO_NORM[1].get(1)];
 /// σ = ⟨p, q⟩ of even and odd iterations.
-const SIGMA: [Slot; 2] = [Slot::new(2), Slot::new(3)];
-/// ‖r‖²
-const NORM: Slot = Slot::new(4);
+const SIGMA: [Scalar; 2] = [Scalar::new(4), Scalar::new(5)];
 /// ⟨z, q⟩ of even and odd iterations.
-const ZQ: [Slot; 2] = [Slot::new(5), Slot::new(6)];
+const ZQ: [Scalar; 2] = [Scalar::new(6), Scalar::new(7)];
 
-impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg<B, A, M, T> {
+impl<B: Backend, T: Real> Cg<B, T> {
     /// Makes the workspace.
     ///
     /// # Errors
     /// Where it does not fit in memory.
-    pub fn new(form: Form, operator: A, preconditioner: M) -> Result<Self> {
+    pub fn new(
+        form: Form,
+        operator: Arc<dyn CgOperator<B, T>>,
+        preconditioner: Box<dyn Preconditioner<B, T>>,
+    ) -> Result<Self> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
-        let reserved_bytes = if form == Form::Fused { operator.reserve_direction()? } else { 0 };
+        let needs_next = form == Form::Fused && operator.needs_next_direction();
         Ok(Self {
-            reserved_bytes,
             form,
             preconditioner,
             projection: None,
@@ -84,11 +79,11 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg
             r: zeros()?,
             z: zeros()?,
             p: zeros()?,
+            p_odd: needs_next.then(zeros).transpose()?,
             q: zeros()?,
             scalars: backend.scalars()?,
             operator,
             backend,
-            layout,
         })
     }
 
@@ -98,37 +93,59 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Cg
         Self { projection, ..self }
     }
 
-    /// Watching ‖D^−½ r‖ where `norm` asks for that, instead of ‖r‖.
+    /// Watching ‖D^−½ r‖ instead of ‖r‖.
     ///
     /// # Errors
     /// Where one more vector does not fit in memory.
-    pub fn watching(self, norm: Norm) -> Result<Self> {
-        let scaled = (norm == Norm::Scaled).then(|| self.backend.zeros(&self.layout)).transpose()?;
-        Ok(Self { scaled, ..self })
+    pub fn watching_scaled(self, diagonal: Arc<dyn Diagonal<B, T>>) -> Result<Self> {
+        let vector = self.backend.zeros(diagonal.layout())?;
+        Ok(Self { scaled: Some((diagonal, vector)), ..self })
+    }
+
+    /// ‖r‖² or ‖D^−½ r‖² of the r that is there.
+    fn norm(&mut self) -> Result<f64> {
+        let Self { backend, scaled, r, scalars, .. } = self;
+        match scaled {
+            Some((diagonal, scaled)) => {
+                diagonal.divide_by_diagonal(r, scaled)?;
+                backend.dot(r, scaled, NORM[0], scalars)?;
+            }
+            None => backend.dot(r, r, NORM[0], scalars)?,
+        }
+        Ok(backend.read(scalars)?[NORM[0].index()])
     }
 }
 
-impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> Iteration<B, T> for Cg<B, A, M, T> {
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { backend, operator, preconditioner, projection, scaled, form, r, z, p, q, scalars, .. } = self;
-        let (variable, form) = (preconditioner.is_variable(), *form);
+impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
+    fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
-            backend.clear(u)?;
-            backend.convert(b, r)?;
-        } else {
-            operator.residual(b, u, r, NORM, scalars)?;
+            self.backend.clear(u)?;
+            self.backend.convert(b, &mut self.r)?;
+            return Ok(None);
         }
+        self.operator.residual(b, u, &mut self.r, NORM[0], &mut self.scalars)?;
+        let norm = match self.scaled {
+            Some(_) => self.norm()?,
+            None => self.backend.read(&self.scalars)?[NORM[0].index()],
+        };
+        Ok(Some(norm.sqrt()))
+    }
+
+    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, _: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+        let Self { backend, operator, preconditioner, projection, scaled, form, r, z, p, p_odd, q, scalars } = self;
+        let (variable, form) = (preconditioner.is_variable(), *form);
         if let Some(projection) = projection {
             projection.correct(r, u)?;
-            operator.residual(b, u, r, NORM, scalars)?;
+            operator.residual(b, u, r, NORM[0], scalars)?;
         }
         // With p = q = 0 the very first α and β act on nothing: no iteration is special.
-        backend.clear(p)?;
+        // Iteration 0 advances from the direction of odd iterations, where these have one of their own.
+        backend.clear(p_odd.as_mut().unwrap_or(p))?;
         backend.clear(q)?;
         backend.set(scalars, RHO[1], 1.0)?;
         backend.set(scalars, SIGMA[1], 1.0)?;
         backend.set(scalars, ZQ[0], 0.0)?;
-        preconditioner.precondition_residual(r, q, z, Ratio::ZERO, [RHO[0], NORM], scalars)?;
+        preconditioner.precondition_residual(r, q, z, Ratio::ZERO, RHO_NORM[0], scalars)?;
 
         let mut parity = 0;
         let on_host = projection.as_ref().is_some_and(|projection| projection.needs_host());
@@ -142,42 +159,51 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
                 let alpha = Ratio::new(RHO[now], SIGMA[now]);
                 let beta =
                     if variable { Ratio::new(ZQ[now], SIGMA[next]).negated() } else { Ratio::new(RHO[now], RHO[next]) };
-                let direction = Direction { u: &mut *u, p: &mut *p, z, q: &mut *q };
+                let (before, after) = match p_odd {
+                    None => (&mut *p, None),
+                    Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
+                    Some(odd) => (&mut *p, Some(&mut *odd)),
+                };
+                let direction = Direction { u: &mut *u, p: before, next: after, z, q: &mut *q };
                 match form {
                     Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
                     Form::Textbook => {
-                        advance_direction_unfused(operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
+                        advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
                     }
                 }
                 if let Some(projection) = projection {
+                    let p = match p_odd {
+                        Some(odd) if now == 1 => odd,
+                        _ => &mut *p,
+                    };
                     projection.project(p, q, SIGMA[now], scalars)?;
                 }
-                let out = [RHO[next], NORM];
+                let out = RHO_NORM[next];
                 match form {
                     Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
                     Form::Textbook => {
                         backend.axpy(alpha.negated(), q, r, scalars)?;
                         preconditioner.apply(r, z)?;
-                        backend.dot(r, z, out[0], scalars)?;
-                        backend.dot(r, r, out[1], scalars)?;
+                        backend.dot(r, z, out.get(0), scalars)?;
+                        backend.dot(r, r, out.get(1), scalars)?;
                     }
                 }
                 if variable {
                     backend.dot(z, q, ZQ[next], scalars)?;
                 }
-                if let Some(scaled) = scaled {
-                    operator.divide_by_diagonal(r, scaled)?;
-                    backend.dot(r, scaled, NORM, scalars)?;
+                if let Some((diagonal, scaled)) = scaled {
+                    diagonal.divide_by_diagonal(r, scaled)?;
+                    backend.dot(r, scaled, NORM[next], scalars)?;
                 }
                 Ok(())
             },
             &mut |bank| {
                 let now = parity;
                 parity = 1 - parity;
-                let norm = bank[NORM.index()];
+                let norm = bank[NORM[1 - now].index()];
                 let flow = monitor.observe(norm);
                 // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: A or M is not positive definite.
-                let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|slot| bank[slot.index()]);
+                let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);
                 let sigma = bank[SIGMA[now].index()];
                 let definite = sigma > 0.0 && rho_next > 0.0;
                 if !variable && definite {
@@ -188,18 +214,29 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
         )?;
         // The last α was never applied to u. `parity` counts the iterations observed.
         let last = 1 - parity;
+        let p = match p_odd {
+            Some(odd) if last == 1 => odd,
+            _ => p,
+        };
         backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
         if let Some(projection) = projection {
-            operator.residual(b, u, r, NORM, scalars)?;
+            operator.residual(b, u, r, NORM[0], scalars)?;
             projection.correct(r, u)?;
         }
         Ok(())
     }
 
+    fn update(&mut self) -> Result<()> {
+        if let Some(projection) = &mut self.projection {
+            projection.update()?;
+        }
+        self.preconditioner.update()
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
-        let coefficient_vectors = self.operator.coefficient_vectors();
-        let cells = self.layout.shape().cells();
-        let step = |step, count| StepTraffic { step, cells, size: size_of::<T>(), coefficient_vectors, count };
+        let cells = self.operator.layout().shape().cells();
+        let vectors = self.operator.coefficient_vectors();
+        let step = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
         let mut steps = match self.form {
             Form::Fused => vec![step(traffic::ADVANCE_DIRECTION, 1.0)],
             // u += αp;  p = z + βp;  q = A p;  r −= αq, and ⟨p, q⟩, ⟨r, z⟩, ‖r‖².
@@ -218,14 +255,14 @@ impl<B: Backend + Clone, A: Operator<B, T>, M: Preconditioner<B, T>, T: Real> It
             steps.extend([step(traffic::DIVIDE_BY_DIAGONAL, 1.0), step(traffic::DOT, 1.0)]);
         }
         steps.extend(match self.form {
-            Form::Fused => self.preconditioner.traffic(&self.layout),
-            Form::Textbook => self.preconditioner.apply_traffic(&self.layout),
+            Form::Fused => self.preconditioner.traffic(cells),
+            Form::Textbook => self.preconditioner.apply_traffic(cells),
         });
         steps
     }
 
     fn workspace_bytes(&self) -> usize {
-        let vectors = if self.scaled.is_some() { 5 } else { 4 };
-        vectors * self.layout.len() * size_of::<T>() + self.reserved_bytes + self.preconditioner.workspace_bytes()
+        let vectors = 4 + usize::from(self.scaled.is_some()) + usize::from(self.p_odd.is_some());
+        vectors * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
 }

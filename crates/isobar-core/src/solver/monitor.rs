@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::spectrum::{Lanczos, Spectrum};
-use crate::outcome::Stop;
+use super::spectrum::Lanczos;
+use crate::outcome::{Spectrum, Stop};
 
 /// What an observer sees after every iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +14,14 @@ pub struct Progress {
     pub relative_residual: f64,
     /// The tolerance to reach.
     pub tolerance: f64,
+}
+
+/// Sees every iteration, and ends the solve where it breaks: the outcome is then [`Stop::Interrupted`].
+pub type Observer<'o> = dyn FnMut(&Progress) -> ControlFlow<()> + Send + 'o;
+
+/// An [`Observer`] that looks at nothing.
+pub fn ignore(_: &Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
 }
 
 /// How patient to be with a residual that does not fall.
@@ -36,7 +44,7 @@ pub struct Monitor<'o> {
     /// Restarts begin another Lanczos process; only the first counts.
     restarted: bool,
     stop: Option<Stop>,
-    observer: &'o mut (dyn FnMut(&Progress) + Send),
+    observer: &'o mut Observer<'o>,
 }
 
 /// A stationary method must gain at least this factor…
@@ -53,7 +61,7 @@ impl<'o> Monitor<'o> {
         tolerance: f64,
         max_iterations: usize,
         patience: Patience,
-        observer: &'o mut (dyn FnMut(&Progress) + Send),
+        observer: &'o mut Observer<'o>,
     ) -> Self {
         let room = max_iterations.saturating_add(2).min(1 << 20);
         let lanczos = match patience {
@@ -84,11 +92,15 @@ impl<'o> Monitor<'o> {
     pub fn observe(&mut self, norm_squared: f64) -> ControlFlow<()> {
         self.history.push(self.relative(norm_squared.sqrt()));
         let relative_residual = self.last();
-        if relative_residual.is_finite() {
-            let (iteration, tolerance) = (self.iterations(), self.tolerance);
-            (self.observer)(&Progress { iteration, relative_residual, tolerance });
+        let (iteration, tolerance) = (self.iterations(), self.tolerance);
+        let is_interrupted = relative_residual.is_finite()
+            && (self.observer)(&Progress { iteration, relative_residual, tolerance }).is_break();
+        let flow = self.judge();
+        if is_interrupted && flow.is_continue() {
+            self.stop = Some(Stop::Interrupted);
+            return ControlFlow::Break(());
         }
-        self.judge()
+        flow
     }
 
     /// Notes the coefficients α and β of an iteration of conjugate gradients.
@@ -123,6 +135,11 @@ impl<'o> Monitor<'o> {
             *last = relative;
         }
         self.stop = (self.iterations() >= self.max_iterations).then_some(Stop::MaxIterations);
+    }
+
+    /// ‖r₀‖ or ‖b‖, by which residuals are divided.
+    pub fn reference(&self) -> f64 {
+        self.reference
     }
 
     fn relative(&self, residual: f64) -> f64 {
@@ -179,7 +196,7 @@ mod tests {
     use super::*;
 
     fn run(patience: Patience, residuals: impl IntoIterator<Item = f64>) -> (Stop, usize) {
-        let mut ignore = |_: &Progress| {};
+        let mut ignore = ignore;
         let mut monitor = Monitor::new(1.0, 1e-5, 30, patience, &mut ignore);
         let _ = monitor.begin(1.0);
         for r in residuals {
@@ -202,8 +219,19 @@ mod tests {
     }
 
     #[test]
+    fn an_observer_can_stop_a_solve() {
+        let mut stop_at_two = |seen: &Progress| {
+            if seen.iteration == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let mut monitor = Monitor::new(1.0, 1e-5, 30, Patience::Krylov, &mut stop_at_two);
+        let _ = monitor.begin(1.0);
+        assert!(monitor.observe(0.5).is_continue() && monitor.observe(0.4).is_break());
+        assert_eq!((monitor.stop(), monitor.iterations()), (Some(Stop::Interrupted), 2));
+    }
+
+    #[test]
     fn an_unconfirmed_convergence_goes_on() {
-        let mut ignore = |_: &Progress| {};
+        let mut ignore = ignore;
         let mut monitor = Monitor::new(2.0, 1e-5, 30, Patience::Krylov, &mut ignore);
         assert!(monitor.begin(2.0).is_continue());
         assert!(monitor.observe(1e-12).is_break());

@@ -1,46 +1,55 @@
 //! Multigrid as an iteration: in one precision, and mixed.
 
-use std::sync::Arc;
-
-use super::{Iteration, Monitor, StepTraffic};
-use crate::backend::{Backend, Slot};
+use super::{Iteration, Monitor};
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout};
-use crate::operator::{Guess, MultigridOperator, Relaxation, scratch};
-use crate::options::{MultigridOptions, Start};
-use crate::precond::multigrid::{Cycle, Top};
+use crate::operator::{Guess, MixedTop};
+use crate::options::Start;
+use crate::precond::multigrid::Cycle;
 use crate::real::Real;
-use crate::traffic;
+use crate::traffic::{self, StepTraffic};
 
 /// ‖r‖²
-const NORM: Slot = Slot::new(0);
+const NORM: Scalar = Scalar::new(0);
 
 /// Cycle after cycle on the same u, until ‖f − A u‖ is small enough. The norm comes with each
 /// cycle's last sweep and costs no pass of its own.
 ///
 /// Storage: that of [`Cycle`], and nothing on the finest level but b and u themselves.
-pub struct Multigrid<B: Backend, A, T: Real> {
-    cycle: Cycle<B, A, T>,
+pub struct Multigrid<B: Backend, T: Real> {
+    cycle: Cycle<B, T>,
     backend: B,
+    /// For the residual norm of a first guess, where that is needed.
+    scratch: B::Vector<T>,
     scalars: B::Scalars,
     start: Start,
 }
 
-impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Multigrid<B, A, T> {
-    /// Takes a hierarchy.
+impl<B: Backend, T: Real> Multigrid<B, T> {
+    /// Takes a hierarchy with its vectors.
     ///
     /// # Errors
-    /// Where the scalars cannot be made.
-    pub fn new(cycle: Cycle<B, A, T>, start: Start) -> Result<Self> {
-        let backend = cycle.operator().backend().clone();
-        Ok(Self { scalars: backend.scalars()?, backend, cycle, start })
+    /// Where the workspace does not fit in memory.
+    pub fn new(cycle: Cycle<B, T>, start: Start) -> Result<Self> {
+        let finest = cycle.finest();
+        let backend = finest.backend().clone();
+        let layout = if finest.norm_needs_scratch() { *finest.layout() } else { crate::layout::Layout::smallest()? };
+        Ok(Self { scratch: backend.zeros(&layout)?, scalars: backend.scalars()?, backend, cycle, start })
     }
 }
 
-impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> for Multigrid<B, A, T> {
+impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
+    fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
+        if guess == Guess::Zero {
+            return Ok(None);
+        }
+        self.cycle.finest().residual_norm(b, u, &mut self.scratch, NORM, &mut self.scalars)?;
+        Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
+    }
+
     fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { cycle, backend, scalars, start } = self;
-        let mut observe = |bank: &[f64; Slot::COUNT]| monitor.observe(bank[NORM.index()]);
+        let Self { cycle, backend, scalars, start, .. } = self;
+        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
         if guess == Guess::Given {
             let mut body = |_, scalars: &mut _| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars)));
             return backend.iterate(scalars, &mut body, &mut observe);
@@ -62,152 +71,119 @@ impl<B: Backend + Clone, A: MultigridOperator<B, T>, T: Real> Iteration<B, T> fo
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.cycle.workspace_bytes()
+        let scratch = if self.cycle.finest().norm_needs_scratch() {
+            self.cycle.finest().layout().len() * size_of::<T>()
+        } else {
+            0
+        };
+        self.cycle.bytes() + scratch
     }
 }
 
-/// Cycles in precision S inside a correction loop in precision T:
+/// Cycles in single precision inside a correction loop in double precision:
 ///
 /// ```text
-/// e = cycle(r)                                                     in S
-/// u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²                in T, one pass
+/// e = cycle(r)                                                     in single
+/// u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²                in double, one pass
 /// ```
 ///
-/// The sweep in T is what repairs the rounding of e: with thin layers the vertical couplings blow the
+/// The sweep in double precision is what repairs the rounding of e: with thin layers the vertical couplings blow the
 /// last bit of a single-precision correction up to the size of the residual, and line relaxation,
 /// which solves for a whole column anew, removes just that.
 ///
-/// In a V(1,1) cycle it is also the sweep after the coarse grids, of which the finest grid has no other: a cycle
-/// reduces the residual as much as one in T alone; see [`MultigridOperator::ascend`].
+/// In a V(1,1) cycle it is also the sweep after the coarse levels, of which the finest has no other: a cycle
+/// reduces the residual as much as one in double precision; see [`MixedTop::ascend`].
 ///
-/// Storage: that of [`Cycle`] in S, and 2 n-vectors in S (r, e).
-pub struct MixedMultigrid<B: Backend, A, L, T: Real, S: Real> {
-    operator: Arc<A>,
-    cycle: Cycle<B, L, S>,
-    relaxation: Relaxation,
-    r: B::Vector<S>,
-    e: B::Vector<S>,
-    scratch: B::Vector<T>,
+/// Storage: that of [`Cycle`] and of [`MixedTop`].
+pub struct MixedMultigrid<B: Backend> {
+    cycle: Cycle<B, f32>,
+    top: Box<dyn MixedTop<B>>,
+    backend: B,
     scalars: B::Scalars,
     start: Start,
-    layout: Layout,
-    /// Whether V(1,1).
-    fused: bool,
+    coefficient_vectors: f64,
 }
 
-impl<B, A, L, T, S> MixedMultigrid<B, A, L, T, S>
-where
-    B: Backend + Clone,
-    A: MultigridOperator<B, T>,
-    L: MultigridOperator<B, S> + 'static,
-    T: Real,
-    S: Real,
-{
-    /// Takes the operator in T and a hierarchy in S.
+impl<B: Backend> MixedMultigrid<B> {
+    /// Takes a hierarchy in single precision, and its finest level in both.
     ///
     /// # Errors
-    /// Where the workspace does not fit in memory.
-    pub fn new(operator: Arc<A>, mut cycle: Cycle<B, L, S>, options: &MultigridOptions) -> Result<Self> {
-        let backend = operator.backend().clone();
-        let layout = *operator.layout();
-        Ok(Self {
-            relaxation: Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red },
-            r: backend.zeros(&layout)?,
-            e: backend.zeros(&layout)?,
-            scratch: scratch(&*operator, options.smoother)?,
-            scalars: backend.scalars()?,
-            start: options.start,
-            fused: cycle.top().is_some(),
-            operator,
-            cycle,
-            layout,
-        })
+    /// Where the scalars cannot be made.
+    pub fn new(cycle: Cycle<B, f32>, top: Box<dyn MixedTop<B>>, start: Start) -> Result<Self> {
+        let backend = cycle.finest().backend().clone();
+        let coefficient_vectors = cycle.finest().coefficient_vectors();
+        Ok(Self { scalars: backend.scalars()?, backend, cycle, top, start, coefficient_vectors })
     }
 }
 
-impl<B, A, L, T, S> Iteration<B, T> for MixedMultigrid<B, A, L, T, S>
-where
-    B: Backend + Clone,
-    A: MultigridOperator<B, T>,
-    L: MultigridOperator<B, S> + 'static,
-    T: Real,
-    S: Real,
-{
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
-        let Self { operator, cycle, relaxation, r, e, scratch, scalars, start, fused, .. } = self;
-        let backend = operator.backend();
-        let full = *start == Start::Full && guess == Guess::Zero;
-        match guess {
-            Guess::Zero => {
-                backend.clear(u)?;
-                backend.convert(b, r)?;
-            }
-            Guess::Given => backend.clear(e)?,
+impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
+    fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess) -> Result<Option<f64>> {
+        if guess == Guess::Zero {
+            self.backend.clear(u)?;
+            self.top.begin_from_zero(b)?;
+            return Ok(None);
         }
-        if full {
+        self.top.begin(b, u, NORM, &mut self.scalars)?;
+        Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
+    }
+
+    fn run(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        guess: Guess,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
+        let Self { cycle, top, backend, scalars, start, .. } = self;
+        if *start == Start::Full && guess == Guess::Zero {
+            let [r, e] = top.parts();
             cycle.full_multigrid(r, e, None)?;
+            top.correct(b, u, NORM, scalars)?;
+            if monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
+                return Ok(());
+            }
         }
-        if full || guess == Guess::Given {
-            operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)?;
-        }
-        if full && monitor.observe(backend.read(scalars)?[NORM.index()]).is_break() {
-            return Ok(());
-        }
-        if !*fused {
-            return backend.iterate(
-                scalars,
-                &mut |_, scalars| {
-                    cycle.cycle(r, e, Guess::Zero, None)?;
-                    operator.correct_smooth_residual(*relaxation, b, e, u, r, scratch, NORM, scalars)
-                },
-                &mut |bank| monitor.observe(bank[NORM.index()]),
-            );
+        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
+        if !cycle.can_lend_its_top() {
+            let mut body = |_, scalars: &mut B::Scalars| {
+                let [r, e] = top.parts();
+                cycle.cycle(r, e, Guess::Zero, None)?;
+                top.correct(b, u, NORM, scalars)
+            };
+            return backend.iterate(scalars, &mut body, &mut observe);
         }
         backend.iterate_after(
             scalars,
             &mut |n, scalars| {
-                if let Some(Top { operators, coarse, scratch }) = cycle.top() {
-                    let ([finest, coarser], coarse_f) = (operators, &mut coarse.f);
+                if let Some((f, _)) = cycle.coarse() {
                     match n {
-                        // From r itself, not from what `ascend` made of it.
-                        None => {
-                            let zero = Guess::Zero;
-                            finest.smooth_residual_restrict(coarser, *relaxation, zero, r, e, coarse_f, scratch)?;
-                        }
-                        Some(_) => operator.descend(operators, *relaxation, [e, r], coarse_f, scratch)?,
+                        None => top.descend_first(f)?,
+                        Some(_) => top.descend(f)?,
                     }
                 }
                 cycle.cycle_below()?;
-                match cycle.top() {
-                    Some(Top { operators, coarse, .. }) => {
-                        operator.ascend(operators, *relaxation, b, u, &coarse.u, [e, r], scratch, NORM, scalars)
-                    }
+                match cycle.coarse() {
+                    Some((_, coarse_u)) => top.ascend(b, u, coarse_u, NORM, scalars),
                     None => Ok(()),
                 }
             },
-            &mut |bank| monitor.observe(bank[NORM.index()]),
+            &mut observe,
         )
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {
         let mut steps = self.cycle.traffic(Guess::Zero);
         let mut step = traffic::CORRECT_SMOOTH_RESIDUAL;
-        if self.fused {
-            let finest = |step: &StepTraffic| step.cells == self.cycle.cells();
-            steps.retain(|step| !(finest(step) && step.step == traffic::PROLONG_SMOOTH));
+        if self.cycle.can_lend_its_top() {
+            let is_finest = |step: &StepTraffic| step.cells == self.cycle.cells();
+            steps.retain(|step| !(is_finest(step) && step.step == traffic::PROLONG_SMOOTH));
             step = traffic::ASCEND;
         }
-        steps.push(StepTraffic {
-            step,
-            cells: self.layout.shape().cells(),
-            size: size_of::<T>(),
-            coefficient_vectors: self.operator.coefficient_vectors(),
-            count: 1.0,
-        });
+        steps.push(StepTraffic::once::<f64>(step, self.cycle.cells()).with_coefficients(self.coefficient_vectors));
         steps
     }
 
     fn workspace_bytes(&self) -> usize {
-        2 * self.layout.len() * size_of::<S>() + self.cycle.workspace_bytes()
+        self.cycle.bytes() + self.top.workspace_bytes()
     }
 }

@@ -1,22 +1,6 @@
 //! The extreme eigenvalues of M⁻¹A, from the coefficients of conjugate gradients.
 
-use serde::{Deserialize, Serialize};
-
-/// Estimates of the extreme eigenvalues of the (deflated,) preconditioned matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Spectrum {
-    /// From above.
-    pub smallest: f64,
-    /// From below.
-    pub largest: f64,
-}
-
-impl Spectrum {
-    /// largest / smallest
-    pub fn condition(&self) -> f64 {
-        self.largest / self.smallest
-    }
-}
+use crate::outcome::Spectrum;
 
 /// The tridiagonal matrix that conjugate gradients build on their way (Golub and Van Loan, Matrix
 /// Computations, section 10.2.5 of the third edition):

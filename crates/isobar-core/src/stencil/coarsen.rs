@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Stencil;
 use super::diffusion::{Axis, Coefficients, Diffusion, Side};
 use super::faces::FaceForm;
 use crate::layout::Shape;

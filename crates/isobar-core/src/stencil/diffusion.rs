@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::{Coarsen, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
+use crate::options::{Choice, Method, Preconditioner};
 
 /// A direction of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +158,6 @@ impl Diffusion {
         ends: Ends,
     ) -> Self {
         Self { shape, coefficients, shift, sides, ends: Some(ends) }
-    }
-
-    /// The grid.
-    pub fn shape(&self) -> Shape {
-        self.shape
     }
 
     /// Where transmissibilities come from.
@@ -346,6 +343,57 @@ impl Diffusion {
             }
             Coefficients::Faces(_) => self.diagonal(at) > 0.0,
         }
+    }
+}
+
+impl Stencil for Diffusion {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+
+    fn choice(&self) -> Choice {
+        Choice { method: Method::Cg, preconditioner: Preconditioner::Multigrid }
+    }
+
+    fn check_update(&self, new: &Self) -> Result<()> {
+        if self.shape != new.shape {
+            return Err(Error::shape("the new coefficients", new.shape.to_string(), self.shape.to_string()));
+        }
+        let form = |stencil: &Self| match &stencil.coefficients {
+            Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
+            Coefficients::Faces(_) => (0, [0; 3]),
+        };
+        if form(self) != form(new) {
+            return Err(Error::invalid(
+                "diffusion.coefficient",
+                "it has another number of fields than before; make a new solver to go from one coefficient to several",
+            ));
+        }
+        if self.shift.is_some() != new.shift.is_some() {
+            return Err(Error::invalid(
+                "diffusion.reaction",
+                "a reaction or wells where there were none, or none where there were; make a new solver, or begin with a \
+                 reaction of 0",
+            ));
+        }
+        if self.sides != new.sides {
+            return Err(Error::invalid("diffusion.boundary", "sides of another kind than before; make a new solver"));
+        }
+        Ok(())
+    }
+}
+
+impl Coarsen for Diffusion {
+    fn coarsened(&self) -> Option<Self> {
+        Diffusion::coarsened(self)
+    }
+
+    fn default_levels(&self) -> Option<usize> {
+        None
     }
 }
 

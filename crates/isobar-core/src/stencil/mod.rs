@@ -2,201 +2,121 @@
 //!
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
-//! * [`Csr`] any matrix, for comparison and exchange,
+//! * [`StoredMatrix`] any matrix, every entry stored,
+//! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels,
 //! * [`matrix_market`] matrices as files.
 
+mod aggregation;
 mod coarsen;
 mod csr;
 mod diffusion;
 mod faces;
+pub mod hierarchy;
 pub mod matrix_market;
+mod stored_matrix;
 mod tensor_product;
 
 use std::sync::Arc;
 
-use crate::backend::{Backend, DiffusionBackend, TensorProductBackend};
-use crate::deflation::{Deflation, Projection};
-use crate::error::{Error, Result};
-use crate::layout::Shape;
-use crate::null_space::{FloatingParts, NullSpace};
-use crate::operator::{MultigridOperator, OnBackend};
-use crate::options::{PreconditionerKind, SolverOptions};
-use crate::precond::{BlockIc, IncompletePoisson, Neumann, Preconditioner};
+use crate::backend::AggregateBackend;
+use crate::error::Result;
+use crate::layout::{Layout, Shape};
+use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
+use crate::options::Choice;
 use crate::real::Real;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
+pub use hierarchy::{Coarsen, Hierarchy};
+pub use stored_matrix::StoredMatrix;
 pub use tensor_product::{Coupling, TensorProduct};
 
-/// A stencil that a back end can put on its device and solvers can be built for.
-pub trait Stencil<B: Backend>: Clone + Send + Sync + 'static {
-    /// The operator with its coefficients on the device.
-    type Operator<T: Real>: MultigridOperator<B, T> + 'static;
-
+/// A matrix as data.
+pub trait Stencil: Clone + Send + Sync + 'static {
     /// The grid.
     fn shape(&self) -> Shape;
 
     /// Whether A = Aᵀ.
     fn is_symmetric(&self) -> bool;
 
-    /// The same equation with half as many cells in x and y; `None` where no coarser grid helps.
-    fn coarsened(&self) -> Option<Self>;
+    /// The solver that suits it where nobody says.
+    fn choice(&self) -> Choice;
 
-    /// How many multigrid levels are best where nobody says; `None` for as many as there can be.
-    fn default_levels(&self) -> Option<usize>;
-
-    /// Puts the stencil on a device.
+    /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
     /// # Errors
-    /// As [`Backend::zeros`].
-    fn operator<T: Real>(&self, backend: &B) -> Result<Self::Operator<T>>;
-
-    /// Puts the stencil on a device as a level of a multigrid hierarchy.
-    ///
-    /// # Errors
-    /// As [`Backend::zeros`].
-    fn level<T: Real>(&self, backend: &B) -> Result<Self::Operator<T>> {
-        self.operator(backend)
-    }
-
-    /// The same where there is the operator already: that one, unless a level is something else.
-    ///
-    /// # Errors
-    /// As [`Backend::zeros`].
-    fn level_from<T: Real>(&self, _backend: &B, operator: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<T>>> {
-        Ok(Arc::clone(operator))
-    }
-
-    /// Preconditioners beyond those that every operator has.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where this stencil has no such preconditioner; what the device reports.
-    fn preconditioner<T: Real>(
-        &self,
-        _operator: &Arc<Self::Operator<T>>,
-        options: &SolverOptions,
-    ) -> Result<Box<dyn Preconditioner<B, T>>> {
-        Err(no_such_preconditioner(options.preconditioner.kind))
-    }
-
-    /// The deflation that the options ask for.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where this stencil has none; what the device reports.
-    fn projection<T: Real>(
-        &self,
-        _operator: &Arc<Self::Operator<T>>,
-        _options: &SolverOptions,
-    ) -> Result<Box<dyn Projection<B, T>>> {
-        Err(Error::Unsupported(
-            "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \
-             \"multigrid\""
-                .into(),
-        ))
-    }
-
-    /// The vectors that A maps to zero, where there are any.
-    ///
-    /// # Errors
-    /// As [`Backend::zeros`].
-    fn null_space(&self, _backend: &B, _options: &SolverOptions) -> Result<Option<Box<dyn NullSpace<B>>>> {
-        Ok(None)
-    }
+    /// [`Error::Shape`](crate::Error::Shape) for another grid, [`Error::Invalid`](crate::Error::Invalid) naming what else
+    /// is not the same.
+    fn check_update(&self, new: &Self) -> Result<()>;
 }
 
-fn no_such_preconditioner(kind: PreconditionerKind) -> Error {
-    Error::Unsupported(format!(
-        "solver.preconditioner.kind: {:?} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \"jacobi\", \
-         \"line\" or \"multigrid\"",
-        kind.name()
-    ))
+/// Changes the coefficients of something that was made from a stencil.
+pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
+
+/// What solves with the tridiagonal blocks of a stencil's matrix.
+pub struct Lines<B: AggregateBackend, S, T: Real> {
+    /// It.
+    pub solver: Arc<dyn LineSolver<B, T>>,
+    /// Where it has coefficients of its own: what changes them.
+    pub update: Option<Update<S>>,
 }
 
-impl<B: TensorProductBackend> Stencil<B> for TensorProduct {
-    type Operator<T: Real> = B::TensorProduct<T>;
+/// A back end that can put a kind of stencil on its device.
+pub trait Supports<S: Stencil>: AggregateBackend {
+    /// The matrix with its coefficients on the device.
+    type Operator<T: Real>: CgOperator<Self, T> + 'static;
 
-    fn shape(&self) -> Shape {
-        TensorProduct::shape(self)
+    /// The vectors that the matrix acts on.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`].
+    fn layout(&self, stencil: &S) -> Result<Layout> {
+        Layout::new(stencil.shape())
     }
 
-    fn is_symmetric(&self) -> bool {
-        TensorProduct::is_symmetric(self)
-    }
+    /// Puts a stencil on the device.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where it does not fit; what the device reports.
+    fn operator<T: Real>(&self, stencil: &S) -> Result<Arc<Self::Operator<T>>>;
 
-    fn coarsened(&self) -> Option<Self> {
-        TensorProduct::coarsened(self)
-    }
+    /// Gives an operator the coefficients of another stencil, for which [`Stencil::check_update`] holds. Nothing is
+    /// allocated, compiled or recorded anew.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
 
-    /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).
-    fn default_levels(&self) -> Option<usize> {
-        Some(5)
-    }
+    /// All that the operator offers, but for lines.
+    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
-    fn operator<T: Real>(&self, backend: &B) -> Result<B::TensorProduct<T>> {
-        backend.tensor_product(self)
-    }
-}
+    /// What solves with the matrix's columns, where that can be had.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
-impl<B: DiffusionBackend + Clone> Stencil<B> for Diffusion {
-    type Operator<T: Real> = B::Diffusion<T>;
-
-    fn shape(&self) -> Shape {
-        Diffusion::shape(self)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn coarsened(&self) -> Option<Self> {
-        Diffusion::coarsened(self)
-    }
-
-    fn default_levels(&self) -> Option<usize> {
-        None
-    }
-
-    fn operator<T: Real>(&self, backend: &B) -> Result<B::Diffusion<T>> {
-        backend.diffusion(self, false)
-    }
-
-    fn level<T: Real>(&self, backend: &B) -> Result<B::Diffusion<T>> {
-        backend.diffusion(self, true)
-    }
-
-    fn level_from<T: Real>(&self, backend: &B, _operator: &Arc<B::Diffusion<T>>) -> Result<Arc<B::Diffusion<T>>> {
-        self.level(backend).map(Arc::new)
-    }
-
-    fn preconditioner<T: Real>(
+    /// The coarser levels of multigrid below an operator, where there can be any: as many as `wanted`, the finest
+    /// included, or as many as are good.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn hierarchy<T: Real>(
         &self,
-        operator: &Arc<B::Diffusion<T>>,
-        options: &SolverOptions,
-    ) -> Result<Box<dyn Preconditioner<B, T>>> {
-        let operator = Arc::clone(operator);
-        let options = &options.preconditioner;
-        Ok(match options.kind {
-            PreconditionerKind::Neumann => Box::new(Neumann::new(operator, options.order)?),
-            PreconditionerKind::IncompletePoisson => Box::new(IncompletePoisson::new(operator, options.scaling)?),
-            PreconditionerKind::BlockIc => {
-                let rows = 8 * Diffusion::shape(self).nx;
-                Box::new(BlockIc::new(self, operator, options.block.unwrap_or(rows))?)
-            }
-            kind => return Err(no_such_preconditioner(kind)),
-        })
-    }
+        stencil: &S,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, S, T>>>;
 
-    fn projection<T: Real>(
+    /// The finest level of a mixed-precision hierarchy.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn mixed_top(
         &self,
-        operator: &Arc<B::Diffusion<T>>,
-        options: &SolverOptions,
-    ) -> Result<Box<dyn Projection<B, T>>> {
-        let backend = operator.backend().clone();
-        Ok(Box::new(Deflation::new(&backend, self, Arc::clone(operator), &options.deflation)?))
-    }
-
-    fn null_space(&self, backend: &B, options: &SolverOptions) -> Result<Option<Box<dyn NullSpace<B>>>> {
-        let space = FloatingParts::new(backend, self, options.compatibility)?;
-        Ok(space.map(|space| Box::new(space) as Box<dyn NullSpace<B>>))
-    }
+        double: &Arc<Self::Operator<f64>>,
+        single: &Arc<Self::Operator<f32>>,
+        hierarchy: &Hierarchy<Self, S, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>>;
 }

@@ -1,10 +1,11 @@
 //! The tensor-product operator of papers A and B.
 
+use super::{Coarsen, Csr, Stencil, StoredMatrix};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
-use crate::stencil::Csr;
+use crate::options::{Choice, Method, Preconditioner};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
 /// 14):
@@ -30,7 +31,7 @@ pub struct Coupling {
     pub i: usize,
     /// Column index in y.
     pub j: usize,
-    /// Level.
+    /// Layer.
     pub k: usize,
     /// The matrix entry.
     pub value: f64,
@@ -153,7 +154,7 @@ impl TensorProduct {
                     return Err(Error::invalid(
                         "problem",
                         format!(
-                            "the tridiagonal block of column ({}, {}) has pivot {pivot:e} at level {k}; line relaxation \
+                            "the tridiagonal block of column ({}, {}) has pivot {pivot:e} in layer {k}; line relaxation \
                              needs positive pivots, as an operator with a ≥ 0, d ≤ 0 and couplings of one sign has",
                             n % self.shape.nx,
                             n / self.shape.nx
@@ -166,11 +167,6 @@ impl TensorProduct {
         Ok(())
     }
 
-    /// The grid's size.
-    pub fn shape(&self) -> Shape {
-        self.shape
-    }
-
     /// The vertical factors.
     pub fn vertical(&self) -> &VerticalProfile {
         &self.vertical
@@ -179,26 +175,6 @@ impl TensorProduct {
     /// The horizontal factors.
     pub fn horizontal(&self) -> &HorizontalField {
         &self.horizontal
-    }
-
-    /// Whether A = Aᵀ, which conjugate gradients require.
-    pub fn is_symmetric(&self) -> bool {
-        self.vertical.is_symmetric() && self.horizontal.is_symmetric()
-    }
-
-    /// The operator on half as many columns each way: discretised anew with the fine level's
-    /// vertical factors where the grid is known, else from the fine factors. `None` where a size
-    /// cannot be halved.
-    pub fn coarsened(&self) -> Option<Self> {
-        let shape = self.shape.halved()?;
-        let (horizontal, grid) = match &self.grid {
-            Some(grid) => {
-                let grid = GridOptions { nx: shape.nx, ny: shape.ny, ..grid.clone() };
-                (HorizontalField::laplacian(&grid).ok()?, Some(grid))
-            }
-            None => (self.horizontal.coarsened()?, None),
-        };
-        Some(Self { shape, vertical: self.vertical.clone(), horizontal, grid })
     }
 
     /// The entries of row (i, j, k): below, south, west, diagonal, east, north, above; those outside
@@ -223,8 +199,15 @@ impl TensorProduct {
         .flatten()
     }
 
-    /// The same matrix, every entry stored; unknown (i, j, k) is row i + nx (k + nz j) (paper B,
-    /// equation 13).
+    /// The same matrix, every entry stored.
+    ///
+    /// # Errors
+    /// Those of [`Csr::new`]; more than 2³² rows are not supported.
+    pub fn stored(&self) -> Result<StoredMatrix> {
+        StoredMatrix::new(self.to_csr()?, self.shape)
+    }
+
+    /// Its entries; unknown (i, j, k) is row i + nx (k + nz j) (paper B, equation 13).
     ///
     /// # Errors
     /// Those of [`Csr::new`]; more than 2³² rows are not supported.
@@ -236,5 +219,50 @@ impl TensorProduct {
             debug_assert!(j < ny);
             out.extend(self.row(i, j, k).map(|c| (c.i + nx * (c.k + nz * c.j), c.value)));
         })
+    }
+}
+
+impl Stencil for TensorProduct {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// What conjugate gradients require.
+    fn is_symmetric(&self) -> bool {
+        self.vertical.is_symmetric() && self.horizontal.is_symmetric()
+    }
+
+    fn choice(&self) -> Choice {
+        Choice { method: Method::Multigrid, preconditioner: Preconditioner::Line }
+    }
+
+    fn check_update(&self, new: &Self) -> Result<()> {
+        if self.shape == new.shape {
+            Ok(())
+        } else {
+            Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()))
+        }
+    }
+}
+
+impl Coarsen for TensorProduct {
+    /// The operator on half as many columns each way, rounded up, with the same vertical factors: discretised anew where
+    /// the grid is known and both sizes are even, else from the fine factors. `None` for one column.
+    fn coarsened(&self) -> Option<Self> {
+        let shape = self.shape.halved()?;
+        let is_even = self.shape.nx.is_multiple_of(2) && self.shape.ny.is_multiple_of(2);
+        let (horizontal, grid) = match &self.grid {
+            Some(grid) if is_even => {
+                let grid = GridOptions { nx: shape.nx, ny: shape.ny, ..grid.clone() };
+                (HorizontalField::laplacian(&grid).ok()?, Some(grid))
+            }
+            _ => (self.horizontal.coarsened()?, None),
+        };
+        Some(Self { shape, vertical: self.vertical.clone(), horizontal, grid })
+    }
+
+    /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).
+    fn default_levels(&self) -> Option<usize> {
+        Some(5)
     }
 }

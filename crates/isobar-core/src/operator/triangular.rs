@@ -1,8 +1,8 @@
 //! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
 
-use crate::backend::{Backend, Slot};
+use super::Diagonal;
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::operator::Operator;
 use crate::real::Real;
 
 /// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a
@@ -10,14 +10,14 @@ use crate::real::Real;
 /// lower number: west, south and below, and across a periodic side the cell at the other end.
 ///
 /// Where D is zero, so is D⁻¹.
-pub trait TriangularOperator<B: Backend, T: Real>: Operator<B, T> {
+pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// v = D⁻¹(r − L w);  where asked for, ρ = ⟨v, D v⟩
     fn relax_lower(
         &self,
         r: &B::Vector<T>,
         w: &B::Vector<T>,
         v: &mut B::Vector<T>,
-        rho: Option<(Slot, &mut B::Scalars)>,
+        rho: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()>;
 
     /// z = v − D⁻¹ Lᵀ w
@@ -39,8 +39,14 @@ pub trait TriangularOperator<B: Backend, T: Real>: Operator<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()>;
 
+    /// The pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:
+    /// d_n = a_nn − Σ_m T_nm²/d_m over the lower neighbours m in the same block. A pivot that is no more than rounding of
+    /// its diagonal entry (a singular block's last) is replaced by that, and 1/d_n is 0 where the entry is.
+    fn factorise(&self, block: usize, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
+
     /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
-    /// `block` consecutive unknowns, Δ the pivots, given as Δ⁻¹. Forward, then backward substitution.
+    /// `block` consecutive unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward
+    /// substitution.
     fn substitute(
         &self,
         block: usize,
@@ -49,3 +55,6 @@ pub trait TriangularOperator<B: Backend, T: Real>: Operator<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()>;
 }
+
+/// A pivot smaller than this fraction of its diagonal entry is a singular block's last, and rounding.
+pub const SINGULAR_PIVOT: f64 = 1e-12;

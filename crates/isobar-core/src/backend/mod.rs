@@ -1,0 +1,195 @@
+//! What a device must offer: vectors, scalars that stay where the vectors are, and the loop.
+//!
+//! * this file: [`Backend`],
+//! * [`scalars`] names of scalars, and the coefficients that are made of them,
+//! * [`aggregate`] one number a set of cells.
+
+pub mod aggregate;
+pub mod scalars;
+
+use std::ops::ControlFlow;
+
+use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::real::Real;
+
+pub use aggregate::{AggregateBackend, AggregateMap};
+pub use scalars::{HostScalars, Ratio, Scalar, Sums};
+
+/// The body of [`Backend::iterate_after`].
+pub type BodyAfter<'b, S> = dyn FnMut(Option<usize>, &mut S) -> Result<()> + 'b;
+
+/// What there is to compute on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `"cpu"` or `"cuda"`, as reports say it.
+    pub kind: &'static str,
+    /// The model.
+    pub name: String,
+    /// Devices working together.
+    pub count: usize,
+    /// Host threads in use.
+    pub threads: usize,
+}
+
+/// A device that solvers run on. Clones share it.
+///
+/// A back end owns nothing of a particular problem: operators are made from stencils and vectors from layouts, see
+/// [`Supports`](crate::stencil::Supports). All vector operations leave padding at zero. Steps may run asynchronously;
+/// whatever reads a scalar or downloads a vector waits.
+pub trait Backend: Clone + Send + Sync + 'static {
+    /// A vector on the device, in one [`Layout`].
+    type Vector<T: Real>: Send + Sync;
+    /// The bank of scalars.
+    type Scalars: Send;
+
+    /// What this is.
+    fn device(&self) -> DeviceInfo;
+
+    /// A vector of zeros.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](crate::Error::OutOfMemory) where it does not fit.
+    fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>>;
+
+    /// Copies a caller's array to the device, converting and reordering.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::Error::Shape) where the shapes differ.
+    fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Self::Vector<T>) -> Result<()>;
+
+    /// Copies a vector to a caller's array, converting and reordering.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::Error::Shape) where the shapes differ.
+    fn download<S: Real, T: Real>(&self, source: &Self::Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()>;
+
+    /// Copies a caller's array in the memory of this device to a vector, converting and reordering there.
+    ///
+    /// # Errors
+    /// [`Shape`](crate::Error::Shape) where the shapes differ; [`Unsupported`](crate::Error::Unsupported) for an array on
+    /// another device.
+    fn import<T: Real>(&self, source: &DeviceArray, _target: &mut Self::Vector<T>) -> Result<()> {
+        Err(elsewhere(self, source))
+    }
+
+    /// Copies a vector to a caller's array in the memory of this device, converting and reordering there.
+    ///
+    /// # Errors
+    /// As [`Backend::import`].
+    fn export<T: Real>(&self, _source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
+        Err(elsewhere(self, target))
+    }
+
+    /// x = 0
+    fn clear<T: Real>(&self, x: &mut Self::Vector<T>) -> Result<()>;
+
+    /// y = x, rounding where T is the shorter type
+    fn convert<S: Real, T: Real>(&self, x: &Self::Vector<S>, y: &mut Self::Vector<T>) -> Result<()>;
+
+    /// y += a x
+    fn axpy<S: Real, T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<S>,
+        y: &mut Self::Vector<T>,
+        scalars: &Self::Scalars,
+    ) -> Result<()>;
+
+    /// y = x + a y
+    fn xpay<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        scalars: &Self::Scalars,
+    ) -> Result<()>;
+
+    /// out = ⟨x, y⟩, accumulated in double precision, the same sum whatever the number of threads
+    fn dot<T: Real>(
+        &self,
+        x: &Self::Vector<T>,
+        y: &Self::Vector<T>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()>;
+
+    /// A bank of zeros (and the constant 1).
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    fn scalars(&self) -> Result<Self::Scalars>;
+
+    /// Stores a scalar.
+    fn set(&self, scalars: &mut Self::Scalars, scalar: Scalar, value: f64) -> Result<()>;
+
+    /// The whole bank, waiting for the steps that write it.
+    fn read(&self, scalars: &Self::Scalars) -> Result<[f64; Scalar::COUNT]>;
+
+    /// Runs `body(n, scalars)` for n = 0, 1, 2, … until `observe` breaks; `observe` sees the bank
+    /// after every iteration, in order.
+    ///
+    /// The body must depend on `n` only through its parity, and look at no scalar: that lets a device
+    /// record two iterations once and replay them. Whatever the body exchanges on the host, such as the
+    /// handles of two vectors, is on return as after the last iteration.
+    fn iterate(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.iterate_stepwise(scalars, body, observe)
+    }
+
+    /// [`Backend::iterate`] with an iteration of another kind before the first, `body(None, scalars)`, which `observe`
+    /// sees too.
+    fn iterate_after(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut BodyAfter<'_, Self::Scalars>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        body(None, scalars)?;
+        if observe(&self.read(scalars)?).is_break() {
+            return Ok(());
+        }
+        self.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
+    }
+
+    /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
+    /// recorded.
+    fn iterate_stepwise(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        for n in 0.. {
+            body(n, scalars)?;
+            if observe(&self.read(scalars)?).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a piece of work, such as a whole iteration, from wherever steps are cheapest to start.
+    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        work()
+    }
+
+    /// Waits for everything submitted so far.
+    fn synchronize(&self) -> Result<()>;
+
+    /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.
+    fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
+}
+
+fn elsewhere(backend: &impl Backend, array: &DeviceArray) -> Error {
+    Error::Unsupported(format!(
+        "an array in the memory of cuda:{} for a solver on {}; copy it to host memory, or make the solver on that device",
+        array.device(),
+        backend.device().kind
+    ))
+}

@@ -1,0 +1,286 @@
+//! From options to an iteration with its preconditioner: the one place that knows them all.
+
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape};
+use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
+use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
+use crate::precond::multigrid::Cycle;
+use crate::precond::{
+    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Preconditioner, Projection,
+};
+use crate::real::{Precision, Real};
+use crate::solver::bicgstab::Bicgstab;
+use crate::solver::cg::Cg;
+use crate::solver::multigrid::{MixedMultigrid, Multigrid};
+use crate::solver::{Iteration, Monitor};
+use crate::stencil::{Stencil, Supports, Update};
+use crate::traffic::StepTraffic;
+
+/// An iteration, and what to say about it.
+pub(super) struct Parts<S, I: ?Sized> {
+    /// It, or a preconditioner.
+    pub(super) made: Box<I>,
+    /// The grids of multigrid.
+    pub(super) levels: Vec<Shape>,
+    /// What a user should know.
+    pub(super) notes: Vec<String>,
+    /// Bytes of coefficients on the device.
+    pub(super) coefficient_bytes: usize,
+    /// What new coefficients must reach, in this order, the finest operator in double precision apart.
+    pub(super) updates: Vec<Update<S>>,
+}
+
+impl<S, I: ?Sized> Parts<S, I> {
+    fn new(made: Box<I>) -> Self {
+        Self { made, levels: Vec::new(), notes: Vec::new(), coefficient_bytes: 0, updates: Vec::new() }
+    }
+
+    /// The same around another thing.
+    fn with<J: ?Sized>(self, wrap: impl FnOnce(Box<I>) -> Result<Box<J>>) -> Result<Parts<S, J>> {
+        let Self { made, levels, notes, coefficient_bytes, updates } = self;
+        Ok(Parts { made: wrap(made)?, levels, notes, coefficient_bytes, updates })
+    }
+}
+
+/// A stencil's matrix in one precision, to make things of.
+struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
+    backend: &'a B,
+    stencil: &'a S,
+    options: &'a SolverOptions,
+    operator: Arc<B::Operator<T>>,
+    capabilities: Capabilities<B, T>,
+}
+
+/// Builds the iteration that the options, which are resolved, ask for, in the precision that they ask for.
+///
+/// # Errors
+/// [`Error::Unsupported`] for what the stencil does not offer; what the device reports.
+pub(super) fn assemble<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    operator: &Arc<B::Operator<f64>>,
+) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+    let double = Maker::new(backend, stencil, options, Arc::clone(operator));
+    match options.precision {
+        Precision::F64 => double.iteration(),
+        Precision::F32 => {
+            let (single, updates, bytes) = Maker::<B, S, f32>::another(backend, stencil, options)?;
+            let mut parts = single.iteration()?;
+            parts.updates.splice(0..0, updates);
+            parts.coefficient_bytes += bytes;
+            parts.with(|inner| Ok(Box::new(InPrecision::new(backend, backend.layout(stencil)?, inner)?) as _))
+        }
+        Precision::Mixed => {
+            let (single, updates, bytes) = Maker::<B, S, f32>::another(backend, stencil, options)?;
+            let mut parts = if options.method == Method::Multigrid {
+                mixed_multigrid(&double, &single)?
+            } else {
+                let cycle = single.cycle()?.with(|cycle| Ok(cycle as Box<dyn Preconditioner<B, f32>>))?;
+                let layout = backend.layout(stencil)?;
+                let converted = cycle.with(|cycle| Ok(Box::new(Converted::new(layout, cycle)?) as _))?;
+                converted.with(|preconditioner| double.krylov(preconditioner))?
+            };
+            parts.updates.splice(0..0, updates);
+            parts.coefficient_bytes += bytes;
+            Ok(parts)
+        }
+    }
+}
+
+fn mixed_multigrid<B: Supports<S>, S: Stencil>(
+    double: &Maker<'_, B, S, f64>,
+    single: &Maker<'_, B, S, f32>,
+) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+    let Maker { backend, options, .. } = double;
+    let hierarchy = single.hierarchy()?;
+    let relaxation = Relaxation {
+        smoother: options.multigrid.smoother,
+        rho: options.multigrid.relaxation(),
+        first: crate::layout::Colour::Red,
+    };
+    let top = backend
+        .mixed_top(&double.operator, &single.operator, &hierarchy, relaxation)?
+        .ok_or_else(|| unsupported("solver.precision: \"mixed\"", "\"f64\""))?;
+    single
+        .cycle_of(hierarchy)?
+        .with(|cycle| Ok(Box::new(MixedMultigrid::new(*cycle, top, options.multigrid.start)?) as _))
+}
+
+fn unsupported(what: &str, instead: &str) -> Error {
+    Error::Unsupported(format!("{what} is not for matrices of this kind; use {instead}"))
+}
+
+/// A maker, what updates its operator, and the bytes of that.
+type Another<'a, B, S, T> = (Maker<'a, B, S, T>, Vec<Update<S>>, usize);
+
+impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
+    fn new(backend: &'a B, stencil: &'a S, options: &'a SolverOptions, operator: Arc<B::Operator<T>>) -> Self {
+        let capabilities = backend.capabilities(&operator);
+        Self { backend, stencil, options, operator, capabilities }
+    }
+
+    /// With an operator of its own.
+    fn another(backend: &'a B, stencil: &'a S, options: &'a SolverOptions) -> Result<Another<'a, B, S, T>> {
+        let operator = backend.operator::<T>(stencil)?;
+        let this = Self::new(backend, stencil, options, Arc::clone(&operator));
+        let bytes = this.capabilities.operator.coefficient_bytes();
+        let device = backend.clone();
+        let update: Update<S> = Box::new(move |stencil| device.update(&*operator, stencil));
+        Ok((this, vec![update], bytes))
+    }
+
+    fn iteration(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
+        if self.options.method == Method::Multigrid {
+            let start = self.options.multigrid.start;
+            return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
+        }
+        self.preconditioner()?.with(|preconditioner| self.krylov(preconditioner))
+    }
+
+    fn krylov(&self, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Box<dyn Iteration<B, T>>> {
+        let operator = Arc::clone(&self.capabilities.operator);
+        if self.options.method == Method::Bicgstab {
+            return Ok(Box::new(Bicgstab::new(operator, preconditioner)?));
+        }
+        let cg = Cg::new(self.options.form, operator, preconditioner)?.deflated(self.projection()?);
+        Ok(match self.options.norm {
+            Norm::Scaled => Box::new(cg.watching_scaled(self.diagonal()?)?),
+            _ => Box::new(cg),
+        })
+    }
+
+    fn diagonal(&self) -> Result<Arc<dyn Diagonal<B, T>>> {
+        self.capabilities.diagonal.clone().ok_or_else(|| unsupported("an iteration with the diagonal", "\"none\""))
+    }
+
+    fn projection(&self) -> Result<Option<Box<dyn Projection<B, T>>>> {
+        let Some(deflation) = &self.options.deflation else { return Ok(None) };
+        match &self.capabilities.aggregates {
+            Some(operator) => Ok(Some(Box::new(Deflation::new(Arc::clone(operator), deflation)?))),
+            None => Err(Error::Unsupported(
+                "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \
+                 \"multigrid\""
+                    .into(),
+            )),
+        }
+    }
+
+    /// The preconditioner of Krylov methods. A new kind is a line here.
+    fn preconditioner(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let kind = self.options.preconditioner;
+        let triangular = || {
+            self.capabilities.triangular.clone().ok_or_else(|| {
+                Error::Unsupported(format!(
+                    "solver.preconditioner.kind: {:?} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \
+                     \"jacobi\", \"line\" or \"multigrid\"",
+                    kind.name()
+                ))
+            })
+        };
+        Ok(Parts::new(match kind {
+            Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
+            Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
+            Kind::Line => return self.line(),
+            Kind::Multigrid => return self.cycle()?.with(|cycle| Ok(cycle as _)),
+            Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),
+            Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
+            Kind::BlockIc { block } => {
+                let rows = 8 * self.stencil.shape().nx;
+                Box::new(BlockIc::new(triangular()?, block.unwrap_or(rows))?)
+            }
+        }))
+    }
+
+    fn line(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let lines = self.backend.lines(self.stencil, &self.operator)?;
+        let lines =
+            lines.ok_or_else(|| unsupported("solver.preconditioner.kind: \"line\"", "\"jacobi\" or \"none\""))?;
+        let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(Line(lines.solver)));
+        parts.updates.extend(lines.update);
+        Ok(parts)
+    }
+
+    fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
+        let wanted = self.options.multigrid.levels;
+        let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
+        hierarchy.ok_or_else(|| {
+            Error::Unsupported(
+                "multigrid is not for matrices of this kind; use solver.method = \"cg\" or \"bicgstab\", with the \
+                 preconditioner \"jacobi\" or \"line\""
+                    .into(),
+            )
+        })
+    }
+
+    fn cycle(&self) -> Result<Parts<S, Cycle<B, T>>> {
+        self.cycle_of(self.hierarchy()?)
+    }
+
+    fn cycle_of(&self, hierarchy: crate::stencil::Hierarchy<B, S, T>) -> Result<Parts<S, Cycle<B, T>>> {
+        let cycle = Cycle::new(&hierarchy, &self.options.multigrid)?;
+        let coarse_bytes = |levels: &[Arc<dyn LineSmoother<B, T>>]| levels.iter().map(|l| l.coefficient_bytes()).sum();
+        Ok(Parts {
+            made: Box::new(cycle),
+            levels: hierarchy.shapes(),
+            notes: hierarchy.notes,
+            coefficient_bytes: coarse_bytes(&hierarchy.levels[1..]),
+            updates: vec![hierarchy.update],
+        })
+    }
+}
+
+/// An iteration in precision T, used on vectors in double precision.
+///
+/// Storage: b and u in T.
+struct InPrecision<B: Backend, T: Real> {
+    backend: B,
+    inner: Box<dyn Iteration<B, T>>,
+    b: B::Vector<T>,
+    u: B::Vector<T>,
+    layout: Layout,
+}
+
+impl<B: Backend, T: Real> InPrecision<B, T> {
+    fn new(backend: &B, layout: Layout, inner: Box<dyn Iteration<B, T>>) -> Result<Self> {
+        let (b, u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
+        Ok(Self { backend: backend.clone(), inner, b, u, layout })
+    }
+}
+
+impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
+    fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess) -> Result<Option<f64>> {
+        self.backend.convert(b, &mut self.b)?;
+        if guess == Guess::Given {
+            self.backend.convert(u, &mut self.u)?;
+        }
+        // The residual of a first guess is judged in double precision, by the caller.
+        self.inner.begin(&self.b, &mut self.u, guess).map(|_| None)
+    }
+
+    fn run(
+        &mut self,
+        _: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        guess: Guess,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
+        self.inner.run(&self.b, &mut self.u, guess, monitor)?;
+        self.backend.convert(&self.u, u)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.inner.update()
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        self.inner.traffic()
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        2 * self.layout.len() * size_of::<T>() + self.inner.workspace_bytes()
+    }
+}

@@ -1,0 +1,11 @@
+//! Putting a solver together, and judging what it returns.
+//!
+//! * [`system`] an operator, an iteration, and the judgement by the true residual,
+//! * `assembly` from options to an iteration with its preconditioner,
+//! * `advice` what to try next when a solve does not converge.
+
+mod advice;
+mod assembly;
+pub mod system;
+
+pub use system::{Description, Solve, System};

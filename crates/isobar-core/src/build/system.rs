@@ -1,0 +1,464 @@
+//! An operator, an iteration and the judgement at the end: what a user calls.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::advice::advice;
+use super::assembly::{Parts, assemble};
+use crate::array::{ArrayView, Source, Target};
+use crate::backend::{Backend, DeviceInfo, Scalar};
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape};
+use crate::operator::{Capabilities, Diagonal, Guess};
+use crate::options::{Method, Norm, SolverOptions};
+use crate::outcome::{Outcome, Stop, Timing};
+use crate::precond::NullSpace;
+use crate::real::{Precision, Real};
+use crate::solver::monitor::Patience;
+use crate::solver::{Iteration, Monitor, Observer};
+use crate::stencil::{Stencil, Supports, Update};
+use crate::traffic::StepTraffic;
+
+/// What was put together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// The device.
+    pub device: DeviceInfo,
+    /// The iteration, as the case file calls it.
+    pub method: String,
+    /// The preconditioner, as the case file calls it; `none` for methods without one.
+    pub preconditioner: String,
+    /// Storage of vectors.
+    pub precision: Precision,
+    /// The grids of the multigrid hierarchy, finest first; empty where there is none.
+    pub levels: Vec<Shape>,
+    /// What the user should know: where a wish could not be met, and why.
+    pub notes: Vec<String>,
+    /// Bytes of vectors on the device.
+    pub bytes: usize,
+    /// Bytes of coefficients on the device.
+    pub coefficient_bytes: usize,
+    /// What an iteration declares to move, step by step.
+    pub traffic: Vec<StepTraffic>,
+}
+
+/// A solver ready to be used, whatever it is made of and wherever it runs.
+pub trait Solve<S>: Send {
+    /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NotFinite`] for arrays that do not fit the problem, and what the
+    /// device reports. Not converging is an outcome.
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
+
+    /// v = A u
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; what the device reports.
+    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
+
+    /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
+    /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
+    ///
+    /// # Errors
+    /// Those of [`Stencil::check_update`]; what the device reports.
+    fn update(&mut self, stencil: &S) -> Result<()>;
+
+    /// What this is.
+    fn description(&self) -> &Description;
+
+    /// Bytes a second that a copy of a vector of this size moves, measured now.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn copy_bandwidth(&self) -> Result<f64>;
+}
+
+/// A linear system on one back end: the operator in double precision, which judges, and an iteration
+/// in whatever precision, which solves.
+///
+/// Storage: b and u in double precision, beside the iteration's own.
+pub struct System<B: Supports<S>, S: Stencil> {
+    backend: B,
+    stencil: S,
+    operator: Arc<B::Operator<f64>>,
+    capabilities: Capabilities<B, f64>,
+    updates: Vec<Update<S>>,
+    null_space: Option<NullSpace<B>>,
+    iteration: Box<dyn Iteration<B, f64>>,
+    options: SolverOptions,
+    layout: Layout,
+    b: B::Vector<f64>,
+    u: B::Vector<f64>,
+    /// Only where the operator's residual norm needs a place for the residual.
+    scratch: B::Vector<f64>,
+    /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
+    scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
+    scalars: B::Scalars,
+    description: Description,
+}
+
+/// ‖r‖²
+const NORM: Scalar = Scalar::new(0);
+/// Restarts from the true residual before a solve that believes itself converged is called stalled.
+const MAX_RESTARTS: usize = 10;
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Puts operator, iteration and vectors on a device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for options that make no sense, together or alone; [`Error::Unsupported`] for
+    /// those that this stencil does not offer; what the device reports.
+    pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
+        let options = options.resolved(stencil.choice())?;
+        if !stencil.is_symmetric() && options.method == Method::Cg {
+            return Err(Error::invalid(
+                "solver.method",
+                "conjugate gradients need a symmetric operator, and advection makes this one non-symmetric; use \
+                 \"bicgstab\" or \"multigrid\"",
+            ));
+        }
+        let layout = backend.layout(stencil)?;
+        let operator = backend.operator::<f64>(stencil)?;
+        let capabilities = backend.capabilities(&operator);
+        let aggregates = capabilities.aggregates.clone();
+        let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
+        let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
+            assemble(backend, stencil, &options, &operator)?;
+        notes.extend(null_space.as_ref().and_then(NullSpace::describe));
+        let diagonal = match (options.norm, &capabilities.diagonal) {
+            (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
+            _ => None,
+        };
+        let needs_scratch = diagonal.is_some() || capabilities.operator.norm_needs_scratch();
+        let scratch_layout = if needs_scratch { layout } else { Layout::smallest()? };
+        let vectors = 2 * layout.len() + scratch_layout.len() + if diagonal.is_some() { layout.len() } else { 0 };
+        let description = Description {
+            device: backend.device(),
+            method: options.method_name().into(),
+            preconditioner: options.preconditioner.name().into(),
+            precision: options.precision,
+            levels,
+            notes,
+            bytes: vectors * size_of::<f64>() + iteration.workspace_bytes(),
+            coefficient_bytes: capabilities.operator.coefficient_bytes() + coefficient_bytes,
+            traffic: iteration.traffic(),
+        };
+        Ok(Self {
+            b: backend.zeros(&layout)?,
+            u: backend.zeros(&layout)?,
+            scratch: backend.zeros(&scratch_layout)?,
+            scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
+            scalars: backend.scalars()?,
+            backend: backend.clone(),
+            stencil: stencil.clone(),
+            operator,
+            capabilities,
+            updates,
+            null_space,
+            iteration,
+            options,
+            layout,
+            description,
+        })
+    }
+
+    /// ‖x‖, or ‖D^−½ x‖ where that is the norm.
+    fn norm_of_rhs(&mut self) -> Result<f64> {
+        let Self { backend, b, scaled, scalars, .. } = self;
+        match scaled {
+            None => backend.dot(b, b, NORM, scalars)?,
+            Some((diagonal, scaled)) => {
+                diagonal.divide_by_diagonal(b, scaled)?;
+                backend.dot(b, scaled, NORM, scalars)?;
+            }
+        }
+        Ok(backend.read(scalars)?[NORM.index()].sqrt())
+    }
+
+    /// ‖b − A u‖ in double precision.
+    fn true_residual(&mut self) -> Result<f64> {
+        let Self { backend, capabilities, b, u, scratch, scaled, scalars, .. } = self;
+        match scaled {
+            None => capabilities.operator.residual_norm(b, u, scratch, NORM, scalars)?,
+            Some((diagonal, scaled)) => {
+                capabilities.operator.residual(b, u, scratch, NORM, scalars)?;
+                diagonal.divide_by_diagonal(scratch, scaled)?;
+                backend.dot(scratch, scaled, NORM, scalars)?;
+            }
+        }
+        Ok(backend.read(scalars)?[NORM.index()].sqrt())
+    }
+
+    /// The residual of what will be returned.
+    fn judge(&mut self) -> Result<f64> {
+        if let Some(space) = &mut self.null_space {
+            space.project_out(&mut self.u)?;
+        }
+        self.true_residual()
+    }
+
+    /// Iterates until the true residual confirms convergence, or the iteration gives up, or
+    /// restarting from the true residual gains nothing.
+    fn iterate(&mut self, mut guess: Guess, monitor: &mut Monitor<'_>, initial: f64) -> Result<f64> {
+        let allowed = self.options.tolerance * monitor.reference();
+        let mut residual = initial;
+        for restart in 0..MAX_RESTARTS {
+            let before = residual;
+            if restart > 0 {
+                self.iteration.begin(&self.b, &mut self.u, guess)?;
+            }
+            self.iteration.run(&self.b, &mut self.u, guess, monitor)?;
+            guess = Guess::Given;
+            residual = self.judge()?;
+            let is_met = residual <= allowed;
+            match monitor.stop() {
+                Some(Stop::Converged) if is_met => return Ok(residual),
+                Some(Stop::Converged) => {
+                    // The iteration's own residual drifted from the true one.
+                    if !residual.is_finite() {
+                        monitor.rule(Stop::Breakdown);
+                        return Ok(residual);
+                    }
+                    monitor.resume(residual);
+                    if monitor.stop().is_some() {
+                        return Ok(residual);
+                    }
+                    if residual > 0.5 * before {
+                        break;
+                    }
+                }
+                _ if is_met => {
+                    monitor.rule(Stop::Converged);
+                    return Ok(residual);
+                }
+                _ => return Ok(residual),
+            }
+        }
+        monitor.rule(Stop::Stagnated);
+        Ok(residual)
+    }
+}
+
+/// The norms that a solve begins with.
+#[derive(Clone, Copy, Debug)]
+struct Norms {
+    /// Of what was taken out of b, relative.
+    removed: Option<f64>,
+    /// ‖b‖
+    rhs: f64,
+    /// ‖r₀‖
+    initial: f64,
+}
+
+/// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
+/// [`System::solution_mut`] where there is a first guess, then [`System::solve_in_place`].
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// b
+    pub fn rhs_mut(&mut self) -> &mut B::Vector<f64> {
+        &mut self.b
+    }
+
+    /// u
+    pub fn solution(&self) -> &B::Vector<f64> {
+        &self.u
+    }
+
+    /// u, as a first guess
+    pub fn solution_mut(&mut self) -> &mut B::Vector<f64> {
+        &mut self.u
+    }
+
+    /// Solves A u = b with the b and u that are on the device; nothing is copied.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where b or the residual of the first guess is not finite; what the device
+    /// reports.
+    pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let clock = Instant::now();
+        let norms = self.norms(guess)?;
+        self.run(norms, guess, observer, clock)
+    }
+
+    /// Norms of b and of the first residual, after b has been made compatible with a singular A.
+    fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        let mut removed = None;
+        if let Some(space) = &mut self.null_space {
+            removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
+        }
+        let rhs = self.norm_of_rhs()?;
+        let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
+            (Some(norm), _) => norm,
+            (None, Guess::Zero) => rhs,
+            (None, Guess::Given) => self.true_residual()?,
+        };
+        Ok(Norms { removed, rhs, initial })
+    }
+
+    fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {
+        let Norms { removed, rhs, initial } = norms;
+        for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
+            if !norm.is_finite() {
+                return Err(Error::invalid(
+                    what,
+                    "it holds a NaN or an infinity, or its norm overflows; scale it down",
+                ));
+            }
+        }
+        let reference = match self.options.norm {
+            Norm::Initial => initial,
+            Norm::Rhs | Norm::Scaled => rhs,
+        };
+        let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
+        let patience = if method == Method::Multigrid { Patience::Stationary } else { Patience::Krylov };
+        let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
+        let backend = self.backend.clone();
+        let is_trivial = rhs == 0.0 && reference == 0.0;
+        let residual = if is_trivial || monitor.begin(initial).is_break() {
+            if is_trivial {
+                let _ = monitor.begin(0.0);
+            }
+            // Nothing to do: the answer to b = 0 is 0, and a first guess that is good enough stays.
+            if is_trivial || guess == Guess::Zero {
+                backend.clear(&mut self.u)?;
+            }
+            if is_trivial { 0.0 } else { initial }
+        } else {
+            backend.enter(|| self.iterate(guess, &mut monitor, initial))?
+        };
+        let is_returned = residual.is_finite();
+        if !is_returned {
+            // Numbers that are none must not outlive the solve.
+            backend.clear(&mut self.u)?;
+        }
+        let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
+        let relative_residual = if reference > 0.0 { residual / reference } else { residual };
+        let has_levels = !self.description.levels.is_empty() || self.stencil.choice().method == Method::Multigrid;
+        Ok(Outcome {
+            spectrum: monitor.spectrum(),
+            removed,
+            stop,
+            iterations: monitor.iterations(),
+            relative_residual,
+            history: monitor.into_history(),
+            is_returned,
+            advice: advice(stop, relative_residual, &self.options, has_levels),
+            timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
+        })
+    }
+}
+
+impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
+    fn solve(
+        &mut self,
+        rhs: Source<'_>,
+        mut u: Target<'_>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        let clock = Instant::now();
+        self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
+        upload(&self.backend, rhs, &mut self.b)?;
+        if guess == Guess::Given {
+            upload(&self.backend, u.as_source(), &mut self.u)?;
+        }
+        let upload = clock.elapsed().as_secs_f64();
+        let clock = Instant::now();
+        let norms = self.norms(guess)?;
+        if !norms.rhs.is_finite() {
+            find_not_finite("the right-hand side", rhs)?;
+        }
+        if !norms.initial.is_finite() {
+            find_not_finite("the first guess", u.as_source())?;
+        }
+        let mut outcome = self.run(norms, guess, observer, clock)?;
+        let clock = Instant::now();
+        if outcome.is_returned {
+            download(&self.backend, &self.u, &mut u)?;
+        }
+        outcome.timing.upload = upload;
+        outcome.timing.download = clock.elapsed().as_secs_f64();
+        Ok(outcome)
+    }
+
+    fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
+        self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
+        upload(&self.backend, u, &mut self.u)?;
+        self.capabilities.operator.apply(&self.u, &mut self.b)?;
+        download(&self.backend, &self.b, &mut v)
+    }
+
+    fn update(&mut self, stencil: &S) -> Result<()> {
+        self.stencil.check_update(stencil)?;
+        if !stencil.is_symmetric() && self.options.method == Method::Cg {
+            return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
+        }
+        self.stencil = stencil.clone();
+        self.backend.update(&*self.operator, stencil)?;
+        for update in &self.updates {
+            update(stencil)?;
+        }
+        if let Some(space) = &mut self.null_space {
+            space.update()?;
+        }
+        self.iteration.update()
+    }
+
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn copy_bandwidth(&self) -> Result<f64> {
+        // Beyond this size a copy is no faster, and two more vectors may not fit beside the solver.
+        let large = Layout::new(Shape::new(512, 512, 128))?;
+        self.backend.copy_bandwidth(if self.layout.len() < large.len() { &self.layout } else { &large })
+    }
+}
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
+        match arrays.into_iter().find(|(_, shape)| *shape != self.layout.shape()) {
+            Some((what, shape)) => Err(Error::shape(what, shape.to_string(), self.layout.shape().to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn upload<B: Backend>(backend: &B, source: Source<'_>, target: &mut B::Vector<f64>) -> Result<()> {
+    match source {
+        Source::F64(view) => backend.upload(view, target),
+        Source::F32(view) => backend.upload(view, target),
+        Source::Device(array) => backend.import(&array, target),
+    }
+}
+
+fn download<B: Backend>(backend: &B, source: &B::Vector<f64>, target: &mut Target<'_>) -> Result<()> {
+    match target {
+        Target::F64(view) => backend.download(source, view),
+        Target::F32(view) => backend.download(source, view),
+        Target::Device(array) => backend.export(source, array),
+    }
+}
+
+/// Names the first entry of a host's array that is not finite, if there is one.
+fn find_not_finite(what: &str, array: Source<'_>) -> Result<()> {
+    fn find<T: Real>(what: &str, array: &ArrayView<'_, T>) -> Result<()> {
+        let Shape { nx, ny, nz } = array.shape();
+        for k in 0..nz {
+            for j in 0..ny {
+                for i in 0..nx {
+                    let value = array.get(i, j, k).to_f64();
+                    if !value.is_finite() {
+                        return Err(Error::NotFinite { what: what.into(), value, i, j, k });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+    match array {
+        Source::F64(view) => find(what, &view),
+        Source::F32(view) => find(what, &view),
+        Source::Device(_) => Ok(()),
+    }
+}

@@ -1,0 +1,217 @@
+//! Transfers between levels, and the steps that fuse them with sweeps.
+
+use std::sync::Arc;
+
+use super::fixture::{
+    Levels, SCALARS, Sample, compare, compare_at_scale, fetch, for_each_two_levels, ok, poison, random_vector,
+    relaxations, send, shapes, tolerance,
+};
+use crate::backend::Backend;
+use crate::layout::Shape;
+use crate::operator::{Guess, MixedTop};
+use crate::options::Smoother;
+use crate::problem::random;
+use crate::real::Real;
+use crate::reference::{Plain, Reference, Vector};
+use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
+
+/// What two levels round to: residuals are differences of terms a few times the largest entry.
+const RESIDUAL_SCALE: f64 = 10.0;
+
+fn samples<S: Sample>() -> Vec<(String, S)> {
+    shapes().flat_map(S::samples).collect()
+}
+
+/// R f and u + P u_c
+pub fn transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
+where
+    Reference: Supports<S, Operator<T> = Plain<S, T>>,
+{
+    for_each_two_levels(backend, &samples::<S>(), |levels: &mut Levels<'_, B, S, T>| {
+        let (tested, reference) = levels.transfer();
+        let [(f, on_f), (mut u, mut on_u)] = [17, 18].map(|n| levels.fine.vector(n));
+        let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
+        ok(reference.restrict(&f, &mut coarse_f));
+        ok(tested.restrict(&on_f, &mut on_coarse_f));
+        compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &format!("restrict with {}", levels.fine.name));
+        let (coarse_u, on_coarse_u) = levels.coarse_vector(21);
+        ok(reference.prolong(&coarse_u, &mut u));
+        ok(tested.prolong(&on_coarse_u, &mut on_u));
+        levels.fine.compare(&on_u, &u, "prolong");
+        assert_eq!(tested.is_adjoint(), reference.is_adjoint());
+        assert_eq!(tested.coarse_layout().shape(), levels.coarse);
+    });
+}
+
+/// Sweep and restriction, prolongation and sweep, in one pass
+pub fn fused_transfers<B: Supports<S>, S: Sample, T: Real>(backend: &B)
+where
+    Reference: Supports<S, Operator<T> = Plain<S, T>>,
+{
+    let [norm, ..] = SCALARS;
+    let all: Vec<(String, S)> = samples::<S>().into_iter().filter(|(_, stencil)| stencil.is_tame()).collect();
+    for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, S, T>| {
+        let ((f, on_f), (mut s, mut on_s)) = (levels.fine.vector(17), levels.fine.poison());
+        let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
+        let (coarse_u, on_coarse_u) = levels.coarse_vector(21);
+        let name = levels.fine.name.clone();
+        let same_coarse = |found: &B::Vector<T>, expected: &Vector<T>, what: &str| {
+            compare_at_scale(backend, found, expected, RESIDUAL_SCALE, &format!("{what} with {name}"));
+        };
+        let (u, on_u) = levels.fine.vector(18);
+        let (tested, reference) = levels.transfer();
+        ok(reference.residual_restrict(&f, &u, &mut coarse_f, &mut s));
+        ok(tested.residual_restrict(&on_f, &on_u, &mut on_coarse_f, &mut on_s));
+        same_coarse(&on_coarse_f, &coarse_f, "residual_restrict");
+        for relaxation in relaxations() {
+            let (mut u, mut on_u) = levels.fine.poison();
+            for guess in [Guess::Zero, Guess::Given] {
+                let (tested, reference) = levels.transfer();
+                let what = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
+                ok(reference.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s));
+                let (_, mut on_coarse_f) = poison::<B, T>(backend, levels.coarse);
+                ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_s));
+                levels.fine.compare(&on_u, &u, &what);
+                same_coarse(&on_coarse_f, &coarse_f, &what);
+            }
+            for with_norm in [true, false] {
+                // The transfers are borrowed from `levels`, whose scalars are needed at the same time.
+                let (tested, reference) =
+                    (Arc::clone(&levels.tested.transfers[0]), Arc::clone(&levels.reference.transfers[0]));
+                let fine = &mut levels.fine;
+                let out = with_norm.then_some((norm, &mut fine.reference_scalars));
+                ok(reference.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, out));
+                let out = with_norm.then_some((norm, &mut fine.scalars));
+                ok(tested.prolong_smooth(relaxation, &on_f, &on_coarse_u, &mut on_u, &mut on_s, out));
+                fine.compare(&on_u, &u, &format!("prolong_smooth {relaxation:?}, norm {with_norm}"));
+                if with_norm {
+                    fine.compare_scalar(norm, fine.shape().cells() as f64, "norm of prolong_smooth");
+                }
+            }
+        }
+    });
+}
+
+/// Strong couplings in one direction: coarsened in that alone.
+fn with_a_strong_direction(shape: Shape) -> Vec<(String, Diffusion)> {
+    [[50.0, 1.0], [1.0, 50.0]]
+        .map(|strong| {
+            let field = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
+            let axes = [(0, strong[0]), (0, strong[1]), (0, 1.0)];
+            let cells = Coefficients::Cells { fields: vec![field], axes };
+            let shift = Some(vec![0.5; shape.cells()]);
+            (format!("factors {strong:?}"), ok(Diffusion::new(shape, cells, shift, [[Side::Closed; 2]; 3])))
+        })
+        .into()
+}
+
+/// ⟨R f, u_c⟩ = ⟨f, P u_c⟩, on which plain conjugate gradients rely.
+pub fn adjoint_transfers<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let [left, right, ..] = SCALARS;
+    let all = shapes().flat_map(|shape| {
+        let mut all = Diffusion::samples(shape);
+        all.extend(with_a_strong_direction(shape));
+        all
+    });
+    let all: Vec<(String, Diffusion)> = all.collect();
+    for_each_two_levels(backend, &all, |levels: &mut Levels<'_, B, Diffusion, T>| {
+        let ((f, on_f), (mut pu, mut on_pu)) = (levels.fine.vector(22), levels.fine.poison());
+        let (mut rf, mut on_rf) = poison::<B, T>(backend, levels.coarse);
+        let (u, on_u) = levels.coarse_vector(25);
+        let (tested, reference) = levels.transfer();
+        ok(tested.restrict(&on_f, &mut on_rf));
+        ok(backend.clear(&mut on_pu));
+        ok(tested.prolong(&on_u, &mut on_pu));
+        ok(reference.restrict(&f, &mut rf));
+        ok(Reference.clear(&mut pu));
+        ok(reference.prolong(&u, &mut pu));
+        levels.fine.compare(&on_pu, &pu, "prolong");
+        compare_at_scale(backend, &on_rf, &rf, 1.0, &format!("restrict with {}", levels.fine.name));
+        let fine = &mut levels.fine;
+        ok(backend.dot(&on_rf, &on_u, left, &mut fine.scalars));
+        ok(backend.dot(&on_f, &on_pu, right, &mut fine.scalars));
+        let bank = ok(backend.read(&fine.scalars));
+        let (left, right) = (bank[left.index()], bank[right.index()]);
+        let scale = (fine.shape().cells() as f64).sqrt();
+        assert!((left - right).abs() <= tolerance::<T>() * scale, "{}: {left} {right}", fine.name);
+    });
+}
+
+/// Two cycles of the finest level in two precisions: down, up, down, up; and corrections as they come.
+pub fn mixed_top<B: Supports<S>, S: Sample>(backend: &B)
+where
+    Reference: Supports<S, Operator<f64> = Plain<S, f64>, Operator<f32> = Plain<S, f32>>,
+{
+    let [norm, ..] = SCALARS;
+    // Large enough for every kind of kernel, small, and odd.
+    let shapes = [Shape::new(24, 20, 6), Shape::new(7, 5, 3), Shape::new(260, 160, 3)];
+    let tame = |shape| S::samples(shape).into_iter().filter(|(_, stencil)| stencil.is_tame()).take(3);
+    for (name, stencil) in shapes.into_iter().flat_map(tame) {
+        let shape = stencil.shape();
+        let f = random_vector::<f64>(shape, 1);
+        let on_f = send(backend, &f);
+        for relaxation in relaxations() {
+            let (mut tested, coarse) = top(backend, &stencil, relaxation);
+            let (mut reference, _) = top(&Reference, &stencil, relaxation);
+            let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
+            let mut u = random_vector::<f64>(shape, 2);
+            let mut on_u = send(backend, &u);
+            ok(reference.begin(&f, &u, norm, &mut reference_scalars));
+            ok(tested.begin(&on_f, &on_u, norm, &mut scalars));
+            for cycle in 0..2 {
+                let what = format!("{name}, {relaxation:?}, cycle {cycle}");
+                let (mut coarse_f, mut on_coarse_f) = poison::<B, f32>(backend, coarse);
+                if cycle == 0 {
+                    ok(reference.descend_first(&mut coarse_f));
+                    ok(tested.descend_first(&mut on_coarse_f));
+                } else {
+                    ok(reference.descend(&mut coarse_f));
+                    ok(tested.descend(&mut on_coarse_f));
+                }
+                compare_at_scale(backend, &on_coarse_f, &coarse_f, RESIDUAL_SCALE, &format!("descend: {what}"));
+                let coarse_u = random_vector::<f32>(coarse, 3 + cycle);
+                let on_coarse_u = send(backend, &coarse_u);
+                ok(reference.ascend(&f, &mut u, &coarse_u, norm, &mut reference_scalars));
+                ok(tested.ascend(&on_f, &mut on_u, &on_coarse_u, norm, &mut scalars));
+                same_to_single(backend, &on_u, &u, &format!("ascend: {what}"));
+                let (found, expected) = (ok(backend.read(&scalars))[norm.index()], reference_scalars.get(norm));
+                assert!((found - expected).abs() <= 1e-4 * (expected + 1e-2), "{what}: {found} {expected}");
+            }
+            // A correction that comes from elsewhere.
+            let e = random_vector::<f32>(shape, 9);
+            ok(reference.begin_from_zero(&f));
+            ok(tested.begin_from_zero(&on_f));
+            ok(Reference.convert(&e, reference.parts()[1]));
+            ok(backend.convert(&send(backend, &e), tested.parts()[1]));
+            compare(backend, tested.parts()[0], reference.parts()[0], "begin_from_zero");
+            ok(reference.correct(&f, &mut u, norm, &mut reference_scalars));
+            ok(tested.correct(&on_f, &mut on_u, norm, &mut scalars));
+            same_to_single(backend, &on_u, &u, &format!("correct: {name} {relaxation:?}"));
+            let scale = if relaxation.smoother == Smoother::LineJacobi { RESIDUAL_SCALE } else { 1.0 };
+            compare_at_scale(backend, tested.parts()[0], reference.parts()[0], scale, "correct: r");
+        }
+    }
+}
+
+/// Solutions that have taken up corrections of single precision.
+fn same_to_single<B: Backend>(backend: &B, found: &B::Vector<f64>, expected: &Vector<f64>, what: &str) {
+    let shape = expected.layout().shape();
+    let found = fetch(backend, found, shape);
+    let expected = fetch(&Reference, expected, shape);
+    let largest = expected.iter().fold(0.0f64, |s, v| s.max(v.abs()));
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() <= tolerance::<f32>() * largest, "{what}: {found} instead of {expected}");
+    }
+}
+
+fn top<B: Supports<S>, S: Sample>(
+    backend: &B,
+    stencil: &S,
+    relaxation: crate::operator::Relaxation,
+) -> (Box<dyn MixedTop<B>>, Shape) {
+    let double = ok(backend.operator::<f64>(stencil));
+    let single = ok(backend.operator::<f32>(stencil));
+    let Some(hierarchy) = ok(backend.hierarchy(stencil, &single, Some(2))) else { panic!("no levels") };
+    let Some(top) = ok(backend.mixed_top(&double, &single, &hierarchy, relaxation)) else { panic!("no mixed top") };
+    (top, hierarchy.levels[1].layout().shape())
+}

@@ -1,0 +1,133 @@
+//! The steps with triangular parts, and those with aggregates that need the operator.
+
+use std::sync::Arc;
+
+use super::fixture::{Pair, SCALARS, Sample, floating, for_each_pair, ok, random_vector, send, shapes};
+use super::vectors::{numbers, random_aggregates};
+use crate::backend::AggregateBackend;
+use crate::layout::Shape;
+use crate::operator::{AggregateOperator, Triangular};
+use crate::real::Real;
+use crate::reference::Reference;
+use crate::stencil::{Diffusion, Supports};
+
+fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {
+    pair.tested.triangular.clone().unwrap_or_else(|| panic!("{}: no triangular parts", pair.name))
+}
+
+fn aggregating<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn AggregateOperator<B, T>> {
+    pair.tested.aggregates.clone().unwrap_or_else(|| panic!("{}: no aggregates", pair.name))
+}
+
+/// v = D⁻¹(r − L w) and z = v − D⁻¹ Lᵀ w
+pub fn relax<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let [rho, ..] = SCALARS;
+    for_each_pair::<B, Diffusion, T>(backend, |pair| {
+        let tested = triangular(pair);
+        let ((r, on_r), (w, on_w), (mut v, mut on_v)) = (pair.vector(26), pair.vector(27), pair.poison());
+        ok(pair.reference.relax_lower(&r, &w, &mut v, Some((rho, &mut pair.reference_scalars))));
+        ok(tested.relax_lower(&on_r, &on_w, &mut on_v, Some((rho, &mut pair.scalars))));
+        pair.compare(&on_v, &v, "relax_lower");
+        pair.compare_scalar(rho, 0.0, "relax_lower: ρ");
+        let (_, mut on_v) = pair.poison();
+        ok(tested.relax_lower(&on_r, &on_w, &mut on_v, None));
+        pair.compare(&on_v, &v, "relax_lower without ρ");
+        let (_, mut on_v) = pair.poison();
+        ok(pair.reference.relax_upper(&r, &w, &mut v));
+        ok(tested.relax_upper(&on_r, &on_w, &mut on_v));
+        pair.compare(&on_v, &v, "relax_upper");
+    });
+}
+
+/// z = (I − L D⁻¹)(I − D⁻¹ Lᵀ) r on A's pattern
+pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    for_each_pair::<B, Diffusion, T>(backend, |pair| {
+        let tested = triangular(pair);
+        let ((r, on_r), (mut z, mut on_z)) = (pair.vector(26), pair.poison());
+        let mut inverse = random_vector::<T>(pair.shape(), 29);
+        for entry in inverse.entries_mut() {
+            *entry = T::from_f64(0.3) * (*entry * *entry);
+        }
+        let on_inverse = send(backend, &inverse);
+        for scaled in [false, true] {
+            ok(pair.reference.incomplete_poisson(scaled, &inverse, &r, &mut z));
+            ok(tested.incomplete_poisson(scaled, &on_inverse, &on_r, &mut on_z));
+            pair.compare(&on_z, &z, &format!("incomplete_poisson {scaled}"));
+        }
+    });
+}
+
+/// The pivots of block-IC, and the solve with them
+pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    for_each_pair::<B, Diffusion, T>(backend, |pair| {
+        let tested = triangular(pair);
+        let Shape { nx, ny, .. } = pair.shape();
+        let (r, on_r) = pair.vector(26);
+        for block in [1, 3, 2 * nx, 3 * nx + 1, nx * ny, 3 * nx * ny, usize::MAX] {
+            let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
+            ok(pair.reference.factorise(block, &mut inverse));
+            ok(tested.factorise(block, &mut on_inverse));
+            // The last pivot of a block tied to nothing is rounding.
+            if pair.stencil.is_tame() || block == 1 {
+                pair.compare(&on_inverse, &inverse, &format!("factorise in blocks of {block}"));
+            }
+            let on_inverse = send(backend, &inverse);
+            ok(pair.reference.substitute(block, &inverse, &r, &mut z));
+            ok(tested.substitute(block, &on_inverse, &on_r, &mut on_z));
+            let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
+            pair.compare_at_scale(&on_z, &z, largest, &format!("substitute in blocks of {block}"));
+        }
+    });
+}
+
+/// q −= A Z a;  σ = ⟨p, q⟩
+pub fn subtract_aggregated<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let [sigma, ..] = SCALARS;
+    for_each_pair::<B, Diffusion, T>(backend, |pair| {
+        let tested = aggregating(pair);
+        let cells = pair.shape().cells();
+        for count in [1, 3, cells.div_ceil(7), 700] {
+            let map = random_aggregates(pair.shape(), count);
+            let (here, there) = (ok(Reference.aggregates(&map)), ok(backend.aggregates(&map)));
+            let (a, on_a) = numbers(backend, count);
+            let [(p, on_p), (mut q, mut on_q)] = [32, 33].map(|n| pair.vector(n));
+            ok(pair.reference.subtract_aggregated(&here, &a, &p, &mut q, sigma, &mut pair.reference_scalars));
+            ok(tested.subtract_aggregated(&there, &on_a, &on_p, &mut on_q, sigma, &mut pair.scalars));
+            pair.compare(&on_q, &q, &format!("subtract_aggregated of {count}"));
+            pair.compare_scalar(sigma, (cells as f64).sqrt(), "subtract_aggregated: σ");
+        }
+    });
+}
+
+/// E = Zᵀ A Z, connected components, bodies of one material.
+pub fn aggregation<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let all = shapes().flat_map(|shape| {
+        let mut all = Diffusion::samples(shape);
+        all.push(("floating".into(), floating(shape)));
+        all
+    });
+    for (name, stencil) in all {
+        let pair = Pair::<B, Diffusion, T>::new(backend, name, stencil);
+        let tested = aggregating(&pair);
+        let (found, expected) = (ok(tested.components()), ok(pair.reference.components()));
+        assert_eq!(found.is_some(), expected.is_some(), "components of {}", pair.name);
+        if let (Some(found), Some(expected)) = (found, expected) {
+            assert_eq!(found.all, expected.all, "components of {}", pair.name);
+            assert_eq!(found.anchored, expected.anchored, "components of {}", pair.name);
+        }
+        assert_eq!(ok(tested.bodies()), ok(pair.reference.bodies()), "bodies of {}", pair.name);
+        let map = random_aggregates(pair.shape(), pair.shape().cells().div_ceil(7));
+        let sorted = |operator: &dyn Fn() -> crate::Result<Vec<crate::operator::aggregate::Entry>>| {
+            let mut entries = ok(operator());
+            entries.sort_by_key(|entry| (entry.row, entry.column));
+            entries
+        };
+        let (found, expected) = (sorted(&|| tested.galerkin(&map)), sorted(&|| pair.reference.galerkin(&map)));
+        assert_eq!(found.len(), expected.len(), "E of {}", pair.name);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!((found.row, found.column), (expected.row, expected.column), "E of {}", pair.name);
+            let scale = 1.0 + expected.value.abs();
+            assert!((found.value - expected.value).abs() < 1e-12 * scale, "{}: {found:?} {expected:?}", pair.name);
+        }
+    }
+}

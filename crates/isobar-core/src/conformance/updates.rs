@@ -1,0 +1,130 @@
+//! Operators and solvers that get other coefficients: as if they had been made with them.
+
+use super::fixture::{Sample, floating, ok, sample, solve};
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::build::{Solve, System};
+use crate::layout::Shape;
+use crate::operator::Guess;
+use crate::options::{Compatibility, Deflation, Method, Preconditioner, SolverOptions, Stripes};
+use crate::problem::random;
+use crate::real::{Precision, Real};
+use crate::solver::ignore;
+use crate::stencil::{Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
+
+/// A solver made for one stencil, updated to another and back, does what solvers made for them do, bit for bit.
+fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second: &S, options: &[SolverOptions]) {
+    let shape = first.shape();
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
+    for options in options {
+        let mut system = ok(System::new(backend, first, options));
+        for stencil in [first, second, first] {
+            ok(system.update(stencil));
+            let mut u = vec![f64::NAN; rhs.len()];
+            let (b, target) = (ok(ArrayView::c_order(&rhs, shape)), ok(ArrayViewMut::c_order(&mut u, shape)));
+            let outcome = ok(system.solve(b.into(), target.into(), Guess::Zero, &mut ignore));
+            let (expected, expected_u) = solve(backend, stencil, options, &rhs);
+            assert_eq!(outcome.history, expected.history, "{options:?}");
+            assert!(u == expected_u, "{options:?}");
+            // And A itself, by which it judges.
+            let mut v = vec![f64::NAN; rhs.len()];
+            let (from, to) = (ok(ArrayView::c_order(&u, shape)), ok(ArrayViewMut::c_order(&mut v, shape)));
+            ok(system.apply(from.into(), to.into()));
+            let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+            if outcome.removed.is_none() {
+                let residual = norm(&mut v.iter().zip(&rhs).map(|(v, b)| b - v)) / norm(&mut rhs.iter().copied());
+                let judged = outcome.relative_residual;
+                assert!((residual - judged).abs() <= 1e-6 * judged + 1e-13, "{options:?}: {residual} {judged}");
+            }
+        }
+    }
+}
+
+fn base<T: Real>() -> SolverOptions {
+    SolverOptions {
+        precision: T::PRECISION,
+        tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-3 },
+        max_iterations: 2000,
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    }
+}
+
+fn with<T: Real>(method: Method, preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions { method, preconditioner, ..base::<T>() }
+}
+
+/// Vertical and horizontal factors.
+pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
+    let first = sample(Shape::new(34, 20, 12));
+    let (mut vertical, mut horizontal) = (first.vertical().clone(), first.horizontal().clone());
+    vertical.a.iter_mut().for_each(|a| *a *= 2.5);
+    horizontal.total.iter_mut().for_each(|total| *total += 0.5);
+    let second = ok(TensorProduct::new(vertical, horizontal));
+    let mut options = vec![
+        with::<T>(Method::Multigrid, Preconditioner::Auto),
+        with::<T>(Method::Cg, Preconditioner::Line),
+        with::<T>(Method::Cg, Preconditioner::Multigrid),
+        with::<T>(Method::Bicgstab, Preconditioner::Jacobi),
+    ];
+    if T::PRECISION == Precision::F64 {
+        options.push(SolverOptions { precision: Precision::Mixed, ..options[0].clone() });
+    }
+    update_is_like_new(backend, &first, &second, &options);
+    let other = sample(Shape::new(34, 20, 11));
+    assert!(ok(System::new(backend, &first, &options[0])).update(&other).is_err());
+}
+
+/// Coefficients in cells, shift and factors; from a matrix that is regular to one that is not.
+pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    let shape = Shape::new(20, 14, 6);
+    let samples = Diffusion::samples(shape);
+    let mut options: Vec<SolverOptions> = [
+        Preconditioner::Jacobi,
+        Preconditioner::Line,
+        Preconditioner::Multigrid,
+        Preconditioner::BlockIc { block: None },
+        Preconditioner::IncompletePoisson { scaling: true },
+        Preconditioner::Neumann { order: 2 },
+    ]
+    .map(|preconditioner| with::<T>(Method::Cg, preconditioner))
+    .into();
+    let deflation = Some(Deflation { stripes: Stripes::Blocks([3, 2, 1]), ..Deflation::default() });
+    options.push(SolverOptions { deflation, ..options[1].clone() });
+    if T::PRECISION == Precision::F64 {
+        options.push(SolverOptions { precision: Precision::Mixed, ..options[2].clone() });
+    }
+    // Of the same form: with holes in other places.
+    for (_, first) in samples.iter().filter(|(name, _)| name.starts_with("one field")) {
+        let second = scaled(first);
+        update_is_like_new(backend, first, &second, &options);
+    }
+    let (closed, odd) = (scaled(&floating(shape)), floating(shape));
+    update_is_like_new(backend, &closed, &odd, &options[..3]);
+    for (_, other) in &samples[1..] {
+        if samples[0].1.check_update(other).is_err() {
+            assert!(ok(System::new(backend, &samples[0].1, &options[0])).update(other).is_err());
+        }
+    }
+}
+
+/// Other coefficients of the same form.
+fn scaled(stencil: &Diffusion) -> Diffusion {
+    use crate::stencil::Coefficients;
+    let Coefficients::Cells { fields, axes } = stencil.coefficients() else { panic!("not of cells") };
+    let change = |(n, value): (usize, &f64)| if n % 11 == 3 { 0.0 } else { value * (1.0 + 0.5 * random(77, n)) };
+    let fields = fields.iter().map(|field| field.iter().enumerate().map(change).collect()).collect();
+    let axes = axes.map(|(field, factor)| (field, 1.5 * factor));
+    let shift = stencil.stored_shift().map(|shift| shift.iter().map(|s| 0.5 * s).collect());
+    ok(Diffusion::new(stencil.shape(), Coefficients::Cells { fields, axes }, shift, stencil.sides()))
+}
+
+/// The entries of a stored matrix.
+pub fn stored_matrix<B: Supports<StoredMatrix>, T: Real>(backend: &B) {
+    let shape = Shape::new(12, 10, 6);
+    let first = sample(shape);
+    let mut vertical = first.vertical().clone();
+    vertical.a.iter_mut().for_each(|a| *a *= 2.0);
+    let second = ok(TensorProduct::new(vertical, first.horizontal().clone()));
+    let options = [with::<T>(Method::Cg, Preconditioner::Line), with::<T>(Method::Cg, Preconditioner::Jacobi)];
+    update_is_like_new(backend, &ok(first.stored()), &ok(second.stored()), &options);
+}

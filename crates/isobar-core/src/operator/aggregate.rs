@@ -1,0 +1,63 @@
+//! What deflation and singular systems ask of a matrix.
+
+use super::Operator;
+use crate::backend::{AggregateBackend, AggregateMap, Scalar};
+use crate::error::Result;
+use crate::real::Real;
+
+/// The connected components of a matrix's active cells: those joined by couplings.
+#[derive(Clone, Debug)]
+pub struct Components {
+    /// All components; inactive cells, whose rows are zero, belong to none.
+    pub all: AggregateMap,
+    /// Whether each is tied to something fixed, so that its block of the matrix is not singular.
+    pub anchored: Vec<bool>,
+}
+
+impl Components {
+    /// The components tied to nothing: their indicator vectors span the null space.
+    pub fn floating(&self) -> AggregateMap {
+        self.all.clone().filtered(|component| !self.anchored[component])
+    }
+
+    /// Cells that take part.
+    pub fn active_cells(&self) -> usize {
+        self.all.sizes().iter().sum()
+    }
+}
+
+/// One entry of a small sparse matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// From 0.
+    pub row: usize,
+    /// From 0, not above `row`.
+    pub column: usize,
+    /// The value.
+    pub value: f64,
+}
+
+/// A symmetric matrix whose rows sum to s ≥ 0, and what can be said of it in terms of aggregates. Z is the matrix of
+/// their indicator vectors.
+pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
+    /// q −= A Z a;  σ = ⟨p, q⟩
+    fn subtract_aggregated(
+        &self,
+        aggregates: &B::Aggregates,
+        a: &B::AggregateVector,
+        p: &B::Vector<T>,
+        q: &mut B::Vector<T>,
+        sigma: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()>;
+
+    /// The lower triangle of E = Zᵀ A Z, the diagonal included, each entry once.
+    fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>>;
+
+    /// The connected components; nothing where all cells are active, joined, and tied to something fixed.
+    fn components(&self) -> Result<Option<Components>>;
+
+    /// Connected bodies of one material: neighbours belong together where their coefficients differ by less than a
+    /// factor of ten, so that a bubble is one body and the liquid around it another.
+    fn bodies(&self) -> Result<AggregateMap>;
+}

@@ -1,0 +1,88 @@
+//! Columns: their tridiagonal systems, and relaxation by them.
+
+use super::{Guess, Operator};
+use crate::backend::{Backend, Ratio, Sums};
+use crate::error::Result;
+use crate::layout::{Colour, Layout};
+use crate::options::Smoother;
+use crate::real::Real;
+
+/// How to relax: smoother, ρ, and the order of the colours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relaxation {
+    /// Block Jacobi or red–black Gauss–Seidel.
+    pub smoother: Smoother,
+    /// ρ
+    pub rho: f64,
+    /// The colour that a red–black sweep begins with, of the whole grid.
+    pub first: Colour,
+}
+
+impl Relaxation {
+    /// Whether a sweep overwrites columns whatever they hold: red–black without over-relaxation.
+    pub fn overwrites(&self) -> bool {
+        self.smoother == Smoother::LineRedBlack && self.rho == 1.0
+    }
+}
+
+/// Solves the vertical tridiagonal blocks M of a matrix.
+pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
+    /// The device that it lives on.
+    fn backend(&self) -> &B;
+
+    /// How many vectors of coefficients M is made of, as [`Operator::coefficient_vectors`].
+    fn line_coefficient_vectors(&self) -> f64 {
+        0.0
+    }
+
+    /// z = M⁻¹ r
+    fn solve_lines(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    fn precondition_residual(
+        &self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.backend();
+        backend.axpy(alpha.negated(), q, r, scalars)?;
+        self.solve_lines(r, z)?;
+        backend.dot(r, z, out.get(0), scalars)?;
+        backend.dot(r, r, out.get(1), scalars)
+    }
+}
+
+/// A matrix whose columns can be relaxed.
+pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
+    /// One sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour
+    /// after the other (red–black Gauss–Seidel). `scratch` is overwritten or left alone.
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()>;
+
+    /// Whether the steps of this operator, and of transfers to a coarser level, write to the scratch vector they are
+    /// given.
+    fn needs_scratch(&self, _smoother: Smoother) -> bool {
+        true
+    }
+}
+
+/// The layout of the scratch vector that an operator's steps ask for: a whole one, or the smallest there is.
+///
+/// # Errors
+/// Never in practice.
+pub fn scratch_layout<B: Backend, T: Real>(
+    operator: &(impl LineSmoother<B, T> + ?Sized),
+    smoother: Smoother,
+) -> Result<Layout> {
+    if operator.needs_scratch(smoother) { Ok(*operator.layout()) } else { Layout::smallest() }
+}

@@ -1,0 +1,192 @@
+//! The finest level of multigrid in two precisions: corrections in single, the solution in double.
+
+use std::sync::Arc;
+
+use super::line::scratch_layout;
+use super::{Guess, LineSmoother, Relaxation, Transfer};
+use crate::backend::{Backend, Ratio, Scalar};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::options::Smoother;
+
+/// Steps of an operator in double precision on corrections e and residuals r that are stored in single precision.
+pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
+    /// r = f − A u, rounded;  ‖f − A u‖²
+    fn residual_in_single(
+        &self,
+        f: &B::Vector<f64>,
+        u: &B::Vector<f64>,
+        r: &mut B::Vector<f32>,
+        scratch: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.residual(f, u, scratch, norm, scalars)?;
+        self.backend().convert(scratch, r)
+    }
+
+    /// u += e, then one sweep, then r = f − A u and ‖r‖²
+    fn correct_smooth_residual(
+        &self,
+        relaxation: Relaxation,
+        f: &B::Vector<f64>,
+        e: &B::Vector<f32>,
+        u: &mut B::Vector<f64>,
+        r: &mut B::Vector<f32>,
+        scratch: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.backend().axpy(Ratio::ONE, e, u, scalars)?;
+        self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        self.residual_in_single(f, u, r, scratch, norm, scalars)
+    }
+
+    /// Whether these steps write to the scratch vector they are given.
+    fn mixed_needs_scratch(&self, _smoother: Smoother) -> bool {
+        true
+    }
+}
+
+/// What a mixed-precision V(1,1) cycle does on its finest level, between two visits to the coarser ones. It owns the
+/// correction e and the residual r, in single precision, and what they hold between its steps is its own affair.
+pub trait MixedTop<B: Backend>: Send {
+    /// r = b, the residual of u = 0
+    fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()>;
+
+    /// r = b − A u;  ‖r‖²
+    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()>;
+
+    /// The residual that [`MixedTop::begin`] left, and the correction, for cycles of another form.
+    fn parts(&mut self) -> [&mut B::Vector<f32>; 2];
+
+    /// u += e, then one sweep, then r = b − A u and ‖r‖²
+    fn correct(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()>;
+
+    /// On the way down from what a beginning or [`MixedTop::correct`] left: e = one sweep from zero on A e = r, then
+    /// f_c = R (r − A e)
+    fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()>;
+
+    /// The same from what [`MixedTop::ascend`] left.
+    fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
+        self.descend_first(coarse_f)
+    }
+
+    /// On the way up: u += e + P u_c, then one sweep, then r = b − A u and ‖r‖²
+    fn ascend(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        coarse_u: &B::Vector<f32>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()>;
+
+    /// Bytes of vectors held.
+    fn workspace_bytes(&self) -> usize;
+}
+
+/// [`MixedTop`] of any operator, made of other steps.
+///
+/// Storage: 2 n-vectors in single precision.
+pub struct UnfusedTop<B: Backend> {
+    double: Arc<dyn MixedSmoother<B>>,
+    single: Arc<dyn LineSmoother<B, f32>>,
+    /// To the coarser levels, where there are any.
+    transfer: Option<Arc<dyn Transfer<B, f32>>>,
+    relaxation: Relaxation,
+    e: B::Vector<f32>,
+    r: B::Vector<f32>,
+    scratch: B::Vector<f64>,
+    scratch_single: B::Vector<f32>,
+    bytes: usize,
+}
+
+impl<B: Backend> UnfusedTop<B> {
+    /// Of the same matrix in both precisions.
+    ///
+    /// # Errors
+    /// Where the workspace does not fit in memory.
+    pub fn new(
+        double: Arc<dyn MixedSmoother<B>>,
+        single: Arc<dyn LineSmoother<B, f32>>,
+        transfer: Option<Arc<dyn Transfer<B, f32>>>,
+        relaxation: Relaxation,
+    ) -> Result<Self> {
+        let backend = double.backend().clone();
+        let layout = *double.layout();
+        let small = Layout::smallest()?;
+        let scratch = if double.mixed_needs_scratch(relaxation.smoother) { layout } else { small };
+        let scratch_single = scratch_layout(&*single, relaxation.smoother)?;
+        Ok(Self {
+            e: backend.zeros(&layout)?,
+            r: backend.zeros(&layout)?,
+            scratch: backend.zeros(&scratch)?,
+            scratch_single: backend.zeros(&scratch_single)?,
+            bytes: (2 * layout.len() + scratch_single.len()) * size_of::<f32>() + scratch.len() * size_of::<f64>(),
+            double,
+            single,
+            transfer,
+            relaxation,
+        })
+    }
+}
+
+impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
+    fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()> {
+        self.double.backend().convert(b, &mut self.r)
+    }
+
+    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()> {
+        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm, scalars)
+    }
+
+    fn parts(&mut self) -> [&mut B::Vector<f32>; 2] {
+        [&mut self.r, &mut self.e]
+    }
+
+    fn correct(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let Self { double, relaxation, e, r, scratch, .. } = self;
+        double.correct_smooth_residual(*relaxation, b, e, u, r, scratch, norm, scalars)
+    }
+
+    fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
+        let Self { single, transfer, relaxation, e, r, scratch_single, .. } = self;
+        match transfer {
+            Some(transfer) => {
+                transfer.smooth_residual_restrict(*relaxation, Guess::Zero, r, e, coarse_f, scratch_single)
+            }
+            None => single.smooth(*relaxation, Guess::Zero, r, e, scratch_single),
+        }
+    }
+
+    fn ascend(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        coarse_u: &B::Vector<f32>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        if let Some(transfer) = &self.transfer {
+            transfer.prolong(coarse_u, &mut self.e)?;
+        }
+        self.correct(b, u, norm, scalars)
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,194 @@
+//! What can be done with a matrix on a device, each capability a trait of its own.
+//!
+//! A trait's methods are *fused steps*, named by what they mean and documented by their recurrence. Every fused step has
+//! a default made of unfused pieces: a new stencil works at once, and is made fast by overriding steps one at a time.
+//! The defaults, run on the reference back end, are what the conformance suite compares with.
+//!
+//! * [`Operator`] A can be applied; [`CgOperator`] and what conjugate gradients fuse with that,
+//! * [`Diagonal`] its diagonal can be divided by,
+//! * [`line`] its columns can be solved for and relaxed,
+//! * [`triangular`] its triangular parts can be used,
+//! * [`aggregate`] what deflation and singular systems ask of it,
+//! * [`transfer`] what goes between two levels of multigrid, [`mixed`] the finest of them in two precisions,
+//! * [`Capabilities`] all that one matrix offers.
+
+pub mod aggregate;
+pub mod line;
+pub mod mixed;
+pub mod transfer;
+pub mod triangular;
+
+use std::sync::Arc;
+
+use crate::backend::{AggregateBackend, Backend, Ratio, Scalar, Sums};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::real::Real;
+
+pub use aggregate::AggregateOperator;
+pub use line::{LineSmoother, LineSolver, Relaxation};
+pub use mixed::{MixedSmoother, MixedTop};
+pub use transfer::Transfer;
+pub use triangular::Triangular;
+
+/// What an iteration or a relaxation starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// u = 0; what `u` holds is ignored.
+    Zero,
+    /// The values in `u`.
+    Given,
+}
+
+/// A matrix acting on vectors of one layout.
+pub trait Operator<B: Backend, T: Real>: Send + Sync {
+    /// The device that it lives on.
+    fn backend(&self) -> &B;
+
+    /// The vectors that it acts on.
+    fn layout(&self) -> &Layout;
+
+    /// y = A x
+    fn apply(&self, x: &B::Vector<T>, y: &mut B::Vector<T>) -> Result<()>;
+
+    /// r = f − A u;  ‖r‖²
+    fn residual(
+        &self,
+        f: &B::Vector<T>,
+        u: &B::Vector<T>,
+        r: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.backend();
+        self.apply(u, r)?;
+        backend.xpay(Ratio::ONE.negated(), f, r, scalars)?;
+        backend.dot(r, r, norm, scalars)
+    }
+
+    /// ‖f − A u‖²; `scratch` is overwritten or left alone
+    fn residual_norm(
+        &self,
+        f: &B::Vector<T>,
+        u: &B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.residual(f, u, scratch, norm, scalars)
+    }
+
+    /// Whether [`Operator::residual_norm`] writes to its scratch vector.
+    fn norm_needs_scratch(&self) -> bool {
+        true
+    }
+
+    /// How many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a
+    /// few numbers.
+    fn coefficient_vectors(&self) -> f64 {
+        0.0
+    }
+
+    /// Bytes of coefficients on the device.
+    fn coefficient_bytes(&self) -> usize {
+        (self.coefficient_vectors() * (self.layout().len() * size_of::<T>()) as f64) as usize
+    }
+}
+
+/// The vectors of a conjugate-gradient iteration that the operator's step touches.
+#[derive(Debug)]
+pub struct Direction<'a, V> {
+    /// Solution.
+    pub u: &'a mut V,
+    /// Search direction.
+    pub p: &'a mut V,
+    /// Where the next search direction goes, if not over p.
+    pub next: Option<&'a mut V>,
+    /// Preconditioned residual.
+    pub z: &'a V,
+    /// A times the next search direction.
+    pub q: &'a mut V,
+}
+
+/// What conjugate gradients fuse with an application of A.
+pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
+    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, p' being `next` where that is given, and p itself otherwise
+    fn advance_direction(
+        &self,
+        v: Direction<'_, B::Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        advance_direction_unfused(self, v, alpha, beta, sigma, scalars)
+    }
+
+    /// Whether [`CgOperator::advance_direction`] must be given a `next`: where blocks of a grid advance p while others
+    /// still read it.
+    fn needs_next_direction(&self) -> bool {
+        false
+    }
+}
+
+/// [`CgOperator::advance_direction`] made of unfused pieces, whatever the operator overrides.
+///
+/// # Errors
+/// What the device reports.
+pub fn advance_direction_unfused<B: Backend, T: Real>(
+    operator: &(impl Operator<B, T> + ?Sized),
+    v: Direction<'_, B::Vector<T>>,
+    alpha: Ratio,
+    beta: Ratio,
+    sigma: Scalar,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    let backend = operator.backend();
+    backend.axpy(alpha, v.p, v.u, scalars)?;
+    let p = match v.next {
+        Some(next) => {
+            backend.convert(v.p, next)?;
+            next
+        }
+        None => v.p,
+    };
+    backend.xpay(beta, v.z, p, scalars)?;
+    operator.apply(p, v.q)?;
+    backend.dot(p, v.q, sigma, scalars)
+}
+
+/// A matrix whose diagonal D is known.
+pub trait Diagonal<B: Backend, T: Real>: Operator<B, T> {
+    /// z = D⁻¹ r, and 0 where D is
+    fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+
+    /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    fn scale_residual(
+        &self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.backend();
+        backend.axpy(alpha.negated(), q, r, scalars)?;
+        self.divide_by_diagonal(r, z)?;
+        backend.dot(r, z, out.get(0), scalars)?;
+        backend.dot(r, r, out.get(1), scalars)
+    }
+}
+
+/// What a matrix on a device offers beside its lines and coarser levels, which are made when they are wanted. Whatever
+/// wraps one names every field, so that it cannot lose one by oversight.
+pub struct Capabilities<B: AggregateBackend, T: Real> {
+    /// It can be applied.
+    pub operator: Arc<dyn CgOperator<B, T>>,
+    /// Its diagonal is known.
+    pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,
+    /// Its triangular parts can be used.
+    pub triangular: Option<Arc<dyn Triangular<B, T>>>,
+    /// It can be deflated, and it may be singular.
+    pub aggregates: Option<Arc<dyn AggregateOperator<B, T>>>,
+}

@@ -1,0 +1,79 @@
+//! What goes between a level of multigrid and the next coarser one.
+
+use super::{Guess, LineSmoother, Relaxation};
+use crate::backend::{Backend, Scalar};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::real::Real;
+
+/// Restriction R and prolongation P between two levels, and the steps that fuse them with relaxation of the finer one.
+///
+/// For the tensor-product operator restriction sums the residuals of the fine cells in a coarse one (their cell average,
+/// in integrated form), and prolongation is bilinear, weights (9, 3, 3, 1)/16, with the ghost value −u outside a
+/// Dirichlet boundary (paper B); in the last, narrower cell of an odd number it is constant across. For diffusion both
+/// are made from the coefficients, and R = Pᵀ.
+pub trait Transfer<B: Backend, T: Real>: Send + Sync {
+    /// The finer level.
+    fn fine(&self) -> &dyn LineSmoother<B, T>;
+
+    /// The vectors of the coarser one.
+    fn coarse_layout(&self) -> &Layout;
+
+    /// Whether R = Pᵀ, so that a cycle with as many sweeps before as after, and these in the opposite order
+    /// of colours, is a symmetric preconditioner.
+    fn is_adjoint(&self) -> bool {
+        false
+    }
+
+    /// f_c = R f
+    fn restrict(&self, f: &B::Vector<T>, coarse_f: &mut B::Vector<T>) -> Result<()>;
+
+    /// u += P u_c
+    fn prolong(&self, coarse_u: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
+
+    /// f_c = R (f − A u); `scratch` is overwritten or left alone
+    fn residual_restrict(
+        &self,
+        f: &B::Vector<T>,
+        u: &B::Vector<T>,
+        coarse_f: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()> {
+        let backend = self.fine().backend();
+        let mut scalars = backend.scalars()?;
+        self.fine().residual(f, u, scratch, Scalar::new(0), &mut scalars)?;
+        self.restrict(scratch, coarse_f)
+    }
+
+    /// One sweep, then f_c = R (f − A u)
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        coarse_f: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()> {
+        self.fine().smooth(relaxation, guess, f, u, scratch)?;
+        self.residual_restrict(f, u, coarse_f, scratch)
+    }
+
+    /// u += P u_c, then one sweep, then, where asked for, ‖f − A u‖²
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &B::Vector<T>,
+        coarse_u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        norm: Option<(Scalar, &mut B::Scalars)>,
+    ) -> Result<()> {
+        self.prolong(coarse_u, u)?;
+        self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
+        match norm {
+            Some((scalar, scalars)) => self.fine().residual_norm(f, u, scratch, scalar, scalars),
+            None => Ok(()),
+        }
+    }
+}

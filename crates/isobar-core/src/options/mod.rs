@@ -1,0 +1,403 @@
+//! Everything a user can choose about a solve, as plain data. The names are those of the case file.
+//!
+//! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
+//! * [`multigrid`] and [`preconditioner`] what their names say.
+
+pub mod multigrid;
+mod name;
+pub mod preconditioner;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::error::{Error, Result};
+use crate::real::Precision;
+use name::Name;
+
+pub use multigrid::{MultigridOptions, Smoother, Start};
+pub use preconditioner::Preconditioner;
+
+/// The outer iteration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Method {
+    /// The stencil's own choice.
+    #[default]
+    Auto,
+    /// Multigrid cycles.
+    Multigrid,
+    /// Preconditioned conjugate gradients.
+    Cg,
+    /// BiCGStab, for non-symmetric operators.
+    Bicgstab,
+}
+
+impl Method {
+    /// Its name in case files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Multigrid => "multigrid",
+            Self::Cg => "cg",
+            Self::Bicgstab => "bicgstab",
+        }
+    }
+}
+
+/// How an iteration of conjugate gradients is put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// Two passes over the grid (paper B, section 3.1).
+    #[default]
+    Fused,
+    /// One vector operation after another, as in a textbook; for comparison.
+    Textbook,
+}
+
+/// What the tolerance is relative to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Norm {
+    /// ‖r₀‖, the residual of the first guess.
+    #[default]
+    Initial,
+    /// ‖b‖, the right-hand side.
+    Rhs,
+    /// Both in the norm of the symmetrically scaled system: ‖D^−½ r‖ against ‖D^−½ b‖, D the diagonal.
+    Scaled,
+}
+
+/// What to do with a right-hand side that a singular matrix cannot produce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compatibility {
+    /// Refuse it.
+    #[default]
+    Require,
+    /// Take out its mean over every component of the grid that is tied to nothing fixed.
+    Project,
+}
+
+/// Deflation vectors: the indicators of…
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Stripes {
+    /// … half rows of the grid (paper D).
+    #[default]
+    HalfRows,
+    /// … so many blocks in x, y and z.
+    Blocks([usize; 3]),
+    /// … connected bodies of one material, such as bubbles and the liquid around them.
+    Bodies,
+}
+
+/// How the deflation matrix E is solved with (paper D, section 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoarseSolve {
+    /// Whichever is better for the number of vectors and the device.
+    #[default]
+    Auto,
+    /// By its Cholesky factor, on the host.
+    Triangular,
+    /// By its inverse, on the device.
+    Inverse,
+}
+
+/// `[solver.deflation]`: sub-domain deflation of conjugate gradients (paper D).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Deflation {
+    /// The vectors.
+    pub stripes: Stripes,
+    /// What is done with E.
+    pub coarse: CoarseSolve,
+}
+
+/// `[solver]`
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SolverOptions {
+    /// The outer iteration.
+    pub method: Method,
+    /// How conjugate gradients are put together.
+    pub form: Form,
+    /// Stop at ‖r‖ ≤ tolerance · ‖r₀‖ (or ‖b‖).
+    pub tolerance: f64,
+    /// What the tolerance is relative to.
+    pub norm: Norm,
+    /// Give up after so many iterations.
+    pub max_iterations: usize,
+    /// Storage of vectors and coefficients.
+    pub precision: Precision,
+    /// Multigrid, as a method or as a preconditioner.
+    pub multigrid: MultigridOptions,
+    /// The preconditioner of the Krylov methods.
+    pub preconditioner: Preconditioner,
+    /// The deflation of conjugate gradients, where there shall be one.
+    pub deflation: Option<Deflation>,
+    /// What becomes of a right-hand side without a solution.
+    pub compatibility: Compatibility,
+}
+
+impl Default for SolverOptions {
+    fn default() -> Self {
+        Self {
+            method: Method::default(),
+            form: Form::default(),
+            tolerance: 1e-5,
+            norm: Norm::default(),
+            max_iterations: 500,
+            precision: Precision::default(),
+            multigrid: MultigridOptions::default(),
+            preconditioner: Preconditioner::default(),
+            deflation: None,
+            compatibility: Compatibility::default(),
+        }
+    }
+}
+
+/// Methods by their names in case files, of which two stand for conjugate gradients of another form.
+#[derive(Clone, Copy, Debug)]
+struct MethodName(&'static str);
+
+impl MethodName {
+    const ALL: &'static [&'static str] = &["auto", "multigrid", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
+}
+
+impl<'de> Deserialize<'de> for MethodName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Name(Self::ALL)).map(Self)
+    }
+}
+
+/// [`SolverOptions`] as case files have them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    method: Option<MethodName>,
+    form: Option<Form>,
+    tolerance: Option<f64>,
+    norm: Option<Norm>,
+    max_iterations: Option<usize>,
+    precision: Option<Precision>,
+    multigrid: Option<MultigridOptions>,
+    preconditioner: Option<Preconditioner>,
+    deflation: Option<Deflation>,
+    compatibility: Option<Compatibility>,
+}
+
+impl<'de> Deserialize<'de> for SolverOptions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let section = Section::deserialize(deserializer)?;
+        let default = Self::default();
+        let (method, form, is_deflated) = match section.method.map_or("auto", |method| method.0) {
+            "multigrid" => (Method::Multigrid, None, false),
+            "cg" => (Method::Cg, None, false),
+            "cg-textbook" => (Method::Cg, Some(Form::Textbook), false),
+            "deflated-cg" => (Method::Cg, None, true),
+            "bicgstab" => (Method::Bicgstab, None, false),
+            _ => (Method::Auto, None, false),
+        };
+        Ok(Self {
+            method,
+            form: form.or(section.form).unwrap_or(default.form),
+            tolerance: section.tolerance.unwrap_or(default.tolerance),
+            norm: section.norm.unwrap_or(default.norm),
+            max_iterations: section.max_iterations.unwrap_or(default.max_iterations),
+            precision: section.precision.unwrap_or(default.precision),
+            multigrid: section.multigrid.unwrap_or(default.multigrid),
+            preconditioner: section.preconditioner.unwrap_or(default.preconditioner),
+            deflation: section.deflation.or(is_deflated.then(Deflation::default)),
+            compatibility: section.compatibility.unwrap_or(default.compatibility),
+        })
+    }
+}
+
+impl SolverOptions {
+    /// The method's name as case files have it: of conjugate gradients with their form and deflation.
+    pub fn method_name(&self) -> &'static str {
+        match (self.method, &self.deflation, self.form) {
+            (Method::Cg, Some(_), _) => "deflated-cg",
+            (Method::Cg, None, Form::Textbook) => "cg-textbook",
+            (method, ..) => method.name(),
+        }
+    }
+
+    /// Every dotted key that a `[solver]` section may hold.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        [
+            "method",
+            "form",
+            "tolerance",
+            "norm",
+            "max_iterations",
+            "precision",
+            "compatibility",
+            "multigrid.levels",
+            "multigrid.smoother",
+            "multigrid.relaxation",
+            "multigrid.pre",
+            "multigrid.post",
+            "multigrid.coarse_sweeps",
+            "multigrid.start",
+            "preconditioner.kind",
+            "preconditioner.block",
+            "preconditioner.scaling",
+            "preconditioner.order",
+            "deflation.stripes",
+            "deflation.coarse",
+        ]
+        .into_iter()
+    }
+
+    /// Checks every value on its own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the key, its value and the range it must lie in.
+    pub fn validate(&self) -> Result<()> {
+        let tolerance = self.tolerance;
+        if !(tolerance > 0.0 && tolerance < 1.0) {
+            return Err(Error::invalid(
+                "solver.tolerance",
+                format!("{tolerance} is not between 0 and 1; a usual value is 1e-5"),
+            ));
+        }
+        self.multigrid.validate()?;
+        if let Preconditioner::Neumann { order } = self.preconditioner
+            && order > MOST_TERMS
+        {
+            return Err(Error::invalid(
+                "solver.preconditioner.order",
+                format!("{order} terms of the Neumann series; more than {MOST_TERMS} never pay, 1 or 2 are usual"),
+            ));
+        }
+        if let Preconditioner::BlockIc { block: Some(0) } = self.preconditioner {
+            return Err(Error::invalid("solver.preconditioner.block", "0 unknowns; use 1 or more, such as 8 nx"));
+        }
+        Ok(())
+    }
+
+    /// These options with the stencil's own choice of method and preconditioner where `Auto` stands, checked together.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] naming the key that does not go with the others.
+    pub fn resolved(&self, choice: Choice) -> Result<Self> {
+        self.validate()?;
+        let mut this = self.clone();
+        if this.method == Method::Auto {
+            this.method = if this.deflation.is_some() { Method::Cg } else { choice.method };
+        }
+        if this.preconditioner == Preconditioner::Auto {
+            this.preconditioner = choice.preconditioner;
+        }
+        if this.method == Method::Multigrid {
+            this.preconditioner = Preconditioner::None;
+        }
+        if this.method != Method::Cg {
+            (this.deflation, this.form) = (None, Form::Fused);
+        }
+        let multigrid = this.method == Method::Multigrid || this.preconditioner == Preconditioner::Multigrid;
+        if this.precision == Precision::Mixed && !multigrid {
+            return Err(Error::invalid(
+                "solver.precision",
+                "\"mixed\" runs single-precision multigrid cycles inside a double-precision iteration, so it needs \
+                 solver.method = \"multigrid\" or solver.preconditioner.kind = \"multigrid\"; use \"f64\" or \"f32\" with \
+                 the others",
+            ));
+        }
+        if this.norm == Norm::Scaled && this.method != Method::Cg {
+            return Err(Error::invalid(
+                "solver.norm",
+                format!(
+                    "\"scaled\" is for conjugate gradients, not for {:?}; use \"initial\" or \"rhs\"",
+                    this.method.name()
+                ),
+            ));
+        }
+        Ok(this)
+    }
+}
+
+/// The method and the preconditioner that suit a stencil where nobody says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The outer iteration.
+    pub method: Method,
+    /// The preconditioner of Krylov methods.
+    pub preconditioner: Preconditioner,
+}
+
+/// The longest Neumann series.
+const MOST_TERMS: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> SolverOptions {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn names_of_forms_stand_for_methods() {
+        assert_eq!(read("{}"), SolverOptions::default());
+        let textbook = read(r#"{"method": "cg-textbook"}"#);
+        assert_eq!(
+            (textbook.method, textbook.form, textbook.method_name()),
+            (Method::Cg, Form::Textbook, "cg-textbook")
+        );
+        let deflated = read(r#"{"method": "deflated-cg"}"#);
+        assert_eq!((deflated.method, deflated.deflation.clone()), (Method::Cg, Some(Deflation::default())));
+        assert_eq!(deflated.method_name(), "deflated-cg");
+        let given = read(r#"{"method": "cg", "deflation": {"stripes": {"blocks": [2, 2, 1]}}}"#);
+        assert_eq!(given.deflation.map(|deflation| deflation.stripes), Some(Stripes::Blocks([2, 2, 1])));
+    }
+
+    #[test]
+    fn a_preconditioner_carries_its_parameters() {
+        let of = |text: &str| read(&format!(r#"{{"preconditioner": {text}}}"#)).preconditioner;
+        assert_eq!(of(r#"{"kind": "neumann"}"#), Preconditioner::Neumann { order: 2 });
+        assert_eq!(of(r#"{"kind": "neumann", "order": 1}"#), Preconditioner::Neumann { order: 1 });
+        assert_eq!(of(r#"{"kind": "line", "order": 1}"#), Preconditioner::Line);
+        assert_eq!(of(r#""jacobi""#), Preconditioner::Jacobi);
+        assert_eq!(of("{}"), Preconditioner::Auto);
+        for wrong in [r#"{"kind": "lines"}"#, r#"{"kind": "line", "ordr": 1}"#, r#""lines""#, "3"] {
+            assert!(
+                serde_json::from_str::<SolverOptions>(&format!(r#"{{"preconditioner": {wrong}}}"#)).is_err(),
+                "{wrong}"
+            );
+        }
+        for name in Preconditioner::NAMES {
+            assert_eq!(of(&format!("{name:?}")).name(), *name);
+        }
+    }
+
+    #[test]
+    fn automatic_choices_are_the_stencils() {
+        let choice = Choice { method: Method::Cg, preconditioner: Preconditioner::Multigrid };
+        let resolved = SolverOptions::default().resolved(choice).unwrap();
+        assert_eq!((resolved.method, resolved.preconditioner), (Method::Cg, Preconditioner::Multigrid));
+        let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() }.resolved(choice).unwrap();
+        assert_eq!(cycles.preconditioner, Preconditioner::None);
+        let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
+        assert!(mixed.resolved(choice).is_ok());
+        assert!(mixed.resolved(Choice { preconditioner: Preconditioner::Line, ..choice }).is_err());
+    }
+
+    #[test]
+    fn every_value_has_bounds() {
+        let invalid = |change: &dyn Fn(&mut SolverOptions)| {
+            let mut options = SolverOptions::default();
+            change(&mut options);
+            options.validate().unwrap_err().to_string()
+        };
+        assert!(invalid(&|o| o.tolerance = 0.0).contains("tolerance"));
+        assert!(invalid(&|o| o.multigrid.pre = 101).contains("101 sweeps; use 100 or fewer"));
+        assert!(invalid(&|o| o.multigrid.coarse_sweeps = 1 << 40).contains("coarse_sweeps"));
+        assert!(invalid(&|o| o.preconditioner = Preconditioner::BlockIc { block: Some(0) }).contains("block"));
+        assert!(invalid(&|o| o.preconditioner = Preconditioner::Neumann { order: 51 }).contains("51 terms"));
+    }
+}

@@ -1,0 +1,114 @@
+//! `[solver.multigrid]`
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The relaxation inside multigrid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Smoother {
+    /// u += ρ M⁻¹(f − A u), all columns at once; the papers' choice, with ρ = 2/3.
+    LineJacobi,
+    /// Line Gauss–Seidel, columns with i + j even first, then odd.
+    #[default]
+    LineRedBlack,
+}
+
+/// What multigrid starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// The first guess that was given (zero by default).
+    #[default]
+    Zero,
+    /// Full multigrid: solve on the coarsest level, interpolate, cycle, and so on up.
+    Full,
+}
+
+/// `[solver.multigrid]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MultigridOptions {
+    /// Levels wanted, the finest included; by default 5 for the tensor-product operator, and as many as there
+    /// can be for diffusion.
+    pub levels: Option<usize>,
+    /// The relaxation.
+    pub smoother: Smoother,
+    /// ρ; by default 1 for red–black and 2/3 for Jacobi.
+    pub relaxation: Option<f64>,
+    /// Sweeps before the coarse correction.
+    pub pre: usize,
+    /// Sweeps after it.
+    pub post: usize,
+    /// Sweeps that stand in for a solve on the coarsest level.
+    pub coarse_sweeps: usize,
+    /// Where to start from.
+    pub start: Start,
+}
+
+impl Default for MultigridOptions {
+    fn default() -> Self {
+        Self {
+            levels: None,
+            smoother: Smoother::LineRedBlack,
+            relaxation: None,
+            pre: 1,
+            post: 1,
+            coarse_sweeps: 2,
+            start: Start::Zero,
+        }
+    }
+}
+
+/// The most sweeps before or after a coarse correction.
+const MOST_SWEEPS: usize = 100;
+/// The most sweeps on the coarsest level.
+const MOST_COARSE_SWEEPS: usize = 10_000;
+
+impl MultigridOptions {
+    /// ρ, with the smoother's own default.
+    pub fn relaxation(&self) -> f64 {
+        self.relaxation.unwrap_or(match self.smoother {
+            Smoother::LineJacobi => 2.0 / 3.0,
+            Smoother::LineRedBlack => 1.0,
+        })
+    }
+
+    /// Checks every value.
+    pub(super) fn validate(&self) -> Result<()> {
+        let rho = self.relaxation();
+        if !(rho > 0.0 && rho < 2.0) {
+            return Err(Error::invalid(
+                "solver.multigrid.relaxation",
+                format!("{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black"),
+            ));
+        }
+        if self.levels == Some(0) {
+            return Err(Error::invalid(
+                "solver.multigrid.levels",
+                "0 levels; the finest grid counts, so use 1 or more",
+            ));
+        }
+        if self.coarse_sweeps == 0 {
+            return Err(Error::invalid("solver.multigrid.coarse_sweeps", "0 sweeps; use 1 or more (2 is usual)"));
+        }
+        if self.pre + self.post == 0 {
+            return Err(Error::invalid(
+                "solver.multigrid.pre",
+                "pre and post are both 0; multigrid needs at least one sweep a level",
+            ));
+        }
+        for (key, sweeps, most, usual) in [
+            ("solver.multigrid.pre", self.pre, MOST_SWEEPS, "1 or 2 are"),
+            ("solver.multigrid.post", self.post, MOST_SWEEPS, "1 or 2 are"),
+            ("solver.multigrid.coarse_sweeps", self.coarse_sweeps, MOST_COARSE_SWEEPS, "2 to 30 are"),
+        ] {
+            if sweeps > most {
+                return Err(Error::invalid(key, format!("{sweeps} sweeps; use {most} or fewer ({usual} usual)")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Singular systems: components of the grid that are tied to nothing fixed.
+//!
+//! Where no Dirichlet side, reaction term or well ties a connected component of the grid, a constant can be
+//! added to its solution (pure Neumann and periodic problems, pockets cut off by inactive cells). Such a
+//! system has solutions only if the right-hand side sums to zero over the component, and then infinitely many.
+
+use std::sync::Arc;
+
+use crate::backend::{AggregateBackend, AggregateMap, Scalar};
+use crate::error::{Error, Result};
+use crate::operator::AggregateOperator;
+use crate::options::Compatibility;
+
+/// What was taken out of a right-hand side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Removed {
+    /// The norm of what was removed relative to that of b.
+    pub relative: f64,
+}
+
+/// The null space of a matrix on a device, and its inactive cells.
+pub struct NullSpace<B: AggregateBackend> {
+    operator: Arc<dyn AggregateOperator<B, f64>>,
+    compatibility: Compatibility,
+    scalars: B::Scalars,
+    found: Option<Found<B>>,
+}
+
+struct Found<B: AggregateBackend> {
+    floating: B::Aggregates,
+    /// Where there are inactive cells: all others.
+    active: Option<B::Aggregates>,
+    sizes: Vec<usize>,
+    sums: B::AggregateVector,
+    /// The same numbers on the host.
+    host: Vec<f64>,
+    inactive_cells: usize,
+}
+
+const NORM: Scalar = Scalar::new(0);
+/// A part of the right-hand side this small, relative to what the tolerance allows, is rounding.
+const NEGLIGIBLE: f64 = 0.1;
+/// What is left of a right-hand side by rounding when all of it is taken out, relative to what it was.
+const ROUNDING: f64 = 8.0 * f64::EPSILON;
+
+impl<B: AggregateBackend> NullSpace<B> {
+    /// Finds what floats, and which cells are inactive.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where no cell is active; as [`crate::backend::Backend::zeros`].
+    pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>, compatibility: Compatibility) -> Result<Self> {
+        let scalars = operator.backend().scalars()?;
+        let found = Found::new(&*operator)?;
+        Ok(Self { operator, compatibility, scalars, found })
+    }
+
+    /// Finds it anew, after the matrix has got other coefficients.
+    ///
+    /// # Errors
+    /// As [`NullSpace::new`].
+    pub fn update(&mut self) -> Result<()> {
+        self.found = Found::new(&*self.operator)?;
+        Ok(())
+    }
+
+    /// Takes out of b what no u can produce; nothing where there is nothing such.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where that is more than a solve to `tolerance` could overlook, unless the options ask for
+    /// projection; what the device reports.
+    pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
+        let Self { operator, compatibility, scalars, found } = self;
+        let Some(found) = found else { return Ok(None) };
+        found.make_compatible(operator.backend(), b, tolerance, *compatibility, scalars).map(Some)
+    }
+
+    /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn project_out(&mut self, u: &mut B::Vector<f64>) -> Result<()> {
+        match &mut self.found {
+            Some(found) => found.project_out(self.operator.backend(), u),
+            None => Ok(()),
+        }
+    }
+
+    /// What a user should know, if there is anything.
+    pub fn describe(&self) -> Option<String> {
+        self.found.as_ref().map(Found::describe)
+    }
+}
+
+impl<B: AggregateBackend> Found<B> {
+    fn new(operator: &dyn AggregateOperator<B, f64>) -> Result<Option<Self>> {
+        let Some(components) = operator.components()? else { return Ok(None) };
+        let (backend, cells) = (operator.backend(), operator.layout().shape().cells());
+        let active_cells = components.active_cells();
+        if active_cells == 0 {
+            return Err(Error::invalid(
+                "diffusion.active",
+                format!(
+                    "none of the {cells} cells is active; check the mask, and that the coefficient is not 0 everywhere"
+                ),
+            ));
+        }
+        let floating = components.floating();
+        let active = (active_cells < cells)
+            .then(|| {
+                let ids = components.all.ids().iter();
+                let map = ids.map(|&id| if id == AggregateMap::NONE { id } else { 0 }).collect();
+                backend.aggregates(&AggregateMap::new(operator.layout().shape(), map, 1)?)
+            })
+            .transpose()?;
+        Ok(Some(Self {
+            floating: backend.aggregates(&floating)?,
+            active,
+            sizes: floating.sizes(),
+            sums: backend.aggregate_vector(floating.count())?,
+            host: vec![0.0; floating.count()],
+            inactive_cells: cells - active_cells,
+        }))
+    }
+
+    /// Leaves minus the mean of x over every floating component in `self.sums` and in `self.host`.
+    fn find_means(&mut self, backend: &B, x: &B::Vector<f64>) -> Result<()> {
+        let Self { floating, sums, host, sizes, .. } = self;
+        backend.aggregate_sums(x, floating, sums)?;
+        backend.read_aggregated(sums, host)?;
+        for (mean, &size) in host.iter_mut().zip(sizes.iter()) {
+            *mean = -*mean / size as f64;
+        }
+        backend.write_aggregated(host, sums)
+    }
+
+    fn clear_inactive(&self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
+        match &self.active {
+            Some(active) => backend.clear_outside(active, x),
+            None => Ok(()),
+        }
+    }
+
+    fn make_compatible(
+        &mut self,
+        backend: &B,
+        b: &mut B::Vector<f64>,
+        tolerance: f64,
+        compatibility: Compatibility,
+        scalars: &mut B::Scalars,
+    ) -> Result<Removed> {
+        self.clear_inactive(backend, b)?;
+        if self.sizes.is_empty() {
+            return Ok(Removed::default());
+        }
+        backend.dot(b, b, NORM, scalars)?;
+        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        if !norm.is_finite() {
+            // The caller says which entry is at fault.
+            return Ok(Removed::default());
+        }
+        self.find_means(backend, b)?;
+        let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
+        let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
+        let relative = if norm > 0.0 { total / norm } else { 0.0 };
+        if relative > NEGLIGIBLE * tolerance && compatibility == Compatibility::Require {
+            let worst =
+                (0..self.sizes.len()).max_by(|&a, &b| component_norm(a).total_cmp(&component_norm(b))).unwrap_or(0);
+            return Err(Error::invalid(
+                "the right-hand side",
+                format!(
+                    "it has no solution: a component of {} cells is tied to nothing fixed, so its sources must add up to 0, but \
+                     they add up to {:.3e} ({:.1e} of the norm). Balance the sources, fix a value somewhere in it \
+                     (a dirichlet side or a well), or set solver.compatibility = \"project\" to have the mean removed",
+                    self.sizes[worst],
+                    -self.host[worst] * self.sizes[worst] as f64,
+                    relative,
+                ),
+            ));
+        }
+        backend.add_aggregated(&self.floating, &self.sums, b)?;
+        backend.dot(b, b, NORM, scalars)?;
+        if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
+            // What is left of a right-hand side that was constant is its rounding, and has no meaning.
+            backend.clear(b)?;
+        }
+        Ok(Removed { relative })
+    }
+
+    fn project_out(&mut self, backend: &B, u: &mut B::Vector<f64>) -> Result<()> {
+        self.clear_inactive(backend, u)?;
+        if self.sizes.is_empty() {
+            return Ok(());
+        }
+        self.find_means(backend, u)?;
+        backend.add_aggregated(&self.floating, &self.sums, u)
+    }
+
+    fn describe(&self) -> String {
+        let isolated = self.sizes.iter().filter(|&&size| size == 1).count();
+        let components = self.sizes.len() - isolated;
+        let mut said = Vec::new();
+        if components > 0 {
+            let largest = self.sizes.iter().max().copied().unwrap_or(0);
+            let s = if components == 1 { "" } else { "s" };
+            said.push(format!(
+                "{components} connected component{s} (the largest of {largest} cells) tied to nothing fixed: the solution has mean 0 there"
+            ));
+        }
+        if isolated > 0 {
+            said.push(format!("{isolated} cells with no open face: the solution is 0 there"));
+        }
+        if self.inactive_cells > 0 {
+            said.push(format!("{} inactive cells", self.inactive_cells));
+        }
+        said.join("; ")
+    }
+}

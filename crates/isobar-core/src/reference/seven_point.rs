@@ -1,0 +1,378 @@
+//! Any matrix that couples a cell to its six neighbours, row by row: all that can be done with one, from its couplings
+//! alone.
+
+use std::fmt::Debug;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use super::{Reference, Vector};
+use crate::backend::{HostScalars, Scalar};
+use crate::error::Result;
+use crate::layout::{Colour, Layout, Shape};
+use crate::operator::triangular::SINGULAR_PIVOT;
+use crate::operator::{
+    CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Triangular,
+};
+use crate::options::Smoother;
+use crate::real::Real;
+use crate::stencil::Stencil;
+
+/// A cell, by (i, j, k).
+pub type At = [usize; 3];
+
+/// One off-diagonal entry, −t.
+#[derive(Clone, Copy, Debug)]
+pub struct Coupling<T> {
+    /// The neighbour.
+    pub to: At,
+    /// t
+    pub t: T,
+    /// Whether the entry belongs to the column's tridiagonal block.
+    pub in_line: bool,
+    /// Whether the neighbour has the higher number, unknowns being numbered x first, then y, then z.
+    pub higher: bool,
+}
+
+/// The rows of a matrix: (A u)_n = s_n u_n + Σ_m t_nm (u_n − u_m).
+pub trait Rows<T>: Debug + Send + Sync {
+    /// t to the neighbours: west, east, south, north, below, above.
+    fn couplings(&self, at: At) -> [Option<Coupling<T>>; 6];
+
+    /// s
+    fn shift(&self, at: At) -> T;
+
+    /// As [`Operator::coefficient_vectors`].
+    fn coefficient_vectors(&self) -> f64;
+}
+
+/// A stencil with such rows.
+pub trait SevenPoint: Stencil {
+    /// Its rows, rounded to T.
+    type Rows<T: Real>: Rows<T>;
+
+    /// Computes them.
+    ///
+    /// # Errors
+    /// Those of [`Vector::zeros`].
+    fn rows<T: Real>(&self, layout: &Layout) -> Result<Self::Rows<T>>;
+}
+
+/// A [`SevenPoint`] stencil on the reference back end.
+#[derive(Debug)]
+pub struct Plain<S: SevenPoint, T: Real> {
+    layout: Layout,
+    state: RwLock<State<S, T>>,
+}
+
+/// What an update changes.
+#[derive(Debug)]
+pub(super) struct State<S: SevenPoint, T: Real> {
+    pub(super) stencil: S,
+    pub(super) rows: S::Rows<T>,
+}
+
+impl<S: SevenPoint, T: Real> Plain<S, T> {
+    /// Computes the rows.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`] and [`Vector::zeros`].
+    pub fn new(stencil: &S) -> Result<Self> {
+        let layout = Layout::new(stencil.shape())?;
+        let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
+        Ok(Self { layout, state: RwLock::new(state) })
+    }
+
+    /// The same with other coefficients.
+    ///
+    /// # Errors
+    /// As [`Plain::new`].
+    pub fn update(&self, stencil: &S) -> Result<()> {
+        let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        Ok(())
+    }
+
+    /// Coefficients are replaced as a whole, so a panic elsewhere cannot have spoilt them.
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, State<S, T>> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn get<T: Real>(v: &Vector<T>) -> impl Fn(At) -> T + '_ {
+    |[i, j, k]| v.get(i, j, k)
+}
+
+pub(super) fn fill<T: Real>(y: &mut Vector<T>, mut value: impl FnMut(At) -> T) {
+    y.fill_with(|i, j, k| value([i, j, k]));
+}
+
+/// All cells, in the order of their numbers.
+pub(super) fn cells(layout: &Layout) -> impl Iterator<Item = At> + use<> {
+    let Shape { nx, ny, nz } = layout.shape();
+    (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+}
+
+pub(super) fn inverse<T: Real>(x: T) -> T {
+    if x > T::ZERO { T::ONE / x } else { T::ZERO }
+}
+
+/// (A u)_n, from differences: a constant gives exactly s u.
+pub(super) fn row<T: Real>(rows: &impl Rows<T>, at: At, u: impl Fn(At) -> T) -> T {
+    let here = u(at);
+    rows.couplings(at).into_iter().flatten().fold(rows.shift(at) * here, |sum, n| sum + n.t * (here - u(n.to)))
+}
+
+fn diagonal<T: Real>(rows: &impl Rows<T>, at: At) -> T {
+    rows.couplings(at).into_iter().flatten().fold(rows.shift(at), |sum, n| sum + n.t)
+}
+
+fn same_column(a: At, b: At) -> bool {
+    a[..2] == b[..2]
+}
+
+/// Replaces the values of a column by the solution with its tridiagonal block. Everything is a sum of
+/// positive numbers: the pivot of layer k is t_{k+½} + e_k, with the excess
+/// e_k = (s and couplings out of the column)_k + t_{k−½} e_{k−1} / (t_{k−½}' + e_{k−1}), t' being the coupling back.
+/// A column tied to nothing has the last pivot 0, and gets the solution with 0 at its top. The coupling t across a
+/// periodic top is not part of the tridiagonal block; instead its two cells get 2t on the diagonal, so that M − A
+/// is still positive semi-definite (with t alone, M⁻¹A can have the eigenvalue 2, and relaxation stalls).
+fn solve_column<T: Real>(rows: &impl Rows<T>, [i, j]: [usize; 2], values: &mut [T], ratios: &mut [T]) {
+    let nz = values.len();
+    let (mut excess_over_pivot, mut y_before) = (T::ZERO, T::ZERO);
+    for k in 0..nz {
+        let at = [i, j, k];
+        let (mut out, mut below, mut above) = (rows.shift(at), T::ZERO, T::ZERO);
+        for n in rows.couplings(at).into_iter().flatten() {
+            match (n.in_line, n.higher) {
+                (true, false) => below = n.t,
+                (true, true) => above = n.t,
+                (false, _) => out += if same_column(n.to, at) { n.t + n.t } else { n.t },
+            }
+        }
+        let excess = out + below * excess_over_pivot;
+        let reciprocal = inverse(above + excess);
+        y_before = (values[k] + below * y_before) * reciprocal;
+        values[k] = y_before;
+        ratios[k] = above * reciprocal;
+        excess_over_pivot = excess * reciprocal;
+    }
+    for k in (0..nz - 1).rev() {
+        values[k] += ratios[k] * values[k + 1];
+    }
+}
+
+fn for_each_column<T: Real>(layout: &Layout, mut f: impl FnMut([usize; 2], &mut [T], &mut [T])) {
+    let Shape { nx, ny, nz } = layout.shape();
+    let (mut values, mut ratios) = (vec![T::ZERO; nz], vec![T::ZERO; nz]);
+    for j in 0..ny {
+        for i in 0..nx {
+            f([i, j], &mut values, &mut ratios);
+        }
+    }
+}
+
+impl<S: SevenPoint, T: Real> Operator<Reference, T> for Plain<S, T> {
+    fn backend(&self) -> &Reference {
+        &Reference
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        fill(y, |at| row(&state.rows, at, get(x)));
+        Ok(())
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.state().rows.coefficient_vectors()
+    }
+}
+
+impl<S: SevenPoint, T: Real> CgOperator<Reference, T> for Plain<S, T> {}
+
+impl<S: SevenPoint, T: Real> Diagonal<Reference, T> for Plain<S, T> {
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        fill(z, |at| get(r)(at) * inverse(diagonal(&state.rows, at)));
+        Ok(())
+    }
+}
+
+impl<S: SevenPoint, T: Real> LineSolver<Reference, T> for Plain<S, T> {
+    fn backend(&self) -> &Reference {
+        &Reference
+    }
+
+    fn line_coefficient_vectors(&self) -> f64 {
+        self.coefficient_vectors()
+    }
+
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        for_each_column(&self.layout, |[i, j], values, ratios| {
+            for (k, value) in values.iter_mut().enumerate() {
+                *value = r.get(i, j, k);
+            }
+            solve_column(&state.rows, [i, j], values, ratios);
+            for (k, &value) in values.iter().enumerate() {
+                z.set(i, j, k, value);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        if guess == Guess::Zero {
+            u.entries_mut().fill(T::ZERO);
+        }
+        let rho = T::from_f64(relaxation.rho);
+        let state = self.state();
+        if relaxation.smoother == Smoother::LineJacobi {
+            fill(scratch, |at| get(f)(at) - row(&state.rows, at, get(u)));
+            let r = scratch.clone();
+            self.solve_lines(&r, scratch)?;
+            for (u, &e) in u.entries_mut().iter_mut().zip(scratch.entries()) {
+                *u += rho * e;
+            }
+            return Ok(());
+        }
+        let first = self.layout.local(relaxation.first);
+        for colour in [first, first.other()] {
+            for_each_column(&self.layout, |[i, j], values, ratios| {
+                if Colour::of(i, j) != colour {
+                    return;
+                }
+                // u + ρ(M⁻¹(f − (A − M)u) − u): a column's own old values never meet the
+                // vertical couplings, whose rounding would drown the residual.
+                for (k, value) in values.iter_mut().enumerate() {
+                    let at = [i, j, k];
+                    *value = f.get(i, j, k);
+                    for n in state.rows.couplings(at).into_iter().flatten().filter(|n| !n.in_line) {
+                        let lagged = if same_column(n.to, at) { u.get(i, j, k) } else { T::ZERO };
+                        *value += n.t * (get(u)(n.to) + lagged);
+                    }
+                }
+                solve_column(&state.rows, [i, j], values, ratios);
+                for (k, &value) in values.iter().enumerate() {
+                    let old = u.get(i, j, k);
+                    u.set(i, j, k, if relaxation.rho == 1.0 { value } else { old + rho * (value - old) });
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
+
+impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
+    fn relax_lower(
+        &self,
+        r: &Vector<T>,
+        w: &Vector<T>,
+        v: &mut Vector<T>,
+        rho: Option<(Scalar, &mut HostScalars)>,
+    ) -> Result<()> {
+        let state = self.state();
+        let mut sum = 0.0;
+        fill(v, |at| {
+            let lower = state.rows.couplings(at).into_iter().flatten().filter(|n| !n.higher);
+            let diagonal = diagonal(&state.rows, at);
+            let value = lower.fold(get(r)(at), |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal);
+            sum += diagonal.to_f64() * value.to_f64() * value.to_f64();
+            value
+        });
+        if let Some((scalar, scalars)) = rho {
+            scalars.reduce(scalar, [sum]);
+        }
+        Ok(())
+    }
+
+    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        fill(z, |at| {
+            let upper = state.rows.couplings(at).into_iter().flatten().filter(|n| n.higher);
+            get(v)(at) + upper.fold(T::ZERO, |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal(&state.rows, at))
+        });
+        Ok(())
+    }
+
+    fn incomplete_poisson(
+        &self,
+        scaled: bool,
+        inverse_diagonal: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+    ) -> Result<()> {
+        let state = self.state();
+        fill(z, |at| {
+            let (mut squares, mut sum) = (T::ZERO, T::ZERO);
+            let here = get(inverse_diagonal)(at);
+            for n in state.rows.couplings(at).into_iter().flatten() {
+                let there = get(inverse_diagonal)(n.to);
+                let weight = if scaled { n.t * here * there } else { n.t * if n.higher { here } else { there } };
+                sum += weight * get(r)(n.to);
+                if !n.higher {
+                    squares += if scaled { weight * n.t } else { weight * weight };
+                }
+            }
+            // Scaled: (r/d)(1 + Σ T²/(d d_m)), and weight · T is T²/(d d_m).
+            sum + get(r)(at) * if scaled { here * (T::ONE + squares) } else { T::ONE + squares }
+        });
+        Ok(())
+    }
+
+    fn factorise(&self, block: usize, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        for at @ [i, j, k] in cells(&self.layout) {
+            let (mut pivot, mut diagonal) = (state.rows.shift(at), state.rows.shift(at));
+            for n in state.rows.couplings(at).into_iter().flatten() {
+                diagonal += n.t;
+                let is_lower = !n.higher && self.is_in_block(block, at, n.to);
+                pivot += if is_lower { n.t * (T::ONE - n.t * get(inverse_pivots)(n.to)) } else { n.t };
+            }
+            let is_regular = pivot > T::from_f64(SINGULAR_PIVOT) * diagonal;
+            inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));
+        }
+        Ok(())
+    }
+
+    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        let cells: Vec<At> = cells(&self.layout).collect();
+        for &at @ [i, j, k] in &cells {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let within = couplings.filter(|n| !n.higher && self.is_in_block(block, at, n.to));
+            let sum = within.fold(get(r)(at), |sum, n| sum + n.t * get(z)(n.to));
+            z.set(i, j, k, sum * get(inverse_pivots)(at));
+        }
+        for &at @ [i, j, k] in cells.iter().rev() {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let within = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
+            let sum = within.fold(T::ZERO, |sum, n| sum + n.t * get(z)(n.to));
+            let value = z.get(i, j, k) + sum * get(inverse_pivots)(at);
+            z.set(i, j, k, value);
+        }
+        Ok(())
+    }
+}
+
+impl<S: SevenPoint, T: Real> Plain<S, T> {
+    /// Whether two unknowns are in the same block of so many.
+    fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
+        let Shape { nx, ny, .. } = self.layout.shape();
+        let number = |[i, j, k]: At| (i + nx * (j + ny * k)) / block;
+        number(a) == number(b)
+    }
+}

@@ -1,0 +1,74 @@
+//! Any matrix as a stencil.
+
+use super::{Csr, Stencil};
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+use crate::options::{Choice, Method, Preconditioner};
+
+/// A matrix with every entry stored, acting on the cells of a grid: unknown (i, j, k) is row i + nx (k + nz j) (paper B,
+/// equation 13).
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredMatrix {
+    matrix: Csr,
+    shape: Shape,
+    is_symmetric: bool,
+}
+
+impl StoredMatrix {
+    /// Takes a matrix.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has another number of rows or columns than the grid has cells.
+    pub fn new(matrix: Csr, shape: Shape) -> Result<Self> {
+        let cells = shape.cells();
+        if matrix.rows() != cells || matrix.columns() != cells {
+            return Err(Error::shape(
+                "matrix",
+                format!("{}×{}", matrix.rows(), matrix.columns()),
+                format!("{cells}×{cells}, the cells of {shape}"),
+            ));
+        }
+        let is_symmetric = matrix.is_symmetric();
+        Ok(Self { matrix, shape, is_symmetric })
+    }
+
+    /// The entries.
+    pub fn matrix(&self) -> &Csr {
+        &self.matrix
+    }
+
+    /// The grid point (i, j, k) of a row.
+    pub fn grid_point(&self, row: usize) -> (usize, usize, usize) {
+        let Shape { nx, nz, .. } = self.shape;
+        (row % nx, row / nx / nz, row / nx % nz)
+    }
+}
+
+impl Stencil for StoredMatrix {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.is_symmetric
+    }
+
+    fn choice(&self) -> Choice {
+        let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
+        Choice { method, preconditioner: Preconditioner::Jacobi }
+    }
+
+    fn check_update(&self, new: &Self) -> Result<()> {
+        if self.shape != new.shape {
+            return Err(Error::shape("the new matrix", new.shape.to_string(), self.shape.to_string()));
+        }
+        let pattern = |stored: &Self| (stored.matrix.row_starts().to_vec(), stored.matrix.column_indices().to_vec());
+        if pattern(self) != pattern(new) {
+            return Err(Error::invalid(
+                "matrix",
+                "its entries are in other places; make a new solver for another pattern",
+            ));
+        }
+        Ok(())
+    }
+}
