@@ -7,10 +7,7 @@ use crate::backend::{Backend, Ratio, Sums};
 use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{
-    Capabilities, CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedTop, Operator, Relaxation,
-    Transfer, Triangular,
-};
+use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
 use crate::options::SolverOptions;
 use crate::problem;
 use crate::real::{Precision, Real};

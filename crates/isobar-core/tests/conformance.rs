@@ -1,8 +1,20 @@
-//! The reference back end passes the suite that it specifies.
+//! The checks of the conformance suite run on the reference back end itself: they must be right about it.
 
+use std::process::ExitCode;
+
+use isobar_core::conformance::suite;
 use isobar_core::reference::Reference;
+use libtest_mimic::{Arguments, Trial};
 
-isobar_core::conformance_suite!(reference_f64, Reference, f64);
-isobar_core::conformance_suite!(reference_f32, Reference, f32);
-isobar_core::diffusion_conformance_suite!(diffusion_f64, Reference, f64);
-isobar_core::diffusion_conformance_suite!(diffusion_f32, Reference, f32);
+fn main() -> ExitCode {
+    let trials = [("f64", suite::<Reference, f64>()), ("f32", suite::<Reference, f32>())];
+    let trials = trials.into_iter().flat_map(|(precision, checks)| {
+        checks.into_iter().map(move |(name, check)| {
+            Trial::test(format!("reference_{precision}::{name}"), move || {
+                check(&Reference);
+                Ok(())
+            })
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+}

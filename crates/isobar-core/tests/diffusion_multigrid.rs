@@ -1,24 +1,20 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
-use isobar_core::layout::{ArrayView, ArrayViewMut, Shape};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, PreconditionerKind, Smoother, SolverOptions};
+use isobar_core::options::{Compatibility, Smoother, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::{Solve, System};
+use isobar_core::build::{Solve, System};
+use isobar_core::solver::ignore;
 
+/// By default conjugate gradients with one multigrid cycle.
 fn options() -> SolverOptions {
-    let mut options = SolverOptions {
-        method: Method::Cg,
-        tolerance: 1e-8,
-        compatibility: Compatibility::Project,
-        ..SolverOptions::default()
-    };
-    options.preconditioner.kind = PreconditionerKind::Multigrid;
-    options
+    SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }
 }
 
 fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, Vec<f64>) {
@@ -26,10 +22,9 @@ fn solve(problem: &DiffusionProblem, options: &SolverOptions) -> (Outcome, Vec<f
     let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
     let mut u = vec![0.0; rhs.len()];
     let mut system = System::new(&Reference, &stencil, options).unwrap();
-    let rhs = ArrayView::c_order(&rhs, problem.shape).unwrap();
-    let outcome = system
-        .solve(rhs, &mut ArrayViewMut::c_order(&mut u, problem.shape).unwrap(), Guess::Zero, &mut |_| {})
-        .unwrap();
+    let (b, view) =
+        (ArrayView::c_order(&rhs, problem.shape).unwrap(), ArrayViewMut::c_order(&mut u, problem.shape).unwrap());
+    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
     (outcome, u)
 }
 

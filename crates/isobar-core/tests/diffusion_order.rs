@@ -1,23 +1,24 @@
 //! What the discretisation of diffusion promises: second order where all is smooth, exactness for piecewise linear
 //! solutions across an interface between cells, and sensible sources and wells.
 
-use isobar_core::layout::{ArrayView, ArrayViewMut, Shape};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, PreconditionerKind, SolverOptions};
+use isobar_core::options::{Compatibility, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Weighting, Well, materials};
 use isobar_core::reference::Reference;
-use isobar_core::solver::{Solve, System};
+use isobar_core::build::{Solve, System};
+use isobar_core::solver::ignore;
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {
-    let mut options = SolverOptions { method: Method::Cg, tolerance: 1e-11, ..SolverOptions::default() };
-    options.preconditioner.kind = PreconditionerKind::Multigrid;
+    let mut options = SolverOptions { tolerance: 1e-11, ..SolverOptions::default() };
     options.compatibility = Compatibility::Project;
     let rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
     let mut u = vec![0.0; rhs.len()];
     let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
-    let mut view = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
+    let view = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
     let rhs = ArrayView::c_order(&rhs, problem.shape).unwrap();
-    let outcome = system.solve(rhs, &mut view, Guess::Zero, &mut |_| {}).unwrap();
+    let outcome = system.solve(rhs.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.converged(), "{outcome:?}");
     u
 }
@@ -86,13 +87,12 @@ fn second_order_where_all_is_smooth() {
                     *cell += if on { flux * dx * dy } else { 0.0 };
                 }
             }
-            let mut options = SolverOptions { method: Method::Cg, tolerance: 1e-10, ..SolverOptions::default() };
-            options.preconditioner.kind = PreconditionerKind::Multigrid;
+            let options = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
             let mut u = vec![0.0; rhs.len()];
             let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
-            let mut view = ArrayViewMut::c_order(&mut u, shape).unwrap();
+            let view = ArrayViewMut::c_order(&mut u, shape).unwrap();
             let rhs = ArrayView::c_order(&rhs, shape).unwrap();
-            assert!(system.solve(rhs, &mut view, Guess::Zero, &mut |_| {}).unwrap().converged());
+            assert!(system.solve(rhs.into(), view.into(), Guess::Zero, &mut ignore).unwrap().converged());
             (u.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / u.len() as f64).sqrt()
         };
         let (coarse, fine) = (error(16), error(32));

@@ -1,16 +1,18 @@
 //! The reference back end against whole arrays of an independent implementation (8×6×10 cells, panel
 //! and box, two levels).
 
-use isobar_core::backend::{Backend, TensorProductBackend};
+use isobar_core::backend::Backend;
 use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{MultigridOptions, Smoother, SolverOptions};
 use isobar_core::precond::multigrid::Cycle;
 use isobar_core::problem::{Helmholtz, random};
-use isobar_core::reference::{Reference, Vector};
-use isobar_core::solver::{Solve, System};
-use isobar_core::stencil::TensorProduct;
+use isobar_core::reference::{Plain, Reference, Vector};
+use isobar_core::build::{Solve, System};
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use serde_json::Value;
 
 const SHAPE: (usize, usize, usize) = (8, 6, 10);
@@ -73,7 +75,7 @@ fn coefficients() {
 fn operator_and_line_solve() {
     for (name, geometry) in cases() {
         let case = &golden()["cases"][name];
-        let operator = Reference.tensor_product::<f64>(&problem(geometry).stencil().unwrap()).unwrap();
+        let operator = Plain::<_, f64>::new(&problem(geometry).stencil().unwrap()).unwrap();
         let u = vector(case, "u");
         let mut generated = u.clone();
         generated.fill_with(|i, j, k| random(0, i + 8 * (k + 10 * j)));
@@ -95,7 +97,9 @@ fn one_cycle() {
             [("one_Vcycle_of_u", Smoother::LineJacobi), ("one_RBVcycle_of_u", Smoother::LineRedBlack)]
         {
             let options = MultigridOptions { smoother, levels: Some(2), ..MultigridOptions::default() };
-            let mut cycle = Cycle::<Reference, _, f64>::new(&Reference, &stencil, &options).unwrap();
+            let finest = Reference.operator::<f64>(&stencil).unwrap();
+            let hierarchy = Reference.hierarchy(&stencil, &finest, options.levels).unwrap().unwrap();
+            let mut cycle = Cycle::new(&hierarchy, &options).unwrap();
             let f = vector(case, "u");
             let mut u = f.clone();
             cycle.cycle(&f, &mut u, Guess::Zero, None).unwrap();
@@ -119,10 +123,7 @@ fn solution() {
         let mut u = vec![0.0; shape.cells()];
         let outcome = system
             .solve(
-                ArrayView::c_order(&b, shape).unwrap(),
-                &mut ArrayViewMut::c_order(&mut u, shape).unwrap(),
-                Guess::Zero,
-                &mut |_| {},
+                ArrayView::c_order(&b, shape).unwrap().into(), ArrayViewMut::c_order(&mut u, shape).unwrap().into(), Guess::Zero, &mut ignore,
             )
             .unwrap();
         assert!(outcome.relative_residual < 1e-9, "{outcome:?}");

@@ -1,14 +1,16 @@
 //! Iteration counts of an independent implementation, 32×32×128 cells, tolerance 1e-5, to ±1.
 
 use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::layout::{ArrayView, ArrayViewMut};
+use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::operator::Guess;
-use isobar_core::options::{Method, MultigridOptions, Smoother, SolverOptions, Start};
+use isobar_core::options::{Form, Method, MultigridOptions, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::stencil::Stencil;
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::{Solve, System};
+use isobar_core::build::{Solve, System};
+use isobar_core::solver::ignore;
 
 fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     let grid = GridOptions { geometry, nx: 32, ny: 32, ..GridOptions::default() };
@@ -19,10 +21,7 @@ fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
     System::new(&Reference, &stencil, options)
         .unwrap()
         .solve(
-            ArrayView::c_order(&b, stencil.shape()).unwrap(),
-            &mut ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap(),
-            Guess::Zero,
-            &mut |_| {},
+            ArrayView::c_order(&b, stencil.shape()).unwrap().into(), ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap().into(), Guess::Zero, &mut ignore,
         )
         .unwrap()
 }
@@ -59,9 +58,9 @@ fn counts_of_the_table() {
 fn other_methods_converge() {
     let cg = methods()[0].clone();
     let mut variants: Vec<(&str, SolverOptions, usize)> = Vec::new();
-    variants.push(("textbook", SolverOptions { method: Method::CgTextbook, ..cg.clone() }, 43));
+    variants.push(("textbook", SolverOptions { form: Form::Textbook, ..cg.clone() }, 43));
     let mut o = SolverOptions { method: Method::Cg, ..cg.clone() };
-    o.preconditioner.kind = isobar_core::options::PreconditionerKind::Multigrid;
+    o.preconditioner = Preconditioner::Multigrid;
     variants.push(("mg-cg", o.clone(), 4));
     o.method = Method::Bicgstab;
     variants.push(("mg-bicgstab", o, 3));

@@ -2,31 +2,31 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use isobar_core::backend::{Backend, TensorProductBackend};
+use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
-use isobar_core::layout::{ArrayView, Layout};
-use isobar_core::operator::{Guess, LineSolver, OnBackend, Operator};
+use isobar_core::array::ArrayView;
+use isobar_core::layout::Layout;
+use isobar_core::operator::{CgOperator, Guess, LineSolver, Operator};
+use isobar_core::options::Form;
 use isobar_core::precond::Line;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::reference::{PlainTensorProduct, Reference, Vector};
-use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::reference::{Plain, Reference, Vector};
+use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor};
+use isobar_core::solver::{Iteration, Monitor, ignore};
+use isobar_core::stencil::{Stencil, TensorProduct};
 
 struct Counting {
-    inner: PlainTensorProduct<f64>,
+    inner: Plain<TensorProduct, f64>,
     applications: AtomicUsize,
     line_solves: AtomicUsize,
 }
 
-impl OnBackend<Reference> for Counting {
+impl Operator<Reference, f64> for Counting {
     fn backend(&self) -> &Reference {
         &Reference
     }
-}
-
-impl Operator<Reference, f64> for Counting {
     fn layout(&self) -> &Layout {
         self.inner.layout()
     }
@@ -34,12 +34,14 @@ impl Operator<Reference, f64> for Counting {
         self.applications.fetch_add(1, Relaxed);
         self.inner.apply(x, y)
     }
-    fn divide_by_diagonal(&self, r: &Vector<f64>, z: &mut Vector<f64>) -> Result<()> {
-        self.inner.divide_by_diagonal(r, z)
-    }
 }
 
+impl CgOperator<Reference, f64> for Counting {}
+
 impl LineSolver<Reference, f64> for Counting {
+    fn backend(&self) -> &Reference {
+        &Reference
+    }
     fn solve_lines(&self, r: &Vector<f64>, z: &mut Vector<f64>) -> Result<()> {
         self.line_solves.fetch_add(1, Relaxed);
         self.inner.solve_lines(r, z)
@@ -58,14 +60,16 @@ fn once_an_iteration() {
     let norm = rhs.iter().map(|v| v * v).sum::<f64>().sqrt();
     for form in [Form::Fused, Form::Textbook] {
         let counting = std::sync::Arc::new(Counting {
-            inner: Reference.tensor_product(&stencil).unwrap(),
+            inner: Plain::new(&stencil).unwrap(),
             applications: AtomicUsize::new(0),
             line_solves: AtomicUsize::new(0),
         });
-        let mut cg = Cg::new(form, std::sync::Arc::clone(&counting), Line(std::sync::Arc::clone(&counting))).unwrap();
-        let mut ignore = |_: &isobar_core::solver::Progress| {};
+        let lines = Box::new(Line(counting.clone() as _));
+        let mut cg = Cg::new(form, counting.clone() as _, lines).unwrap();
+        let mut ignore = ignore;
         let mut monitor = Monitor::new(norm, 1e-8, 200, Patience::Krylov, &mut ignore);
         let _ = monitor.begin(norm);
+        cg.begin(&b, &mut u, Guess::Zero).unwrap();
         cg.run(&b, &mut u, Guess::Zero, &mut monitor).unwrap();
         let iterations = monitor.iterations();
         assert!(iterations > 10);

@@ -13,7 +13,7 @@ use crate::options::Smoother;
 use crate::problem::random;
 use crate::real::Real;
 use crate::reference::{Plain, Reference, Vector};
-use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
+use crate::stencil::{Coefficients, Diffusion, Side, Supports};
 
 /// What two levels round to: residuals are differences of terms a few times the largest entry.
 const RESIDUAL_SCALE: f64 = 10.0;

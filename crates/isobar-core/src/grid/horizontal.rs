@@ -141,25 +141,44 @@ impl HorizontalField {
             next if next == ny => 0.0,
             next => y_faces(&self.north, i, 2 * j + 1) / distance(j, next, fine_ny),
         });
-        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary: in x or in y, and in a
-        // corner half each.
+        // What a fine column's α_T holds beyond its own couplings lies on the coarse boundary.
         let boundary = gather(&|i, j| {
-            let (in_x, in_y) = (0.5 / half(i, fine_nx), 0.5 / half(j, fine_ny));
             over(i, j, &|fine_i, fine_j| {
-                let on_side = |n: usize, count: usize| n == 0 || n + 1 == count;
-                let factor = match (on_side(fine_i, fine_nx), on_side(fine_j, fine_ny)) {
-                    (true, false) => in_x,
-                    (false, true) => in_y,
-                    _ => 0.5 * (in_x + in_y),
-                };
-                let couplings = [&self.west, &self.east, &self.south, &self.north];
-                let inside: f64 = couplings.iter().map(|v| at(v, fine_i, fine_j)).sum();
-                factor * (at(&self.total, fine_i, fine_j) - inside)
+                let [in_x, in_y] = self.boundary(fine_i, fine_j);
+                0.5 * (in_x / half(i, fine_nx) + in_y / half(j, fine_ny))
             })
         });
         let total = (0..nx * ny).map(|n| west[n] + east[n] + south[n] + north[n] + boundary[n]).collect();
         let area = gather(&|i, j| over(i, j, &|i, j| at(&self.area, i, j)));
         Some(Self { nx, ny, area, west, east, south, north, total })
+    }
+
+    /// Couplings of a column to the boundary in x and in y: what α_T holds beyond those to neighbours. In a corner only
+    /// their sum is known; it is split as at the columns next to it along either side.
+    fn boundary(&self, i: usize, j: usize) -> [f64; 2] {
+        let (nx, ny) = (self.nx, self.ny);
+        let both = |i: usize, j: usize| {
+            let n = i + nx * j;
+            self.total[n] - self.west[n] - self.east[n] - self.south[n] - self.north[n]
+        };
+        let on_side = |n: usize, count: usize| n == 0 || n + 1 == count;
+        let inwards = |n: usize| if n == 0 { 1 } else { n - 1 };
+        let sum = both(i, j);
+        match (on_side(i, nx), on_side(j, ny)) {
+            (false, _) => [0.0, sum],
+            (true, false) => [sum, 0.0],
+            (true, true) => {
+                let in_x = (ny > 2).then(|| both(i, inwards(j)));
+                let in_y = (nx > 2).then(|| both(inwards(i), j));
+                let share = match (in_x, in_y) {
+                    (Some(x), Some(y)) if x + y > 0.0 => x / (x + y),
+                    (Some(x), None) if sum > 0.0 => (x / sum).clamp(0.0, 1.0),
+                    (None, Some(y)) if sum > 0.0 => (1.0 - y / sum).clamp(0.0, 1.0),
+                    _ => 0.5,
+                };
+                [share * sum, (1.0 - share) * sum]
+            }
+        }
     }
 
     /// Whether neighbours are coupled equally both ways.
