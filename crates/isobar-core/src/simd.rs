@@ -148,6 +148,12 @@ impl<S: Simd, T: Lanes> Pack<S, T> {
         Self { simd, register }
     }
 
+    /// The instructions.
+    #[inline(always)]
+    pub fn simd(self) -> S {
+        self.simd
+    }
+
     /// The register.
     #[inline(always)]
     pub fn register(self) -> T::Register<S> {

@@ -3,21 +3,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::backend::{
-    Backend, CsrBackend, DeviceInfo, DiffusionBackend, HostScalars, Ratio, Slot, TensorProductBackend,
-};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
-use isobar_core::stencil;
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
-use crate::diffusion::Diffusion;
-use crate::stored_matrix::{StoredMatrix, StoredTridiagonal};
-use crate::tensor_product::TensorProduct;
+use crate::shared::Shared;
 use crate::vector::Vector;
 
 /// Grids of fewer cells run on one thread: waking the others would take longer.
@@ -173,17 +169,17 @@ impl Backend for Cpu {
     }
 
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
-        blas::axpy(self, T::from_f64(a.value(&scalars.0)), x, y);
+        blas::axpy(self, T::from_f64(scalars.value(a)), x, y);
         Ok(())
     }
 
     fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
-        blas::xpay(self, T::from_f64(a.value(&scalars.0)), x, y);
+        blas::xpay(self, T::from_f64(scalars.value(a)), x, y);
         Ok(())
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Slot, scalars: &mut HostScalars) -> Result<()> {
-        scalars.0[out.index()] = blas::dot(self, x, y);
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
+        scalars.reduce(out, [blas::dot(self, x, y)]);
         Ok(())
     }
 
@@ -191,13 +187,13 @@ impl Backend for Cpu {
         Ok(HostScalars::default())
     }
 
-    fn set(&self, scalars: &mut HostScalars, slot: Slot, value: f64) -> Result<()> {
-        scalars.0[slot.index()] = value;
+    fn set(&self, scalars: &mut HostScalars, scalar: Scalar, value: f64) -> Result<()> {
+        scalars.set(scalar, value);
         Ok(())
     }
 
-    fn read(&self, scalars: &HostScalars) -> Result<[f64; Slot::COUNT]> {
-        Ok(scalars.0)
+    fn read(&self, scalars: &HostScalars) -> Result<[f64; Scalar::COUNT]> {
+        Ok(scalars.bank())
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -240,6 +236,31 @@ impl Cpu {
         });
     }
 
+    /// `f(j, colour, start)` for every row of a horizontal field, `start` being its position.
+    pub(crate) fn for_each_column_row(&self, layout: &Layout, f: impl Fn(usize, Colour, isize) + Sync) {
+        let ny = layout.shape().ny;
+        let threads = self.threads_for(layout.columns_len()).min(ny);
+        self.for_each(threads, |n| {
+            for j in ny * n / threads..ny * (n + 1) / threads {
+                for colour in Colour::BOTH {
+                    f(j, colour, ((colour as usize + 2 * j) * layout.pitch()) as isize);
+                }
+            }
+        });
+    }
+
+    /// The largest of some numbers, and 0 of none.
+    pub(crate) fn largest(&self, values: &[f64]) -> f64 {
+        let mut maxima = [0.0; MAX_PARTS];
+        let out = Shared::of(&mut maxima);
+        self.for_each_part(values.len(), |part, start, end| {
+            let largest = self.dispatch::<f64, _>(|| values[start..end].iter().fold(0.0f64, |a, &b| a.max(b)));
+            // SAFETY: each part has its own.
+            unsafe { out.set(part as isize, largest) };
+        });
+        maxima.into_iter().fold(0.0, f64::max)
+    }
+
     /// Splits `len` entries into parts, the same ones however many threads there are:
     /// `f(part, first, one past the last)`, part < [`MAX_PARTS`].
     pub(crate) fn for_each_part(&self, len: usize, f: impl Fn(usize, usize, usize) + Sync) {
@@ -251,35 +272,6 @@ impl Cpu {
                 f(part, part * size, ((part + 1) * size).min(len));
             }
         });
-    }
-}
-
-impl TensorProductBackend for Cpu {
-    type TensorProduct<T: Real> = TensorProduct<T>;
-
-    fn tensor_product<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<TensorProduct<T>> {
-        TensorProduct::new(self, stencil)
-    }
-}
-
-impl DiffusionBackend for Cpu {
-    type Diffusion<T: Real> = Diffusion<T>;
-
-    fn diffusion<T: Real>(&self, stencil: &stencil::Diffusion, with_transfers: bool) -> Result<Diffusion<T>> {
-        Diffusion::new(self, stencil, with_transfers)
-    }
-}
-
-impl CsrBackend for Cpu {
-    type Csr<T: Real> = StoredMatrix<T>;
-    type Tridiagonal<T: Real> = StoredTridiagonal<T>;
-
-    fn csr<T: Real>(&self, matrix: &stencil::Csr, layout: &Layout) -> Result<StoredMatrix<T>> {
-        StoredMatrix::new(self, matrix, layout)
-    }
-
-    fn tridiagonal<T: Real>(&self, matrix: &stencil::Csr, layout: &Layout) -> Result<StoredTridiagonal<T>> {
-        StoredTridiagonal::new(self, matrix, layout)
     }
 }
 

@@ -3,24 +3,31 @@
 //! * [`Cpu`] the back end: threads and vector instructions, both found at run time,
 //! * [`Vector`] a vector with a guard at either end,
 //! * `wavefront` runs several stages over the planes of a grid in one pass over memory,
-//! * `half_plane` the arithmetic, one (j, colour) half plane at a time, SIMD lanes across columns,
-//! * [`TensorProduct`], [`Diffusion`] and [`StoredMatrix`] the operators, put together from those,
-//! * [`Regions`] sets of cells, as runs of a vector's entries.
+//! * `geometry` where the neighbours of a row of cells lie,
+//! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
+//!   (j, colour) half plane at a time, SIMD lanes across columns,
+//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] and [`Weighted`] their transfers,
+//! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries.
 
+mod aggregate;
+mod bilinear;
 mod blas;
 mod cpu;
 mod diffusion;
-mod half_plane;
-mod region;
+mod geometry;
+mod row_sum;
+mod seven_point;
 mod shared;
 mod stored_matrix;
 mod tensor_product;
 mod vector;
 mod wavefront;
 
+pub use aggregate::{AggregateMatrix, Aggregates};
+pub use bilinear::Bilinear;
 pub use cpu::Cpu;
-pub use diffusion::Diffusion;
-pub use region::{RegionMatrix, Regions};
-pub use stored_matrix::{StoredMatrix, StoredTridiagonal};
-pub use tensor_product::TensorProduct;
+pub use diffusion::{Diffusion, DiffusionCoefficients, Weighted};
+pub use seven_point::SevenPoint;
+pub use stored_matrix::StoredMatrix;
+pub use tensor_product::{Factors, TensorProduct};
 pub use vector::Vector;

@@ -1,82 +1,99 @@
-//! Stored matrices on processor cores: the comparison of paper A.
+//! Stored matrices on processor cores: the comparison of paper A, and any matrix of a user's.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{LineSolver, OnBackend, Operator};
+use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, MixedTop, Operator, Relaxation};
 use isobar_core::real::Real;
-use isobar_core::reference;
-use isobar_core::stencil::Csr;
+use isobar_core::reference::{self, Bands, check_indices};
+use isobar_core::stencil::{self, Hierarchy, Lines, Supports};
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// A [`Csr`] matrix, its rows in the order of the layout (those of padding empty).
+/// [`stencil::StoredMatrix`] on processor cores, its rows in the order of the layout (those of padding empty).
 #[derive(Debug)]
 pub struct StoredMatrix<T> {
     cpu: Cpu,
     layout: Layout,
     row_starts: Vec<usize>,
     columns: Vec<u32>,
-    values: Vec<T>,
+    values: RwLock<Values<T>>,
+}
+
+/// What an update changes.
+#[derive(Debug)]
+struct Values<T> {
+    entries: Vec<T>,
     /// 1 over the diagonal, 0 in padding.
     inverse_diagonal: Vec<T>,
 }
 
 impl<T: Real> StoredMatrix<T> {
     /// Renumbers rows and columns to positions in the layout.
-    ///
-    /// # Errors
-    /// [`Shape`](isobar_core::Error::Shape) where the matrix does not act on such vectors.
-    pub(crate) fn new(cpu: &Cpu, matrix: &Csr, layout: &Layout) -> Result<Self> {
-        reference::check_matrix(matrix, layout)?;
-        let shape = layout.shape();
+    fn new(cpu: &Cpu, stencil: &stencil::StoredMatrix, layout: Layout) -> Result<Self> {
+        check_indices(&layout)?;
+        let matrix = stencil.matrix();
         let position = |row: usize| {
-            let (i, j, k) = reference::grid_point(row, shape);
+            let (i, j, k) = stencil.grid_point(row);
             layout.index(i, j, k)
         };
-        let mut row_at = vec![None; layout.len()];
-        for row in 0..matrix.rows() {
-            row_at[position(row)] = Some(row);
-        }
-        let mut stored = Self {
-            cpu: cpu.clone(),
-            layout: *layout,
-            row_starts: Vec::with_capacity(layout.len() + 1),
-            columns: Vec::with_capacity(matrix.entries()),
-            values: Vec::with_capacity(matrix.entries()),
-            inverse_diagonal: vec![T::ZERO; layout.len()],
-        };
-        stored.row_starts.push(0);
-        for (place, row) in row_at.into_iter().enumerate() {
-            for (column, value) in row.into_iter().flat_map(|row| matrix.row(row)) {
-                if Some(column) == row {
-                    stored.inverse_diagonal[place] = T::from_f64(1.0 / value);
-                }
-                stored.columns.push(position(column) as u32);
-                stored.values.push(T::from_f64(value));
+        let (mut row_starts, mut columns) = (Vec::with_capacity(layout.len() + 1), Vec::with_capacity(matrix.entries()));
+        row_starts.push(0);
+        for row in rows_by_position(&layout) {
+            if let Some(row) = row {
+                columns.extend(matrix.row(row).map(|(column, _)| position(column) as u32));
             }
-            stored.row_starts.push(stored.values.len());
+            row_starts.push(columns.len());
         }
+        let values = Values { entries: vec![T::ZERO; columns.len()], inverse_diagonal: vec![T::ZERO; layout.len()] };
+        let stored = Self { cpu: cpu.clone(), layout, row_starts, columns, values: RwLock::new(values) };
+        stored.set(stencil);
         Ok(stored)
+    }
+
+    /// Rounds the entries of a matrix of the same pattern.
+    fn set(&self, stencil: &stencil::StoredMatrix) {
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        let Values { entries, inverse_diagonal } = &mut *values;
+        for (position, row) in rows_by_position(&self.layout).enumerate() {
+            let Some(row) = row else { continue };
+            inverse_diagonal[position] = T::ZERO;
+            let stored = &mut entries[self.row_starts[position]..self.row_starts[position + 1]];
+            for (entry, (column, value)) in stored.iter_mut().zip(stencil.matrix().row(row)) {
+                *entry = T::from_f64(value);
+                if column == row && value != 0.0 {
+                    inverse_diagonal[position] = T::from_f64(1.0 / value);
+                }
+            }
+        }
+    }
+
+    fn values(&self) -> RwLockReadGuard<'_, Values<T>> {
+        self.values.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> OnBackend<Cpu> for StoredMatrix<T> {
-    fn backend(&self) -> &Cpu {
-        &self.cpu
-    }
+/// The row of each position in the layout, as [`stencil::StoredMatrix`] numbers them.
+fn rows_by_position(layout: &Layout) -> impl Iterator<Item = Option<usize>> + use<> {
+    let layout = *layout;
+    let Shape { nx, nz, .. } = layout.shape();
+    (0..layout.len()).map(move |position| layout.grid_point(position).map(|(i, j, k)| i + nx * (k + nz * j)))
 }
 
 impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
+    fn backend(&self) -> &Cpu {
+        &self.cpu
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
 
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        let x = x.entries();
+        let (x, values) = (x.entries(), self.values());
         let out = Shared::of(y.entries_mut());
         self.cpu.for_each_part(x.len(), |_, start, end| {
             // SAFETY: parts do not overlap.
@@ -84,7 +101,7 @@ impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
             for (y, ends) in y.iter_mut().zip(self.row_starts[start..=end].windows(2)) {
                 let range = ends[0]..ends[1];
                 let mut sum = T::ZERO;
-                for (&column, &value) in self.columns[range.clone()].iter().zip(&self.values[range]) {
+                for (&column, &value) in self.columns[range.clone()].iter().zip(&values.entries[range]) {
                     sum += value * x[column as usize];
                 }
                 *y = sum;
@@ -93,10 +110,28 @@ impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
         Ok(())
     }
 
+    fn coefficient_bytes(&self) -> usize {
+        let values = self.values();
+        size_of_val(&self.row_starts[..])
+            + size_of_val(&self.columns[..])
+            + size_of_val(&values.entries[..])
+            + size_of_val(&values.inverse_diagonal[..])
+    }
+}
+
+impl<T: Real> CgOperator<Cpu, T> for StoredMatrix<T> {}
+
+impl<T: Real> Diagonal<Cpu, T> for StoredMatrix<T> {
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        for ((z, &r), &inverse) in z.entries_mut().iter_mut().zip(r.entries()).zip(&self.inverse_diagonal) {
-            *z = r * inverse;
-        }
+        let (r, values) = (r.entries(), self.values());
+        let out = Shared::of(z.entries_mut());
+        self.cpu.for_each_part(r.len(), |_, start, end| {
+            // SAFETY: parts do not overlap.
+            let z = unsafe { out.row_mut(start as isize, end - start) };
+            for ((z, &r), &inverse) in z.iter_mut().zip(&r[start..end]).zip(&values.inverse_diagonal[start..end]) {
+                *z = r * inverse;
+            }
+        });
         Ok(())
     }
 }
@@ -104,58 +139,51 @@ impl<T: Real> Operator<Cpu, T> for StoredMatrix<T> {
 /// The vertical tridiagonal blocks of a matrix, stored as three vectors; the Thomas algorithm with
 /// lanes across columns.
 #[derive(Debug)]
-pub struct StoredTridiagonal<T> {
+struct StoredTridiagonal<T> {
     cpu: Cpu,
     layout: Layout,
-    below: Vector<T>,
-    diagonal: Vector<T>,
-    above: Vector<T>,
+    /// Below, on and above the diagonal.
+    bands: RwLock<[Vector<T>; 3]>,
     /// Elimination factors of a half plane, one a thread.
     factors: Mutex<Vec<Vec<T>>>,
 }
 
 impl<T: Real> StoredTridiagonal<T> {
     /// Extracts the blocks.
-    ///
-    /// # Errors
-    /// [`Shape`](isobar_core::Error::Shape) where the matrix does not act on such vectors.
-    pub(crate) fn new(cpu: &Cpu, matrix: &Csr, layout: &Layout) -> Result<Self> {
-        let plain = reference::StoredTridiagonal::<T>::new(matrix, layout)?;
-        let copy = |band: &reference::Vector<T>, padding: T| -> Result<Vector<T>> {
-            let mut out = Vector::zeros(cpu, layout)?;
-            // A pivot of 1 in padding keeps its zeros free of NaN.
-            out.entries_mut().fill(padding);
-            let Shape { nx, ny, nz } = layout.shape();
-            for j in 0..ny {
-                for k in 0..nz {
-                    for i in 0..nx {
-                        out.entries_mut()[layout.index(i, j, k)] = band.get(i, j, k);
-                    }
-                }
-            }
-            Ok(out)
-        };
-        let [below, diagonal, above] = plain.bands();
-        Ok(Self {
-            cpu: cpu.clone(),
-            layout: *layout,
-            below: copy(below, T::ZERO)?,
-            diagonal: copy(diagonal, T::ONE)?,
-            above: copy(above, T::ZERO)?,
-            factors: Mutex::new(vec![vec![T::ZERO; layout.half_plane()]; cpu.threads_for(layout.len())]),
-        })
+    fn new(cpu: &Cpu, stencil: &stencil::StoredMatrix, layout: Layout) -> Result<Self> {
+        let room = || Vector::zeros(cpu, &layout);
+        let bands = RwLock::new([room()?, room()?, room()?]);
+        let factors = Mutex::new(vec![vec![T::ZERO; layout.half_plane()]; cpu.threads_for(layout.len())]);
+        let tridiagonal = Self { cpu: cpu.clone(), layout, bands, factors };
+        tridiagonal.set(stencil)?;
+        Ok(tridiagonal)
     }
-}
 
-impl<T> OnBackend<Cpu> for StoredTridiagonal<T> {
-    fn backend(&self) -> &Cpu {
-        &self.cpu
+    fn set(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
+        let Bands { below, diagonal, above } = Bands::<T>::new(stencil, &self.layout)?;
+        let mut bands = self.bands.write().unwrap_or_else(PoisonError::into_inner);
+        // A pivot of 1 in padding keeps its zeros free of NaN.
+        for ((band, plain), padding) in bands.iter_mut().zip([below, diagonal, above]).zip([T::ZERO, T::ONE, T::ZERO]) {
+            self.copy(&plain, padding, band);
+        }
+        Ok(())
+    }
+
+    fn copy(&self, plain: &reference::Vector<T>, padding: T, band: &mut Vector<T>) {
+        for (position, (entry, &value)) in band.entries_mut().iter_mut().zip(plain.entries()).enumerate() {
+            *entry = if self.layout.grid_point(position).is_some() { value } else { padding };
+        }
     }
 }
 
 impl<T: Real> LineSolver<Cpu, T> for StoredTridiagonal<T> {
+    fn backend(&self) -> &Cpu {
+        &self.cpu
+    }
+
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let mut factors = self.factors.lock().unwrap_or_else(PoisonError::into_inner);
+        let bands = self.bands.read().unwrap_or_else(PoisonError::into_inner);
         let threads = factors.len();
         let spaces = Shared::of(&mut factors);
         let out = Shared::of(z.entries_mut());
@@ -168,11 +196,59 @@ impl<T: Real> LineSolver<Cpu, T> for StoredTridiagonal<T> {
                 let range = h * len..(h + 1) * len;
                 // SAFETY: each half plane belongs to one thread.
                 let z = unsafe { out.row_mut(range.start as isize, len) };
-                let bands = [&self.below, &self.diagonal, &self.above].map(|band| &band.entries()[range.clone()]);
+                let bands = bands.each_ref().map(|band| &band.entries()[range.clone()]);
                 self.cpu.dispatch::<T, _>(|| thomas(bands, &r.entries()[range.clone()], z, factors, pitch));
             }
         });
         Ok(())
+    }
+}
+
+impl Supports<stencil::StoredMatrix> for Cpu {
+    type Operator<T: Real> = StoredMatrix<T>;
+
+    fn operator<T: Real>(&self, stencil: &stencil::StoredMatrix) -> Result<Arc<StoredMatrix<T>>> {
+        Ok(Arc::new(StoredMatrix::new(self, stencil, self.layout(stencil)?)?))
+    }
+
+    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<()> {
+        operator.set(stencil);
+        Ok(())
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
+        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
+        Capabilities { operator, diagonal: Some(diagonal), triangular: None, aggregates: None }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        stencil: &stencil::StoredMatrix,
+        operator: &Arc<StoredMatrix<T>>,
+    ) -> Result<Option<Lines<Self, stencil::StoredMatrix, T>>> {
+        let blocks = Arc::new(StoredTridiagonal::<T>::new(self, stencil, operator.layout)?);
+        let solver = Arc::clone(&blocks) as Arc<dyn LineSolver<Self, T>>;
+        let update = move |stencil: &stencil::StoredMatrix| blocks.set(stencil);
+        Ok(Some(Lines { solver, update: Some(Box::new(update)) }))
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        _: &stencil::StoredMatrix,
+        _: &Arc<StoredMatrix<T>>,
+        _: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::StoredMatrix, T>>> {
+        Ok(None)
+    }
+
+    fn mixed_top(
+        &self,
+        _: &Arc<StoredMatrix<f64>>,
+        _: &Arc<StoredMatrix<f32>>,
+        _: &Hierarchy<Self, stencil::StoredMatrix, f32>,
+        _: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        Ok(None)
     }
 }
 

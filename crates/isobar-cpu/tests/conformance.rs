@@ -1,15 +1,28 @@
 //! The CPU back end against the reference, on one thread and on several.
 
+use isobar_core::conformance::suite;
+use isobar_core::real::Real;
 use isobar_cpu::Cpu;
+use libtest_mimic::{Arguments, Trial};
 
-fn cpu(threads: usize) -> Cpu {
-    Cpu::new(threads).unwrap()
+fn trials<T: Real>(threads: usize) -> Vec<Trial> {
+    let cpu = Cpu::new(threads).expect("threads can be started");
+    let name = |check: String| format!("{}_{threads}_threads::{check}", T::PRECISION);
+    suite::<Cpu, T>()
+        .into_iter()
+        .map(|(check, run)| {
+            let cpu = cpu.clone();
+            Trial::test(name(check), move || {
+                run(&cpu);
+                Ok(())
+            })
+        })
+        .collect()
 }
 
-isobar_core::conformance_suite!(one_thread_f64, cpu(1), f64);
-isobar_core::conformance_suite!(three_threads_f64, cpu(3), f64);
-isobar_core::conformance_suite!(three_threads_f32, cpu(3), f32);
-
-isobar_core::diffusion_conformance_suite!(diffusion_one_thread_f64, cpu(1), f64);
-isobar_core::diffusion_conformance_suite!(diffusion_three_threads_f64, cpu(3), f64);
-isobar_core::diffusion_conformance_suite!(diffusion_three_threads_f32, cpu(3), f32);
+fn main() {
+    let mut all = trials::<f64>(1);
+    all.extend(trials::<f64>(3));
+    all.extend(trials::<f32>(3));
+    libtest_mimic::run(&Arguments::from_args(), all).exit();
+}

@@ -1,194 +1,262 @@
-//! The diffusion operator on processor cores: each fused step one pass over memory.
+//! The diffusion operator on processor cores: what it supplies to the engine.
 //!
-//! * this file: the operator, its coefficients and how a pass is put together,
-//! * [`rows`] where the neighbours of a row lie, [`faces`] the transmissibilities between them,
-//! * [`steps`] the fused steps as lists of stages,
-//! * [`kernels`] the loops of the stages, one half plane at a time; [`lines`] those that solve lines;
-//!   [`triangular`] those of the strict triangular parts,
-//! * [`substitution`] forward and backward substitution in blocks,
-//! * [`regional`] deflation's step, [`transfer`] restriction and prolongation.
+//! * this file: the operator, and what can be done with it,
+//! * [`cells`] entries from coefficients of cells, [`faces`] stored ones, [`entries`] what they share,
+//! * [`weighted`] restriction and prolongation.
 
+mod cells;
+mod entries;
 mod faces;
-mod kernels;
-mod lines;
-mod regional;
-mod rows;
-mod steps;
-mod substitution;
-mod transfer;
-mod triangular;
+mod weighted;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::backend::{AggregateMap, HostScalars, Scalar};
+use isobar_core::error::{Error, Result};
+use isobar_core::operator::aggregate::{Components, Entry};
+use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
 use isobar_core::real::Real;
-use isobar_core::stencil::{self, Axis};
-use pulp::{Simd, WithSimd};
+use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
-use self::faces::{Coefficients, Faces};
-use self::rows::{Geometry, HalfPlane};
-use self::transfer::{Weights, natural_row_len};
+use self::cells::Cells;
+pub(crate) use self::entries::CellCoefficients;
+use self::faces::Faces;
+pub use self::weighted::Weighted;
+use crate::aggregate::Aggregates;
 use crate::cpu::Cpu;
-use crate::shared::Shared;
+use crate::geometry::Geometry;
+use crate::seven_point::substitution::Blocks;
+use crate::seven_point::triangular::{IncompletePoisson, RelaxLower, RelaxUpper};
+use crate::seven_point::{Kernel, On, SevenPoint, Stored};
 use crate::vector::Vector;
-use crate::wavefront::{self, Chunks};
-
-/// Bytes of elimination factors that a tile of columns may take up, so that they stay in the second
-/// level cache beside the rows that stream through.
-const FACTOR_BYTES: usize = 192 << 10;
-
-/// Planes that a thread keeps for itself: as many as a plane of the coarse grid is restricted from.
-const PLANES: usize = 4;
 
 /// [`stencil::Diffusion`] on processor cores.
-///
-/// Storage beside the coefficients: for every thread the elimination factors of a tile, and four planes.
+pub type Diffusion<T> = SevenPoint<DiffusionCoefficients<T>, T>;
+
+/// What a diffusion operator stores.
 #[derive(Debug)]
-pub struct Diffusion<T> {
-    cpu: Cpu,
-    geometry: Geometry<T>,
-    coefficients: Coefficients<T>,
-    coefficient_vectors: f64,
-    weights: Option<Weights<T>>,
-    scratch: Mutex<Scratch<T>>,
+pub struct DiffusionCoefficients<T> {
+    kind: Kind<T>,
+    vectors: f64,
+    /// What components and bodies are made from.
+    stencil: stencil::Diffusion,
 }
 
 #[derive(Debug)]
-struct Scratch<T> {
-    chunks: Vec<ChunkScratch<T>>,
-    /// Two sums a plane.
-    sums: Vec<[f64; 2]>,
+enum Kind<T> {
+    Cells(Cells<T>),
+    Faces(Faces<T>),
 }
 
-/// What one thread needs while it works on its chunk of planes.
-#[derive(Debug)]
-struct ChunkScratch<T> {
-    /// excess / pivot of the row below, of as many columns as are eliminated together.
-    ratio: Vec<T>,
-    /// Elimination factors of a tile, all levels.
-    factors: Vec<T>,
-    /// Solution of a tile, all levels, where it may not overwrite u.
-    values: Vec<T>,
-    /// Rows in natural order.
-    natural: [Vec<T>; 2],
-    /// Four planes of Z a or of a residual, and which.
-    planes: Vector<T>,
-    kept: [Option<usize>; PLANES],
-}
-
-/// A stage of a pass: plane, and the scratch space of whoever runs it.
-type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkScratch<T>) + Sync);
-
-/// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
-/// functions that are sure to be inlined get this machine's vector instructions.)
-trait Kernel<T: Real> {
-    /// What it sums up.
-    type Output;
-
-    /// Runs it; everywhere `#[inline(always)]`.
-    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> Self::Output;
-}
-
-struct On<'a, K, T, F> {
-    kernel: K,
-    geometry: &'a Geometry<T>,
-    faces: &'a F,
-}
-
-impl<T: Real, K: Kernel<T>, F: Faces<T>> WithSimd for On<'_, K, T, F> {
-    type Output = K::Output;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-        self.kernel.run(simd, self.geometry, self.faces)
-    }
-}
-
-impl<T: Real> Diffusion<T> {
-    /// Rounds and arranges the coefficients.
-    ///
-    /// # Errors
-    /// Those of [`Layout::new`], and [`OutOfMemory`](isobar_core::Error::OutOfMemory).
-    pub(crate) fn new(cpu: &Cpu, stencil: &stencil::Diffusion, with_transfers: bool) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
-        let shape = layout.shape();
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let geometry = Geometry::new(layout, periodic);
-        let tile = (FACTOR_BYTES / (shape.nz * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
-        let few_planes = Layout::new(Shape::new(shape.nx, PLANES, shape.nz))?;
-        let chunk = || {
-            Ok(ChunkScratch {
-                ratio: vec![T::ZERO; tile],
-                factors: vec![T::ZERO; tile * shape.nz],
-                values: vec![T::ZERO; tile * shape.nz],
-                natural: [0, 1].map(|_| vec![T::ZERO; natural_row_len(&layout)]),
-                planes: Vector::zeros(cpu, &few_planes)?,
-                kept: [None; PLANES],
-            })
+impl<T: Real> DiffusionCoefficients<T> {
+    fn new(cpu: &Cpu, g: &Geometry<T>, stencil: &stencil::Diffusion) -> Result<Self> {
+        let kind = match stencil.coefficients() {
+            stencil::Coefficients::Cells { fields, .. } => {
+                Kind::Cells(Cells::new(cpu, &g.layout, stencil, fields.len())?)
+            }
+            stencil::Coefficients::Faces(_) => Kind::Faces(Faces::new(cpu, g, stencil)?),
         };
-        Ok(Self {
-            cpu: cpu.clone(),
-            coefficients: Coefficients::new(cpu, &geometry, stencil)?,
-            coefficient_vectors: stencil.coefficient_vectors(),
-            weights: Weights::new(cpu, &layout, stencil, with_transfers)?,
-            geometry,
-            scratch: Mutex::new(Scratch {
-                chunks: (0..cpu.threads_for(layout.len())).map(|_| chunk()).collect::<Result<_>>()?,
-                sums: vec![[0.0; 2]; shape.ny],
-            }),
-        })
+        let mut coefficients = Self { kind, vectors: stencil.coefficient_vectors(), stencil: stencil.clone() };
+        coefficients.set(cpu, stencil)?;
+        Ok(coefficients)
     }
 
-    fn layout(&self) -> &Layout {
-        &self.geometry.layout
+    fn set(&mut self, cpu: &Cpu, stencil: &stencil::Diffusion) -> Result<()> {
+        match (&mut self.kind, stencil.coefficients()) {
+            (Kind::Cells(cells), stencil::Coefficients::Cells { fields, axes }) => {
+                cells.set(cpu, stencil, fields, *axes);
+            }
+            (Kind::Faces(stored), stencil::Coefficients::Faces(faces)) => stored.set(cpu, stencil, faces),
+            _ => return Err(Error::invalid("diffusion.coefficient", "coefficients of another kind than before")),
+        }
+        self.stencil = stencil.clone();
+        Ok(())
     }
+}
 
-    fn half_plane(&self, j: usize, colour: Colour) -> HalfPlane {
-        self.geometry.half_plane(j, colour)
-    }
-
-    /// Runs a loop with this machine's instructions.
-    fn run<K: Kernel<T>>(&self, kernel: K) -> K::Output {
-        let geometry = &self.geometry;
-        match &self.coefficients {
-            Coefficients::Cells(faces) => self.cpu.dispatch::<T, _>(On { kernel, geometry, faces }),
-            Coefficients::Stored(faces) => self.cpu.dispatch::<T, _>(On { kernel, geometry, faces }),
+impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
+    fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: &Geometry<T>, kernel: K) -> K::Output {
+        match &self.kind {
+            Kind::Cells(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+            Kind::Faces(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
         }
     }
 
-    fn scratch(&self) -> MutexGuard<'_, Scratch<T>> {
-        // Scratch holds nothing between passes, so a panic elsewhere cannot have spoilt it.
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    fn vectors(&self) -> f64 {
+        self.vectors
     }
 
-    /// Runs stages in one pass over the planes.
-    fn pass(&self, scratch: &mut Scratch<T>, stages: &[Stage<'_, T>]) {
-        let chunks = Chunks::new(self.layout().shape().ny, scratch.chunks.len(), stages.len());
-        let chunks = if self.geometry.periodic[1] { chunks.periodic() } else { chunks };
-        let spaces = Shared::of(&mut scratch.chunks);
-        wavefront::run(&self.cpu, chunks, stages.len(), |s, plane, chunk| {
-            // SAFETY: calls with the same `chunk` never overlap.
-            let space = unsafe { spaces.row_mut(chunk as isize, 1) };
-            stages[s](plane, &mut space[0]);
+    fn bytes(&self) -> usize {
+        let of = |vectors: &mut dyn Iterator<Item = &Vector<T>>| -> usize {
+            vectors.map(|vector| size_of_val(vector.entries())).sum()
+        };
+        match &self.kind {
+            Kind::Cells(cells) => of(&mut cells.vectors()),
+            Kind::Faces(faces) => of(&mut faces.vectors()),
+        }
+    }
+}
+
+impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
+    fn relax_lower(
+        &self,
+        r: &Vector<T>,
+        w: &Vector<T>,
+        v: &mut Vector<T>,
+        rho: Option<(Scalar, &mut HostScalars)>,
+    ) -> Result<()> {
+        let (r, w, v) = (r.share(), w.share(), v.share_mut());
+        let stage =
+            |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
+        match rho {
+            Some((scalar, scalars)) => self.summing_pass(|c, j, _| stage(c, j), scalar, scalars),
+            None => self.plain_pass(|c, j, _| {
+                stage(c, j);
+            }),
+        }
+        Ok(())
+    }
+
+    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let (v, w, z) = (v.share(), w.share(), z.share_mut());
+        self.plain_pass(|c, j, _| {
+            self.on_both(c, j, |h| RelaxUpper { h, v, w, z });
         });
+        Ok(())
     }
 
-    /// Adds up what the stages left for each plane.
-    fn total(scratch: &Scratch<T>, which: usize) -> f64 {
-        scratch.sums.iter().map(|sums| sums[which]).sum()
+    fn incomplete_poisson(
+        &self,
+        scaled: bool,
+        inverse_diagonal: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+    ) -> Result<()> {
+        let (inverse_diagonal, r, z) = (inverse_diagonal.share(), r.share(), z.share_mut());
+        self.plain_pass(|c, j, _| {
+            self.on_both(c, j, |h| IncompletePoisson { h, scaled, inverse_diagonal, r, z });
+        });
+        Ok(())
     }
 
-    /// Stores a plane's sums.
-    fn store(sums: Shared<[f64; 2]>, j: usize, values: [f64; 2]) {
-        // SAFETY: a stage runs once on each plane.
-        unsafe { sums.set(j as isize, values) };
+    fn factorise(&self, block: usize, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
+        match &self.coefficients().kind {
+            Kind::Cells(cells) => blocks.factorise(cells, inverse_pivots),
+            Kind::Faces(faces) => blocks.factorise(faces, inverse_pivots),
+        }
+        Ok(())
     }
 
-    /// Runs a kernel on both half planes of plane j and adds up what it sums up.
-    fn on_both<K: Kernel<T, Output = [f64; 2]>>(&self, j: usize, kernel: impl Fn(HalfPlane) -> K) -> [f64; 2] {
-        let [red, black] = Colour::BOTH.map(|colour| self.run(kernel(self.half_plane(j, colour))));
-        [red[0] + black[0], red[1] + black[1]]
+    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
+        match &self.coefficients().kind {
+            Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z),
+            Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z),
+        }
+        Ok(())
+    }
+}
+
+impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
+    fn subtract_aggregated(
+        &self,
+        aggregates: &Aggregates,
+        a: &Vec<f64>,
+        p: &Vector<T>,
+        q: &mut Vector<T>,
+        sigma: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        self.subtract(aggregates, a, p, q, sigma, scalars);
+        Ok(())
+    }
+
+    fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
+        Ok(self.coefficients().stencil.galerkin(map))
+    }
+
+    fn components(&self) -> Result<Option<Components>> {
+        Ok(self.coefficients().stencil.components())
+    }
+
+    fn bodies(&self) -> Result<AggregateMap> {
+        Ok(self.coefficients().stencil.bodies())
+    }
+}
+
+impl Supports<stencil::Diffusion> for Cpu {
+    type Operator<T: Real> = Diffusion<T>;
+
+    fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
+        let layout = self.layout(stencil)?;
+        let shape = Stencil::shape(stencil);
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        let geometry = Geometry::new(layout, periodic);
+        let coefficients = DiffusionCoefficients::new(self, &geometry, stencil)?;
+        Ok(Arc::new(SevenPoint::new(self, geometry, coefficients)?))
+    }
+
+    fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        operator.change(|_, coefficients| coefficients.set(self, stencil))
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<Diffusion<T>>) -> Capabilities<Self, T> {
+        Capabilities {
+            operator: Arc::clone(operator) as _,
+            diagonal: Some(Arc::clone(operator) as _),
+            triangular: Some(Arc::clone(operator) as _),
+            aggregates: Some(Arc::clone(operator) as _),
+        }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        _: &stencil::Diffusion,
+        operator: &Arc<Diffusion<T>>,
+    ) -> Result<Option<Lines<Self, stencil::Diffusion, T>>> {
+        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Diffusion<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn mixed_top(
+        &self,
+        double: &Arc<Diffusion<f64>>,
+        single: &Arc<Diffusion<f32>>,
+        hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        let transfer = hierarchy.transfers.first().cloned();
+        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(Box::new(top)))
+    }
+}
+
+impl SupportsLevels<stencil::Diffusion> for Cpu {
+    type Transfer<T: Real> = Weighted<T>;
+
+    fn transfer<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        fine: &Arc<Diffusion<T>>,
+        coarse: &Arc<Diffusion<T>>,
+    ) -> Result<Arc<Weighted<T>>> {
+        Ok(Arc::new(Weighted::new(stencil, fine, coarse.geometry().layout)?))
+    }
+
+    fn update_transfer<T: Real>(&self, transfer: &Weighted<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        transfer.update(stencil);
+        Ok(())
     }
 }

@@ -1,35 +1,34 @@
 //! The loops that solve lines, tile by tile: upwards by elimination, downwards by substitution. Safety of all
 //! memory accesses: see the module `kernels`.
 //!
-//! Everything is a sum of positive numbers: with `out` the shift and the faces out of the column,
+//! Everything is a sum of positive numbers: with `out` the shift and the entries out of the column,
 //!
 //! ```text
-//! excess = out + T₋ · ratio₋;   pivot = excess + T₊
-//! y = (g + T₋ y₋) / pivot;   factor = T₊ / pivot;   ratio = excess / pivot
+//! excess = out + t₋ · ratio₋;   pivot = excess + t₊
+//! y = (g + t₋ y₋) / pivot;   factor = t₊ / pivot;   ratio = excess / pivot
 //! ```
 //!
-//! A column tied to nothing has the last pivot 0, exactly, and gets the solution with 0 at its top. The face T
-//! across a periodic end is no part of the line; its two cells get 2T on the diagonal instead.
+//! A column tied to nothing has the last pivot 0, exactly, and gets the solution with 0 at its top. The entry t
+//! across a periodic end is no part of the line; its two cells get 2t on the diagonal instead. Everything is over W.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
-use super::faces::{FaceRow, Faces};
-use super::kernels::Couplings;
-use super::rows::{Around, Geometry, HalfPlane, Link, Places, Which, Window};
-use super::{ChunkScratch, Kernel};
-use crate::half_plane::{RowSum, substitute_row};
+use super::kernels::ResidualRow;
+use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use crate::geometry::{Around, Columns, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::row_sum::RowSum;
 use crate::shared::{Ahead, Row, RowMut, Shared};
 
 /// What a tile of lines is solved for. (Traits, not closures: only functions that are sure to be inlined get
 /// this machine's vector instructions.)
-trait LineTask<'a, S: Simd, T: Real> {
+trait LineTask<S: Simd, T: Real> {
     /// A row of the right-hand side.
     type Row: LineRow<S, T>;
 
     /// A row of the right-hand side; asked for once, upwards.
-    fn row(&mut self, w: Window, places: &Places) -> Self::Row;
+    fn row(&mut self, w: Window) -> Self::Row;
 
     /// What a row has summed up comes back.
     #[inline(always)]
@@ -40,10 +39,10 @@ trait LineTask<'a, S: Simd, T: Real> {
     fn finish(&mut self, _w: Window) {}
 }
 
-/// A row that is computed pack by pack, from the transmissibilities around.
+/// A row that is computed pack by pack, from the entries of the matrix.
 trait LineRow<S: Simd, T: Real> {
-    /// Pack i; `across` are the faces across periodic ends, where the row is at one.
-    fn get(&mut self, t: &Couplings<S, T>, across: [Option<Pack<S, T>>; 2], shift: Pack<S, T>, i: usize) -> Pack<S, T>;
+    /// Pack i over W; `across` are the entries across periodic ends, where the row is at one.
+    fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T>;
 
     /// Asks memory for what will be needed a little after pack i.
     fn fetch_ahead(&self, i: usize);
@@ -60,7 +59,7 @@ struct Target<T> {
 impl<T> Target<T> {
     #[inline(always)]
     fn position(&self, w: Window) -> isize {
-        self.start + (w.k * self.pitch + w.m) as isize
+        self.start + (w.k * self.pitch + w.columns.m) as isize
     }
 }
 
@@ -69,26 +68,27 @@ impl<T> Target<T> {
 /// # Safety
 /// The rows of `out` lie within their vector, and nothing else uses them.
 #[inline(always)]
-unsafe fn solve_tiles<'a, S: Simd, T: Real, F: Faces<T>>(
+unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     simd: S,
-    g: &'a Geometry<T>,
-    faces: &'a F,
+    g: &Geometry<T>,
+    c: &C,
     h: &HalfPlane,
     (ratio, factors): (&mut [T], &mut [T]),
     out: impl Fn(usize) -> Target<T>,
-    task: &mut impl LineTask<'a, S, T>,
+    task: &mut impl LineTask<S, T>,
 ) {
-    let (nz, pitch, tile) = (g.layout.shape().nz, g.layout.pitch(), ratio.len());
+    let (layers, pitch, tile) = (g.layers(), g.layout.pitch(), ratio.len());
     for m in (0..pitch).step_by(tile) {
-        let n = tile.min(pitch - m);
+        let columns = Columns { m, n: tile.min(pitch - m) };
+        let n = columns.n;
+        let coefficients = c.tile(simd, g, h, columns);
         let out = out(m);
         let ratio = &mut ratio[..n];
         ratio.fill(T::ZERO);
-        for k in 0..nz {
-            let w = Window { k, m, n };
-            let places = g.places(h, w, Which::All);
-            let t = faces.row(simd, g, h, w, &places);
-            let mut row = task.row(w, &places);
+        for k in 0..layers {
+            let w = Window { k, columns };
+            let entries_row = coefficients.row(k);
+            let mut row = task.row(w);
             let position = out.position(w);
             // SAFETY: promised by the caller; rows k and k − 1 are different rows.
             let (mut y, below) = unsafe {
@@ -99,17 +99,15 @@ unsafe fn solve_tiles<'a, S: Simd, T: Real, F: Faces<T>>(
             let ahead = out.vector.ahead(position);
             let mut ratio = RowMut::new(simd, &mut *ratio);
             let mut factor = RowMut::new(simd, &mut factors[k * n..(k + 1) * n]);
-            let ends = [g.level_beside(k, false).1 == Link::Wrapped, g.level_beside(k, true).1 == Link::Wrapped];
+            let ends = [g.layer_beside(k, false).1 == Link::Wrapped, g.layer_beside(k, true).1 == Link::Wrapped];
             for i in 0..y.len() {
-                t.fetch_ahead(i);
+                entries_row.fetch_ahead(i);
                 row.fetch_ahead(i);
                 ahead.fetch(i, Row::<S, T>::LANES);
-                let couplings = Couplings::of(&t, g.is_tall(), i);
-                let shift = t.shift(i);
-                let mut excess = shift + couplings.horizontal_total();
-                let Some([mut lower, mut upper]) = couplings.vertical else {
-                    let value = row.get(&couplings, [None; 2], shift, i) * excess.reciprocal();
-                    y.set(i, value);
+                let entries = entries_row.get(i);
+                let mut excess = entries.excess();
+                let Some([mut lower, mut upper]) = entries.vertical() else {
+                    y.set(i, row.get(&entries, [None; 2], i) * invert(&entries, excess));
                     continue;
                 };
                 let mut across = [None; 2];
@@ -124,40 +122,48 @@ unsafe fn solve_tiles<'a, S: Simd, T: Real, F: Faces<T>>(
                     upper = Pack::splat(simd, T::ZERO);
                 }
                 let excess = lower.mul_add(ratio.get(i), excess);
-                let inverse = (excess + upper).reciprocal();
+                let inverse = invert(&entries, excess + upper);
                 ratio.set(i, excess * inverse);
                 factor.set(i, upper * inverse);
-                let right = row.get(&couplings, across, shift, i);
+                let right = row.get(&entries, across, i);
                 y.set(i, lower.mul_add(below.get(i), right) * inverse);
             }
             task.end_row(row);
         }
-        task.finish(Window { k: nz - 1, m, n });
-        for k in (0..nz - 1).rev() {
-            let w = Window { k, m, n };
+        task.finish(Window { k: layers - 1, columns });
+        for k in (0..layers - 1).rev() {
+            let w = Window { k, columns };
             let position = out.position(w);
             // SAFETY: as above.
-            let (y, above) = unsafe {
+            let (mut y, above) = unsafe {
                 (out.vector.packs_mut(simd, position, n), out.vector.packs(simd, position + out.pitch as isize, n))
             };
-            substitute_row(Row::new(simd, &factors[k * n..(k + 1) * n]), above, y);
+            let factor = Row::new(simd, &factors[k * n..(k + 1) * n]);
+            for i in 0..y.len() {
+                y.set(i, factor.get(i).mul_add(above.get(i), y.get(i)));
+            }
             task.finish(w);
         }
     }
 }
 
+#[inline(always)]
+fn invert<S: Simd, T: Real, E: Entries<S, T>>(_: &E, x: Pack<S, T>) -> Pack<S, T> {
+    E::invert(x)
+}
+
 /// Solutions go to a half plane of a vector.
 #[inline(always)]
 fn into_vector<T: Real>(g: &Geometry<T>, h: &HalfPlane, vector: Shared<T>) -> Target<T> {
-    Target { vector, start: h.planes.here + h.own, pitch: g.layout.pitch() }
+    Target { vector, start: h.start, pitch: g.layout.pitch() }
 }
 
 /// z = M⁻¹ r
-pub(super) struct Solve<'s, T> {
-    pub(super) h: HalfPlane,
-    pub(super) r: Shared<T>,
-    pub(super) z: Shared<T>,
-    pub(super) scratch: &'s mut ChunkScratch<T>,
+pub(crate) struct Solve<'s, T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) r: Shared<T>,
+    pub(crate) z: Shared<T>,
+    pub(crate) space: &'s mut ChunkSpace<T>,
 }
 
 struct Plain<'a, S: Simd, T: Real> {
@@ -174,8 +180,8 @@ struct PlainRow<'a, S: Simd, T: Real> {
 
 impl<S: Simd, T: Real> LineRow<S, T> for PlainRow<'_, S, T> {
     #[inline(always)]
-    fn get(&mut self, _: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
-        self.r.get(i)
+    fn get(&mut self, entries: &impl Entries<S, T>, _: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
+        entries.over_weight(self.r.get(i))
     }
 
     #[inline(always)]
@@ -184,14 +190,14 @@ impl<S: Simd, T: Real> LineRow<S, T> for PlainRow<'_, S, T> {
     }
 }
 
-impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Plain<'a, S, T> {
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Plain<'a, S, T> {
     type Row = PlainRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window, _: &Places) -> Self::Row {
+    fn row(&mut self, w: Window) -> Self::Row {
         let position = self.g.position(&self.h, w);
         // SAFETY: see the top of this file, here and below.
-        PlainRow { r: unsafe { self.r.packs(self.simd, position, w.n) }, ahead: self.r.ahead(position) }
+        PlainRow { r: unsafe { self.r.packs(self.simd, position, w.columns.n) }, ahead: self.r.ahead(position) }
     }
 }
 
@@ -199,24 +205,24 @@ impl<T: Real> Kernel<T> for Solve<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
-        let Self { h, r, z, scratch } = self;
-        let ChunkScratch { ratio, factors, .. } = scratch;
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, r, z, space } = self;
+        let ChunkSpace { ratio, factors, .. } = space;
         let mut task = Plain { simd, g, h, r };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
         [0.0; 2]
     }
 }
 
 /// r −= αq;  z = M⁻¹ r;  Σ r z;  Σ r²
-pub(super) struct Precondition<'s, T> {
-    pub(super) h: HalfPlane,
-    pub(super) alpha: T,
-    pub(super) r: Shared<T>,
-    pub(super) q: Shared<T>,
-    pub(super) z: Shared<T>,
-    pub(super) scratch: &'s mut ChunkScratch<T>,
+pub(crate) struct Precondition<'s, T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) alpha: T,
+    pub(crate) r: Shared<T>,
+    pub(crate) q: Shared<T>,
+    pub(crate) z: Shared<T>,
+    pub(crate) space: &'s mut ChunkSpace<T>,
 }
 
 /// r −= αq on the way up, sums on both.
@@ -242,11 +248,11 @@ struct UpdateRow<'a, S: Simd, T: Real> {
 
 impl<S: Simd, T: Real> LineRow<S, T> for UpdateRow<'_, S, T> {
     #[inline(always)]
-    fn get(&mut self, _: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
+    fn get(&mut self, entries: &impl Entries<S, T>, _: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
         let value = self.minus_alpha.mul_add(self.q.get(i), self.r.get(i));
         self.rr.add_product(value, value);
         self.r.set(i, value);
-        value
+        entries.over_weight(value)
     }
 
     #[inline(always)]
@@ -256,14 +262,14 @@ impl<S: Simd, T: Real> LineRow<S, T> for UpdateRow<'_, S, T> {
     }
 }
 
-impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Update<'a, S, T> {
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Update<'a, S, T> {
     type Row = UpdateRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window, _: &Places) -> Self::Row {
-        let position = self.g.position(&self.h, w);
+    fn row(&mut self, w: Window) -> Self::Row {
+        let (position, n) = (self.g.position(&self.h, w), w.columns.n);
         // SAFETY: see the top of this file.
-        let (r, q) = unsafe { (self.r.packs_mut(self.simd, position, w.n), self.q.packs(self.simd, position, w.n)) };
+        let (r, q) = unsafe { (self.r.packs_mut(self.simd, position, n), self.q.packs(self.simd, position, n)) };
         let ahead = [self.r.ahead(position), self.q.ahead(position)];
         UpdateRow { minus_alpha: self.minus_alpha, r, q, ahead, rr: self.rr }
     }
@@ -276,9 +282,9 @@ impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Update<'a, S, T> {
 
     #[inline(always)]
     fn finish(&mut self, w: Window) {
-        let position = self.g.position(&self.h, w);
+        let (position, n) = (self.g.position(&self.h, w), w.columns.n);
         // SAFETY: see the top of this file.
-        let (r, z) = unsafe { (self.r.packs(self.simd, position, w.n), self.z.packs(self.simd, position, w.n)) };
+        let (r, z) = unsafe { (self.r.packs(self.simd, position, n), self.z.packs(self.simd, position, n)) };
         for i in 0..r.len() {
             self.rz.add_product(r.get(i), z.get(i));
         }
@@ -290,29 +296,29 @@ impl<T: Real> Kernel<T> for Precondition<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
-        let Self { h, alpha, r, q, z, scratch } = self;
-        let ChunkScratch { ratio, factors, .. } = scratch;
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, alpha, r, q, z, space } = self;
+        let ChunkSpace { ratio, factors, .. } = space;
         let minus_alpha = Pack::splat(simd, -alpha);
         let (rz, rr) = (RowSum::new(simd), RowSum::new(simd));
         let mut task = Update { simd, g, h, minus_alpha, r, q, z, rz, rr };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
         [task.rz.total(), task.rr.total()]
     }
 }
 
 /// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values never meet the vertical operator,
 /// but for those across a periodic end.
-pub(super) struct Relax<'s, T> {
-    pub(super) h: HalfPlane,
-    pub(super) rho: T,
-    pub(super) f: Shared<T>,
-    pub(super) u: Shared<T>,
-    pub(super) scratch: &'s mut ChunkScratch<T>,
+pub(crate) struct Relax<'s, T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) rho: T,
+    pub(crate) f: Shared<T>,
+    pub(crate) u: Shared<T>,
+    pub(crate) space: &'s mut ChunkSpace<T>,
 }
 
-/// f + Σ T u over the faces out of the column.
+/// f + Σ t u over the entries out of the column.
 struct Coupled<'a, S: Simd, T: Real> {
     simd: S,
     g: &'a Geometry<T>,
@@ -331,8 +337,8 @@ struct CoupledRow<'a, S: Simd, T: Real> {
 
 impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
     #[inline(always)]
-    fn get(&mut self, t: &Couplings<S, T>, across: [Option<Pack<S, T>>; 2], _: Pack<S, T>, i: usize) -> Pack<S, T> {
-        let mut sum = self.f.get(i) + t.horizontal_sum(&self.around, i);
+    fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
+        let mut sum = entries.over_weight(self.f.get(i)) + entries.horizontal_sum(self.around.horizontal(i));
         if let Some(own) = self.own {
             let beyond = self.around.vertical(i);
             for (t, beyond) in across.into_iter().zip(beyond) {
@@ -351,20 +357,21 @@ impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
     }
 }
 
-impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Coupled<'a, S, T> {
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
     type Row = CoupledRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
+    fn row(&mut self, w: Window) -> Self::Row {
         let Self { simd, g, h, f, u } = *self;
-        let position = g.position(&h, w);
-        let is_end = g.periodic[2] && (w.k == 0 || w.k + 1 == g.layout.shape().nz);
+        let (position, n) = (g.position(&h, w), w.columns.n);
+        let is_end = g.periodic[2] && (w.k == 0 || w.k + 1 == g.layers());
+        let view = View { simd, g, v: u, h: &h, w, which: Which::All };
         // SAFETY: see the top of this file.
         unsafe {
             CoupledRow {
-                f: f.packs(simd, position, w.n),
-                around: Around::new(simd, g, u, places, w.n),
-                own: if is_end { Some(u.packs(simd, position, w.n)) } else { None },
+                f: f.packs(simd, position, n),
+                around: Around::new(view),
+                own: if is_end { Some(view.own()) } else { None },
                 ahead: f.ahead(position),
             }
         }
@@ -379,20 +386,21 @@ struct Lagged<'a, S: Simd, T: Real> {
     rho: Pack<S, T>,
 }
 
-impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Lagged<'a, S, T> {
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Lagged<'a, S, T> {
     type Row = CoupledRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
-        self.coupled.row(w, places)
+    fn row(&mut self, w: Window) -> Self::Row {
+        self.coupled.row(w)
     }
 
     #[inline(always)]
     fn finish(&mut self, w: Window) {
         let Coupled { simd, g, h, u, .. } = self.coupled;
+        let n = w.columns.n;
         // SAFETY: see the top of this file; `values` is this thread's own.
         let (mut u, value) = unsafe {
-            (u.packs_mut(simd, g.position(&h, w), w.n), self.values.packs(simd, (w.k * self.pitch) as isize, w.n))
+            (u.packs_mut(simd, g.position(&h, w), n), self.values.packs(simd, (w.k * self.pitch) as isize, n))
         };
         for i in 0..u.len() {
             u.set(i, self.rho.mul_add(value.get(i) - u.get(i), u.get(i)));
@@ -404,73 +412,58 @@ impl<T: Real> Kernel<T> for Relax<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
-        let Self { h, rho, f, u, scratch } = self;
-        let ChunkScratch { ratio, factors, values, .. } = scratch;
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, rho, f, u, space } = self;
+        let ChunkSpace { ratio, factors, values, .. } = space;
         let mut task = Coupled { simd, g, h, f, u };
         let work = (&mut ratio[..], &mut factors[..]);
         if rho == T::ONE && !g.periodic[2] {
             // SAFETY: see the top of this file.
-            unsafe { solve_tiles(simd, g, faces, &h, work, |_| into_vector(g, &h, u), &mut task) };
+            unsafe { solve_tiles(simd, g, c, &h, work, |_| into_vector(g, &h, u), &mut task) };
         } else {
             let (values, pitch) = (Shared::of(values), work.0.len());
             let mut task = Lagged { coupled: task, values, pitch, rho: Pack::splat(simd, rho) };
             let out = |m: usize| Target { vector: values, start: -(m as isize), pitch };
             // SAFETY: as above; `values` is this thread's own.
-            unsafe { solve_tiles(simd, g, faces, &h, work, out, &mut task) };
+            unsafe { solve_tiles(simd, g, c, &h, work, out, &mut task) };
         }
         [0.0; 2]
     }
 }
 
-/// δ = M⁻¹(f − A u)
-pub(super) struct Correction<'s, T> {
-    pub(super) h: HalfPlane,
-    pub(super) f: Shared<T>,
-    pub(super) u: Shared<T>,
-    pub(super) delta: Shared<T>,
-    pub(super) scratch: &'s mut ChunkScratch<T>,
+/// δ = M⁻¹(f − A u), put so far from its place in u.
+pub(crate) struct Correction<'s, T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) f: Shared<T>,
+    pub(crate) u: Shared<T>,
+    pub(crate) delta: Shared<T>,
+    pub(crate) shift: isize,
+    pub(crate) space: &'s mut ChunkSpace<T>,
 }
 
 /// f − A u
-struct Residual<'a, S: Simd, T: Real>(Coupled<'a, S, T>);
-
-struct ResidualRow<'a, S: Simd, T: Real> {
-    f: Row<'a, S, T>,
-    own: Row<'a, S, T>,
-    around: Around<'a, S, T>,
-    ahead: Ahead<T>,
-}
+struct Defect<'a, S: Simd, T: Real>(Coupled<'a, S, T>);
 
 impl<S: Simd, T: Real> LineRow<S, T> for ResidualRow<'_, S, T> {
     #[inline(always)]
-    fn get(&mut self, t: &Couplings<S, T>, _: [Option<Pack<S, T>>; 2], shift: Pack<S, T>, i: usize) -> Pack<S, T> {
-        self.f.get(i) - t.apply(shift, self.own.get(i), &self.around, i)
+    fn get(&mut self, entries: &impl Entries<S, T>, _: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
+        self.get_over_weight(entries, i)
     }
 
     #[inline(always)]
     fn fetch_ahead(&self, i: usize) {
-        self.ahead.fetch(i, Row::<S, T>::LANES);
-        self.around.fetch_ahead(i);
+        ResidualRow::fetch_ahead(self, i);
     }
 }
 
-impl<'a, S: Simd, T: Real> LineTask<'a, S, T> for Residual<'a, S, T> {
+impl<'a, S: Simd, T: Real> LineTask<S, T> for Defect<'a, S, T> {
     type Row = ResidualRow<'a, S, T>;
 
     #[inline(always)]
-    fn row(&mut self, w: Window, places: &Places) -> Self::Row {
+    fn row(&mut self, w: Window) -> Self::Row {
         let Coupled { simd, g, h, f, u } = self.0;
-        let position = g.position(&h, w);
         // SAFETY: see the top of this file.
-        unsafe {
-            ResidualRow {
-                f: f.packs(simd, position, w.n),
-                own: u.packs(simd, position, w.n),
-                around: Around::new(simd, g, u, places, w.n),
-                ahead: f.ahead(position),
-            }
-        }
+        unsafe { ResidualRow::new(simd, g, f, u, &h, w) }
     }
 }
 
@@ -478,12 +471,13 @@ impl<T: Real> Kernel<T> for Correction<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, F: Faces<T>>(self, simd: S, g: &Geometry<T>, faces: &F) -> [f64; 2] {
-        let Self { h, f, u, delta, scratch } = self;
-        let ChunkScratch { ratio, factors, .. } = scratch;
-        let mut task = Residual(Coupled { simd, g, h, f, u });
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, f, u, delta, shift, space } = self;
+        let ChunkSpace { ratio, factors, .. } = space;
+        let mut task = Defect(Coupled { simd, g, h, f, u });
+        let out = |_| Target { vector: delta, start: h.start + shift, pitch: g.layout.pitch() };
         // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, faces, &h, (ratio, factors), |_| into_vector(g, &h, delta), &mut task) };
+        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), out, &mut task) };
         [0.0; 2]
     }
 }

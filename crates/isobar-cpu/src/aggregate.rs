@@ -1,11 +1,11 @@
-//! Regions on processor cores.
+//! Aggregates on processor cores.
 
 use std::sync::{Mutex, PoisonError};
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
-use isobar_core::region::{RegionBackend, RegionMap};
+use isobar_core::backend::{AggregateBackend, AggregateMap};
 use pulp::WithSimd;
 
 use crate::blas::Dot;
@@ -20,19 +20,19 @@ const SMALLEST_PART: usize = 1 << 14;
 /// A matrix of fewer entries is multiplied on one thread.
 const ENTRIES_WORTH_A_THREAD: usize = 1 << 15;
 
-/// A [`RegionMap`] as runs of entries of a vector that belong to one region, or to none.
+/// A [`AggregateMap`] as runs of entries of a vector that belong to one aggregate, or to none.
 ///
-/// Regions are bodies or blocks of cells, so that runs are long; a map of no two neighbours alike takes
+/// Aggregates are bodies or blocks of cells, so that runs are long; a map of no two neighbours alike takes
 /// 16 bytes a cell.
 #[derive(Debug)]
-pub struct Regions {
+pub struct Aggregates {
     layout: Layout,
     /// In the order of the layout; each ends where the next begins, and the last is empty.
     runs: Vec<Run>,
     /// The first run of each plane; a run never crosses into the next plane.
     first_runs: Vec<usize>,
     parts: Vec<Part>,
-    /// One sum for each region that a part may meet.
+    /// One sum for each aggregate that a part may meet.
     partial_sums: Mutex<Vec<f64>>,
 }
 
@@ -46,14 +46,14 @@ struct Run {
 #[derive(Clone, Debug)]
 struct Part {
     planes: std::ops::Range<usize>,
-    /// All regions that have cells there, and perhaps others.
+    /// All aggregates that have cells there, and perhaps others.
     ids: std::ops::Range<usize>,
     /// Where their sums are.
     sums: usize,
 }
 
-impl Regions {
-    fn new(map: &RegionMap) -> Result<Self> {
+impl Aggregates {
+    fn new(map: &AggregateMap) -> Result<Self> {
         let layout = Layout::new(map.shape())?;
         let shape = layout.shape();
         let plane = 2 * layout.half_plane();
@@ -65,8 +65,8 @@ impl Regions {
             let (mut least, mut beyond) = (usize::MAX, 0);
             for start in j * plane..(j + 1) * plane {
                 let cell = layout.grid_point(start).map(|(i, j, k)| i + shape.nx * (j + shape.ny * k));
-                let id = cell.map_or(RegionMap::NONE, |cell| map.ids()[cell]);
-                if id != RegionMap::NONE {
+                let id = cell.map_or(AggregateMap::NONE, |cell| map.ids()[cell]);
+                if id != AggregateMap::NONE {
                     (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
                 }
                 if start == j * plane || runs.last().is_none_or(|run| run.id != id) {
@@ -76,7 +76,7 @@ impl Regions {
             ids.push(least.min(beyond)..beyond);
         }
         first_runs.push(runs.len());
-        runs.push(Run { start: layout.len(), id: RegionMap::NONE });
+        runs.push(Run { start: layout.len(), id: AggregateMap::NONE });
 
         let planes = shape.ny.div_ceil(MAX_PARTS).max(SMALLEST_PART.div_ceil(plane));
         let mut sums = 0;
@@ -92,20 +92,20 @@ impl Regions {
         Ok(Self { layout, runs, first_runs, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
     }
 
-    /// The runs of some planes: start, end and region.
+    /// The runs of some planes: start, end and aggregate.
     fn runs(&self, planes: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, Option<usize>)> + '_ {
         let runs = &self.runs[self.first_runs[planes.start]..=self.first_runs[planes.end]];
         runs.windows(2).map(|pair| {
             let id = pair[0].id;
-            (pair[0].start, pair[1].start, (id != RegionMap::NONE).then_some(id as usize))
+            (pair[0].start, pair[1].start, (id != AggregateMap::NONE).then_some(id as usize))
         })
     }
 
     /// A plane of Z a.
     pub(crate) fn expand<T: Real>(&self, plane: usize, a: &[f64], out: &mut [T]) {
         let origin = plane * 2 * self.layout.half_plane();
-        for (start, end, region) in self.runs(plane..plane + 1) {
-            out[start - origin..end - origin].fill(region.map_or(T::ZERO, |region| T::from_f64(a[region])));
+        for (start, end, aggregate) in self.runs(plane..plane + 1) {
+            out[start - origin..end - origin].fill(aggregate.map_or(T::ZERO, |aggregate| T::from_f64(a[aggregate])));
         }
     }
 
@@ -122,7 +122,7 @@ impl Regions {
 
 /// A dense square matrix, row after row.
 #[derive(Debug)]
-pub struct RegionMatrix {
+pub struct AggregateMatrix {
     size: usize,
     entries: Vec<f64>,
 }
@@ -146,44 +146,44 @@ impl<T: Real> WithSimd for Sum<'_, T> {
     }
 }
 
-impl RegionBackend for Cpu {
-    type Regions = Regions;
-    type RegionVector = Vec<f64>;
-    type RegionMatrix = RegionMatrix;
+impl AggregateBackend for Cpu {
+    type Aggregates = Aggregates;
+    type AggregateVector = Vec<f64>;
+    type AggregateMatrix = AggregateMatrix;
 
-    fn regions(&self, map: &RegionMap) -> Result<Regions> {
-        Regions::new(map)
+    fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
+        Aggregates::new(map)
     }
 
-    fn region_vector(&self, count: usize) -> Result<Vec<f64>> {
+    fn aggregate_vector(&self, count: usize) -> Result<Vec<f64>> {
         Ok(vec![0.0; count])
     }
 
-    fn region_matrix(&self, size: usize, entries: &[f64]) -> Result<RegionMatrix> {
+    fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<AggregateMatrix> {
         if entries.len() != size * size {
             let found = format!("{} entries", entries.len());
-            return Err(Error::shape("a matrix of regions", found, format!("{size} × {size}")));
+            return Err(Error::shape("a matrix of aggregates", found, format!("{size} × {size}")));
         }
-        Ok(RegionMatrix { size, entries: entries.to_vec() })
+        Ok(AggregateMatrix { size, entries: entries.to_vec() })
     }
 
-    fn region_sums<T: Real>(&self, x: &Vector<T>, regions: &Regions, sums: &mut Vec<f64>) -> Result<()> {
+    fn aggregate_sums<T: Real>(&self, x: &Vector<T>, aggregates: &Aggregates, sums: &mut Vec<f64>) -> Result<()> {
         let entries = x.entries();
         // They hold nothing between calls, so a panic elsewhere cannot have spoilt them.
-        let mut partial = regions.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut partial = aggregates.partial_sums.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = Shared::of(&mut partial);
-        regions.for_each_part(self, |part| {
+        aggregates.for_each_part(self, |part| {
             // SAFETY: each part has sums of its own.
             let sums = unsafe { shared.row_mut(part.sums as isize, part.ids.len()) };
             sums.fill(0.0);
-            for (start, end, region) in regions.runs(part.planes.clone()) {
-                if let Some(region) = region {
-                    sums[region - part.ids.start] += self.dispatch::<f64, _>(Sum(&entries[start..end]));
+            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
+                if let Some(aggregate) = aggregate {
+                    sums[aggregate - part.ids.start] += self.dispatch::<f64, _>(Sum(&entries[start..end]));
                 }
             }
         });
         sums.fill(0.0);
-        for part in &regions.parts {
+        for part in &aggregates.parts {
             let partial = &partial[part.sums..part.sums + part.ids.len()];
             for (sum, partial) in sums[part.ids.clone()].iter_mut().zip(partial) {
                 *sum += partial;
@@ -192,12 +192,12 @@ impl RegionBackend for Cpu {
         Ok(())
     }
 
-    fn add_regional<T: Real>(&self, regions: &Regions, a: &Vec<f64>, y: &mut Vector<T>) -> Result<()> {
+    fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &Vec<f64>, y: &mut Vector<T>) -> Result<()> {
         let shared = Shared::of(y.entries_mut());
-        regions.for_each_part(self, |part| {
-            for (start, end, region) in regions.runs(part.planes.clone()) {
-                if let Some(region) = region {
-                    let a = T::from_f64(a[region]);
+        aggregates.for_each_part(self, |part| {
+            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
+                if let Some(aggregate) = aggregate {
+                    let a = T::from_f64(a[aggregate]);
                     // SAFETY: runs do not overlap.
                     for y in unsafe { shared.row_mut(start as isize, end - start) } {
                         *y += a;
@@ -208,11 +208,11 @@ impl RegionBackend for Cpu {
         Ok(())
     }
 
-    fn clear_outside<T: Real>(&self, regions: &Regions, x: &mut Vector<T>) -> Result<()> {
+    fn clear_outside<T: Real>(&self, aggregates: &Aggregates, x: &mut Vector<T>) -> Result<()> {
         let shared = Shared::of(x.entries_mut());
-        regions.for_each_part(self, |part| {
-            for (start, end, region) in regions.runs(part.planes.clone()) {
-                if region.is_none() {
+        aggregates.for_each_part(self, |part| {
+            for (start, end, aggregate) in aggregates.runs(part.planes.clone()) {
+                if aggregate.is_none() {
                     // SAFETY: runs do not overlap.
                     unsafe { shared.row_mut(start as isize, end - start) }.fill(T::ZERO);
                 }
@@ -221,7 +221,7 @@ impl RegionBackend for Cpu {
         Ok(())
     }
 
-    fn region_multiply(&self, matrix: &RegionMatrix, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+    fn aggregate_multiply(&self, matrix: &AggregateMatrix, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
         let size = matrix.size;
         let threads = self.threads().min(matrix.entries.len() / ENTRIES_WORTH_A_THREAD).clamp(1, size.max(1));
         let out = Shared::of(y);
@@ -236,12 +236,12 @@ impl RegionBackend for Cpu {
         Ok(())
     }
 
-    fn read_regional(&self, x: &Vec<f64>, to: &mut [f64]) -> Result<()> {
+    fn read_aggregated(&self, x: &Vec<f64>, to: &mut [f64]) -> Result<()> {
         to.copy_from_slice(x);
         Ok(())
     }
 
-    fn write_regional(&self, from: &[f64], x: &mut Vec<f64>) -> Result<()> {
+    fn write_aggregated(&self, from: &[f64], x: &mut Vec<f64>) -> Result<()> {
         x.copy_from_slice(from);
         Ok(())
     }

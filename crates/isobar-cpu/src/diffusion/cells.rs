@@ -1,0 +1,280 @@
+//! Entries from one to three coefficients a cell, computed wherever they are needed.
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::real::{Precision, Real};
+use isobar_core::simd::Pack;
+use isobar_core::stencil::{self, Axis, Side};
+use pulp::Simd;
+
+use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
+use crate::cpu::Cpu;
+use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
+use crate::shared::{Ahead, Row, Shared};
+use crate::vector::Vector;
+
+/// One to three coefficients a cell.
+#[derive(Debug)]
+pub(super) struct Cells<T> {
+    /// Each divided by a power of two, so that its largest entry is near 1: products of four neither
+    /// overflow nor vanish.
+    fields: Vec<Vector<T>>,
+    /// Of each direction: its field, and the factor with that power of two in it.
+    axes: [(usize, T); 3],
+    shift: Option<Vector<T>>,
+    /// By parity: how many ends of its line a column is at that are Dirichlet sides.
+    fixed_ends: Option<[Vec<T>; 2]>,
+    /// Lower and upper Dirichlet sides in y and z.
+    fixed: [[bool; 2]; 2],
+}
+
+/// What is added to sums of coefficients, so that those of zeros can be divided by. Fields are at most 1:
+/// the fourth power (of single precision: the square) is no subnormal, and whatever is not negligible
+/// beside the largest coefficient stays as it is.
+fn tiny<T: Real>() -> T {
+    T::from_f64(if T::PRECISION == Precision::F32 { 2f64.powi(-60) } else { 2f64.powi(-200) })
+}
+
+impl<T: Real> Cells<T> {
+    /// Room for the coefficients of a stencil that has so many fields.
+    pub(super) fn new(cpu: &Cpu, layout: &Layout, stencil: &stencil::Diffusion, fields: usize) -> Result<Self> {
+        let [x, y, z] = stencil.sides();
+        let is_fixed = |sides: [Side; 2]| sides.map(|side| side == Side::Fixed);
+        let fixed_ends = is_fixed(x).contains(&true).then(|| {
+            [0, 1].map(|parity| {
+                let nx = layout.shape().nx;
+                let ends =
+                    |i: usize| u8::from(x[0] == Side::Fixed && i == 0) + u8::from(x[1] == Side::Fixed && i + 1 == nx);
+                (0..layout.pitch()).map(|m| T::from_f64(f64::from(ends(2 * m + parity)))).collect()
+            })
+        });
+        Ok(Self {
+            fields: (0..fields).map(|_| Vector::zeros(cpu, layout)).collect::<Result<_>>()?,
+            axes: [(0, T::ZERO); 3],
+            shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
+            fixed_ends,
+            fixed: [is_fixed(y), is_fixed(z)],
+        })
+    }
+
+    /// Scales, rounds and arranges them.
+    pub(super) fn set(
+        &mut self,
+        cpu: &Cpu,
+        stencil: &stencil::Diffusion,
+        fields: &[std::sync::Arc<[f64]>],
+        axes: [(usize, f64); 3],
+    ) {
+        let mut scales = [1.0; 3];
+        for ((stored, field), scale) in self.fields.iter_mut().zip(fields).zip(&mut scales) {
+            let largest = cpu.largest(field);
+            // Of subnormal coefficients the power of two would overflow.
+            if largest > f64::MIN_POSITIVE {
+                *scale = largest.log2().ceil().exp2();
+            }
+            arrange(cpu, stored, field, 1.0 / *scale);
+        }
+        self.axes = axes.map(|(field, factor)| (field, T::from_f64(factor * scales[field])));
+        if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
+            arrange(cpu, stored, shift, 1.0);
+        }
+    }
+
+    pub(super) fn vectors(&self) -> impl Iterator<Item = &Vector<T>> {
+        self.fields.iter().chain(&self.shift)
+    }
+
+    fn field(&self, axis: Axis) -> Shared<T> {
+        self.fields[self.axes[axis as usize].0].share()
+    }
+
+    /// How many Dirichlet sides in y and z, and in x, touch the cells of a row.
+    fn sides_at(&self, layout: &Layout, j: usize, k: usize) -> [f64; 2] {
+        let shape = layout.shape();
+        let count = |[lower, upper]: [bool; 2], at: usize, size: usize| {
+            f64::from(u8::from(lower && at == 0) + u8::from(upper && at + 1 == size))
+        };
+        [count(self.fixed[0], j, shape.ny), count(self.fixed[1], k, shape.nz)]
+    }
+}
+
+/// The coefficients of some columns.
+pub(crate) struct CellTile<'a, S: Simd, T: Real> {
+    simd: S,
+    cells: &'a Cells<T>,
+    g: &'a Geometry<T>,
+    h: HalfPlane,
+    columns: Columns,
+}
+
+/// One layer of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellRow<'a, S: Simd, T: Real> {
+    simd: S,
+    /// By direction, of the cells themselves.
+    own: [Row<'a, S, T>; 3],
+    /// In that direction's field.
+    west: Ended<'a, S, T>,
+    east: Ended<'a, S, T>,
+    south: Row<'a, S, T>,
+    north: Row<'a, S, T>,
+    below: Row<'a, S, T>,
+    above: Row<'a, S, T>,
+    /// Of each field.
+    ahead: [Option<Ahead<T>>; 3],
+    factors: [Pack<S, T>; 3],
+    tiny: Pack<S, T>,
+    is_tall: bool,
+    shift: Option<Row<'a, S, T>>,
+    dirichlet: Option<Dirichlet<'a, S, T>>,
+}
+
+/// How many Dirichlet sides the cells of a row touch, times the factors.
+#[derive(Clone, Copy, Debug)]
+struct Dirichlet<'a, S: Simd, T: Real> {
+    ends: Row<'a, S, T>,
+    y: Pack<S, T>,
+    z: Pack<S, T>,
+}
+
+impl<T: Real> Coefficients<T> for Cells<T> {
+    type Tile<'a, S: Simd> = CellTile<'a, S, T>;
+
+    #[inline(always)]
+    fn tile<'a, S: Simd>(&'a self, simd: S, g: &'a Geometry<T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
+        CellTile { simd, cells: self, g, h: *h, columns }
+    }
+}
+
+impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
+    type Row = CellRow<'a, S, T>;
+
+    #[inline(always)]
+    fn row(&self, k: usize) -> Self::Row {
+        let Self { simd, cells, g, h, columns } = self;
+        let (simd, Columns { m, n }) = (*simd, *columns);
+        let [y, z] = cells.sides_at(&g.layout, h.j, k);
+        let [factor_x, factor_y, factor_z] = cells.axes.map(|(_, factor)| factor);
+        let dirichlet = (cells.fixed_ends.is_some() || y > 0.0 || z > 0.0).then(|| Dirichlet {
+            ends: match &cells.fixed_ends {
+                Some(ends) => Row::new(simd, &ends[h.parity][m..m + n]),
+                None => g.zeros(simd, n),
+            },
+            y: Pack::splat(simd, T::from_f64(y) * factor_y),
+            z: Pack::splat(simd, T::from_f64(z) * factor_z),
+        });
+        let w = Window { k, columns: *columns };
+        let view = |axis: Axis| View { simd, g: *g, v: cells.field(axis), h, w, which: Which::All };
+        let [x, y, z] = Axis::ALL.map(view);
+        let is_other = [true, cells.axes[1].0 != cells.axes[0].0, cells.axes[2].0 != cells.axes[0].0];
+        let [ahead_x, ahead_y, ahead_z] = [x, y, z].map(|view| view.ahead());
+        let position = g.position(h, w);
+        // SAFETY: rows of vectors that nobody writes while they are lent.
+        unsafe {
+            CellRow {
+                simd,
+                own: [x.own(), y.own(), z.own()],
+                west: x.in_x(false),
+                east: x.in_x(true),
+                south: y.in_y(false),
+                north: y.in_y(true),
+                below: z.in_z(false),
+                above: z.in_z(true),
+                ahead: [Some(ahead_x), is_other[1].then_some(ahead_y), is_other[2].then_some(ahead_z)],
+                factors: [factor_x, factor_y, factor_z].map(|factor| Pack::splat(simd, factor)),
+                tiny: Pack::splat(simd, tiny::<T>()),
+                is_tall: g.layers() > 1,
+                shift: cells.shift.as_ref().map(|shift| shift.share().packs(simd, position, n)),
+                dirichlet,
+            }
+        }
+    }
+}
+
+impl<S: Simd, T: Real> CellRow<'_, S, T> {
+    /// Harmonic means a b / (a + b), up to four of them by one division: with products of denominators,
+    /// 1/d₁ = (1 / (d₁ d₂)) d₂.
+    #[inline(always)]
+    fn horizontal(&self, i: usize) -> [Pack<S, T>; 4] {
+        let (x, y) = (self.own[0].get(i), self.own[1].get(i));
+        let (x_tiny, y_tiny) = (x + self.tiny, y + self.tiny);
+        let (x, y) = (self.factors[0] * x, self.factors[1] * y);
+        let [west, east] = [self.west.get(i), self.east.get(i)];
+        let [south, north] = [self.south.get(i), self.north.get(i)];
+        let [west_sum, east_sum] = [x_tiny + west, x_tiny + east];
+        let [south_sum, north_sum] = [y_tiny + south, y_tiny + north];
+        let (x_product, y_product) = (west_sum * east_sum, south_sum * north_sum);
+        // x / (west_sum · east_sum), y / (south_sum · north_sum)
+        let (x_over, y_over) = if T::PRECISION == Precision::F32 {
+            (x.over(x_product), y.over(y_product))
+        } else {
+            let inverse = Pack::splat(self.simd, T::ONE).over(x_product * y_product);
+            (x * (inverse * y_product), y * (inverse * x_product))
+        };
+        [
+            (west * east_sum) * x_over,
+            (east * west_sum) * x_over,
+            (south * north_sum) * y_over,
+            (north * south_sum) * y_over,
+        ]
+    }
+
+    #[inline(always)]
+    fn vertical(&self, i: usize) -> [Pack<S, T>; 2] {
+        let z = self.own[2].get(i);
+        let z_tiny = z + self.tiny;
+        let [below, above] = [self.below.get(i), self.above.get(i)];
+        let [below_sum, above_sum] = [z_tiny + below, z_tiny + above];
+        let over = (self.factors[2] * z).over(below_sum * above_sum);
+        [(below * above_sum) * over, (above * below_sum) * over]
+    }
+
+    #[inline(always)]
+    fn shift(&self, i: usize) -> Pack<S, T> {
+        let mut shift = match self.shift {
+            Some(row) => row.get(i),
+            None => Pack::splat(self.simd, T::ZERO),
+        };
+        if let Some(d) = self.dirichlet {
+            let along_x = (d.ends.get(i) * self.factors[0]).mul_add(self.own[0].get(i), shift);
+            shift = d.z.mul_add(self.own[2].get(i), d.y.mul_add(self.own[1].get(i), along_x));
+        }
+        shift
+    }
+}
+
+impl<S: Simd, T: Real> RowCoefficients<S, T> for CellRow<'_, S, T> {
+    type Entries = Transmissibilities<S, T>;
+
+    #[inline(always)]
+    fn get(&self, i: usize) -> Self::Entries {
+        let vertical = if self.is_tall { Some(self.vertical(i)) } else { None };
+        Transmissibilities { horizontal: self.horizontal(i), vertical, shift: self.shift(i) }
+    }
+
+    #[inline(always)]
+    fn fetch_ahead(&self, i: usize) {
+        fetch_each(&self.ahead, i, Row::<S, T>::LANES);
+    }
+}
+
+impl<T: Real> CellCoefficients<T> for Cells<T> {
+    fn between(&self, axis: Axis, lower: usize, upper: usize, _: Link, _: [usize; 2]) -> T {
+        let (field, factor) = self.axes[axis as usize];
+        let entries = self.fields[field].entries();
+        let (a, b) = (entries[lower], entries[upper]);
+        factor * a * (b / (a + b + tiny()))
+    }
+
+    fn shift(&self, layout: &Layout, [i, j, k]: [usize; 3]) -> T {
+        let at = layout.index(i, j, k);
+        let [y, z] = self.sides_at(layout, j, k);
+        let x = self.fixed_ends.as_ref().map_or(T::ZERO, |ends| ends[i % 2][i / 2]);
+        let sides = [x, T::from_f64(y), T::from_f64(z)];
+        let stored = self.shift.as_ref().map_or(T::ZERO, |shift| shift.entries()[at]);
+        sides.into_iter().zip(self.axes).fold(stored, |sum, (sides, (field, factor))| {
+            (sides * factor).mul_add(self.fields[field].entries()[at], sum)
+        })
+    }
+}

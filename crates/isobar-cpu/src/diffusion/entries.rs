@@ -1,0 +1,87 @@
+//! What both kinds of coefficients of the diffusion operator share.
+
+use isobar_core::layout::Layout;
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use isobar_core::stencil::Axis;
+use pulp::Simd;
+
+use crate::cpu::Cpu;
+use crate::geometry::Link;
+use crate::seven_point::Entries;
+use crate::shared::Ahead;
+use crate::vector::Vector;
+
+/// The transmissibilities around a pack of cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transmissibilities<S: Simd, T: Real> {
+    /// West, east, south, north.
+    pub(super) horizontal: [Pack<S, T>; 4],
+    /// Below, above; none where the grid has one layer.
+    pub(super) vertical: Option<[Pack<S, T>; 2]>,
+    /// s, Dirichlet sides included.
+    pub(super) shift: Pack<S, T>,
+}
+
+impl<S: Simd, T: Real> Entries<S, T> for Transmissibilities<S, T> {
+    #[inline(always)]
+    fn shift(&self) -> Pack<S, T> {
+        self.shift
+    }
+
+    #[inline(always)]
+    fn horizontal(&self) -> [Pack<S, T>; 4] {
+        self.horizontal
+    }
+
+    #[inline(always)]
+    fn vertical(&self) -> Option<[Pack<S, T>; 2]> {
+        self.vertical
+    }
+}
+
+/// Entries cell by cell, for what goes from one unknown to the next.
+pub(crate) trait CellCoefficients<T: Real>: Sync {
+    /// T between a cell and its upper neighbour, given their positions in a vector, and (j, k) of the cell.
+    fn between(&self, axis: Axis, lower: usize, upper: usize, link: Link, at: [usize; 2]) -> T;
+
+    /// s, Dirichlet sides included.
+    fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;
+}
+
+/// A C-order array in the layout, each entry times `scale`.
+pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], scale: f64) {
+    arrange_with(cpu, out, |n| scale * values[n]);
+}
+
+/// Values by position in a C-order array, in the layout.
+pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn(usize) -> f64 + Sync) {
+    let layout = *out.layout();
+    let (shape, shared) = (layout.shape(), out.share_mut());
+    cpu.for_each_half_plane(&layout, |j, colour, start| {
+        let parity = layout.parity(j, colour);
+        for k in 0..shape.nz {
+            // SAFETY: each half plane is visited once.
+            let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, layout.columns(j, colour)) };
+            let first = parity + shape.nx * (j + shape.ny * k);
+            for (m, entry) in row.iter_mut().enumerate() {
+                *entry = T::from_f64(value(first + 2 * m));
+            }
+        }
+    });
+}
+
+/// Asks for each. (An iterator over options would be written to the stack for every pack.)
+#[inline(always)]
+pub(super) fn fetch_each<T: Copy>(ahead: &[Option<Ahead<T>>; 3], i: usize, lanes: usize) {
+    let [x, y, z] = ahead;
+    if let Some(ahead) = x {
+        ahead.fetch(i, lanes);
+    }
+    if let Some(ahead) = y {
+        ahead.fetch(i, lanes);
+    }
+    if let Some(ahead) = z {
+        ahead.fetch(i, lanes);
+    }
+}

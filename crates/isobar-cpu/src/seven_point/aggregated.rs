@@ -1,0 +1,115 @@
+//! Deflation's step, A Z a computed where it is subtracted. Safety of all memory accesses: see the module
+//! `kernels`.
+
+use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::layout::Colour;
+use isobar_core::real::Real;
+use pulp::Simd;
+
+use super::kernels::Applied;
+use super::{
+    ChunkSpace, Coefficients, Entries, Kernel, PLANES, RowCoefficients, SevenPoint, Stored, TileCoefficients, store,
+};
+use crate::aggregate::Aggregates;
+use crate::geometry::{Geometry, HalfPlane, Planes};
+use crate::row_sum::RowSum;
+use crate::shared::{Row, Shared};
+use crate::vector::Vector;
+
+/// q −= A v;  Σ p q
+struct Subtract<T> {
+    h: HalfPlane,
+    /// v, whose planes are elsewhere.
+    v: Shared<T>,
+    there: HalfPlane,
+    p: Shared<T>,
+    q: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for Subtract<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, v, there, p, q } = self;
+        let mut sum = RowSum::new(simd);
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for w in g.rows() {
+            let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
+            let ahead = [p.ahead(position), q.ahead(position)];
+            // SAFETY: see the top of this file.
+            let (av, p, mut q) = unsafe {
+                (
+                    Applied::new(simd, g, v, &there, w),
+                    p.packs(simd, position, n),
+                    q.packs_mut(simd, position, n),
+                )
+            };
+            for i in 0..q.len() {
+                row.fetch_ahead(i);
+                ahead[0].fetch(i, Row::<S, T>::LANES);
+                ahead[1].fetch(i, Row::<S, T>::LANES);
+                let entries = row.get(i);
+                let value = entries.less_weighted(q.get(i), av.get(&entries, i));
+                sum.add_product(p.get(i), value);
+                q.set(i, value);
+            }
+            sum.end_short_row();
+        }
+        [sum.total(), 0.0]
+    }
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Where Z a of the planes around j is, among the chunk's own planes, computed unless it is there already.
+    fn expand_around(
+        &self,
+        j: usize,
+        aggregates: &Aggregates,
+        a: &[f64],
+        planes: Shared<T>,
+        space: &mut ChunkSpace<T>,
+    ) -> Planes {
+        let (g, len) = (self.geometry(), self.geometry().plane_len());
+        let around = [g.plane_beside(j, false).0, j, g.plane_beside(j, true).0];
+        let starts = [0, 1, 2].map(|n| {
+            // Neighbours have different places, at a periodic end too.
+            let (plane, place) = (around[n], (j + n) % PLANES);
+            let start = self.own_plane(space, place);
+            if space.kept[place] != Some(plane) {
+                space.kept[place] = Some(plane);
+                // SAFETY: a chunk's own planes are its own.
+                aggregates.expand(plane, a, unsafe { planes.row_mut(start, len) });
+            }
+            start
+        });
+        Planes { south: starts[0], here: starts[1], north: starts[2] }
+    }
+
+    /// q −= A Z a;  σ = ⟨p, q⟩
+    pub(crate) fn subtract(
+        &self,
+        aggregates: &Aggregates,
+        a: &[f64],
+        p: &Vector<T>,
+        q: &mut Vector<T>,
+        sigma: Scalar,
+        scalars: &mut HostScalars,
+    ) {
+        let (p, q) = (p.share(), q.share_mut());
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        workspace.forget_planes();
+        let (sums, v) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
+        let g = self.geometry();
+        let stage = |j: usize, space: &mut ChunkSpace<T>| {
+            let planes = self.expand_around(j, aggregates, a, v, space);
+            let [red, black] = Colour::BOTH.map(|colour| {
+                let (h, there) = (g.half_plane(j, colour), g.half_plane_in(j, colour, planes));
+                c.run(self.cpu(), g, Subtract { h, v, there, p, q })[0]
+            });
+            store(sums, j, [red + black, 0.0]);
+        };
+        self.pass(&mut workspace, &[&stage]);
+        scalars.reduce(sigma, [workspace.total(0)]);
+    }
+}

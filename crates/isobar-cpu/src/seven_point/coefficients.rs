@@ -1,0 +1,137 @@
+//! What a stencil supplies to the engine: the entries of its matrix, a pack of cells at a time.
+
+use std::fmt::Debug;
+
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::Kernel;
+use crate::cpu::Cpu;
+use crate::geometry::{Columns, Geometry, HalfPlane};
+
+/// What an operator stores: coefficients of one kind, or of one of several.
+pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
+    /// Runs a loop with this machine's instructions, compiled for the kind that is stored.
+    fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: &Geometry<T>, kernel: K) -> K::Output;
+
+    /// As [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
+    fn vectors(&self) -> f64;
+
+    /// Of all that is stored.
+    fn bytes(&self) -> usize;
+}
+
+/// One kind of coefficients; loops are compiled for each.
+pub(crate) trait Coefficients<T: Real>: Sync {
+    /// Those of some columns of a half plane.
+    type Tile<'a, S: Simd>: TileCoefficients<S, T>
+    where
+        Self: 'a;
+
+    /// Those of some columns of a half plane.
+    fn tile<'a, S: Simd>(
+        &'a self,
+        simd: S,
+        g: &'a Geometry<T>,
+        h: &HalfPlane,
+        columns: Columns,
+    ) -> Self::Tile<'a, S>;
+}
+
+/// The coefficients of some columns of a half plane.
+pub(crate) trait TileCoefficients<S: Simd, T: Real> {
+    /// Those of one layer.
+    type Row: RowCoefficients<S, T>;
+
+    /// Those of layer k.
+    fn row(&self, k: usize) -> Self::Row;
+}
+
+/// The coefficients of one layer of some columns.
+pub(crate) trait RowCoefficients<S: Simd, T: Real> {
+    /// Those of a pack.
+    type Entries: Entries<S, T>;
+
+    /// Those of pack i.
+    fn get(&self, i: usize) -> Self::Entries;
+
+    /// Asks memory for what will be needed a little after pack i.
+    fn fetch_ahead(&self, i: usize);
+}
+
+/// The rows of the matrix A = W A' of a pack of cells, W a diagonal matrix that makes A' cheap:
+///
+/// (A' u)_n = s_n u_n + Σ_m t_nm (u_n − u_m)
+pub(crate) trait Entries<S: Simd, T: Real>: Copy {
+    /// s
+    fn shift(&self) -> Pack<S, T>;
+
+    /// t: west, east, south, north.
+    fn horizontal(&self) -> [Pack<S, T>; 4];
+
+    /// t: below, above; none where the grid has one layer.
+    fn vertical(&self) -> Option<[Pack<S, T>; 2]>;
+
+    /// s + Σ t over the horizontal neighbours
+    #[inline(always)]
+    fn excess(&self) -> Pack<S, T> {
+        let [west, east, south, north] = self.horizontal();
+        self.shift() + ((west + east) + (south + north))
+    }
+
+    /// s + Σ t
+    #[inline(always)]
+    fn diagonal(&self) -> Pack<S, T> {
+        match self.vertical() {
+            Some([below, above]) => self.excess() + (below + above),
+            None => self.excess(),
+        }
+    }
+
+    /// Σ t v over the horizontal neighbours
+    #[inline(always)]
+    fn horizontal_sum(&self, [v_west, v_east, v_south, v_north]: [Pack<S, T>; 4]) -> Pack<S, T> {
+        let [west, east, south, north] = self.horizontal();
+        west.mul_add(v_west, east * v_east) + south.mul_add(v_south, north * v_north)
+    }
+
+    /// A' u, from differences: a constant gives exactly s u.
+    #[inline(always)]
+    fn apply(&self, u: Pack<S, T>, around: [Pack<S, T>; 4], beside: [Pack<S, T>; 2]) -> Pack<S, T> {
+        let ([west, east, south, north], [v_west, v_east, v_south, v_north]) = (self.horizontal(), around);
+        let x = west.mul_add(u - v_west, east * (u - v_east));
+        let y = south.mul_add(u - v_south, north.mul_add(u - v_north, self.shift() * u));
+        match self.vertical() {
+            Some([below, above]) => {
+                let [v_below, v_above] = beside;
+                below.mul_add(u - v_below, above.mul_add(u - v_above, x)) + y
+            }
+            None => x + y,
+        }
+    }
+
+    /// 1/x of a pivot or a diagonal entry, and 0 where that is.
+    #[inline(always)]
+    fn invert(x: Pack<S, T>) -> Pack<S, T> {
+        x.reciprocal()
+    }
+
+    /// W x
+    #[inline(always)]
+    fn times_weight(&self, x: Pack<S, T>) -> Pack<S, T> {
+        x
+    }
+
+    /// f − W x
+    #[inline(always)]
+    fn less_weighted(&self, f: Pack<S, T>, x: Pack<S, T>) -> Pack<S, T> {
+        f - x
+    }
+
+    /// W⁻¹ x
+    #[inline(always)]
+    fn over_weight(&self, x: Pack<S, T>) -> Pack<S, T> {
+        x
+    }
+}

@@ -1,0 +1,297 @@
+//! The loops of the stages, each on one half plane, row by row.
+//!
+//! Safety of all memory accesses, here and in the modules beside: loops are called from stages of
+//! [`wavefront::run`](crate::wavefront::run), whose schedule makes them sound: a stage at plane j has planes j of
+//! the vectors it writes to itself, and planes j − 1 … j + 1 of the vectors it reads are written by no other
+//! stage meanwhile. A periodic y counts as the planes' being arranged in a ring.
+
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
+use crate::row_sum::RowSum;
+use crate::shared::{Ahead, Row, RowMut, Shared};
+
+/// A row of A' u, pack by pack.
+pub(crate) struct Applied<'a, S: Simd, T: Real> {
+    pub(crate) around: Around<'a, S, T>,
+    pub(crate) own: Row<'a, S, T>,
+}
+
+impl<'a, S: Simd, T: Real> Applied<'a, S, T> {
+    /// # Safety
+    /// Nobody writes the row or its neighbours meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn new(simd: S, g: &'a Geometry<T>, u: Shared<T>, h: &HalfPlane, w: Window) -> Self {
+        let view = View { simd, g, v: u, h, w, which: Which::All };
+        // SAFETY: promised by the caller.
+        unsafe { Self { around: Around::new(view), own: view.own() } }
+    }
+
+    /// A' u of pack i
+    #[inline(always)]
+    pub(crate) fn get(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
+        entries.apply(self.own.get(i), self.around.horizontal(i), self.around.vertical(i))
+    }
+}
+
+/// y = A x;  Σ x y
+pub(crate) struct Apply<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) x: Shared<T>,
+    pub(crate) y: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for Apply<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, x, y } = self;
+        let mut sum = RowSum::new(simd);
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for w in g.rows() {
+            let (row, position) = (tile.row(w.k), g.position(&h, w));
+            // SAFETY: see the top of this file, here and below.
+            let (ax, mut out) = unsafe {
+                (Applied::new(simd, g, x, &h, w), y.packs_mut(simd, position, w.columns.n))
+            };
+            let ahead = y.ahead(position);
+            for i in 0..out.len() {
+                ax.around.fetch_ahead(i);
+                row.fetch_ahead(i);
+                ahead.fetch(i, Row::<S, T>::LANES);
+                let entries = row.get(i);
+                let value = entries.times_weight(ax.get(&entries, i));
+                sum.add_product(ax.own.get(i), value);
+                out.set(i, value);
+            }
+            sum.end_short_row();
+        }
+        [sum.total(), 0.0]
+    }
+}
+
+/// Where a residual goes.
+pub(crate) trait Destination<T: Real> {
+    /// A row to write to, if it goes anywhere.
+    fn row<S: Simd>(&mut self, simd: S, position: isize, n: usize) -> Option<RowMut<'_, S, T>>;
+
+    /// That row is complete.
+    fn end_row(&mut self, position: isize, n: usize);
+}
+
+/// Nowhere.
+pub(crate) struct Nowhere;
+
+impl<T: Real> Destination<T> for Nowhere {
+    #[inline(always)]
+    fn row<S: Simd>(&mut self, _: S, _: isize, _: usize) -> Option<RowMut<'_, S, T>> {
+        None
+    }
+
+    #[inline(always)]
+    fn end_row(&mut self, _: isize, _: usize) {}
+}
+
+/// To a vector, so far from its place in f.
+pub(crate) struct Into<T> {
+    pub(crate) vector: Shared<T>,
+    pub(crate) shift: isize,
+}
+
+impl<T: Real> Destination<T> for Into<T> {
+    #[inline(always)]
+    fn row<S: Simd>(&mut self, simd: S, position: isize, n: usize) -> Option<RowMut<'_, S, T>> {
+        // SAFETY: see the top of this file.
+        Some(unsafe { self.vector.packs_mut(simd, position + self.shift, n) })
+    }
+
+    #[inline(always)]
+    fn end_row(&mut self, _: isize, _: usize) {}
+}
+
+/// Rounded to another type, by way of one row.
+pub(crate) struct Rounded<'s, T, R> {
+    pub(crate) vector: Shared<R>,
+    pub(crate) row: &'s mut [T],
+}
+
+impl<T: Real, R: Real> Destination<T> for Rounded<'_, T, R> {
+    #[inline(always)]
+    fn row<S: Simd>(&mut self, simd: S, _: isize, n: usize) -> Option<RowMut<'_, S, T>> {
+        Some(RowMut::new(simd, &mut self.row[..n]))
+    }
+
+    #[inline(always)]
+    fn end_row(&mut self, position: isize, n: usize) {
+        // SAFETY: see the top of this file.
+        let out = unsafe { self.vector.row_mut(position, n) };
+        for (out, value) in out.iter_mut().zip(&self.row[..n]) {
+            *out = R::from_f64(value.to_f64());
+        }
+    }
+}
+
+/// r = f − A u, where it goes anywhere;  Σ (f − A u)²
+pub(crate) struct Residual<T, D> {
+    pub(crate) h: HalfPlane,
+    pub(crate) f: Shared<T>,
+    pub(crate) u: Shared<T>,
+    pub(crate) to: D,
+}
+
+impl<T: Real, D: Destination<T>> Kernel<T> for Residual<T, D> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, f, u, mut to } = self;
+        let mut sum = RowSum::new(simd);
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for w in g.rows() {
+            let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
+            // SAFETY: see the top of this file.
+            let residual = unsafe { ResidualRow::new(simd, g, f, u, &h, w) };
+            {
+                let mut out = to.row(simd, position, n);
+                for i in 0..residual.len() {
+                    row.fetch_ahead(i);
+                    residual.fetch_ahead(i);
+                    let value = residual.get(&row.get(i), i);
+                    sum.add_product(value, value);
+                    if let Some(out) = &mut out {
+                        out.set(i, value);
+                    }
+                }
+            }
+            sum.end_short_row();
+            to.end_row(position, n);
+        }
+        [sum.total(), 0.0]
+    }
+}
+
+/// A row of f − A u, pack by pack.
+pub(crate) struct ResidualRow<'a, S: Simd, T: Real> {
+    au: Applied<'a, S, T>,
+    f: Row<'a, S, T>,
+    ahead: Ahead<T>,
+}
+
+impl<'a, S: Simd, T: Real> ResidualRow<'a, S, T> {
+    /// # Safety
+    /// Nobody writes f, u or the neighbours of u meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        simd: S,
+        g: &'a Geometry<T>,
+        f: Shared<T>,
+        u: Shared<T>,
+        h: &HalfPlane,
+        w: Window,
+    ) -> Self {
+        let position = g.position(h, w);
+        // SAFETY: promised by the caller.
+        let (au, row) = unsafe { (Applied::new(simd, g, u, h, w), f.packs(simd, position, w.columns.n)) };
+        Self { au, f: row, ahead: f.ahead(position) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.f.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch_ahead(&self, i: usize) {
+        self.au.around.fetch_ahead(i);
+        self.ahead.fetch(i, Row::<S, T>::LANES);
+    }
+
+    /// f − A u
+    #[inline(always)]
+    pub(crate) fn get(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
+        entries.less_weighted(self.f.get(i), self.au.get(entries, i))
+    }
+
+    /// W⁻¹ (f − A u)
+    #[inline(always)]
+    pub(crate) fn get_over_weight(&self, entries: &impl Entries<S, T>, i: usize) -> Pack<S, T> {
+        entries.over_weight(self.f.get(i)) - self.au.get(entries, i)
+    }
+}
+
+/// z = D⁻¹ r
+pub(crate) struct Divide<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) r: Shared<T>,
+    pub(crate) z: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for Divide<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, r, z } = self;
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for w in g.rows() {
+            let (row, position) = (tile.row(w.k), g.position(&h, w));
+            // SAFETY: see the top of this file.
+            let (r, mut out) =
+                unsafe { (r.packs(simd, position, w.columns.n), z.packs_mut(simd, position, w.columns.n)) };
+            for i in 0..out.len() {
+                row.fetch_ahead(i);
+                let entries = row.get(i);
+                out.set(i, entries.over_weight(r.get(i)) * entries.diagonal().reciprocal());
+            }
+        }
+        [0.0; 2]
+    }
+}
+
+/// r −= αq;  z = D⁻¹ r;  Σ r z;  Σ r²
+pub(crate) struct Scale<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) alpha: T,
+    pub(crate) r: Shared<T>,
+    pub(crate) q: Shared<T>,
+    pub(crate) z: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for Scale<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, alpha, r, q, z } = self;
+        let minus_alpha = Pack::splat(simd, -alpha);
+        let (mut rz, mut rr) = (RowSum::new(simd), RowSum::new(simd));
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for w in g.rows() {
+            let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
+            let ahead = [r, q, z].map(|v| v.ahead(position));
+            // SAFETY: see the top of this file.
+            let (mut r, q, mut z) =
+                unsafe { (r.packs_mut(simd, position, n), q.packs(simd, position, n), z.packs_mut(simd, position, n)) };
+            for i in 0..z.len() {
+                row.fetch_ahead(i);
+                ahead[0].fetch(i, Row::<S, T>::LANES);
+                ahead[1].fetch(i, Row::<S, T>::LANES);
+                ahead[2].fetch(i, Row::<S, T>::LANES);
+                let entries = row.get(i);
+                let residual = minus_alpha.mul_add(q.get(i), r.get(i));
+                let scaled = entries.over_weight(residual) * entries.diagonal().reciprocal();
+                rz.add_product(residual, scaled);
+                rr.add_product(residual, residual);
+                r.set(i, residual);
+                z.set(i, scaled);
+            }
+            rz.end_short_row();
+            rr.end_short_row();
+        }
+        [rz.total(), rr.total()]
+    }
+}

@@ -1,0 +1,246 @@
+//! One engine for all operators that couple a cell to its six neighbours: each fused step is one pass over memory.
+//!
+//! A stencil supplies [`Coefficients`], the entries of a pack of cells; everything else is here:
+//!
+//! * this file: the operator, and how a pass is put together,
+//! * [`kernels`] loops over one half plane, [`lines`] those that solve lines, [`triangular`] those of the strict
+//!   triangular parts,
+//! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
+//! * [`substitution`] factorisation and substitution in blocks, [`aggregated`] deflation's step.
+
+pub(crate) mod aggregated;
+pub(crate) mod coefficients;
+pub(crate) mod kernels;
+pub(crate) mod lines;
+mod steps;
+pub(crate) mod substitution;
+pub(crate) mod sweeps;
+pub(crate) mod triangular;
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::real::Real;
+use pulp::{Simd, WithSimd};
+
+pub(crate) use self::coefficients::{Coefficients, Entries, RowCoefficients, Stored, TileCoefficients};
+use crate::cpu::Cpu;
+use crate::geometry::{Geometry, HalfPlane};
+use crate::shared::Shared;
+use crate::vector::Vector;
+use crate::wavefront::{self, Chunks};
+
+/// Bytes of elimination factors that a tile of columns may take up, so that they stay in the second
+/// level cache beside the rows that stream through.
+const FACTOR_BYTES: usize = 192 << 10;
+
+/// Planes that a thread keeps for itself: two at the ends of its chunk and two in flight, or what a plane of a coarser
+/// grid is restricted from.
+pub(crate) const PLANES: usize = 4;
+
+/// An operator on processor cores: C is what its stencil stores.
+///
+/// Storage beside the coefficients: for every thread the elimination factors of a tile, and four planes.
+#[derive(Debug)]
+pub struct SevenPoint<C, T> {
+    cpu: Cpu,
+    geometry: Geometry<T>,
+    coefficients: RwLock<C>,
+    workspace: Mutex<Workspace<T>>,
+}
+
+/// What passes work with; it holds nothing between them.
+#[derive(Debug)]
+pub(crate) struct Workspace<T> {
+    pub(crate) chunks: Vec<ChunkSpace<T>>,
+    /// Two sums a plane.
+    pub(crate) sums: Vec<[f64; 2]>,
+    /// [`PLANES`] planes a chunk.
+    pub(crate) planes: Vector<T>,
+}
+
+/// What one thread needs while it works on its chunk of planes.
+#[derive(Debug)]
+pub(crate) struct ChunkSpace<T> {
+    /// Which chunk this is.
+    number: usize,
+    /// excess / pivot of the row below, of as many columns as are eliminated together.
+    pub(crate) ratio: Vec<T>,
+    /// Elimination factors of a tile, all layers.
+    pub(crate) factors: Vec<T>,
+    /// Solution of a tile, all layers, where it may not overwrite u.
+    pub(crate) values: Vec<T>,
+    /// Rows in natural order, with ghosts.
+    pub(crate) natural: [Vec<T>; 2],
+    /// Which planes this thread's own ones hold.
+    pub(crate) kept: [Option<usize>; PLANES],
+}
+
+/// A stage of a pass: plane, and the space of whoever runs it.
+pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
+
+/// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
+/// functions that are sure to be inlined get this machine's vector instructions.)
+pub(crate) trait Kernel<T: Real> {
+    /// What it sums up.
+    type Output;
+
+    /// Runs it; everywhere `#[inline(always)]`.
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> Self::Output;
+}
+
+/// A kernel with what it runs on.
+pub(crate) struct On<'a, K, T, C> {
+    pub(crate) kernel: K,
+    pub(crate) geometry: &'a Geometry<T>,
+    pub(crate) coefficients: &'a C,
+}
+
+impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+        self.kernel.run(simd, self.geometry, self.coefficients)
+    }
+}
+
+/// Entries of a row in natural order with a ghost at either end, and of what packs may reach beyond.
+fn natural_row_len(layout: &Layout) -> usize {
+    2 * layout.pitch() + 32
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    pub(crate) fn new(cpu: &Cpu, geometry: Geometry<T>, coefficients: C) -> Result<Self> {
+        let layout = geometry.layout;
+        let layers = geometry.layers();
+        let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
+        let chunk = |number| ChunkSpace {
+            number,
+            ratio: vec![T::ZERO; tile],
+            factors: vec![T::ZERO; tile * layers],
+            values: vec![T::ZERO; tile * layers],
+            natural: [0, 1].map(|_| vec![T::ZERO; natural_row_len(&layout)]),
+            kept: [None; PLANES],
+        };
+        let threads = cpu.threads_for(layout.len());
+        let shape = layout.shape();
+        let planes = Layout::new(Shape { ny: threads * PLANES, ..shape })?;
+        let workspace = Workspace {
+            chunks: (0..threads).map(chunk).collect(),
+            sums: vec![[0.0; 2]; shape.ny],
+            planes: Vector::zeros(cpu, &planes)?,
+        };
+        Ok(Self {
+            cpu: cpu.clone(),
+            geometry,
+            coefficients: RwLock::new(coefficients),
+            workspace: Mutex::new(workspace),
+        })
+    }
+
+    pub(crate) fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry<T> {
+        &self.geometry
+    }
+
+    /// The coefficients as they are now. They are written entry by entry, and valid as numbers whatever happened
+    /// elsewhere.
+    pub(crate) fn coefficients(&self) -> RwLockReadGuard<'_, C> {
+        self.coefficients.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the coefficients.
+    pub(crate) fn change(&self, change: impl FnOnce(&Geometry<T>, &mut C) -> Result<()>) -> Result<()> {
+        change(&self.geometry, &mut self.coefficients.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
+        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        let workspace = self.workspace();
+        let chunk = |space: &ChunkSpace<T>| {
+            let natural: usize = space.natural.iter().map(Vec::len).sum();
+            space.ratio.len() + space.factors.len() + space.values.len() + natural
+        };
+        let numbers = workspace.chunks.iter().map(chunk).sum::<usize>() + workspace.planes.entries().len();
+        numbers * size_of::<T>() + size_of_val(&workspace.sums[..])
+    }
+
+    fn chunks(&self, workspace: &Workspace<T>, stages: usize) -> Chunks {
+        let chunks = Chunks::new(self.geometry.layout.shape().ny, workspace.chunks.len(), stages);
+        if self.geometry.periodic[1] { chunks.periodic() } else { chunks }
+    }
+
+    /// Runs stages in one pass over the planes.
+    pub(crate) fn pass(&self, workspace: &mut Workspace<T>, stages: &[Stage<'_, T>]) {
+        let chunks = self.chunks(workspace, stages.len());
+        let spaces = Shared::of(&mut workspace.chunks);
+        wavefront::run(&self.cpu, chunks, stages.len(), |s, plane, chunk| {
+            // SAFETY: calls with the same `chunk` never overlap.
+            let space = unsafe { spaces.row_mut(chunk as isize, 1) };
+            stages[s](plane, &mut space[0]);
+        });
+    }
+
+    /// Runs something on as many planes of another grid, shared out among the threads.
+    pub(crate) fn for_each_plane(
+        &self,
+        workspace: &mut Workspace<T>,
+        planes: usize,
+        f: impl Fn(usize, &mut ChunkSpace<T>) + Sync,
+    ) {
+        let threads = workspace.chunks.len().min(planes);
+        let spaces = Shared::of(&mut workspace.chunks);
+        self.cpu.for_each(threads, |n| {
+            // SAFETY: thread n alone uses space n.
+            let space = &mut unsafe { spaces.row_mut(n as isize, 1) }[0];
+            for j in planes * n / threads..planes * (n + 1) / threads {
+                f(j, space);
+            }
+        });
+    }
+
+    /// Where one of a chunk's own planes starts in [`Workspace::planes`].
+    pub(crate) fn own_plane(&self, space: &ChunkSpace<T>, place: usize) -> isize {
+        self.geometry.plane_start(space.number * PLANES + place)
+    }
+
+    /// Runs a kernel on both half planes of plane j and adds up what it sums up.
+    pub(crate) fn on_both<K: Kernel<T, Output = [f64; 2]>>(
+        &self,
+        coefficients: &C,
+        j: usize,
+        mut kernel: impl FnMut(HalfPlane) -> K,
+    ) -> [f64; 2] {
+        let g = &self.geometry;
+        let [red, black] = Colour::BOTH.map(|colour| coefficients.run(&self.cpu, g, kernel(g.half_plane(j, colour))));
+        [red[0] + black[0], red[1] + black[1]]
+    }
+}
+
+impl<T> Workspace<T> {
+    /// Forgets what the chunks' own planes hold.
+    pub(crate) fn forget_planes(&mut self) {
+        for chunk in &mut self.chunks {
+            chunk.kept = [None; PLANES];
+        }
+    }
+
+    /// Adds up what the stages left for each plane.
+    pub(crate) fn total(&self, which: usize) -> f64 {
+        self.sums.iter().map(|sums| sums[which]).sum()
+    }
+}
+
+/// Stores a plane's sums.
+pub(crate) fn store(sums: Shared<[f64; 2]>, j: usize, values: [f64; 2]) {
+    // SAFETY: a stage runs once on each plane.
+    unsafe { sums.set(j as isize, values) };
+}

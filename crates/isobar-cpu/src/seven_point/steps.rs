@@ -1,0 +1,186 @@
+//! Fused steps without relaxation, each a list of stages.
+
+use isobar_core::backend::{HostScalars, Ratio, Scalar, Sums};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::{CgOperator, Diagonal, Direction, LineSolver, Operator};
+use isobar_core::real::Real;
+
+use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
+use super::lines::Precondition;
+use super::{ChunkSpace, SevenPoint, Stored, store};
+use crate::blas;
+use crate::cpu::Cpu;
+use crate::shared::Shared;
+use crate::vector::Vector;
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// A pass of one stage that sums up.
+    pub(crate) fn summing_pass<const N: usize>(
+        &self,
+        stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
+        out: impl Into<Sums<N>>,
+        scalars: &mut HostScalars,
+    ) {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        self.pass(&mut workspace, &[&|j, space| store(sums, j, stage(&c, j, space))]);
+        scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
+    }
+
+    /// A pass of one stage that does not.
+    pub(crate) fn plain_pass(&self, stage: impl Fn(&C, usize, &mut ChunkSpace<T>) + Sync) {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        self.pass(&mut workspace, &[&|j, space| stage(&c, j, space)]);
+    }
+}
+
+impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
+    fn backend(&self) -> &Cpu {
+        self.cpu()
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.geometry().layout
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let (x, y) = (x.share(), y.share_mut());
+        self.plain_pass(|c, j, _| {
+            self.on_both(c, j, |h| Apply { h, x, y });
+        });
+        Ok(())
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (vectors, r) = ([f.share(), u.share()], r.share_mut());
+        self.summing_pass(|c, j, _| [self.residual_into(c, j, vectors, r, 0), 0.0], norm, scalars);
+        Ok(())
+    }
+
+    fn residual_norm(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (f, u) = (f.share(), u.share());
+        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Residual { h, f, u, to: Nowhere }), norm, scalars);
+        Ok(())
+    }
+
+    fn norm_needs_scratch(&self) -> bool {
+        false
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.coefficients().vectors()
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients().bytes() + self.workspace_bytes()
+    }
+}
+
+impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
+    fn advance_direction(
+        &self,
+        v: Direction<'_, Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let [alpha, beta] = [alpha, beta].map(|ratio| T::from_f64(scalars.value(ratio)));
+        let (u, p, z, q) = (v.u.share_mut(), v.p.share_mut(), v.z.share(), v.q.share_mut());
+        let next = v.next.map_or(p, Vector::share_mut);
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        let len = self.geometry().plane_len();
+        let advance = |j: usize, _: &mut ChunkSpace<T>| {
+            let start = self.geometry().plane_start(j);
+            // SAFETY: this stage has plane j of u, p and the next p to itself; z is only read.
+            let (u, p, z) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
+            self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p, z });
+        };
+        let apply = |j: usize, _: &mut ChunkSpace<T>| {
+            store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));
+        };
+        self.pass(&mut workspace, &[&advance, &apply]);
+        scalars.reduce(sigma, [workspace.total(0)]);
+        Ok(())
+    }
+}
+
+impl<C: Stored<T>, T: Real> Diagonal<Cpu, T> for SevenPoint<C, T> {
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let (r, z) = (r.share(), z.share_mut());
+        self.plain_pass(|c, j, _| {
+            self.on_both(c, j, |h| Divide { h, r, z });
+        });
+        Ok(())
+    }
+
+    fn scale_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let alpha = T::from_f64(scalars.value(alpha));
+        let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
+        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Scale { h, alpha, r, q, z }), out, scalars);
+        Ok(())
+    }
+}
+
+impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
+    fn backend(&self) -> &Cpu {
+        self.cpu()
+    }
+
+    fn line_coefficient_vectors(&self) -> f64 {
+        self.coefficients().vectors()
+    }
+
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let (r, z) = (r.share(), z.share_mut());
+        self.plain_pass(|c, j, space| Colour::BOTH.into_iter().for_each(|colour| self.solve(c, j, colour, [r, z], space)));
+        Ok(())
+    }
+
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let alpha = T::from_f64(scalars.value(alpha));
+        let (r, q, z) = (r.share_mut(), q.share(), z.share_mut());
+        let g = self.geometry();
+        let stage = |c: &C, j: usize, space: &mut ChunkSpace<T>| {
+            let [red, black] = Colour::BOTH.map(|colour| {
+                let h = g.half_plane(j, colour);
+                c.run(self.cpu(), g, Precondition { h, alpha, r, q, z, space: &mut *space })
+            });
+            [red[0] + black[0], red[1] + black[1]]
+        };
+        self.summing_pass(stage, out, scalars);
+        Ok(())
+    }
+}

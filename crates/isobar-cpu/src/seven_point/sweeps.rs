@@ -1,0 +1,245 @@
+//! Relaxation of lines, and the steps that share its pass.
+
+use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Colour;
+use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
+use isobar_core::options::Smoother;
+use isobar_core::real::Real;
+
+use super::kernels::{Into, Nowhere, Residual, Rounded};
+use super::lines::{Correction, Relax, Solve};
+use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
+use crate::blas;
+use crate::cpu::Cpu;
+use crate::shared::Shared;
+use crate::vector::Vector;
+
+/// The most stages that a pass has.
+const MAX_STAGES: usize = 4;
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Whether a sweep leaves no residual on the colour that it ends with, and looks at no old values of the other:
+    /// red–black without over-relaxation, of columns that are no rings.
+    fn solves_lines(&self, relaxation: Relaxation) -> bool {
+        relaxation.overwrites() && !self.geometry().periodic[2]
+    }
+
+    /// The colour that a sweep begins with, as it is stored here.
+    fn first(&self, relaxation: Relaxation) -> Colour {
+        self.geometry().layout.local(relaxation.first)
+    }
+
+    /// The colours whose residual does not vanish after a sweep.
+    pub(crate) fn unsolved(&self, relaxation: Relaxation) -> &'static [Colour] {
+        match self.first(relaxation) {
+            _ if !self.solves_lines(relaxation) => &Colour::BOTH,
+            Colour::Red => &[Colour::Red],
+            Colour::Black => &[Colour::Black],
+        }
+    }
+
+    /// The colours whose old values a sweep looks at.
+    pub(crate) fn needed(&self, relaxation: Relaxation) -> &'static [Colour] {
+        match self.first(relaxation) {
+            _ if !self.solves_lines(relaxation) => &Colour::BOTH,
+            Colour::Red => &[Colour::Black],
+            Colour::Black => &[Colour::Red],
+        }
+    }
+
+    /// Only a sweep that overwrites all columns can do without old values; for the others a guess of zero must be
+    /// written out.
+    pub(crate) fn prepare(&self, relaxation: Relaxation, guess: Guess, u: &mut Vector<T>) -> Guess {
+        if guess == Guess::Zero && !self.solves_lines(relaxation) {
+            blas::fill(self.cpu(), T::ZERO, u);
+            return Guess::Given;
+        }
+        guess
+    }
+
+    /// z = M⁻¹ r on one colour
+    pub(crate) fn solve(&self, c: &C, j: usize, colour: Colour, [r, z]: [Shared<T>; 2], space: &mut ChunkSpace<T>) {
+        let h = self.geometry().half_plane(j, colour);
+        c.run(self.cpu(), self.geometry(), Solve { h, r, z, space });
+    }
+
+    /// Σ (f − A u)² over the given colours of plane j; stores the residual where asked for, zero on the others.
+    pub(crate) fn residual_plane<R: Real>(
+        &self,
+        c: &C,
+        j: usize,
+        colours: &[Colour],
+        [f, u]: [Shared<T>; 2],
+        r: Option<Shared<R>>,
+        space: &mut ChunkSpace<T>,
+    ) -> f64 {
+        let g = self.geometry();
+        let mut total = 0.0;
+        for colour in Colour::BOTH {
+            let h = g.half_plane(j, colour);
+            if colours.contains(&colour) {
+                let sums = match r {
+                    Some(vector) => {
+                        let to = Rounded { vector, row: &mut space.natural[0] };
+                        c.run(self.cpu(), g, Residual { h, f, u, to })
+                    }
+                    None => c.run(self.cpu(), g, Residual { h, f, u, to: Nowhere }),
+                };
+                total += sums[0];
+            } else if let Some(r) = r {
+                // SAFETY: this stage has plane j of r to itself.
+                unsafe { r.row_mut(h.start, g.layout.half_plane()) }.fill(R::ZERO);
+            }
+        }
+        total
+    }
+
+    /// r = f − A u on plane j, put so far from its place in f;  Σ r²
+    pub(crate) fn residual_into(&self, c: &C, j: usize, [f, u]: [Shared<T>; 2], r: Shared<T>, shift: isize) -> f64 {
+        self.on_both(c, j, |h| Residual { h, f, u, to: Into { vector: r, shift } })[0]
+    }
+
+    /// u += a x on some colours of plane j, x being so far from its place in u
+    fn add_plane<R: Real>(&self, j: usize, colours: &[Colour], a: T, (x, shift): (Shared<R>, isize), u: Shared<T>) {
+        let g = self.geometry();
+        for &colour in colours {
+            let (start, len) = (g.half_plane(j, colour).start, g.layout.half_plane());
+            // SAFETY: this stage has plane j of u to itself; that of x is complete.
+            let (x, u) = unsafe { (x.row(start + shift, len), u.row_mut(start, len)) };
+            self.cpu().dispatch::<T, _>(blas::Axpy { a, x, y: u });
+        }
+    }
+
+    /// A pass with the stages of one red–black sweep in the middle.
+    pub(crate) fn pass_around_sweep(
+        &self,
+        c: &C,
+        workspace: &mut Workspace<T>,
+        before: Option<Stage<'_, T>>,
+        (relaxation, guess): (Relaxation, Guess),
+        [f, u]: [Shared<T>; 2],
+        after: Option<Stage<'_, T>>,
+    ) {
+        let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
+        let relax = |j: usize, colour: Colour, space: &mut ChunkSpace<T>| {
+            let h = self.geometry().half_plane(j, colour);
+            c.run(self.cpu(), self.geometry(), Relax { h, rho, f, u, space });
+        };
+        let first = |j: usize, space: &mut ChunkSpace<T>| match guess {
+            Guess::Zero => self.solve(c, j, colour, [f, u], space),
+            Guess::Given => relax(j, colour, space),
+        };
+        let second = |j: usize, space: &mut ChunkSpace<T>| relax(j, colour.other(), space);
+        let mut stages: [Stage<'_, T>; MAX_STAGES] = [&first; MAX_STAGES];
+        let mut count = 0;
+        for stage in [before, Some(&first as Stage<'_, T>), Some(&second), after].into_iter().flatten() {
+            stages[count] = stage;
+            count += 1;
+        }
+        self.pass(workspace, &stages[..count]);
+    }
+
+    /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
+    fn jacobi_sweep(&self, c: &C, workspace: &mut Workspace<T>, rho: f64, [f, u]: [Shared<T>; 2]) {
+        let (g, rho) = (self.geometry(), T::from_f64(rho));
+        let chunks = self.chunks(workspace, 2);
+        let delta = workspace.planes.share_mut();
+        let shift = |j: usize| {
+            let (chunk, place) = chunks.locate(j);
+            g.plane_start(chunk * PLANES + place) - g.plane_start(j)
+        };
+        let solve = |j: usize, space: &mut ChunkSpace<T>| {
+            for colour in Colour::BOTH {
+                let h = g.half_plane(j, colour);
+                c.run(self.cpu(), g, Correction { h, f, u, delta, shift: shift(j), space: &mut *space });
+            }
+        };
+        let correct =
+            |j: usize, _: &mut ChunkSpace<T>| self.add_plane(j, &Colour::BOTH, rho, (delta, shift(j)), u);
+        self.pass(workspace, &[&solve, &correct]);
+    }
+}
+
+impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+    ) -> Result<()> {
+        let guess = self.prepare(relaxation, guess, u);
+        let vectors = [f.share(), u.share_mut()];
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        match relaxation.smoother {
+            Smoother::LineJacobi => self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors),
+            Smoother::LineRedBlack => {
+                self.pass_around_sweep(&c, &mut workspace, None, (relaxation, guess), vectors, None);
+            }
+            other => return Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
+        }
+        Ok(())
+    }
+
+    fn needs_scratch(&self, _: Smoother) -> bool {
+        false
+    }
+}
+
+impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
+    fn residual_in_single(
+        &self,
+        f: &Vector<f64>,
+        u: &Vector<f64>,
+        r: &mut Vector<f32>,
+        _: &mut Vector<f64>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        let residual = |j: usize, space: &mut ChunkSpace<f64>| {
+            store(sums, j, [self.residual_plane(&c, j, &Colour::BOTH, vectors, r, space), 0.0]);
+        };
+        self.pass(&mut workspace, &[&residual]);
+        scalars.reduce(norm, [workspace.total(0)]);
+        Ok(())
+    }
+
+    fn correct_smooth_residual(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<f64>,
+        e: &Vector<f32>,
+        u: &mut Vector<f64>,
+        r: &mut Vector<f32>,
+        scratch: &mut Vector<f64>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        if relaxation.smoother == Smoother::LineJacobi {
+            blas::axpy(self.cpu(), 1.0, e, u);
+            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            return self.residual_in_single(f, u, r, scratch, norm, scalars);
+        }
+        let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
+        let (needed, unsolved) = (self.needed(relaxation), self.unsolved(relaxation));
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        let correct = |j: usize, _: &mut ChunkSpace<f64>| self.add_plane(j, needed, 1.0, (e, 0), vectors[1]);
+        let residual = |j: usize, space: &mut ChunkSpace<f64>| {
+            store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
+        };
+        let sweep = (relaxation, Guess::Given);
+        self.pass_around_sweep(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual));
+        scalars.reduce(norm, [workspace.total(0)]);
+        Ok(())
+    }
+
+    fn mixed_needs_scratch(&self, _: Smoother) -> bool {
+        false
+    }
+}

@@ -1,0 +1,231 @@
+//! Loops with the strict triangular parts of a matrix with W = I. Safety of all memory accesses: see the module
+//! `kernels`.
+
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
+use crate::row_sum::RowSum;
+use crate::shared::{Row, Shared};
+
+/// Σ t v over all neighbours
+#[inline(always)]
+fn sum<S: Simd, T: Real>(
+    entries: &impl Entries<S, T>,
+    v: &Around<'_, S, T>,
+    i: usize,
+) -> Pack<S, T> {
+    let horizontal = entries.horizontal_sum(v.horizontal(i));
+    match entries.vertical() {
+        Some([below, above]) => {
+            let [v_below, v_above] = v.vertical(i);
+            below.mul_add(v_below, above.mul_add(v_above, horizontal))
+        }
+        None => horizontal,
+    }
+}
+
+/// # Safety
+/// Nobody writes the neighbours meanwhile.
+#[inline(always)]
+unsafe fn around<'a, S: Simd, T: Real, C: Coefficients<T>>(
+    simd: S,
+    g: &'a Geometry<T>,
+    _: &C,
+    v: Shared<T>,
+    (h, w): (&HalfPlane, Window),
+    which: Which,
+) -> Around<'a, S, T> {
+    // SAFETY: promised by the caller.
+    unsafe { Around::new(View { simd, g, v, h, w, which }) }
+}
+
+/// v = D⁻¹(r − L w);  Σ v D v
+pub(crate) struct RelaxLower<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) r: Shared<T>,
+    pub(crate) w: Shared<T>,
+    pub(crate) v: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for RelaxLower<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, r, w, v } = self;
+        let mut total = RowSum::new(simd);
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for window in g.rows() {
+            let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
+            let ahead = [r, w, v].map(|x| x.ahead(position));
+            // SAFETY: see the top of this file, here and below.
+            let (lower, r, mut out) = unsafe {
+                (
+                    around(simd, g, c, w, (&h, window), Which::Lower),
+                    r.packs(simd, position, n),
+                    v.packs_mut(simd, position, n),
+                )
+            };
+            for i in 0..out.len() {
+                row.fetch_ahead(i);
+                ahead[0].fetch(i, Row::<S, T>::LANES);
+                ahead[1].fetch(i, Row::<S, T>::LANES);
+                ahead[2].fetch(i, Row::<S, T>::LANES);
+                let entries = row.get(i);
+                let diagonal = entries.diagonal();
+                let value = (r.get(i) + sum(&entries, &lower, i)) * diagonal.reciprocal();
+                total.add_product(diagonal * value, value);
+                out.set(i, value);
+            }
+            total.end_short_row();
+        }
+        [total.total(), 0.0]
+    }
+}
+
+/// z = v − D⁻¹ Lᵀ w
+pub(crate) struct RelaxUpper<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) v: Shared<T>,
+    pub(crate) w: Shared<T>,
+    pub(crate) z: Shared<T>,
+}
+
+impl<T: Real> Kernel<T> for RelaxUpper<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, v, w, z } = self;
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        for window in g.rows() {
+            let (row, position, n) = (tile.row(window.k), g.position(&h, window), window.columns.n);
+            let ahead = [v, z].map(|x| x.ahead(position));
+            // SAFETY: see the top of this file.
+            let (higher, v, mut out) = unsafe {
+                (
+                    around(simd, g, c, w, (&h, window), Which::Higher),
+                    v.packs(simd, position, n),
+                    z.packs_mut(simd, position, n),
+                )
+            };
+            for i in 0..out.len() {
+                row.fetch_ahead(i);
+                higher.fetch_ahead(i);
+                ahead[0].fetch(i, Row::<S, T>::LANES);
+                ahead[1].fetch(i, Row::<S, T>::LANES);
+                let entries = row.get(i);
+                out.set(i, sum(&entries, &higher, i).mul_add(entries.diagonal().reciprocal(), v.get(i)));
+            }
+        }
+        [0.0; 2]
+    }
+}
+
+/// z = M⁻¹ r, the incomplete Poisson preconditioner
+pub(crate) struct IncompletePoisson<T> {
+    pub(crate) h: HalfPlane,
+    pub(crate) scaled: bool,
+    pub(crate) inverse_diagonal: Shared<T>,
+    pub(crate) r: Shared<T>,
+    pub(crate) z: Shared<T>,
+}
+
+/// What a pack of cells has around it: r and D⁻¹.
+struct Products<'a, S: Simd, T: Real> {
+    simd: S,
+    /// D⁻¹ of the lower neighbours.
+    lower: Around<'a, S, T>,
+    /// Unscaled: D⁻¹ of the lower neighbours; scaled: of all.
+    weights: Around<'a, S, T>,
+    /// r where `weights` is meant.
+    weighted: Around<'a, S, T>,
+    /// Unscaled: r of the higher neighbours; scaled: nothing.
+    plain: Option<Around<'a, S, T>>,
+}
+
+impl<S: Simd, T: Real> Products<'_, S, T> {
+    /// z of pack i, from r and D⁻¹ there.
+    #[inline(always)]
+    fn value(&self, entries: &impl Entries<S, T>, r: Pack<S, T>, inverse: Pack<S, T>, i: usize) -> Pack<S, T> {
+        let zero = Pack::splat(self.simd, T::ZERO);
+        let mut sums = [zero; 3];
+        let around = [&self.lower, &self.weights, &self.weighted].map(|around| around.horizontal(i));
+        let plain = self.plain.as_ref().map(|around| around.horizontal(i));
+        Self::add(&mut sums, entries.horizontal(), around, plain);
+        if let Some(vertical) = entries.vertical() {
+            let around = [&self.lower, &self.weights, &self.weighted].map(|around| around.vertical(i));
+            let plain = self.plain.as_ref().map(|around| around.vertical(i));
+            Self::add(&mut sums, vertical, around, plain);
+        }
+        let [squares, weighted, plain] = sums;
+        if self.plain.is_none() {
+            // (r/d)(1 + Σ t²/(d d_m)) + Σ t r_m/(d d_m)
+            inverse * (r.mul_add(inverse * squares, r) + weighted)
+        } else {
+            // r (1 + Σ (t/d_m)²) + Σ t r_m/d_m + (Σ t r_m)/d
+            r.mul_add(squares, r) + plain.mul_add(inverse, weighted)
+        }
+    }
+
+    /// Σ over some neighbours: (t/d_m)² (scaled: t²/d_m), t r_m/d_m, and t r_m of those that are not weighted.
+    #[inline(always)]
+    fn add<const N: usize>(
+        [squares, sum, plain_sum]: &mut [Pack<S, T>; 3],
+        couplings: [Pack<S, T>; N],
+        [lower, weights, weighted]: [[Pack<S, T>; N]; 3],
+        plain: Option<[Pack<S, T>; N]>,
+    ) {
+        for n in 0..N {
+            let coupling = couplings[n];
+            let product = coupling * lower[n];
+            *squares = product.mul_add(if plain.is_none() { coupling } else { product }, *squares);
+            *sum = (coupling * weights[n]).mul_add(weighted[n], *sum);
+            if let Some(plain) = plain {
+                *plain_sum = coupling.mul_add(plain[n], *plain_sum);
+            }
+        }
+    }
+}
+
+impl<T: Real> Kernel<T> for IncompletePoisson<T> {
+    type Output = [f64; 2];
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+        let Self { h, scaled, inverse_diagonal, r, z } = self;
+        let tile = c.tile(simd, g, &h, g.all_columns());
+        let summed = if scaled { Which::All } else { Which::Lower };
+        for w in g.rows() {
+            let (row, position, n) = (tile.row(w.k), g.position(&h, w), w.columns.n);
+            let ahead = z.ahead(position);
+            let at = (&h, w);
+            // SAFETY: see the top of this file.
+            let (products, r, inverse, mut out) = unsafe {
+                (
+                    Products {
+                        simd,
+                        lower: around(simd, g, c, inverse_diagonal, at, Which::Lower),
+                        weights: around(simd, g, c, inverse_diagonal, at, summed),
+                        weighted: around(simd, g, c, r, at, summed),
+                        plain: if scaled { None } else { Some(around(simd, g, c, r, at, Which::Higher)) },
+                    },
+                    r.packs(simd, position, n),
+                    inverse_diagonal.packs(simd, position, n),
+                    z.packs_mut(simd, position, n),
+                )
+            };
+            for i in 0..out.len() {
+                row.fetch_ahead(i);
+                products.weighted.fetch_ahead(i);
+                products.weights.fetch_ahead(i);
+                ahead.fetch(i, Row::<S, T>::LANES);
+                out.set(i, products.value(&row.get(i), r.get(i), inverse.get(i), i));
+            }
+        }
+        [0.0; 2]
+    }
+}
