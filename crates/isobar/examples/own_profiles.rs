@@ -6,9 +6,8 @@
 //! ```
 
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::options::SolverOptions;
 use isobar::stencil::TensorProduct;
-use isobar::{ArrayView, ArrayViewMut, Device, Guess, Shape};
+use isobar::{ArrayView, ArrayViewMut, Device, Shape, Solver};
 
 fn main() -> isobar::Result<()> {
     let shape = Shape::new(96, 64, 40);
@@ -39,14 +38,12 @@ fn main() -> isobar::Result<()> {
     rhs[nz / 2 + nz * (ny / 2 + ny * (nx / 2))] = 1.0;
     let mut u = vec![0.0; shape.cells()];
 
-    let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let mut solver = isobar::solver(&Device::cpu()?, &stencil, &options)?;
-    let outcome = solver.solve(
-        ArrayView::new(&rhs, shape, strides)?,
-        &mut ArrayViewMut::new(&mut u, shape, strides)?,
-        Guess::Zero,
-        &mut |progress| println!("{:3}  {:.2e}", progress.iteration, progress.relative_residual),
-    )?;
+    let mut solver = Solver::builder(&stencil).device(&Device::cpu()?).tolerance(1e-9).build()?;
+    let outcome =
+        solver.solve(ArrayView::new(&rhs, shape, strides)?, ArrayViewMut::new(&mut u, shape, strides)?)?;
+    for (n, residual) in outcome.history.iter().enumerate() {
+        println!("{n:3}  {residual:.2e}");
+    }
     for note in &solver.description().notes {
         println!("note: {note}");
     }

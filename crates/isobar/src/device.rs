@@ -1,15 +1,12 @@
 //! Choosing where to compute.
 
-use isobar_core::bench::{Timed, time_iteration};
 use isobar_core::error::{Error, Result};
-use isobar_core::options::SolverOptions;
-use isobar_core::solver::{Solve, System};
-use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 
 /// A place to compute.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Device {
     /// This machine's processor cores.
     Cpu(Cpu),
@@ -71,35 +68,6 @@ impl Device {
                 )),
             },
         }
-    }
-}
-
-/// A solver for A u = b on a device; makes all vectors now, so that solving allocates nothing.
-///
-/// # Errors
-/// Options that make no sense, or a device that fails or is too small.
-pub fn solver<S>(device: &Device, stencil: &S, options: &SolverOptions) -> Result<Box<dyn Solve>>
-where
-    S: Stencil<Cpu> + Stencil<Cuda>,
-{
-    match device {
-        Device::Cpu(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
-        Device::Cuda(backend) => Ok(Box::new(System::new(backend, stencil, options)?)),
-    }
-}
-
-/// Times every fused step that an iteration with these options takes, on every grid it takes it on.
-///
-/// # Errors
-/// As [`solver()`].
-pub fn bench<S>(device: &Device, stencil: &S, options: &SolverOptions) -> Result<Vec<Timed>>
-where
-    S: Stencil<Cpu> + Stencil<Cuda>,
-{
-    let steps = solver(device, stencil, options)?.description().traffic.clone();
-    match device {
-        Device::Cpu(backend) => time_iteration(backend, stencil, options, &steps),
-        Device::Cuda(backend) => time_iteration(backend, stencil, options, &steps),
     }
 }
 

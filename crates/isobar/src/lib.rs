@@ -1,64 +1,100 @@
 //! isobar solves the linear systems of elliptic PDEs on structured grids, matrix-free and fast.
 //!
-//! A solve has four parts: a problem says what to solve, options say how, a device says where, and
-//! the outcome says what came of it.
+//! A solve has four parts: a problem says what to solve, a [`Solver`] how and on which [`Device`], and the [`Outcome`]
+//! what came of it.
 //!
 //! ```
-//! use isobar::{ArrayView, ArrayViewMut, Device, Guess};
+//! use isobar::Solver;
 //! use isobar::grid::GridOptions;
-//! use isobar::options::SolverOptions;
 //! use isobar::problem::{Helmholtz, RhsKind, Weighting};
 //!
 //! # fn main() -> isobar::Result<()> {
 //! // The anisotropic pressure equation on one panel of the cubed sphere.
 //! let grid = GridOptions { nx: 16, ny: 16, nz: 8, ..GridOptions::default() };
 //! let problem = Helmholtz { grid, ..Helmholtz::default() };
-//! let stencil = problem.stencil()?;
-//!
-//! // Multigrid with red–black line relaxation, to a relative residual of 1e-5, on all cores.
-//! let mut solver = isobar::solver(&Device::cpu()?, &stencil, &SolverOptions::default())?;
-//!
 //! let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None)?;
 //! let mut u = vec![0.0; rhs.len()];
-//! let outcome = solver.solve(
-//!     ArrayView::c_order(&rhs, stencil.shape())?,
-//!     &mut ArrayViewMut::c_order(&mut u, stencil.shape())?,
-//!     Guess::Zero,
-//!     &mut |progress| println!("{:3} {:.1e}", progress.iteration, progress.relative_residual),
-//! )?;
+//!
+//! // Multigrid with red–black line relaxation, to a relative residual of 1e-5, on the first GPU or on all cores.
+//! let mut solver = Solver::new(&problem.stencil()?)?;
+//! let outcome = solver.solve(&rhs, &mut u)?;
 //! assert!(outcome.converged());
 //! assert!(outcome.relative_residual <= 1e-5); // the true residual, always
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Diffusion with a coefficient in every cell is a [`problem::DiffusionProblem`], with boundary values, sources,
-//! wells and inactive cells; it is solved in the same way.
+//! Diffusion with a coefficient in every cell is a [`problem::DiffusionProblem`], with boundary values, sources, wells
+//! and inactive cells. Coefficients that change from one time step to the next are changed in place:
 //!
-//! Your own operator, as long as its coefficients factorise into vertical vectors and horizontal
-//! fields, is a [`stencil::TensorProduct::new`]; your own arrays, in whatever order, are an
-//! [`ArrayView::new`] with strides.
+//! ```
+//! use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
+//! use isobar::{Device, Shape, Solver};
 //!
-//! # Where things are
-//! * [`grid`], [`problem`], [`stencil`]: what is solved,
-//! * [`options`], [`outcome`]: what goes into a solve and what comes out,
-//! * [`solver`](mod@solver), [`precond`], [`deflation`], [`null_space`], [`operator`], [`backend`]: how it is done,
-//!   should you want to build solvers yourself,
-//! * [`cpu`]: the multi-threaded back end; [`cuda`]: NVIDIA GPUs, needing nothing of CUDA until one is opened;
-//!   [`reference`](mod@reference): the plain one that specifies both.
+//! # fn main() -> isobar::Result<()> {
+//! let shape = Shape::new(20, 12, 6);
+//! let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+//! problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+//! let mut solver = Solver::builder(&problem.stencil()?).tolerance(1e-8).device(&Device::cpu()?).build()?;
+//!
+//! let mut u = vec![0.0; shape.cells()];
+//! for step in 0..3 {
+//!     let kappa = (0..shape.cells()).map(|n| 1.0 + (n % 7) as f64 * f64::from(step)).collect();
+//!     problem.coefficient = Coefficient::Isotropic(kappa);
+//!     solver.update(&problem.stencil()?)?;
+//!     let rhs = problem.rhs(None, 0, Default::default())?;
+//!     assert!(solver.solve_from(&rhs, &mut u)?.converged());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * Your own coefficients, as long as they factorise into vertical vectors and horizontal fields, are a
+//!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
+//!   [`stencil::OwnOperator`].
+//! * Your own arrays, in whatever order, are an [`ArrayView::new`] with strides; those in the memory of a GPU a
+//!   [`DeviceArray`].
+//! * Your own preconditioner enters by [`SolverBuilder::own_preconditioner`].
+//!
+//! What solvers are made of, should you want to build them yourself, is in [`internals`].
 
+mod arrays;
+mod bench;
 mod device;
+mod matrix;
+mod solver;
 
-pub use isobar_core::{backend, conformance, grid, operator, options, outcome, precond, problem, real, reference};
-pub use isobar_core::{
-    bench, deflation, error, layout, null_space, region, simd, solver, stencil, traffic, triangular,
-};
-pub use isobar_cpu as cpu;
-pub use isobar_cuda as cuda;
+pub use isobar_core::{error, grid, options, outcome, problem, stencil};
 
-pub use device::{Device, bench, solver};
+pub use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+pub use isobar_core::build::Description;
+pub use isobar_core::layout::Shape;
+pub use isobar_core::operator::Guess;
+pub use isobar_core::precond::OwnPreconditioner;
+pub use isobar_core::real::Precision;
+pub use isobar_core::solver::{Observer, Progress};
+
+pub use arrays::{Input, Output};
+pub use bench::{Setup, Timed, bench};
+pub use device::Device;
 pub use error::{Error, Result};
-pub use layout::{ArrayView, ArrayViewMut, Shape};
-pub use operator::Guess;
+pub use matrix::Matrix;
 pub use outcome::{Outcome, Stop};
-pub use solver::{Progress, Solve};
+pub use solver::{Solver, SolverBuilder};
+
+/// What solvers are made of: iterations over fused steps, and the back ends that take them. Its contents change more
+/// often than the rest.
+///
+/// * [`backend`](internals::backend), [`operator`](internals::operator) what a device offers, and a matrix there,
+/// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build) the methods, and what puts
+///   them together,
+/// * [`cpu`](internals::cpu) the multi-threaded back end; [`cuda`](internals::cuda) NVIDIA GPUs;
+///   [`reference`](mod@internals::reference) the plain one that specifies both, to which
+///   [`conformance`](internals::conformance) holds them.
+pub mod internals {
+    pub use isobar_core::{
+        array, backend, build, conformance, layout, operator, precond, real, reference, simd, solver, traffic,
+    };
+    pub use isobar_cpu as cpu;
+    pub use isobar_cuda as cuda;
+}

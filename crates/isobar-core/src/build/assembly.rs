@@ -9,7 +9,8 @@ use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Preconditioner, Projection,
+    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner,
+    Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;
@@ -63,8 +64,14 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     stencil: &S,
     options: &SolverOptions,
     operator: &Arc<B::Operator<f64>>,
+    own: Option<Box<dyn OwnPreconditioner>>,
 ) -> Result<Parts<S, dyn Iteration<B, f64>>> {
     let double = Maker::new(backend, stencil, options, Arc::clone(operator));
+    if let Some(own) = own {
+        let own = Own::new(backend, backend.layout(stencil)?, own);
+        return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
+            .with(|preconditioner| double.krylov(preconditioner));
+    }
     match options.precision {
         Precision::F64 => double.iteration(),
         Precision::F32 => {

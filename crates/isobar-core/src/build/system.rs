@@ -10,9 +10,9 @@ use crate::backend::{Backend, DeviceInfo, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Method, Norm, SolverOptions};
+use crate::options::{Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
-use crate::precond::NullSpace;
+use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::{Precision, Real};
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
@@ -26,7 +26,7 @@ pub struct Description {
     pub device: DeviceInfo,
     /// The iteration, as the case file calls it.
     pub method: String,
-    /// The preconditioner, as the case file calls it; `none` for methods without one.
+    /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.
     pub preconditioner: String,
     /// Storage of vectors.
     pub precision: Precision,
@@ -36,7 +36,7 @@ pub struct Description {
     pub notes: Vec<String>,
     /// Bytes of vectors on the device.
     pub bytes: usize,
-    /// Bytes of coefficients on the device.
+    /// Bytes of coefficients, and of the operators' own working space, on the device.
     pub coefficient_bytes: usize,
     /// What an iteration declares to move, step by step.
     pub traffic: Vec<StepTraffic>,
@@ -110,6 +110,47 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// [`Error::Invalid`] for options that make no sense, together or alone; [`Error::Unsupported`] for
     /// those that this stencil does not offer; what the device reports.
     pub fn new(backend: &B, stencil: &S, options: &SolverOptions) -> Result<Self> {
+        Self::assembled(backend, stencil, options, None)
+    }
+
+    /// The same with a caller's own preconditioner in the place of the options'.
+    ///
+    /// # Errors
+    /// As [`System::new`]; [`Error::Invalid`] where the options ask for multigrid cycles or for another precision than
+    /// double.
+    pub fn with_preconditioner(
+        backend: &B,
+        stencil: &S,
+        options: &SolverOptions,
+        own: Box<dyn OwnPreconditioner>,
+    ) -> Result<Self> {
+        let mut options = options.clone();
+        if options.method == Method::Auto {
+            options.method = if stencil.is_symmetric() { Method::Cg } else { Method::Bicgstab };
+        }
+        if options.method == Method::Multigrid {
+            return Err(Error::invalid(
+                "solver.method",
+                "multigrid cycles take no preconditioner; a preconditioner of your own goes with \"cg\" or \"bicgstab\"",
+            ));
+        }
+        if options.precision != Precision::F64 {
+            return Err(Error::invalid(
+                "solver.precision",
+                format!("\"{}\" with a preconditioner of your own, which works in double precision", options.precision),
+            ));
+        }
+        options.preconditioner = Preconditioner::None;
+        Self::assembled(backend, stencil, &options, Some(own))
+    }
+
+    fn assembled(
+        backend: &B,
+        stencil: &S,
+        options: &SolverOptions,
+        own: Option<Box<dyn OwnPreconditioner>>,
+    ) -> Result<Self> {
+        let is_own = own.is_some();
         let options = options.resolved(stencil.choice())?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
@@ -124,7 +165,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let aggregates = capabilities.aggregates.clone();
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
-            assemble(backend, stencil, &options, &operator)?;
+            assemble(backend, stencil, &options, &operator, own)?;
         notes.extend(null_space.as_ref().and_then(NullSpace::describe));
         let diagonal = match (options.norm, &capabilities.diagonal) {
             (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
@@ -136,7 +177,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let description = Description {
             device: backend.device(),
             method: options.method_name().into(),
-            preconditioner: options.preconditioner.name().into(),
+            preconditioner: if is_own { "own" } else { options.preconditioner.name() }.into(),
             precision: options.precision,
             levels,
             notes,

@@ -83,13 +83,18 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
         true
     }
 
+    /// Whether its steps work on the host, so that they cannot be recorded and replayed.
+    fn needs_host(&self) -> bool {
+        false
+    }
+
     /// How many vectors of coefficients a step of this operator reads; 0 where they are recomputed from a
     /// few numbers.
     fn coefficient_vectors(&self) -> f64 {
         0.0
     }
 
-    /// Bytes of coefficients on the device.
+    /// Bytes on the device: coefficients, and working space of its own.
     fn coefficient_bytes(&self) -> usize {
         (self.coefficient_vectors() * (self.layout().len() * size_of::<T>()) as f64) as usize
     }

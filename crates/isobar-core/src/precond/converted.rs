@@ -48,6 +48,10 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.is_variable()
     }
 
+    fn needs_host(&self) -> bool {
+        self.inner.needs_host()
+    }
+
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         let mut steps = self.inner.apply_traffic(cells);
         steps.push(StepTraffic::once::<T>(traffic::COPY, cells).times(2.0));

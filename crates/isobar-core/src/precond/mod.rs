@@ -5,7 +5,7 @@
 //! * [`Line`] a tridiagonal solve in every column,
 //! * [`multigrid::Cycle`] one multigrid cycle,
 //! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
-//! * [`Converted`] any of these in a lower precision,
+//! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
 //! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
 
 mod block_ic;
@@ -15,6 +15,7 @@ mod incomplete_poisson;
 pub mod multigrid;
 mod neumann;
 pub mod null_space;
+mod own;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use deflation::{Deflation, Projection};
 pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
+pub use own::{Own, OwnPreconditioner};
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {
@@ -66,6 +68,11 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// Whether M differs from one application to the next or is not symmetric, so that CG must not
     /// rely on it.
     fn is_variable(&self) -> bool {
+        false
+    }
+
+    /// Whether it works on the host, so that its steps cannot be recorded and replayed.
+    fn needs_host(&self) -> bool {
         false
     }
 

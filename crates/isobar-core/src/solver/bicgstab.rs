@@ -88,13 +88,16 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         backend.convert(r, shadow)?;
         backend.clear(p)?;
         backend.clear(v)?;
-        for slot in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
-            backend.set(scalars, slot, 1.0)?;
+        for scalar in [RHO[1], SHADOW_V[1], TS[1], TT[1]] {
+            backend.set(scalars, scalar, 1.0)?;
         }
         backend.dot(shadow, r, RHO[0], scalars)?;
 
         let mut parity = 0;
-        backend.iterate(
+        let iterate =
+            if operator.needs_host() || preconditioner.needs_host() { B::iterate_stepwise } else { B::iterate };
+        iterate(
+            backend,
             scalars,
             &mut |n, scalars| {
                 let (now, next) = (n % 2, (n + 1) % 2);

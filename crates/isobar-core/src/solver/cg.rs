@@ -148,7 +148,9 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         preconditioner.precondition_residual(r, q, z, Ratio::ZERO, RHO_NORM[0], scalars)?;
 
         let mut parity = 0;
-        let on_host = projection.as_ref().is_some_and(|projection| projection.needs_host());
+        let on_host = operator.needs_host()
+            || preconditioner.needs_host()
+            || projection.as_ref().is_some_and(|projection| projection.needs_host());
         let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
         iterate(
             backend,

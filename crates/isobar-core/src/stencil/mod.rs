@@ -2,7 +2,7 @@
 //!
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
-//! * [`StoredMatrix`] any matrix, every entry stored,
+//! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels,
 //! * [`matrix_market`] matrices as files.
 
@@ -13,6 +13,7 @@ mod diffusion;
 mod faces;
 pub mod hierarchy;
 pub mod matrix_market;
+mod own;
 mod stored_matrix;
 mod tensor_product;
 
@@ -28,6 +29,7 @@ use crate::real::Real;
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
 pub use hierarchy::{Coarsen, Hierarchy};
+pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use stored_matrix::StoredMatrix;
 pub use tensor_product::{Coupling, TensorProduct};
 

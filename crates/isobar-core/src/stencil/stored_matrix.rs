@@ -1,5 +1,7 @@
 //! Any matrix as a stencil.
 
+use std::sync::Arc;
+
 use super::{Csr, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
@@ -9,7 +11,7 @@ use crate::options::{Choice, Method, Preconditioner};
 /// equation 13).
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredMatrix {
-    matrix: Csr,
+    matrix: Arc<Csr>,
     shape: Shape,
     is_symmetric: bool,
 }
@@ -29,7 +31,7 @@ impl StoredMatrix {
             ));
         }
         let is_symmetric = matrix.is_symmetric();
-        Ok(Self { matrix, shape, is_symmetric })
+        Ok(Self { matrix: Arc::new(matrix), shape, is_symmetric })
     }
 
     /// The entries.
@@ -62,8 +64,8 @@ impl Stencil for StoredMatrix {
         if self.shape != new.shape {
             return Err(Error::shape("the new matrix", new.shape.to_string(), self.shape.to_string()));
         }
-        let pattern = |stored: &Self| (stored.matrix.row_starts().to_vec(), stored.matrix.column_indices().to_vec());
-        if pattern(self) != pattern(new) {
+        let (here, there) = (&self.matrix, &new.matrix);
+        if here.row_starts() != there.row_starts() || here.column_indices() != there.column_indices() {
             return Err(Error::invalid(
                 "matrix",
                 "its entries are in other places; make a new solver for another pattern",

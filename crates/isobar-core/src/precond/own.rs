@@ -1,0 +1,79 @@
+//! A caller's own preconditioner.
+
+use super::Preconditioner;
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::real::Real;
+use crate::traffic::{self, StepTraffic};
+
+/// A caller's own approximation M of A. Arrays are in host memory, in C order of shape (nz, ny, nx).
+pub trait OwnPreconditioner: Send {
+    /// z = M⁻¹ r
+    ///
+    /// # Errors
+    /// Whatever ends the solve.
+    fn apply(&mut self, r: &[f64], z: &mut [f64]) -> Result<()>;
+
+    /// Computes anew what depends on the matrix, whose coefficients have changed.
+    ///
+    /// # Errors
+    /// Whatever keeps the solver from being used.
+    fn update(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether M differs from one application to the next or is not symmetric, so that conjugate gradients must not
+    /// rely on it.
+    fn is_variable(&self) -> bool {
+        false
+    }
+}
+
+/// [`OwnPreconditioner`] on vectors of a device. On a GPU every application carries two vectors across the bus; one that
+/// runs there implements [`Preconditioner`].
+pub struct Own<B> {
+    backend: B,
+    layout: Layout,
+    inner: Box<dyn OwnPreconditioner>,
+    /// r and z in C order.
+    arrays: [Vec<f64>; 2],
+}
+
+impl<B: Backend> Own<B> {
+    /// For vectors of this layout.
+    pub fn new(backend: &B, layout: Layout, inner: Box<dyn OwnPreconditioner>) -> Self {
+        let cells = layout.shape().cells();
+        Self { backend: backend.clone(), layout, inner, arrays: [vec![0.0; cells], vec![0.0; cells]] }
+    }
+}
+
+impl<B: Backend, T: Real> Preconditioner<B, T> for Own<B> {
+    fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        let Self { backend, layout, inner, arrays: [host_r, host_z] } = self;
+        backend.download(r, &mut ArrayViewMut::c_order(host_r, layout.shape())?)?;
+        inner.apply(host_r, host_z)?;
+        backend.upload(ArrayView::c_order(host_z, layout.shape())?, z)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.inner.update()
+    }
+
+    fn is_variable(&self) -> bool {
+        self.inner.is_variable()
+    }
+
+    fn needs_host(&self) -> bool {
+        true
+    }
+
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        vec![StepTraffic::once::<T>(traffic::COPY, cells)]
+    }
+}

@@ -1,0 +1,206 @@
+//! A caller's own matrix: a function that applies it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Hierarchy, Lines, Stencil, Supports};
+use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::{AggregateBackend, Backend};
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape};
+use crate::operator::{Capabilities, CgOperator, Diagonal, MixedTop, Operator, Relaxation};
+use crate::options::{Choice, Method, Preconditioner};
+use crate::real::Real;
+
+/// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
+pub trait OwnMatrix: Send + Sync {
+    /// y = A x
+    ///
+    /// # Errors
+    /// Whatever ends the solve.
+    fn apply(&self, x: &[f64], y: &mut [f64]) -> Result<()>;
+
+    /// The diagonal of A, where it is known: what the preconditioner "jacobi" needs. Entries of 0 belong to unknowns
+    /// that take no part.
+    fn diagonal(&self) -> Option<Vec<f64>> {
+        None
+    }
+}
+
+/// [`OwnMatrix`] as a stencil. On a GPU every application carries two vectors across the bus; a matrix that runs there
+/// implements [`Operator`].
+#[derive(Clone)]
+pub struct OwnOperator {
+    shape: Shape,
+    is_symmetric: bool,
+    matrix: Arc<dyn OwnMatrix>,
+    diagonal: Option<Arc<[f64]>>,
+}
+
+impl OwnOperator {
+    /// A matrix that acts on the cells of a grid. Conjugate gradients rely on its being symmetric and positive
+    /// (semi-)definite where it is said to be symmetric.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`]; [`Error::Shape`] or [`Error::Invalid`] for a diagonal of another length, or not finite.
+    pub fn new(shape: Shape, is_symmetric: bool, matrix: impl OwnMatrix + 'static) -> Result<Self> {
+        Layout::new(shape)?;
+        let diagonal = matrix.diagonal().map(Arc::<[f64]>::from);
+        if let Some(diagonal) = &diagonal {
+            ArrayView::c_order(diagonal, shape)?;
+            if let Some(n) = diagonal.iter().position(|value| !value.is_finite()) {
+                return Err(Error::invalid("the diagonal", format!("entry {n} is {}", diagonal[n])));
+            }
+        }
+        Ok(Self { shape, is_symmetric, matrix: Arc::new(matrix), diagonal })
+    }
+}
+
+impl fmt::Debug for OwnOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnOperator").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+impl Stencil for OwnOperator {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.is_symmetric
+    }
+
+    fn choice(&self) -> Choice {
+        let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
+        let preconditioner = if self.diagonal.is_some() { Preconditioner::Jacobi } else { Preconditioner::None };
+        Choice { method, preconditioner }
+    }
+
+    fn check_update(&self, new: &Self) -> Result<()> {
+        if self.shape != new.shape {
+            return Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()));
+        }
+        if self.diagonal.is_some() != new.diagonal.is_some() {
+            return Err(Error::invalid("the diagonal", "given before or now, and not both times"));
+        }
+        Ok(())
+    }
+}
+
+/// An [`OwnOperator`] with a device's vectors.
+#[derive(Debug)]
+pub struct HostOperator<B> {
+    backend: B,
+    layout: Layout,
+    state: Mutex<HostState>,
+}
+
+#[derive(Debug)]
+struct HostState {
+    stencil: OwnOperator,
+    /// x and y in C order.
+    arrays: [Vec<f64>; 2],
+}
+
+impl<B: Backend> HostOperator<B> {
+    fn state(&self) -> MutexGuard<'_, HostState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// y = f(x) by way of host arrays.
+    fn by_host<T: Real>(
+        &self,
+        x: &B::Vector<T>,
+        y: &mut B::Vector<T>,
+        f: impl FnOnce(&OwnOperator, &[f64], &mut [f64]) -> Result<()>,
+    ) -> Result<()> {
+        let mut state = self.state();
+        let HostState { stencil, arrays: [host_x, host_y] } = &mut *state;
+        let shape = self.layout.shape();
+        self.backend.download(x, &mut ArrayViewMut::c_order(host_x, shape)?)?;
+        f(stencil, host_x, host_y)?;
+        self.backend.upload(ArrayView::c_order(host_y, shape)?, y)
+    }
+}
+
+impl<B: Backend, T: Real> Operator<B, T> for HostOperator<B> {
+    fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn apply(&self, x: &B::Vector<T>, y: &mut B::Vector<T>) -> Result<()> {
+        self.by_host(x, y, |stencil, x, y| stencil.matrix.apply(x, y))
+    }
+
+    fn needs_host(&self) -> bool {
+        true
+    }
+}
+
+impl<B: Backend, T: Real> CgOperator<B, T> for HostOperator<B> {}
+
+impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
+    fn divide_by_diagonal(&self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.by_host(r, z, |stencil, r, z| {
+            let diagonal = stencil.diagonal.iter().flat_map(|diagonal| diagonal.iter());
+            for ((z, r), d) in z.iter_mut().zip(r).zip(diagonal) {
+                *z = if *d == 0.0 { 0.0 } else { r / d };
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<B: AggregateBackend> Supports<OwnOperator> for B {
+    type Operator<T: Real> = HostOperator<B>;
+
+    fn operator<T: Real>(&self, stencil: &OwnOperator) -> Result<Arc<HostOperator<B>>> {
+        let layout = Supports::<OwnOperator>::layout(self, stencil)?;
+        let arrays = [vec![0.0; stencil.shape.cells()], vec![0.0; stencil.shape.cells()]];
+        let state = Mutex::new(HostState { stencil: stencil.clone(), arrays });
+        Ok(Arc::new(HostOperator { backend: self.clone(), layout, state }))
+    }
+
+    fn update<T: Real>(&self, operator: &HostOperator<B>, stencil: &OwnOperator) -> Result<()> {
+        operator.state().stencil = stencil.clone();
+        Ok(())
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<HostOperator<B>>) -> Capabilities<Self, T> {
+        let has_diagonal = operator.state().stencil.diagonal.is_some();
+        let diagonal = has_diagonal.then(|| Arc::clone(operator) as Arc<dyn Diagonal<B, T>>);
+        Capabilities { operator: Arc::clone(operator) as _, diagonal, triangular: None, aggregates: None }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        _: &OwnOperator,
+        _: &Arc<HostOperator<B>>,
+    ) -> Result<Option<Lines<Self, OwnOperator, T>>> {
+        Ok(None)
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        _: &OwnOperator,
+        _: &Arc<HostOperator<B>>,
+        _: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, OwnOperator, T>>> {
+        Ok(None)
+    }
+
+    fn mixed_top(
+        &self,
+        _: &Arc<HostOperator<B>>,
+        _: &Arc<HostOperator<B>>,
+        _: &Hierarchy<Self, OwnOperator, f32>,
+        _: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        Ok(None)
+    }
+}

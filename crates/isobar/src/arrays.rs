@@ -1,0 +1,77 @@
+//! What can be passed as an array.
+
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+
+/// An array to read: a slice or a vector in C order of shape (nz, ny, nx), an [`ArrayView`] with any strides, or a
+/// [`DeviceArray`]; of f32 or f64.
+pub trait Input<'a> {
+    /// As a view of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    fn source(self, shape: Shape) -> Result<Source<'a>>;
+}
+
+/// An array to write, and to read where it holds a first guess: as [`Input`].
+pub trait Output<'a> {
+    /// As a view of this shape.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) where a slice has another length.
+    fn target(self, shape: Shape) -> Result<Target<'a>>;
+}
+
+macro_rules! arrays {
+    ($($t:ty),*) => {$(
+        impl<'a> Input<'a> for &'a [$t] {
+            fn source(self, shape: Shape) -> Result<Source<'a>> {
+                Ok(ArrayView::c_order(self, shape)?.into())
+            }
+        }
+
+        impl<'a> Input<'a> for &'a Vec<$t> {
+            fn source(self, shape: Shape) -> Result<Source<'a>> {
+                self.as_slice().source(shape)
+            }
+        }
+
+        impl<'a> Input<'a> for ArrayView<'a, $t> {
+            fn source(self, _: Shape) -> Result<Source<'a>> {
+                Ok(self.into())
+            }
+        }
+
+        impl<'a> Output<'a> for &'a mut [$t] {
+            fn target(self, shape: Shape) -> Result<Target<'a>> {
+                Ok(ArrayViewMut::c_order(self, shape)?.into())
+            }
+        }
+
+        impl<'a> Output<'a> for &'a mut Vec<$t> {
+            fn target(self, shape: Shape) -> Result<Target<'a>> {
+                self.as_mut_slice().target(shape)
+            }
+        }
+
+        impl<'a> Output<'a> for ArrayViewMut<'a, $t> {
+            fn target(self, _: Shape) -> Result<Target<'a>> {
+                Ok(self.into())
+            }
+        }
+    )*};
+}
+arrays!(f32, f64);
+
+impl<'a> Input<'a> for DeviceArray {
+    fn source(self, _: Shape) -> Result<Source<'a>> {
+        Ok(self.into())
+    }
+}
+
+impl<'a> Output<'a> for DeviceArray {
+    fn target(self, _: Shape) -> Result<Target<'a>> {
+        Ok(self.into())
+    }
+}

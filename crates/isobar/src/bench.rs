@@ -1,0 +1,17 @@
+//! Times of a solver's parts.
+
+pub use isobar_core::bench::{Setup, Timed};
+use isobar_core::error::Result;
+use isobar_core::options::SolverOptions;
+
+use crate::device::Device;
+use crate::matrix::Matrix;
+
+/// Times setting a solver up (the first time, again, and an update of its coefficients), and every fused step that an
+/// iteration takes, on every grid it takes it on.
+///
+/// # Errors
+/// As [`SolverBuilder::build`](crate::SolverBuilder::build).
+pub fn bench(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
+    matrix.bench(device, options)
+}

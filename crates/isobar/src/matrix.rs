@@ -1,0 +1,120 @@
+//! The matrices that a solver can be made for.
+
+use isobar_core::bench::{Setup, Timed, time_iteration, time_setup};
+use isobar_core::build::{Solve, System};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Shape;
+use isobar_core::options::SolverOptions;
+use isobar_core::precond::OwnPreconditioner;
+use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
+
+use crate::device::Device;
+
+/// A matrix as data: what a [`Solver`](crate::Solver) is made for, and what changes its coefficients.
+pub trait Matrix: sealed::Sealed {}
+
+/// A solver of some matrix.
+pub enum Inner {
+    TensorProduct(Box<dyn Solve<TensorProduct>>),
+    Diffusion(Box<dyn Solve<Diffusion>>),
+    Stored(Box<dyn Solve<StoredMatrix>>),
+    Own(Box<dyn Solve<OwnOperator>>),
+}
+
+pub mod sealed {
+    use super::*;
+
+    /// How a matrix meets a device.
+    pub trait Sealed {
+        /// The grid.
+        fn grid(&self) -> Shape;
+        /// A solver.
+        fn make(
+            &self,
+            device: &Device,
+            options: &SolverOptions,
+            own: Option<Box<dyn OwnPreconditioner>>,
+        ) -> Result<Inner>;
+        /// Changes the coefficients of a solver that was made for a matrix of this kind.
+        fn update(&self, solver: &mut Inner) -> Result<()>;
+        /// The times of setting up, and of the steps of an iteration.
+        fn bench(&self, device: &Device, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)>;
+    }
+}
+
+fn make<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    matrix: &S,
+    options: &SolverOptions,
+    own: Option<Box<dyn OwnPreconditioner>>,
+) -> Result<Box<dyn Solve<S>>> {
+    Ok(match own {
+        None => Box::new(System::new(backend, matrix, options)?),
+        Some(own) => Box::new(System::with_preconditioner(backend, matrix, options, own)?),
+    })
+}
+
+fn bench<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    matrix: &S,
+    options: &SolverOptions,
+) -> Result<(Setup, Vec<Timed>)> {
+    let setup = time_setup(backend, matrix, options)?;
+    let steps = System::new(backend, matrix, options)?.description().traffic.clone();
+    Ok((setup, time_iteration(backend, matrix, options, &steps)?))
+}
+
+macro_rules! matrices {
+    ($($kind:ident: $matrix:ty),*) => {$(
+        impl Matrix for $matrix {}
+
+        impl sealed::Sealed for $matrix {
+            fn grid(&self) -> Shape {
+                Stencil::shape(self)
+            }
+
+            fn make(
+                &self,
+                device: &Device,
+                options: &SolverOptions,
+                own: Option<Box<dyn OwnPreconditioner>>,
+            ) -> Result<Inner> {
+                Ok(Inner::$kind(match device {
+                    Device::Cpu(backend) => make(backend, self, options, own)?,
+                    Device::Cuda(backend) => make(backend, self, options, own)?,
+                }))
+            }
+
+            fn update(&self, solver: &mut Inner) -> Result<()> {
+                match solver {
+                    Inner::$kind(solver) => solver.update(self),
+                    _ => Err(Error::invalid(
+                        "the new matrix",
+                        "of another kind than the solver was made for; make a new solver",
+                    )),
+                }
+            }
+
+            fn bench(&self, device: &Device, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
+                match device {
+                    Device::Cpu(backend) => bench(backend, self, options),
+                    Device::Cuda(backend) => bench(backend, self, options),
+                }
+            }
+        }
+    )*};
+}
+matrices!(TensorProduct: TensorProduct, Diffusion: Diffusion, Stored: StoredMatrix, Own: OwnOperator);
+
+/// The same call for every kind.
+macro_rules! each {
+    ($inner:expr, $solver:ident => $call:expr) => {
+        match $inner {
+            Inner::TensorProduct($solver) => $call,
+            Inner::Diffusion($solver) => $call,
+            Inner::Stored($solver) => $call,
+            Inner::Own($solver) => $call,
+        }
+    };
+}
+pub(crate) use each;

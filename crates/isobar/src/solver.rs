@@ -1,0 +1,179 @@
+//! The solver.
+
+use std::fmt;
+
+use isobar_core::build::Description;
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::outcome::Outcome;
+use isobar_core::precond::OwnPreconditioner;
+use isobar_core::real::Precision;
+use isobar_core::solver::{Observer, ignore};
+
+use crate::arrays::{Input, Output};
+use crate::device::Device;
+use crate::matrix::{Inner, Matrix, each};
+
+/// A solver of A u = b: a matrix, a method and a device, with all the memory that solving takes.
+///
+/// It is made once and used for any number of right-hand sides; where the coefficients of the matrix change from one
+/// time step to the next, [`Solver::update`] changes them in place. It can be sent to another thread.
+pub struct Solver {
+    inner: Inner,
+    shape: Shape,
+}
+
+/// What a [`Solver`] is made of. Everything has a default.
+#[must_use = "a builder makes nothing until `build`"]
+pub struct SolverBuilder<'m, M> {
+    matrix: &'m M,
+    device: Option<Device>,
+    options: SolverOptions,
+    preconditioner: Option<Box<dyn OwnPreconditioner>>,
+}
+
+impl<M: Matrix> SolverBuilder<'_, M> {
+    /// Where to compute; [`Device::auto`] if nobody says.
+    pub fn device(self, device: &Device) -> Self {
+        Self { device: Some(device.clone()), ..self }
+    }
+
+    /// All options at once.
+    pub fn options(self, options: &SolverOptions) -> Self {
+        Self { options: options.clone(), ..self }
+    }
+
+    /// Stop at ‖b − A u‖ ≤ tolerance · ‖b − A u₀‖; 1e-5 if nobody says.
+    pub fn tolerance(mut self, tolerance: f64) -> Self {
+        self.options.tolerance = tolerance;
+        self
+    }
+
+    /// The outer iteration; the matrix's own choice if nobody says.
+    pub fn method(mut self, method: Method) -> Self {
+        self.options.method = method;
+        self
+    }
+
+    /// The preconditioner of a Krylov method; the matrix's own choice if nobody says.
+    pub fn preconditioner(mut self, preconditioner: Preconditioner) -> Self {
+        self.options.preconditioner = preconditioner;
+        self
+    }
+
+    /// How numbers are stored during a solve; f64 if nobody says.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
+    /// A preconditioner of your own, for conjugate gradients or BiCGStab.
+    pub fn own_preconditioner(self, preconditioner: impl OwnPreconditioner + 'static) -> Self {
+        Self { preconditioner: Some(Box::new(preconditioner)), ..self }
+    }
+
+    /// Makes the solver, and with it all memory: solving allocates next to nothing.
+    ///
+    /// # Errors
+    /// Options that make no sense, together, alone or for this matrix; a device that fails or is too small.
+    pub fn build(self) -> Result<Solver> {
+        let device = self.device.map_or_else(|| Device::auto(None), Ok)?;
+        let inner = self.matrix.make(&device, &self.options, self.preconditioner)?;
+        Ok(Solver { inner, shape: self.matrix.grid() })
+    }
+}
+
+impl Solver {
+    /// A solver for a matrix, with its own choice of method, on the best device there is.
+    ///
+    /// # Errors
+    /// As [`SolverBuilder::build`].
+    pub fn new(matrix: &impl Matrix) -> Result<Self> {
+        Self::builder(matrix).build()
+    }
+
+    /// A solver to be described.
+    pub fn builder<M: Matrix>(matrix: &M) -> SolverBuilder<'_, M> {
+        SolverBuilder { matrix, device: None, options: SolverOptions::default(), preconditioner: None }
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Solves A u = `rhs`, beginning with u = 0. Not converging is an outcome, and no error.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape,
+    /// [`Error::NotFinite`](crate::Error::NotFinite) for a NaN or an infinity in one,
+    /// [`Error::Incompatible`](crate::Error::Incompatible) for a right-hand side that a singular A cannot produce, and
+    /// what the device reports.
+    pub fn solve<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
+        self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
+    }
+
+    /// The same, beginning with what `u` holds.
+    ///
+    /// # Errors
+    /// As [`Solver::solve`].
+    pub fn solve_from<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
+        self.solve_observed(rhs, u, Guess::Given, &mut ignore)
+    }
+
+    /// The same with an observer, which sees the residual after every iteration and can end the solve:
+    /// [`Stop::Interrupted`](crate::Stop::Interrupted).
+    ///
+    /// # Errors
+    /// As [`Solver::solve`].
+    pub fn solve_observed<'a>(
+        &mut self,
+        rhs: impl Input<'a>,
+        u: impl Output<'a>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        let (rhs, u) = (rhs.source(self.shape)?, u.target(self.shape)?);
+        each!(&mut self.inner, solver => solver.solve(rhs, u, guess, observer))
+    }
+
+    /// v = A u
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; what the device reports.
+    pub fn apply<'a>(&mut self, u: impl Input<'a>, v: impl Output<'a>) -> Result<()> {
+        let (u, v) = (u.source(self.shape)?, v.target(self.shape)?);
+        each!(&mut self.inner, solver => solver.apply(u, v))
+    }
+
+    /// Gives the matrix the coefficients of another one, which differs in nothing else: in place, without allocating or
+    /// compiling anything.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, saying in what;
+    /// what the device reports.
+    pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
+        matrix.update(&mut self.inner)
+    }
+
+    /// What this is: the device, the method, the grids of multigrid, memory, and notes for the user.
+    pub fn description(&self) -> &Description {
+        each!(&self.inner, solver => solver.description())
+    }
+
+    /// Bytes a second that a copy of a vector of this size moves, measured now: the speed of light for any solver.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn copy_bandwidth(&self) -> Result<f64> {
+        each!(&self.inner, solver => solver.copy_bandwidth())
+    }
+}
+
+impl fmt::Debug for Solver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Solver").field("shape", &self.shape).field("description", self.description()).finish()
+    }
+}
