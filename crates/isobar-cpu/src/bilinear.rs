@@ -181,20 +181,32 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
         let Self { coarse, fine_planes, what, coarse_f, row } = self;
         let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
         let coarse_j = fine_planes[0].unwrap_or_default() / 2;
         let [even, odd] = by_parity(coarse_j).map(|colour| row_start(coarse, coarse_j, colour));
         let row = &mut row[..n.max(2 * coarse_n)];
         row.fill(T::ZERO);
+        let half_plane = |j: Option<usize>, colour: Colour| {
+            let h = g.half_plane(j.unwrap_or_default(), colour);
+            let tile = c.tile(simd, g, &h, g.all_columns());
+            (h, tile)
+        };
+        let [first, second] = fine_planes;
+        let half_planes = [
+            half_plane(first, Colour::Red),
+            half_plane(first, Colour::Black),
+            half_plane(second, Colour::Red),
+            half_plane(second, Colour::Black),
+        ];
+        let count = if second.is_some() { 4 } else { 2 };
         for w in g.rows() {
             row[..n].fill(T::ZERO);
             let mut sums = RowMut::new(simd, &mut row[..n]);
             // Fine columns 2m and 2m + 1, of either colour, make up coarse column m.
-            for (j, colour) in fine_planes.into_iter().flatten().flat_map(|j| Colour::BOTH.map(|colour| (j, colour))) {
-                let h = g.half_plane(j, colour);
-                add_row(simd, g, c, &h, w, what, &mut sums);
+            for (h, tile) in &half_planes[..count] {
+                add_row(simd, g, tile, h, w, what, &mut sums);
             }
             let position = (w.k * coarse_n) as isize;
             // SAFETY: see the top of this file; even and odd columns are different half planes.
@@ -209,10 +221,10 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
 
 /// Adds a row of what is restricted.
 #[inline(always)]
-fn add_row<S: Simd, T: Real, C: Coefficients<T>>(
+fn add_row<S: Simd, T: Real>(
     simd: S,
-    g: &Geometry<T>,
-    c: &C,
+    g: Geometry<'_, T>,
+    tile: &impl TileCoefficients<S, T>,
     h: &HalfPlane,
     w: Window,
     what: Restricted<T>,
@@ -227,7 +239,7 @@ fn add_row<S: Simd, T: Real, C: Coefficients<T>>(
             }
         }
         Restricted::Residual { vectors: [f, u], colours } if colours.contains(&h.colour) => {
-            let coefficients = c.tile(simd, g, h, w.columns).row(w.k);
+            let coefficients = tile.row(w.k);
             // SAFETY: as above.
             let residual = unsafe { ResidualRow::new(simd, g, f, u, h, w) };
             for i in 0..residual.len() {
@@ -235,7 +247,7 @@ fn add_row<S: Simd, T: Real, C: Coefficients<T>>(
             }
         }
         Restricted::AfterSweepFromZero { u, colours } if colours.contains(&h.colour) => {
-            let coefficients = c.tile(simd, g, h, w.columns).row(w.k);
+            let coefficients = tile.row(w.k);
             // SAFETY: as above.
             let around = unsafe { Around::new(View { simd, g, v: u, h, w, which: Which::All }) };
             for i in 0..sums.len() {
@@ -260,7 +272,7 @@ fn by_parity(j: usize) -> [Colour; 2] {
 
 /// u += P u_c on plane j.
 struct Prolong<'a, T> {
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     coarse: &'a Layout,
     j: usize,
     colours: &'a [Colour],

@@ -11,13 +11,17 @@ use pulp::Simd;
 use crate::shared::{Ahead, Row, Shared};
 
 /// A grid and which of its directions are periodic.
-#[derive(Debug)]
-pub(crate) struct Geometry<T> {
+///
+/// Kernels have one of their own: what is reached by a reference would be read again in every row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Geometry<'a, T> {
     pub(crate) layout: Layout,
     /// Of directions with one cell: no.
     pub(crate) periodic: [bool; 3],
     /// What lies beyond closed sides: a row of zeros.
-    zeros: Vec<T>,
+    pub(crate) zeros: &'a [T],
+    /// Whether what lies beyond the ends of lines in x must be replaced; if not, entries of zero meet it.
+    pub(crate) replaces_ends: bool,
 }
 
 /// What is beside a cell in one direction.
@@ -90,19 +94,18 @@ pub(crate) struct Window {
     pub(crate) columns: Columns,
 }
 
-impl<T: Real> Geometry<T> {
-    pub(crate) fn new(layout: Layout, periodic: [bool; 3]) -> Self {
-        Self { layout, periodic, zeros: vec![T::ZERO; layout.pitch()] }
-    }
-
+impl<'a, T: Real> Geometry<'a, T> {
+    #[inline(always)]
     pub(crate) fn layers(&self) -> usize {
         self.layout.shape().nz
     }
 
+    #[inline(always)]
     pub(crate) fn plane_len(&self) -> usize {
         2 * self.layout.half_plane()
     }
 
+    #[inline(always)]
     pub(crate) fn plane_start(&self, j: usize) -> isize {
         (j * self.plane_len()) as isize
     }
@@ -142,20 +145,21 @@ impl<T: Real> Geometry<T> {
     }
 
     /// Columns of a half plane, all of them.
+    #[inline(always)]
     pub(crate) fn all_columns(&self) -> Columns {
         Columns { m: 0, n: self.layout.pitch() }
     }
 
     /// Layers of a half plane, whole rows.
     #[inline(always)]
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Window> + use<T> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Window> + use<'a, T> {
         let columns = self.all_columns();
         (0..self.layers()).map(move |k| Window { k, columns })
     }
 
     /// A row of zeros.
     #[inline(always)]
-    pub(crate) fn zeros<S: Simd>(&self, simd: S, n: usize) -> Row<'_, S, T> {
+    pub(crate) fn zeros<S: Simd>(&self, simd: S, n: usize) -> Row<'a, S, T> {
         Row::new(simd, &self.zeros[..n])
     }
 
@@ -183,39 +187,57 @@ fn beside(n: usize, count: usize, upper: bool, periodic: bool) -> (usize, Link) 
     }
 }
 
-/// A row with a lane or two replaced, where there is an end of lines in it.
+/// A row with a lane of one pack replaced, and one of another or of the same.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended<'a, S: Simd, T: Real> {
     row: Row<'a, S, T>,
-    /// Number of the first pack that is replaced; none has a number beyond all packs.
+    first: End<S, T>,
+    second: End<S, T>,
+}
+
+/// What to use in the place of one pack of a row.
+#[derive(Clone, Copy, Debug)]
+struct End<S: Simd, T: Real> {
+    /// Its number; none has the largest, which a loop over packs never reaches.
     at: usize,
-    /// That pack and the next.
-    ends: [Pack<S, T>; 2],
+    pack: Pack<S, T>,
+}
+
+impl<S: Simd, T: Real> End<S, T> {
+    #[inline(always)]
+    fn none(simd: S) -> Self {
+        Self { at: usize::MAX, pack: Pack::splat(simd, T::ZERO) }
+    }
 }
 
 impl<'a, S: Simd, T: Real> Ended<'a, S, T> {
-    /// Two lanes lie in one pack or in two side by side.
+    /// The row as it is.
     #[inline(always)]
-    pub(crate) fn new(simd: S, row: Row<'a, S, T>, lanes: [Option<(usize, T)>; 2]) -> Self {
-        let Some(first) = lanes.into_iter().flatten().map(|(lane, _)| lane).min() else {
-            return Self { row, at: usize::MAX / 2, ends: [Pack::splat(simd, T::ZERO); 2] };
-        };
-        let count = Row::<S, T>::LANES;
-        let at = first / count;
-        let mut ends = [row.get(at), row.get((at + 1).min(row.len() - 1))];
-        for (lane, value) in lanes.into_iter().flatten() {
-            let end = &mut ends[(lane / count - at).min(1)];
-            *end = end.with_lane(lane % count, value);
+    pub(crate) fn whole(simd: S, row: Row<'a, S, T>) -> Self {
+        Self { row, first: End::none(simd), second: End::none(simd) }
+    }
+
+    /// With another value in one lane.
+    #[inline(always)]
+    pub(crate) fn with(mut self, lane: usize, value: T) -> Self {
+        let (at, lane) = (lane / Row::<S, T>::LANES, lane % Row::<S, T>::LANES);
+        if self.first.at == at {
+            self.first.pack = self.first.pack.with_lane(lane, value);
+        } else {
+            self.second = self.first;
+            self.first = End { at, pack: self.row.get(at).with_lane(lane, value) };
         }
-        Self { row, at, ends }
+        self
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, i: usize) -> Pack<S, T> {
-        match i.wrapping_sub(self.at) {
-            0 => self.ends[0],
-            1 => self.ends[1],
-            _ => self.row.get(i),
+        if i == self.first.at {
+            self.first.pack
+        } else if i == self.second.at {
+            self.second.pack
+        } else {
+            self.row.get(i)
         }
     }
 }
@@ -224,7 +246,7 @@ impl<'a, S: Simd, T: Real> Ended<'a, S, T> {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a, 'h, S: Simd, T: Real> {
     pub(crate) simd: S,
-    pub(crate) g: &'a Geometry<T>,
+    pub(crate) g: Geometry<'a, T>,
     pub(crate) v: Shared<T>,
     pub(crate) h: &'h HalfPlane,
     pub(crate) w: Window,
@@ -280,19 +302,24 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
         let Columns { m, n } = w.columns;
         // SAFETY: promised by the caller.
         let row = unsafe { self.row_in_x(upper) };
-        // East of a row's last entry lies another row, and its values may be anything.
-        let beyond = (upper && h.parity == 1 && m + n == g.layout.pitch()).then(|| (n - 1, T::ZERO));
-        let across = self.end_in_x(upper).map(|lane| {
-            if !(g.periodic[0] && which.counts(Link::Wrapped, upper)) {
-                return (lane, T::ZERO);
-            }
-            // The first cell of a line of even length has even i, the last one odd i: both are of the other colour here.
-            let m = if upper { 0 } else { g.layout.shape().nx / 2 - 1 };
-            let position = h.other + (w.k * g.layout.pitch() + m) as isize;
-            // SAFETY: promised by the caller.
-            (lane, unsafe { v.row(position, 1)[0] })
-        });
-        Ended::new(simd, row, [beyond, across])
+        let mut ended = Ended::whole(simd, row);
+        if !g.replaces_ends {
+            return ended;
+        }
+        // East of a row's last entry lies another row, whose values may be anything.
+        if upper && h.parity == 1 && m + n == g.layout.pitch() {
+            ended = ended.with(n - 1, T::ZERO);
+        }
+        let Some(lane) = self.end_in_x(upper) else { return ended };
+        if !(g.periodic[0] && which.counts(Link::Wrapped, upper)) {
+            // What is east of the last column is padding, or the row's end.
+            return if upper { ended } else { ended.with(lane, T::ZERO) };
+        }
+        // The first cell of a line of even length has even i, the last one odd i: both are of the other colour here.
+        let m = if upper { 0 } else { g.layout.shape().nx / 2 - 1 };
+        let position = h.other + (w.k * g.layout.pitch() + m) as isize;
+        // SAFETY: promised by the caller.
+        ended.with(lane, unsafe { v.row(position, 1)[0] })
     }
 
     /// The southern or the northern neighbours.

@@ -92,7 +92,7 @@ impl<T: Real> Factors<T> {
 }
 
 impl<T: Real> Stored<T> for Factors<T> {
-    fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: &Geometry<T>, kernel: K) -> K::Output {
+    fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: Geometry<'_, T>, kernel: K) -> K::Output {
         cpu.dispatch::<T, _>(On { kernel, geometry, coefficients: self })
     }
 
@@ -135,10 +135,11 @@ pub(crate) struct FactorPack<S: Simd, T: Real> {
 }
 
 impl<T: Real> Coefficients<T> for Factors<T> {
+    const IS_PLAIN: bool = true;
     type Tile<'a, S: Simd> = Tile<'a, S, T>;
 
     #[inline(always)]
-    fn tile<'a, S: Simd>(&'a self, simd: S, g: &'a Geometry<T>, h: &HalfPlane, columns: Columns) -> Tile<'a, S, T> {
+    fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Tile<'a, S, T> {
         let first = (h.colour as usize + 2 * h.j) * g.layout.pitch() + columns.m;
         let row = |field: &'a Vec<T>| Row::new(simd, &field[first..first + columns.n]);
         let [west, east, south, north, total] = &self.horizontal;
@@ -229,6 +230,11 @@ impl<S: Simd, T: Real> Entries<S, T> for FactorPack<S, T> {
         self.layer.horizontal * self.couplings(around)
     }
 
+    #[inline(always)]
+    fn add_horizontal_sum(&self, around: [Pack<S, T>; 4], x: Pack<S, T>) -> Pack<S, T> {
+        self.layer.horizontal.mul_add(self.couplings(around), x)
+    }
+
     /// a u_k − b (u_k − u_{k+1}) − c (u_k − u_{k−1}) + d (Σ… − α_T u_k) / |T|
     #[inline(always)]
     fn apply(&self, u: Pack<S, T>, around: [Pack<S, T>; 4], [below, above]: [Pack<S, T>; 2]) -> Pack<S, T> {
@@ -265,12 +271,12 @@ impl Supports<stencil::TensorProduct> for Cpu {
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
         let layout = self.layout(stencil)?;
         let factors = Factors::new(self, stencil, &layout);
-        Ok(Arc::new(SevenPoint::new(self, Geometry::new(layout, [false; 3]), factors)?))
+        Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
-        operator.change(|g, factors| {
-            factors.set(self, stencil, &g.layout);
+        operator.change(|layout, factors| {
+            factors.set(self, stencil, layout);
             Ok(())
         })
     }

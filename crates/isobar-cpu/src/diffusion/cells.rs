@@ -103,7 +103,7 @@ impl<T: Real> Cells<T> {
 pub(crate) struct CellTile<'a, S: Simd, T: Real> {
     simd: S,
     cells: &'a Cells<T>,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
 }
@@ -139,10 +139,11 @@ struct Dirichlet<'a, S: Simd, T: Real> {
 }
 
 impl<T: Real> Coefficients<T> for Cells<T> {
+    const IS_PLAIN: bool = false;
     type Tile<'a, S: Simd> = CellTile<'a, S, T>;
 
     #[inline(always)]
-    fn tile<'a, S: Simd>(&'a self, simd: S, g: &'a Geometry<T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
+    fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
         CellTile { simd, cells: self, g, h: *h, columns }
     }
 }

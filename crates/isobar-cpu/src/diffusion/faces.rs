@@ -25,14 +25,14 @@ pub(super) struct Faces<T> {
 }
 
 impl<T: Real> Faces<T> {
-    /// Room for those of a stencil.
-    pub(super) fn new(cpu: &Cpu, g: &Geometry<T>, stencil: &stencil::Diffusion) -> Result<Self> {
-        let shape = g.layout.shape();
-        let room = |n: usize| (n > 1).then(|| Vector::zeros(cpu, &g.layout)).transpose();
+    /// Room for those of a stencil, periodic in x or not.
+    pub(super) fn new(cpu: &Cpu, layout: &Layout, is_ring: bool, stencil: &stencil::Diffusion) -> Result<Self> {
+        let shape = layout.shape();
+        let room = |n: usize| (n > 1).then(|| Vector::zeros(cpu, layout)).transpose();
         Ok(Self {
             faces: [room(shape.nx)?, room(shape.ny)?, room(shape.nz)?],
-            wrapped: vec![T::ZERO; if g.periodic[0] { shape.ny * shape.nz } else { 0 }],
-            shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, &g.layout)).transpose()?,
+            wrapped: vec![T::ZERO; if is_ring { shape.ny * shape.nz } else { 0 }],
+            shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
         })
     }
 
@@ -68,7 +68,7 @@ impl<T: Real> Faces<T> {
 pub(crate) struct FaceTile<'a, S: Simd, T: Real> {
     simd: S,
     faces: &'a Faces<T>,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
 }
@@ -87,10 +87,11 @@ pub(crate) struct FaceRow<'a, S: Simd, T: Real> {
 }
 
 impl<T: Real> Coefficients<T> for Faces<T> {
+    const IS_PLAIN: bool = false;
     type Tile<'a, S: Simd> = FaceTile<'a, S, T>;
 
     #[inline(always)]
-    fn tile<'a, S: Simd>(&'a self, simd: S, g: &'a Geometry<T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
+    fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
         FaceTile { simd, faces: self, g, h: *h, columns }
     }
 }
@@ -112,12 +113,13 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for FaceTile<'a, S, T> {
         let wrapped = if g.periodic[0] { faces.wrapped[k + g.layers() * h.j] } else { T::ZERO };
         // SAFETY: rows of vectors that nobody writes while they are lent.
         unsafe {
-            let ended = |view: Option<View<'a, '_, S, T>>, upper: bool| match view {
-                Some(view) if upper => Ended::new(simd, view.own(), [view.end_in_x(true).map(|lane| (lane, wrapped)), None]),
-                Some(view) => {
-                    Ended::new(simd, view.row_in_x(false), [view.end_in_x(false).map(|lane| (lane, wrapped)), None])
+            let ended = |view: Option<View<'a, '_, S, T>>, upper: bool| {
+                let Some(view) = view else { return Ended::whole(simd, zeros) };
+                let row = Ended::whole(simd, if upper { view.own() } else { view.row_in_x(false) });
+                match view.end_in_x(upper) {
+                    Some(lane) => row.with(lane, wrapped),
+                    None => row,
                 }
-                None => Ended::new(simd, zeros, [None; 2]),
             };
             FaceRow {
                 simd,

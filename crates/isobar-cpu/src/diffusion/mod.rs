@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
+use isobar_core::layout::Layout;
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
@@ -51,12 +52,12 @@ enum Kind<T> {
 }
 
 impl<T: Real> DiffusionCoefficients<T> {
-    fn new(cpu: &Cpu, g: &Geometry<T>, stencil: &stencil::Diffusion) -> Result<Self> {
+    fn new(cpu: &Cpu, layout: &Layout, periodic: [bool; 3], stencil: &stencil::Diffusion) -> Result<Self> {
         let kind = match stencil.coefficients() {
             stencil::Coefficients::Cells { fields, .. } => {
-                Kind::Cells(Cells::new(cpu, &g.layout, stencil, fields.len())?)
+                Kind::Cells(Cells::new(cpu, layout, stencil, fields.len())?)
             }
-            stencil::Coefficients::Faces(_) => Kind::Faces(Faces::new(cpu, g, stencil)?),
+            stencil::Coefficients::Faces(_) => Kind::Faces(Faces::new(cpu, layout, periodic[0], stencil)?),
         };
         let mut coefficients = Self { kind, vectors: stencil.coefficient_vectors(), stencil: stencil.clone() };
         coefficients.set(cpu, stencil)?;
@@ -77,7 +78,7 @@ impl<T: Real> DiffusionCoefficients<T> {
 }
 
 impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
-    fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: &Geometry<T>, kernel: K) -> K::Output {
+    fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: Geometry<'_, T>, kernel: K) -> K::Output {
         match &self.kind {
             Kind::Cells(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
             Kind::Faces(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
@@ -195,9 +196,8 @@ impl Supports<stencil::Diffusion> for Cpu {
         let shape = Stencil::shape(stencil);
         let extents = [shape.nx, shape.ny, shape.nz];
         let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let geometry = Geometry::new(layout, periodic);
-        let coefficients = DiffusionCoefficients::new(self, &geometry, stencil)?;
-        Ok(Arc::new(SevenPoint::new(self, geometry, coefficients)?))
+        let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
+        Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {

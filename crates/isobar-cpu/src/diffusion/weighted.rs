@@ -43,7 +43,7 @@ struct Weights<T> {
 /// A fine grid, a coarse one, and what lies between.
 #[derive(Clone, Copy)]
 struct Levels<'a, T> {
-    fine: &'a Geometry<T>,
+    fine: Geometry<'a, T>,
     coarse: &'a Layout,
     weights: &'a Weights<T>,
 }

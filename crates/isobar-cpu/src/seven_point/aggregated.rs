@@ -30,7 +30,7 @@ impl<T: Real> Kernel<T> for Subtract<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, v, there, p, q } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());

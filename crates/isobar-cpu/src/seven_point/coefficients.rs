@@ -13,7 +13,7 @@ use crate::geometry::{Columns, Geometry, HalfPlane};
 /// What an operator stores: coefficients of one kind, or of one of several.
 pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
     /// Runs a loop with this machine's instructions, compiled for the kind that is stored.
-    fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: &Geometry<T>, kernel: K) -> K::Output;
+    fn run<K: Kernel<T>>(&self, cpu: &Cpu, g: Geometry<'_, T>, kernel: K) -> K::Output;
 
     /// As [`coefficient_vectors`](isobar_core::operator::Operator::coefficient_vectors).
     fn vectors(&self) -> f64;
@@ -24,6 +24,8 @@ pub(crate) trait Stored<T: Real>: Debug + Send + Sync {
 
 /// One kind of coefficients; loops are compiled for each.
 pub(crate) trait Coefficients<T: Real>: Sync {
+    /// Whether no direction is ever periodic, and entries beyond the ends of lines in x are zero.
+    const IS_PLAIN: bool;
     /// Those of some columns of a half plane.
     type Tile<'a, S: Simd>: TileCoefficients<S, T>
     where
@@ -33,7 +35,7 @@ pub(crate) trait Coefficients<T: Real>: Sync {
     fn tile<'a, S: Simd>(
         &'a self,
         simd: S,
-        g: &'a Geometry<T>,
+        g: Geometry<'a, T>,
         h: &HalfPlane,
         columns: Columns,
     ) -> Self::Tile<'a, S>;
@@ -94,6 +96,12 @@ pub(crate) trait Entries<S: Simd, T: Real>: Copy {
     fn horizontal_sum(&self, [v_west, v_east, v_south, v_north]: [Pack<S, T>; 4]) -> Pack<S, T> {
         let [west, east, south, north] = self.horizontal();
         west.mul_add(v_west, east * v_east) + south.mul_add(v_south, north * v_north)
+    }
+
+    /// x + Σ t v over the horizontal neighbours
+    #[inline(always)]
+    fn add_horizontal_sum(&self, v: [Pack<S, T>; 4], x: Pack<S, T>) -> Pack<S, T> {
+        x + self.horizontal_sum(v)
     }
 
     /// A' u, from differences: a constant gives exactly s u.

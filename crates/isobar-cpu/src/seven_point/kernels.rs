@@ -24,7 +24,7 @@ impl<'a, S: Simd, T: Real> Applied<'a, S, T> {
     /// # Safety
     /// Nobody writes the row or its neighbours meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn new(simd: S, g: &'a Geometry<T>, u: Shared<T>, h: &HalfPlane, w: Window) -> Self {
+    pub(crate) unsafe fn new(simd: S, g: Geometry<'a, T>, u: Shared<T>, h: &HalfPlane, w: Window) -> Self {
         let view = View { simd, g, v: u, h, w, which: Which::All };
         // SAFETY: promised by the caller.
         unsafe { Self { around: Around::new(view), own: view.own() } }
@@ -48,7 +48,7 @@ impl<T: Real> Kernel<T> for Apply<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, x, y } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
@@ -62,7 +62,6 @@ impl<T: Real> Kernel<T> for Apply<T> {
             for i in 0..out.len() {
                 ax.around.fetch_ahead(i);
                 row.fetch_ahead(i);
-                ahead.fetch(i, Row::<S, T>::LANES);
                 let entries = row.get(i);
                 let value = entries.times_weight(ax.get(&entries, i));
                 sum.add_product(ax.own.get(i), value);
@@ -147,7 +146,7 @@ impl<T: Real, D: Destination<T>> Kernel<T> for Residual<T, D> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, f, u, mut to } = self;
         let mut sum = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
@@ -187,7 +186,7 @@ impl<'a, S: Simd, T: Real> ResidualRow<'a, S, T> {
     #[inline(always)]
     pub(crate) unsafe fn new(
         simd: S,
-        g: &'a Geometry<T>,
+        g: Geometry<'a, T>,
         f: Shared<T>,
         u: Shared<T>,
         h: &HalfPlane,
@@ -234,7 +233,7 @@ impl<T: Real> Kernel<T> for Divide<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, r, z } = self;
         let tile = c.tile(simd, g, &h, g.all_columns());
         for w in g.rows() {
@@ -265,7 +264,7 @@ impl<T: Real> Kernel<T> for Scale<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, alpha, r, q, z } = self;
         let minus_alpha = Pack::splat(simd, -alpha);
         let (mut rz, mut rr) = (RowSum::new(simd), RowSum::new(simd));

@@ -70,7 +70,7 @@ impl<T> Target<T> {
 #[inline(always)]
 unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     simd: S,
-    g: &Geometry<T>,
+    g: Geometry<'_, T>,
     c: &C,
     h: &HalfPlane,
     (ratio, factors): (&mut [T], &mut [T]),
@@ -97,36 +97,18 @@ unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
                 (out.vector.packs_mut(simd, position, n), below)
             };
             let ahead = out.vector.ahead(position);
-            let mut ratio = RowMut::new(simd, &mut *ratio);
-            let mut factor = RowMut::new(simd, &mut factors[k * n..(k + 1) * n]);
+            let mut eliminated = Eliminated {
+                y: &mut y,
+                below,
+                ratio: RowMut::new(simd, &mut *ratio),
+                factor: RowMut::new(simd, &mut factors[k * n..(k + 1) * n]),
+                ahead,
+            };
             let ends = [g.layer_beside(k, false).1 == Link::Wrapped, g.layer_beside(k, true).1 == Link::Wrapped];
-            for i in 0..y.len() {
-                entries_row.fetch_ahead(i);
-                row.fetch_ahead(i);
-                ahead.fetch(i, Row::<S, T>::LANES);
-                let entries = entries_row.get(i);
-                let mut excess = entries.excess();
-                let Some([mut lower, mut upper]) = entries.vertical() else {
-                    y.set(i, row.get(&entries, [None; 2], i) * invert(&entries, excess));
-                    continue;
-                };
-                let mut across = [None; 2];
-                if ends[0] {
-                    excess = excess + (lower + lower);
-                    across[0] = Some(lower);
-                    lower = Pack::splat(simd, T::ZERO);
-                }
-                if ends[1] {
-                    excess = excess + (upper + upper);
-                    across[1] = Some(upper);
-                    upper = Pack::splat(simd, T::ZERO);
-                }
-                let excess = lower.mul_add(ratio.get(i), excess);
-                let inverse = invert(&entries, excess + upper);
-                ratio.set(i, excess * inverse);
-                factor.set(i, upper * inverse);
-                let right = row.get(&entries, across, i);
-                y.set(i, lower.mul_add(below.get(i), right) * inverse);
+            if ends[0] || ends[1] {
+                eliminated.compute(&entries_row, &mut row, ends);
+            } else {
+                eliminated.compute(&entries_row, &mut row, [false; 2]);
             }
             task.end_row(row);
         }
@@ -147,6 +129,51 @@ unsafe fn solve_tiles<S: Simd, T: Real, C: Coefficients<T>>(
     }
 }
 
+/// A row on the way up.
+struct Eliminated<'a, 'y, S: Simd, T: Real> {
+    y: &'y mut RowMut<'a, S, T>,
+    below: Row<'a, S, T>,
+    ratio: RowMut<'a, S, T>,
+    factor: RowMut<'a, S, T>,
+    ahead: Ahead<T>,
+}
+
+impl<S: Simd, T: Real> Eliminated<'_, '_, S, T> {
+    /// Eliminates what is below; `ends` says which vertical entries are across a periodic end.
+    #[inline(always)]
+    fn compute(&mut self, coefficients: &impl RowCoefficients<S, T>, row: &mut impl LineRow<S, T>, ends: [bool; 2]) {
+        let Self { y, below, ratio, factor, ahead } = self;
+        for i in 0..y.len() {
+            coefficients.fetch_ahead(i);
+            row.fetch_ahead(i);
+            ahead.fetch(i, Row::<S, T>::LANES);
+            let entries = coefficients.get(i);
+            let mut excess = entries.excess();
+            let Some([mut lower, mut upper]) = entries.vertical() else {
+                y.set(i, row.get(&entries, [None; 2], i) * invert(&entries, excess));
+                continue;
+            };
+            let mut across = [None; 2];
+            if ends[0] {
+                excess = excess + (lower + lower);
+                across[0] = Some(lower);
+                lower = Pack::splat(lower.simd(), T::ZERO);
+            }
+            if ends[1] {
+                excess = excess + (upper + upper);
+                across[1] = Some(upper);
+                upper = Pack::splat(upper.simd(), T::ZERO);
+            }
+            let excess = lower.mul_add(ratio.get(i), excess);
+            let inverse = invert(&entries, excess + upper);
+            ratio.set(i, excess * inverse);
+            factor.set(i, upper * inverse);
+            let right = row.get(&entries, across, i);
+            y.set(i, lower.mul_add(below.get(i), right) * inverse);
+        }
+    }
+}
+
 #[inline(always)]
 fn invert<S: Simd, T: Real, E: Entries<S, T>>(_: &E, x: Pack<S, T>) -> Pack<S, T> {
     E::invert(x)
@@ -154,7 +181,7 @@ fn invert<S: Simd, T: Real, E: Entries<S, T>>(_: &E, x: Pack<S, T>) -> Pack<S, T
 
 /// Solutions go to a half plane of a vector.
 #[inline(always)]
-fn into_vector<T: Real>(g: &Geometry<T>, h: &HalfPlane, vector: Shared<T>) -> Target<T> {
+fn into_vector<T: Real>(g: Geometry<'_, T>, h: &HalfPlane, vector: Shared<T>) -> Target<T> {
     Target { vector, start: h.start, pitch: g.layout.pitch() }
 }
 
@@ -168,7 +195,7 @@ pub(crate) struct Solve<'s, T> {
 
 struct Plain<'a, S: Simd, T: Real> {
     simd: S,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     h: HalfPlane,
     r: Shared<T>,
 }
@@ -205,7 +232,7 @@ impl<T: Real> Kernel<T> for Solve<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, r, z, space } = self;
         let ChunkSpace { ratio, factors, .. } = space;
         let mut task = Plain { simd, g, h, r };
@@ -228,7 +255,7 @@ pub(crate) struct Precondition<'s, T> {
 /// r −= αq on the way up, sums on both.
 struct Update<'a, S: Simd, T: Real> {
     simd: S,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     h: HalfPlane,
     minus_alpha: Pack<S, T>,
     r: Shared<T>,
@@ -296,7 +323,7 @@ impl<T: Real> Kernel<T> for Precondition<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, alpha, r, q, z, space } = self;
         let ChunkSpace { ratio, factors, .. } = space;
         let minus_alpha = Pack::splat(simd, -alpha);
@@ -321,7 +348,7 @@ pub(crate) struct Relax<'s, T> {
 /// f + Σ t u over the entries out of the column.
 struct Coupled<'a, S: Simd, T: Real> {
     simd: S,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     h: HalfPlane,
     f: Shared<T>,
     u: Shared<T>,
@@ -330,22 +357,21 @@ struct Coupled<'a, S: Simd, T: Real> {
 struct CoupledRow<'a, S: Simd, T: Real> {
     f: Row<'a, S, T>,
     around: Around<'a, S, T>,
-    /// The row itself, where it is at a periodic end.
-    own: Option<Row<'a, S, T>>,
+    /// The row itself, which counts at a periodic end.
+    own: Row<'a, S, T>,
     ahead: Ahead<T>,
 }
 
 impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
     #[inline(always)]
     fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
-        let mut sum = entries.over_weight(self.f.get(i)) + entries.horizontal_sum(self.around.horizontal(i));
-        if let Some(own) = self.own {
-            let beyond = self.around.vertical(i);
-            for (t, beyond) in across.into_iter().zip(beyond) {
-                if let Some(t) = t {
-                    sum = t.mul_add(beyond + own.get(i), sum);
-                }
-            }
+        let mut sum = entries.add_horizontal_sum(self.around.horizontal(i), entries.over_weight(self.f.get(i)));
+        let [below, above] = across;
+        if let Some(t) = below {
+            sum = t.mul_add(self.around.vertical(i)[0] + self.own.get(i), sum);
+        }
+        if let Some(t) = above {
+            sum = t.mul_add(self.around.vertical(i)[1] + self.own.get(i), sum);
         }
         sum
     }
@@ -364,14 +390,13 @@ impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
     fn row(&mut self, w: Window) -> Self::Row {
         let Self { simd, g, h, f, u } = *self;
         let (position, n) = (g.position(&h, w), w.columns.n);
-        let is_end = g.periodic[2] && (w.k == 0 || w.k + 1 == g.layers());
         let view = View { simd, g, v: u, h: &h, w, which: Which::All };
         // SAFETY: see the top of this file.
         unsafe {
             CoupledRow {
                 f: f.packs(simd, position, n),
                 around: Around::new(view),
-                own: if is_end { Some(view.own()) } else { None },
+                own: view.own(),
                 ahead: f.ahead(position),
             }
         }
@@ -412,7 +437,7 @@ impl<T: Real> Kernel<T> for Relax<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, rho, f, u, space } = self;
         let ChunkSpace { ratio, factors, values, .. } = space;
         let mut task = Coupled { simd, g, h, f, u };
@@ -471,7 +496,7 @@ impl<T: Real> Kernel<T> for Correction<'_, T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, f, u, delta, shift, space } = self;
         let ChunkSpace { ratio, factors, .. } = space;
         let mut task = Defect(Coupled { simd, g, h, f, u });

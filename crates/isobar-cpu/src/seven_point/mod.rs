@@ -45,7 +45,10 @@ pub(crate) const PLANES: usize = 4;
 #[derive(Debug)]
 pub struct SevenPoint<C, T> {
     cpu: Cpu,
-    geometry: Geometry<T>,
+    layout: Layout,
+    periodic: [bool; 3],
+    /// What lies beyond closed sides.
+    zeros: Vec<T>,
     coefficients: RwLock<C>,
     workspace: Mutex<Workspace<T>>,
 }
@@ -87,13 +90,13 @@ pub(crate) trait Kernel<T: Real> {
     type Output;
 
     /// Runs it; everywhere `#[inline(always)]`.
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> Self::Output;
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> Self::Output;
 }
 
 /// A kernel with what it runs on.
 pub(crate) struct On<'a, K, T, C> {
     pub(crate) kernel: K,
-    pub(crate) geometry: &'a Geometry<T>,
+    pub(crate) geometry: Geometry<'a, T>,
     pub(crate) coefficients: &'a C,
 }
 
@@ -102,7 +105,12 @@ impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-        self.kernel.run(simd, self.geometry, self.coefficients)
+        let geometry = if C::IS_PLAIN {
+            Geometry { periodic: [false; 3], replaces_ends: false, ..self.geometry }
+        } else {
+            self.geometry
+        };
+        self.kernel.run(simd, geometry, self.coefficients)
     }
 }
 
@@ -112,9 +120,9 @@ fn natural_row_len(layout: &Layout) -> usize {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    pub(crate) fn new(cpu: &Cpu, geometry: Geometry<T>, coefficients: C) -> Result<Self> {
-        let layout = geometry.layout;
-        let layers = geometry.layers();
+    /// `periodic` says which directions are; those with one cell are not.
+    pub(crate) fn new(cpu: &Cpu, layout: Layout, periodic: [bool; 3], coefficients: C) -> Result<Self> {
+        let layers = layout.shape().nz;
         let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
         let chunk = |number| ChunkSpace {
             number,
@@ -134,7 +142,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         };
         Ok(Self {
             cpu: cpu.clone(),
-            geometry,
+            layout,
+            periodic,
+            zeros: vec![T::ZERO; layout.pitch()],
             coefficients: RwLock::new(coefficients),
             workspace: Mutex::new(workspace),
         })
@@ -144,8 +154,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         &self.cpu
     }
 
-    pub(crate) fn geometry(&self) -> &Geometry<T> {
-        &self.geometry
+    pub(crate) fn geometry(&self) -> Geometry<'_, T> {
+        Geometry { layout: self.layout, periodic: self.periodic, zeros: &self.zeros, replaces_ends: true }
     }
 
     /// The coefficients as they are now. They are written entry by entry, and valid as numbers whatever happened
@@ -155,8 +165,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// Changes the coefficients.
-    pub(crate) fn change(&self, change: impl FnOnce(&Geometry<T>, &mut C) -> Result<()>) -> Result<()> {
-        change(&self.geometry, &mut self.coefficients.write().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn change(&self, change: impl FnOnce(&Layout, &mut C) -> Result<()>) -> Result<()> {
+        change(&self.layout, &mut self.coefficients.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
@@ -174,8 +184,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     fn chunks(&self, workspace: &Workspace<T>, stages: usize) -> Chunks {
-        let chunks = Chunks::new(self.geometry.layout.shape().ny, workspace.chunks.len(), stages);
-        if self.geometry.periodic[1] { chunks.periodic() } else { chunks }
+        let chunks = Chunks::new(self.layout.shape().ny, workspace.chunks.len(), stages);
+        if self.periodic[1] { chunks.periodic() } else { chunks }
     }
 
     /// Runs stages in one pass over the planes.
@@ -209,7 +219,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     /// Where one of a chunk's own planes starts in [`Workspace::planes`].
     pub(crate) fn own_plane(&self, space: &ChunkSpace<T>, place: usize) -> isize {
-        self.geometry.plane_start(space.number * PLANES + place)
+        self.geometry().plane_start(space.number * PLANES + place)
     }
 
     /// Runs a kernel on both half planes of plane j and adds up what it sums up.
@@ -219,7 +229,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         j: usize,
         mut kernel: impl FnMut(HalfPlane) -> K,
     ) -> [f64; 2] {
-        let g = &self.geometry;
+        let g = self.geometry();
         let [red, black] = Colour::BOTH.map(|colour| coefficients.run(&self.cpu, g, kernel(g.half_plane(j, colour))));
         [red[0] + black[0], red[1] + black[1]]
     }

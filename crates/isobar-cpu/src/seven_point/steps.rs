@@ -41,7 +41,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     }
 
     fn layout(&self) -> &Layout {
-        &self.geometry().layout
+        &self.layout
     }
 
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::vector::Vector;
 /// Blocks of so many unknowns of a grid, in the order x, y, z.
 pub(crate) struct Blocks<'a, T> {
     pub(crate) cpu: &'a Cpu,
-    pub(crate) g: &'a Geometry<T>,
+    pub(crate) g: Geometry<'a, T>,
     pub(crate) block: usize,
 }
 

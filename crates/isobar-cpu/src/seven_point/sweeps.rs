@@ -51,9 +51,19 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Only a sweep that overwrites all columns can do without old values; for the others a guess of zero must be
     /// written out.
     pub(crate) fn prepare(&self, relaxation: Relaxation, guess: Guess, u: &mut Vector<T>) -> Guess {
-        if guess == Guess::Zero && !self.solves_lines(relaxation) {
+        if guess == Guess::Given {
+            return guess;
+        }
+        if !self.solves_lines(relaxation) {
             blas::fill(self.cpu(), T::ZERO, u);
             return Guess::Given;
+        }
+        // An entry of zero meets the first and the last number of each half plane where its neighbours are rows at an
+        // end of lines; left from before, it might be no number.
+        for half_plane in u.entries_mut().chunks_exact_mut(self.geometry().layout.half_plane()) {
+            if let [first, .., last] = half_plane {
+                (*first, *last) = (T::ZERO, T::ZERO);
+            }
         }
         guess
     }

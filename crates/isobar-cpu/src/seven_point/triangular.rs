@@ -32,7 +32,7 @@ fn sum<S: Simd, T: Real>(
 #[inline(always)]
 unsafe fn around<'a, S: Simd, T: Real, C: Coefficients<T>>(
     simd: S,
-    g: &'a Geometry<T>,
+    g: Geometry<'a, T>,
     _: &C,
     v: Shared<T>,
     (h, w): (&HalfPlane, Window),
@@ -54,7 +54,7 @@ impl<T: Real> Kernel<T> for RelaxLower<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, r, w, v } = self;
         let mut total = RowSum::new(simd);
         let tile = c.tile(simd, g, &h, g.all_columns());
@@ -98,7 +98,7 @@ impl<T: Real> Kernel<T> for RelaxUpper<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, v, w, z } = self;
         let tile = c.tile(simd, g, &h, g.all_columns());
         for window in g.rows() {
@@ -195,7 +195,7 @@ impl<T: Real> Kernel<T> for IncompletePoisson<T> {
     type Output = [f64; 2];
 
     #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: &Geometry<T>, c: &C) -> [f64; 2] {
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
         let Self { h, scaled, inverse_diagonal, r, z } = self;
         let tile = c.tile(simd, g, &h, g.all_columns());
         let summed = if scaled { Which::All } else { Which::Lower };
