@@ -69,8 +69,9 @@ impl Cuda {
         Nvrtc::get()?;
         let modules = Modules::default();
         let [vector_f64, vector_f32, array_f64, array_f32] = modules.prepare(&context, sources())?;
-        // Whatever is solved needs this one.
+        // Whatever is solved needs this kernel, and what scalars are allocated from.
         vector_f64.kernel("publish")?;
+        Scalars::new(&context)?;
         let inner = Inner {
             vector: [vector_f64, vector_f32],
             array: [array_f64, array_f32],
@@ -180,6 +181,8 @@ impl Backend for Cuda {
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
         check_size(layout.shape())?;
         refuse_while_recording("allocating")?;
+        // Whoever has vectors will work on them.
+        self.kernel::<T>("fill")?;
         Vector::zeros(self.context(), layout)
     }
 

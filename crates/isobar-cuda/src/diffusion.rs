@@ -17,7 +17,8 @@ use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::Argument;
 use crate::memory::Buffer;
-use crate::seven_point::passes::{self, Kind, Passes, Weights};
+use crate::seven_point::kind::{self, Kind};
+use crate::seven_point::passes::{Passes, Weights};
 use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
 
 /// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
@@ -54,7 +55,7 @@ unsafe impl Argument for Operands {}
 
 /// All sources for a stencil, and line solves for columns of so many layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
-    passes::sources::<Diffusion, T>(stencil, layers, wide)
+    kind::sources::<Diffusion, T>(stencil, layers, wide)
 }
 
 impl Diffusion {

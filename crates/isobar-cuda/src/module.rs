@@ -26,7 +26,9 @@ pub(crate) struct Module {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Machine code that is not in the cache.
+    /// Whether there is nothing to compile: the machine code is in the cache on disk, or here, or on the card.
+    compiled: bool,
+    /// Machine code that was not in the cache.
     cubin: Option<Vec<u8>>,
     handle: Option<Handle>,
     kernels: Vec<Found>,
@@ -76,6 +78,11 @@ impl Module {
         Ok(*kernel)
     }
 
+    /// Gets kernels ready that will be wanted.
+    pub(crate) fn prepare(&self, names: &[&'static str], shared_bytes: usize) -> Result<()> {
+        names.iter().try_for_each(|name| self.kernel_with(name, shared_bytes).map(drop))
+    }
+
     /// Blocks of so many threads that the card holds at once.
     pub(crate) fn resident_blocks(&self, kernel: Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
         self.context.bind()?;
@@ -105,6 +112,7 @@ impl Module {
                 // SAFETY: the driver reads the length from the image's own header, and checks it.
                 let handle = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
                     .map_err(|e| failure(e, "loading compiled kernels"))?;
+                state.compiled = true;
                 *state.handle.insert(Handle(handle))
             }
         };
@@ -120,10 +128,11 @@ impl Module {
         Ok(Kernel { function, name })
     }
 
-    /// Whether compiling is all that keeps it from being loaded.
+    /// Whether it has not been compiled yet, as far as can be seen without reading it.
     fn must_be_compiled(&self) -> Result<bool> {
-        let state = lock(&self.state);
-        Ok(state.handle.is_none() && state.cubin.is_none() && !self.source.is_cached(&self.context.architecture())?)
+        let mut state = lock(&self.state);
+        state.compiled = state.compiled || self.source.is_cached(&self.context.architecture())?;
+        Ok(!state.compiled)
     }
 }
 
@@ -178,7 +187,8 @@ fn compile(modules: &[&Module], architecture: &str) -> Result<()> {
             .map(|module| {
                 std::thread::Builder::new().spawn_scoped(scope, || {
                     let cubin = module.source.cubin(architecture)?;
-                    lock(&module.state).cubin = Some(cubin);
+                    let mut state = lock(&module.state);
+                    (state.compiled, state.cubin) = (true, Some(cubin));
                     Ok(())
                 })
             })

@@ -183,6 +183,8 @@ unsafe impl Send for Lanes {}
 impl Lanes {
     /// Arrays of fewer bytes are as well off without.
     const WORTH_IT: usize = 8 << 20;
+    /// Arrays of fewer bytes are not worth the making of it.
+    const WORTH_MAKING: usize = 16 << 20;
 
     fn new(context: &Arc<Context>) -> Result<Self> {
         context.bind()?;
@@ -330,7 +332,7 @@ impl Staging {
         let start = self.place(context, bytes)?.start();
         let places = offsets.map(|offset| start + offset);
         let mut pairs = places.into_iter().zip(arrays);
-        if bytes < Lanes::WORTH_IT {
+        if bytes < if self.lanes.is_some() { Lanes::WORTH_IT } else { Lanes::WORTH_MAKING } {
             pairs.try_for_each(|(place, array)| context.send(array, place))?;
         } else {
             self.lanes(context)?.send(&pairs.collect::<Vec<_>>())?;

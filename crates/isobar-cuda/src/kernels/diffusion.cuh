@@ -46,30 +46,39 @@ __device__ __forceinline__ void prefetch(const Stencil& op, Index at) {
 // Too small to change a sum of coefficients, and enough to keep 0/0 out: T is 0 where either h is.
 constexpr T TINY = sizeof(T) == 8 ? T(1e-300) : T(1e-36);
 
+// Of a direction, what is said in terms of the first direction that takes the same field.
+template <int AXIS> __device__ __forceinline__ T in_direction(const Stencil& op, T value) {
+    return has_ratio(AXIS) ? __ldg(op.ratio + AXIS) * value : value;
+}
+
 template <int AXIS> __device__ __forceinline__ T face(const Stencil& op, const Fields& lower, const Fields& upper) {
     if (STORED_FACES) return lower.f[AXIS];
     T a = lower.f[FIELD_OF[AXIS]], b = upper.f[FIELD_OF[AXIS]];
-    T mean = a * (b * reciprocal(a + b + TINY));
-    return has_ratio(AXIS) ? __ldg(op.ratio + AXIS) * mean : mean;
+    return in_direction<AXIS>(op, a * (b * reciprocal(a + b + TINY)));
 }
 
-// Whether a cell lies on a fixed side of a direction: on the lower, on the upper, each counted.
-template <int AXIS> __device__ __forceinline__ int fixed_sides(int n, int count) {
-    return (fixed(AXIS, 0) && n == 0) + (fixed(AXIS, 1) && n + 1 == count);
+// Whether cell n of `count` in a direction lies on its lower or upper side, and that is fixed.
+template <int AXIS, int UPPER> __device__ __forceinline__ bool on_fixed(int n, int count) {
+    return fixed(AXIS, UPPER) && (UPPER ? n + 1 == count : n == 0);
 }
 
-template <int AXIS> __device__ __forceinline__ T side(const Stencil& op, const Fields& h, int n, int count) {
-    if (!fixed(AXIS, 0) && !fixed(AXIS, 1)) return T(0);
-    T own = h.f[FIELD_OF[AXIS]];
-    return T(fixed_sides<AXIS>(n, count)) * (has_ratio(AXIS) ? __ldg(op.ratio + AXIS) * own : own);
+template <int AXIS>
+__device__ __forceinline__ void add_sides(T& sum, const Stencil& op, const Fields& h, int n, int count) {
+    if (on_fixed<AXIS, 0>(n, count)) sum += in_direction<AXIS>(op, h.f[FIELD_OF[AXIS]]);
+    if (on_fixed<AXIS, 1>(n, count)) sum += in_direction<AXIS>(op, h.f[FIELD_OF[AXIS]]);
 }
 
 __device__ __forceinline__ T sides(const Stencil& op, const Fields& h, int i, int j, int k) {
-    return side<X>(op, h, i, op.nx) + side<Y>(op, h, j, op.ny) + side<Z>(op, h, k, LAYERS(op));
+    T sum = T(0);
+    add_sides<X>(sum, op, h, i, op.nx);
+    add_sides<Y>(sum, op, h, j, op.ny);
+    add_sides<Z>(sum, op, h, k, LAYERS(op));
+    return sum;
 }
 
 __device__ __forceinline__ bool on_side(const Stencil& op, int i, int j, int k) {
-    return fixed_sides<X>(i, op.nx) || fixed_sides<Y>(j, op.ny) || fixed_sides<Z>(k, LAYERS(op));
+    return on_fixed<X, 0>(i, op.nx) || on_fixed<X, 1>(i, op.nx) || on_fixed<Y, 0>(j, op.ny) ||
+           on_fixed<Y, 1>(j, op.ny) || on_fixed<Z, 0>(k, LAYERS(op)) || on_fixed<Z, 1>(k, LAYERS(op));
 }
 
 __device__ __forceinline__ T load_shift(const Stencil& op, Index at) { return SHIFT ? op.shift[at] : T(0); }

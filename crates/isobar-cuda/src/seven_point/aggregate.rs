@@ -8,7 +8,8 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 
 use super::SevenPoint;
-use super::passes::{Kind, Passes};
+use super::kind::Kind;
+use super::passes::Passes;
 use crate::aggregate::{AggregateVector, Aggregates};
 use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;

@@ -5,7 +5,7 @@
 //!
 //! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
-//!   stencil gets everything for that header and a `Kind`, what `triangular` and `aggregate` add included; `lines` says how
+//!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
 //!   their blocks tile columns.
 //!
 //! The tensor-product operator brings kernels of its own.
@@ -17,6 +17,7 @@
 )]
 
 mod aggregate;
+pub(crate) mod kind;
 mod lines;
 pub mod passes;
 mod steps;

@@ -6,138 +6,24 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::{AggregateMap, Ratio, Scalar, Sums};
+use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::Guess;
-use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
-use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS};
+use super::kind::{Form, Kind, ROWS, transfer};
+use super::lines::LineTile;
 use super::{Kernels, Residual, Steps};
-use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
-use crate::kernels::seven_point as kernels;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::vector::{Vector, c_name};
-
-/// Warps a block of the passes along y.
-const ROWS: usize = 8;
-
-/// What a stencil brings beside its header, `kernels/NAME.cuh`: what that is specialised by, and its coefficients. A value
-/// is all that the compiler knows of a stencil; an update must leave it as it is.
-pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
-    /// What this is a kind of.
-    type Stencil: Stencil + Debug;
-    /// `Stencil` of the header.
-    type Operands: Argument + Debug + Send + Sync;
-    /// The header's file name.
-    const HEADER: &'static str;
-
-    /// That of a stencil.
-    fn of(stencil: &Self::Stencil) -> Self;
-
-    /// With what the header is specialised by.
-    fn define(&self, source: Source) -> Source;
-
-    /// Bits of the periodic directions.
-    fn periodic(&self) -> u32;
-
-    /// As [`isobar_core::operator::Operator::coefficient_vectors`].
-    fn coefficient_vectors(stencil: &Self::Stencil) -> f64;
-
-    /// Room for the coefficients, and where kernels find them.
-    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout) -> Result<(Buffer, Self::Operands)>;
-
-    /// Puts coefficients there.
-    fn send<T: Real>(
-        &self,
-        cuda: &Cuda,
-        layout: &Layout,
-        operands: &Self::Operands,
-        stencil: &Self::Stencil,
-    ) -> Result<()>;
-
-    /// Weights of interpolation in x and in y, by cells in C order, where a coarser grid halves that.
-    fn transfer_weights(stencil: &Self::Stencil) -> [Option<Vec<f64>>; 2];
-
-    /// As [`isobar_core::operator::AggregateOperator::galerkin`].
-    fn galerkin(stencil: &Self::Stencil, map: &AggregateMap) -> Vec<Entry>;
-
-    /// As [`isobar_core::operator::AggregateOperator::components`].
-    fn components(stencil: &Self::Stencil) -> Option<Components>;
-
-    /// As [`isobar_core::operator::AggregateOperator::bodies`].
-    fn bodies(stencil: &Self::Stencil) -> AggregateMap;
-}
-
-/// What is compiled for stencils of a kind on grids of a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Form<K> {
-    kind: K,
-    /// One layer.
-    flat: bool,
-    /// Vectors whose positions do not fit 32 bits.
-    wide: bool,
-}
-
-impl<K: Kind> Form<K> {
-    fn new(kind: K, shape: Shape) -> Self {
-        let Shape { nx, ny, nz } = shape;
-        // Padding may make a vector so much longer, and what is prefetched lies up to a few rows beyond.
-        let wide = (nx + 2 * ROW_ALIGNMENT) * (ny + 8) * (nz + 8) > 1 << 31;
-        Self { kind, flat: nz == 1, wide }
-    }
-
-    fn source<T: Real>(&self, name: &'static str, text: &'static str) -> Source {
-        let source = Source::new(name, text)
-            .define("REAL", c_name::<T>())
-            .define("STENCIL", format!("\"{}\"", K::HEADER))
-            .define("PERIODIC", self.kind.periodic())
-            .define("FLAT", u32::from(self.flat))
-            .define("WIDE", u32::from(self.wide));
-        self.kind.define(source)
-    }
-
-    fn passes<T: Real>(&self) -> Source {
-        self.source::<T>("seven_point_passes", kernels::PASSES)
-            .define("ROWS", ROWS)
-            .define("MIN_BLOCKS", if size_of::<T>() == 8 { 3 } else { 4 })
-    }
-
-    fn lines<T: Real>(&self, layers: usize) -> Source {
-        let LineTile { lanes, depth, .. } = LineTile::new::<T>(layers);
-        self.source::<T>("seven_point_lines", kernels::LINES)
-            .define("LANES", lanes)
-            .define("DEPTH", depth)
-            .define("ROWS", LINE_ROWS)
-            .define("MOST_CHUNKS", MOST_CHUNKS)
-    }
-
-    fn triangular<T: Real>(&self) -> Source {
-        self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
-    }
-}
-
-/// Transfers between grids, which all stencils share.
-fn transfer<T: Real>() -> Source {
-    Source::new("seven_point_transfer", kernels::TRANSFER).define("REAL", c_name::<T>())
-}
-
-/// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
-/// long that no test can afford them.
-pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
-    let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
-    let mut all = vec![form.passes::<T>(), form.triangular::<T>(), transfer::<T>()];
-    all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
-    all
-}
+use crate::vector::Vector;
 
 /// The kernels of a stencil of a kind, with its coefficients.
 #[derive(Debug)]
@@ -392,19 +278,19 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
 
     fn prepare(&self, steps: Steps) -> Result<()> {
         match steps {
-            Steps::Direction => self.passes.kernel("advance_direction").map(drop),
-            Steps::Lines if self.is_flat() => self.passes.kernel("divide_by_diagonal").map(drop),
+            Steps::Direction => self.passes.prepare(&["advance_direction"], 0),
+            Steps::Lines if self.is_flat() => self.passes.prepare(&["divide_by_diagonal", "scale_residual"], 0),
             Steps::Lines => {
                 self.ratios()?;
-                self.lines.kernel("precondition_residual").map(drop)
+                self.lines.prepare(&["solve_lines", "precondition_residual"], 0)
             }
             Steps::Sweeps => {
                 self.ratios()?;
-                self.lines.kernel("relax_lines").map(drop)
+                self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
             }
             Steps::Transfers => {
-                self.passes.kernel("residual_field")?;
-                self.transfer.kernel("restrict_field").map(drop)
+                self.passes.prepare(&["residual_field"], 0)?;
+                self.transfer.prepare(&["restrict_field", "prolong"], 0)
             }
         }
     }

@@ -7,7 +7,8 @@ use isobar_core::operator::triangular::SINGULAR_PIVOT;
 use isobar_core::real::Real;
 
 use super::SevenPoint;
-use super::passes::{Kind, Passes};
+use super::kind::Kind;
+use super::passes::Passes;
 use crate::cuda::Cuda;
 use crate::launch::Arguments;
 use crate::scalars::Scalars;

@@ -109,12 +109,15 @@ impl<T: Real> Kernels for TensorProduct<T> {
             Steps::Direction => self.advance_grid().map(drop),
             Steps::Lines => self.resident_lines().map(drop),
             Steps::Sweeps if self.streams => {
-                self.streaming()?;
                 self.resident_lines()?;
-                self.modules.cg.kernel("precondition").map(drop)
+                self.modules.cg.prepare(&["precondition"], 0)?;
+                self.modules.stream.prepare(&["line_sweep", "prolong_smooth"], self.streaming()?.shared_bytes)
             }
-            Steps::Sweeps => self.modules.smooth.kernel("line_sweep").map(drop),
-            Steps::Transfers => self.modules.transfer.kernel("coupling_restrict").map(drop),
+            Steps::Sweeps => self.modules.smooth.prepare(&["line_sweep", "line_sweep_zero", "prolong_smooth"], 0),
+            Steps::Transfers => {
+                self.modules.apply.prepare(&["residual_norm_red"], 0)?;
+                self.modules.transfer.prepare(&["coupling_restrict", "residual_restrict"], 0)
+            }
         }
     }
 

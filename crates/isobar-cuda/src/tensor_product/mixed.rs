@@ -21,8 +21,7 @@ use crate::vector::Vector;
 impl<T: Real> TensorProduct<T> {
     fn prepare_mixed(&self, names: &[&'static str]) -> Result<()> {
         self.prepare(Steps::Sweeps)?;
-        let shared_bytes = self.streaming()?.shared_bytes;
-        names.iter().try_for_each(|name| self.modules.mixed.kernel_with(name, shared_bytes).map(drop))
+        self.modules.mixed.prepare(names, self.streaming()?.shared_bytes)
     }
 }
 

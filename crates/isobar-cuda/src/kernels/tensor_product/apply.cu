@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-// r = f - A u and result = |r|^2; the red one sets r's black cells to zero.
+// r = f - A u and result = |r|^2
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
     residual_field(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
                    unsigned int* counter, double* result) {
@@ -58,17 +58,9 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-extern "C" __global__ void __launch_bounds__(32 * ROWS)
-    residual_field_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
-                       double* partial, unsigned int* counter, double* result) {
-    __shared__ double sums[32];
-    double square[1] = {residual_rows<1, STORE, true, T>(op, f, u, r, 0)};
-    grid_sum<1>(square, sums, partial, counter, result);
-}
-
 #if !SINGLE
 
-// The same, r rounded to single precision, the sum taken before.
+// The same, r rounded to single precision, the sum taken before; the _red one sets r's black cells to zero.
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
     residual_in_single(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
                        double* partial, unsigned int* counter, double* result) {
