@@ -1,25 +1,25 @@
 //! The diffusion operator on the first card, in double precision unless said: steps against the copy measured in the same
-//! run (by declared traffic), then whole solves.
+//! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
+//! coefficients.
 //!
 //! `diffusion_times [steps|solves]`
 
-use std::time::Instant;
-
-use isobar_core::backend::{Backend, DiffusionBackend, Ratio, Slot};
-use isobar_core::bench::{seconds, upload_noise};
-use isobar_core::deflation::{Deflation, Projection};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Colour, Layout, Shape};
-use isobar_core::operator::{Direction, Guess, LineOperator, LineSolver, MultigridOperator, Operator, Relaxation};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::{Backend, Ratio, Sums};
+use isobar_core::bench::{seconds, time_setup, upload_noise};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::{Direction, Guess, Relaxation};
 use isobar_core::options::{
-    CoarseSolve, Compatibility, DeflationOptions, Method, PreconditionerKind, Smoother, SolverOptions, Stripes,
+    CoarseSolve, Compatibility, Deflation as DeflationOptions, Method, Preconditioner, Smoother, SolverOptions, Stripes,
 };
+use isobar_core::precond::{Deflation, Projection};
 use isobar_core::problem::materials::{Bubbles, bubbles, two_phase};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Real;
-use isobar_core::solver::{Solve, System};
-use isobar_core::stencil::Diffusion;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_core::traffic::{self, Traffic};
-use isobar_core::triangular::TriangularOperator;
 use isobar_cuda::Cuda;
 
 type Result<T> = isobar_core::Result<T>;
@@ -42,17 +42,28 @@ fn main() -> Result<()> {
         }
     }
     if what != "steps" {
+        let base = SolverOptions { method: Method::Cg, tolerance: 1e-6, ..SolverOptions::default() };
         for n in [1024, 4096] {
-            let mut options = SolverOptions { method: Method::DeflatedCg, tolerance: 1e-6, ..SolverOptions::default() };
-            options.preconditioner.kind = PreconditionerKind::Neumann;
-            options.preconditioner.order = 2;
-            options.deflation.stripes = Stripes::Blocks([16, 16, 1]);
+            let deflation = DeflationOptions { stripes: Stripes::Blocks([16, 16, 1]), ..Default::default() };
+            let options = SolverOptions {
+                preconditioner: Preconditioner::Neumann { order: 2 },
+                deflation: Some(deflation),
+                ..base.clone()
+            };
             solve(&cuda, &problem(Shape::new(n, n, 1))?, "deflated CG, Neumann(2), 16×16", options)?;
         }
-        let mut options = SolverOptions { method: Method::Cg, tolerance: 1e-6, ..SolverOptions::default() };
-        options.preconditioner.kind = PreconditionerKind::Multigrid;
-        options.compatibility = Compatibility::Project;
-        solve(&cuda, &problem(Shape::new(256, 256, 256))?, "CG, multigrid", options)?;
+        let cube = problem(Shape::new(256, 256, 256))?;
+        let options = SolverOptions {
+            preconditioner: Preconditioner::Multigrid,
+            compatibility: Compatibility::Project,
+            ..base.clone()
+        };
+        solve(&cuda, &cube, "CG, multigrid", options)?;
+        // Tied to something, so that what setup and update take is the operator's.
+        let mut tied = cube;
+        tied.boundary[2][0] = Boundary::Dirichlet(0.0);
+        let options = SolverOptions { preconditioner: Preconditioner::Line, tolerance: 1e-2, ..base };
+        solve(&cuda, &tied, "CG, lines, fixed bottom", options)?;
     }
     Ok(())
 }
@@ -72,7 +83,10 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     let shape = stencil.shape();
     let layout = Layout::new(shape)?;
     let copy = cuda.copy_bandwidth(&layout)?;
-    let operator = std::sync::Arc::new(cuda.diffusion::<T>(stencil, true)?);
+    let made = Supports::operator::<T>(cuda, stencil)?;
+    let capabilities = Supports::<Diffusion>::capabilities(cuda, &made);
+    let Some((diagonal, triangular)) = capabilities.diagonal.zip(capabilities.triangular) else { return Ok(()) };
+    let operator = capabilities.operator;
     let vectors = operator.coefficient_vectors();
     println!("{shape} {}, {vectors} coefficient vectors, copy {:.0} GB/s", T::PRECISION, copy / 1e9);
     let noise = || -> Result<_> {
@@ -80,9 +94,10 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
         upload_noise(cuda, &layout, &mut v)?;
         Ok(v)
     };
-    let (mut f, mut u, mut p, mut q) = (noise()?, noise()?, noise()?, noise()?);
+    let (mut f, mut u, mut p, mut q, mut next) = (noise()?, noise()?, noise()?, noise()?, noise()?);
     let mut scalars = cuda.scalars()?;
-    let [first, second] = [Slot::new(0), Slot::new(1)];
+    let out = Sums::<2>::new(0);
+    let first = out.get(0);
     let report = |step: &Traffic, name: &str, seconds: f64| {
         let bandwidth = step.bytes(shape.cells(), size_of::<T>(), vectors) / seconds;
         println!(
@@ -92,45 +107,55 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
             100.0 * bandwidth / copy
         );
     };
+    let time = seconds(cuda, || cuda.update(&*made, stencil))?;
+    println!("  {:<26} {:9.4} ms", "update", 1e3 * time);
     report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&f, &mut q))?);
     report(&traffic::RESIDUAL, "residual", seconds(cuda, || operator.residual(&f, &u, &mut q, first, &mut scalars))?);
-    operator.reserve_direction()?;
+    operator.needs_next_direction();
     let time = seconds(cuda, || {
-        let direction = Direction { u: &mut u, p: &mut p, z: &f, q: &mut q };
+        let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &f, q: &mut q };
         operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
     })?;
     report(&traffic::ADVANCE_DIRECTION, "advance_direction", time);
-    let time =
-        seconds(cuda, || operator.scale_residual(&mut f, &q, &mut u, Ratio::ZERO, [first, second], &mut scalars))?;
+    let time = seconds(cuda, || diagonal.scale_residual(&mut f, &q, &mut u, Ratio::ZERO, out, &mut scalars))?;
     report(&traffic::SCALE_RESIDUAL, "scale_residual", time);
-    let time = seconds(cuda, || operator.relax_lower(&f, &u, &mut q, Some((first, &mut scalars))))?;
+    let time = seconds(cuda, || triangular.relax_lower(&f, &u, &mut q, Some((first, &mut scalars))))?;
     report(&traffic::RELAX_LOWER, "relax_lower", time);
-    report(&traffic::RELAX_UPPER, "relax_upper", seconds(cuda, || operator.relax_upper(&f, &u, &mut q))?);
-    let time = seconds(cuda, || operator.incomplete_poisson(true, &u, &f, &mut q))?;
+    report(&traffic::RELAX_UPPER, "relax_upper", seconds(cuda, || triangular.relax_upper(&f, &u, &mut q))?);
+    let time = seconds(cuda, || triangular.incomplete_poisson(true, &u, &f, &mut q))?;
     report(&traffic::INCOMPLETE_POISSON, "incomplete_poisson", time);
-    report(&traffic::SOLVE_LINES, "solve_lines", seconds(cuda, || operator.solve_lines(&f, &mut u))?);
-    let relaxation = |smoother| Relaxation { smoother, rho: 1.0, first: Colour::Red };
-    for (smoother, name) in [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
-    {
-        let time = seconds(cuda, || operator.smooth(relaxation(smoother), Guess::Given, &f, &mut u, &mut q))?;
-        report(&traffic::SMOOTH, name, time);
+    if let Some(lines) = cuda.lines(stencil, &made)? {
+        report(&traffic::SOLVE_LINES, "solve_lines", seconds(cuda, || lines.solver.solve_lines(&f, &mut q))?);
     }
-    if let Some(coarse) = stencil.coarsened() {
-        let coarse_layout = Layout::new(coarse.shape())?;
-        let coarse = cuda.diffusion::<T>(&coarse, true)?;
-        let mut coarse_f = cuda.zeros::<T>(&coarse_layout)?;
-        // Their own declared traffic: fine vector, weights, and a quarter; twice the fine one to be corrected.
-        let transfer = |reads, writes| Traffic { reads, writes, coefficients: 0.0, ..traffic::APPLY };
-        let time = seconds(cuda, || operator.restrict(&coarse, &f, &mut coarse_f))?;
-        report(&transfer(3.0, 0.25), "restrict", time);
-        report(&transfer(3.25, 1.0), "prolong", seconds(cuda, || operator.prolong(&coarse, &coarse_f, &mut u))?);
-        let time = seconds(cuda, || operator.residual_restrict(&coarse, &f, &u, &mut coarse_f, &mut q))?;
-        report(&traffic::RESIDUAL_RESTRICT, "residual_restrict", time);
+    if let Some(hierarchy) = cuda.hierarchy(stencil, &made, Some(2))? {
+        let relaxation = |smoother| Relaxation { smoother, rho: 1.0, first: Colour::Red };
+        for (smoother, name) in
+            [(Smoother::LineRedBlack, "smooth, red–black"), (Smoother::LineJacobi, "smooth, Jacobi")]
+        {
+            let level = &hierarchy.levels[0];
+            let time = seconds(cuda, || level.smooth(relaxation(smoother), Guess::Given, &f, &mut u, &mut q))?;
+            report(&traffic::SMOOTH, name, time);
+        }
+        if let Some(between) = hierarchy.transfers.first() {
+            let mut coarse_f = cuda.zeros::<T>(between.coarse_layout())?;
+            // Their own declared traffic: fine vector, weights, and a quarter; twice the fine one to be corrected.
+            let transfer = |reads, writes| Traffic { reads, writes, coefficients: 0.0, ..traffic::APPLY };
+            let time = seconds(cuda, || between.restrict(&f, &mut coarse_f))?;
+            report(&transfer(3.0, 0.25), "restrict", time);
+            report(&transfer(3.25, 1.0), "prolong", seconds(cuda, || between.prolong(&coarse_f, &mut u))?);
+            let time = seconds(cuda, || between.residual_restrict(&f, &u, &mut coarse_f, &mut q))?;
+            report(&traffic::RESIDUAL_RESTRICT, "residual_restrict", time);
+        }
     }
     let rows = 8 * shape.nx;
     upload_noise(cuda, &layout, &mut u)?;
-    let time = seconds(cuda, || operator.substitute(rows, &u, &f, &mut q))?;
+    let time = seconds(cuda, || triangular.substitute(rows, &u, &f, &mut q))?;
     report(&traffic::SUBSTITUTE, "substitute, 8 rows", time);
+    for (block, name) in [(1, "factorise, diagonal"), (rows, "factorise, 8 rows")] {
+        let time = seconds(cuda, || triangular.factorise(block, &mut u))?;
+        println!("  {name:<26} {:9.4} ms", 1e3 * time);
+    }
+    let Some(aggregating) = capabilities.aggregates else { return Ok(()) };
     if shape.nz == 1 || T::PRECISION == isobar_core::real::Precision::F64 {
         let mut stripes = vec![(if shape.nz == 1 { Stripes::Blocks([16, 16, 1]) } else { Stripes::Bodies }, "few")];
         if shape.nx == 1024 {
@@ -138,7 +163,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
         }
         for (stripes, name) in stripes {
             let options = DeflationOptions { stripes, coarse: CoarseSolve::Inverse };
-            let mut deflation = Deflation::new(cuda, stencil, std::sync::Arc::clone(&operator), &options)?;
+            let mut deflation = Deflation::new(std::sync::Arc::clone(&aggregating), &options)?;
             let time = seconds(cuda, || deflation.project(&p, &mut q, first, &mut scalars))?;
             report(&traffic::PROJECT, &format!("project, {name}"), time);
         }
@@ -152,23 +177,24 @@ fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOpt
     let stencil = problem.stencil()?;
     let shape = stencil.shape();
     let rhs = problem.rhs(Some(RhsKind::Random), 0, Weighting::None)?;
-    let clock = Instant::now();
+    let setup = time_setup(cuda, &stencil, &options)?;
     let mut system = System::new(cuda, &stencil, &options)?;
-    let setup = clock.elapsed().as_secs_f64();
     let mut u = vec![0.0; rhs.len()];
     let mut times = Vec::new();
     let mut last = String::new();
     for _ in 0..SOLVES {
-        let mut out = ArrayViewMut::c_order(&mut u, shape)?;
-        let outcome = system.solve(ArrayView::c_order(&rhs, shape)?, &mut out, Guess::Zero, &mut |_| {})?;
+        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
+        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
         times.push(outcome.timing.solve);
         last = format!("{:?}, {} iterations, {:.1e}", outcome.stop, outcome.iterations, outcome.relative_residual);
     }
     let first = times[0];
     times.sort_by(f64::total_cmp);
     println!(
-        "{shape} {name}: setup {:.0} ms, first {:.2} ms, median {:.2} ms ({last})",
-        1e3 * setup,
+        "{shape} {name}: setup {:.0} ms, again {:.1}, update {:.1}, first {:.2} ms, median {:.2} ms ({last})",
+        1e3 * setup.first,
+        1e3 * setup.again,
+        1e3 * setup.update,
         1e3 * first,
         1e3 * times[SOLVES / 2]
     );

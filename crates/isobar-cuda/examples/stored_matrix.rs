@@ -4,16 +4,18 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar_core::backend::{Backend, CsrBackend, TensorProductBackend};
-use isobar_core::bench::{seconds, upload_noise};
+use isobar_core::backend::Backend;
+use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{Guess, LineSolver, Operator};
-use isobar_core::precond::{Line, Preconditioner};
+use isobar_core::operator::{CgOperator, Guess, LineSolver, Operator};
+use isobar_core::options::{Form, Method, Preconditioner, SolverOptions};
+use isobar_core::precond::Line;
 use isobar_core::problem::Helmholtz;
-use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor};
+use isobar_core::solver::{Iteration, Monitor, ignore};
+use isobar_core::stencil::{Stencil, Supports};
 use isobar_cuda::{Cuda, Vector};
 
 /// Iterations of a short and of a long solve; the time of one is taken from the difference.
@@ -39,40 +41,53 @@ fn main() -> isobar_core::Result<()> {
         let stencil = problem.stencil()?;
         let shape = stencil.shape();
         let layout = Layout::new(shape)?;
-        let free = Arc::new(cuda.tensor_product::<f64>(&stencil)?);
-        let matrix = stencil.to_csr()?;
-        let stored = Arc::new(cuda.csr::<f64>(&matrix, &layout)?);
-        let lines = Arc::new(cuda.tridiagonal::<f64>(&matrix, &layout)?);
+        let matrix = stencil.stored()?;
+        let options =
+            SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
+        let setups = [time_setup(&cuda, &matrix, &options)?, time_setup(&cuda, &stencil, &options)?];
+        let free = Supports::operator::<f64>(&cuda, &stencil)?;
+        let stored = Supports::operator::<f64>(&cuda, &matrix)?;
+        let Some(lines) = cuda.lines(&matrix, &stored)? else { continue };
+        let lines = lines.solver;
         drop(matrix);
 
         let mut b = cuda.zeros::<f64>(&layout)?;
         upload_noise(&cuda, &layout, &mut b)?;
         let mut u = cuda.zeros::<f64>(&layout)?;
+        let free_lines: Arc<dyn LineSolver<Cuda, f64>> = Arc::clone(&free) as _;
         let mut times = [
             seconds(&cuda, || stored.apply(&b, &mut u))?,
             seconds(&cuda, || free.apply(&b, &mut u))?,
             seconds(&cuda, || lines.solve_lines(&b, &mut u))?,
-            seconds(&cuda, || free.solve_lines(&b, &mut u))?,
-            iteration(&cuda, Cg::new(Form::Textbook, stored, Line(lines))?, &b, &mut u)?,
-            iteration(&cuda, Cg::new(Form::Textbook, Arc::clone(&free), Line(Arc::clone(&free)))?, &b, &mut u)?,
-            iteration(&cuda, Cg::new(Form::Fused, Arc::clone(&free), Line(free))?, &b, &mut u)?,
+            seconds(&cuda, || free_lines.solve_lines(&b, &mut u))?,
+            iteration(&cuda, Form::Textbook, stored, lines, &b, &mut u)?,
+            iteration(&cuda, Form::Textbook, Arc::clone(&free) as _, Arc::clone(&free_lines), &b, &mut u)?,
+            iteration(&cuda, Form::Fused, free, free_lines, &b, &mut u)?,
         ];
         times.iter_mut().for_each(|time| *time *= 1e3);
         let row: String = times.iter().map(|time| format!(" {time:8.3}")).collect();
         println!("{:<12}{row} {:8.2}", shape.to_string(), times[4] / times[6]);
+        for (name, setup) in ["CSR", "free"].into_iter().zip(setups) {
+            let [first, again, update] = [setup.first, setup.again, setup.update].map(|time| 1e3 * time);
+            println!("{:<12} setup of CG with lines, {name}: {first:.1}, again {again:.1}, update {update:.1}", "");
+        }
     }
     Ok(())
 }
 
-fn iteration<A: Operator<Cuda, f64>, M: Preconditioner<Cuda, f64>>(
+fn iteration(
     cuda: &Cuda,
-    mut cg: Cg<Cuda, A, M, f64>,
+    form: Form,
+    operator: Arc<dyn CgOperator<Cuda, f64>>,
+    lines: Arc<dyn LineSolver<Cuda, f64>>,
     b: &Vector<f64>,
     u: &mut Vector<f64>,
 ) -> isobar_core::Result<f64> {
+    let mut cg = Cg::new(form, operator, Box::new(Line(lines)))?;
     let mut run = |iterations| {
-        let mut ignore = |_: &isobar_core::solver::Progress| {};
-        let mut monitor = Monitor::new(1.0, 0.0, iterations, Patience::Krylov, &mut ignore);
+        cg.begin(b, u, Guess::Zero)?;
+        let mut observer = ignore;
+        let mut monitor = Monitor::new(1.0, 0.0, iterations, Patience::Krylov, &mut observer);
         cuda.synchronize()?;
         let clock = Instant::now();
         cg.run(b, u, Guess::Zero, &mut monitor)?;

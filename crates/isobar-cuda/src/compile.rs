@@ -4,8 +4,10 @@
 //! cache that cannot be read or written costs time, never a failure. `ISOBAR_DUMP_KERNELS=DIR` writes
 //! what was compiled: the whole source, the log, the machine code.
 
+use std::hash::{Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use isobar_core::error::Result;
 
@@ -13,12 +15,19 @@ use crate::kernels::HEADERS;
 use crate::nvrtc::Nvrtc;
 
 /// A source with its specialisation.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The file's name without its ending.
     pub name: &'static str,
     text: &'static str,
     defines: Vec<(&'static str, String)>,
+}
+
+impl Hash for Source {
+    /// Sources of one name have one text.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.name, &self.defines).hash(state);
+    }
 }
 
 impl Source {
@@ -50,8 +59,26 @@ impl Source {
     /// Everything the compiler sees, in one text.
     fn whole(&self) -> String {
         let defines: String = self.defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
-        let headers: String = HEADERS.iter().map(|(name, text)| format!("// ---- {name}\n{text}\n")).collect();
-        format!("{defines}{headers}// ---- {}.cu\n{}", self.name, self.text)
+        format!("{defines}{}// ---- {}.cu\n{}", headers(), self.name, self.text)
+    }
+
+    /// Names what compiling this gives.
+    fn key(&self, nvrtc: &Nvrtc, options: &[String]) -> u128 {
+        // The headers are the same for all sources, and longer than any.
+        static HEADERS_HASH: OnceLock<u128> = OnceLock::new();
+        let headers = HEADERS_HASH.get_or_init(|| hash(headers().as_bytes()));
+        hash(format!("{:?} {options:?} {headers:x} {}", nvrtc.version(), self.text).as_bytes())
+    }
+
+    fn entry(&self, folder: &Path, architecture: &str, key: u128) -> PathBuf {
+        folder.join(format!("{}-{architecture}-{key:032x}.cubin", self.name))
+    }
+
+    /// Whether [`Source::cubin`] will find it in the cache.
+    pub(crate) fn is_cached(&self, architecture: &str) -> Result<bool> {
+        let Some(folder) = cache_folder() else { return Ok(false) };
+        let key = self.key(Nvrtc::get()?, &self.options(architecture));
+        Ok(dump_folder().is_none() && self.entry(&folder, architecture, key).exists())
     }
 
     /// The machine code for an architecture such as `sm_90`, from the cache or from the compiler.
@@ -65,9 +92,9 @@ impl Source {
     fn cubin_with_cache(&self, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
         let nvrtc = Nvrtc::get()?;
         let options = self.options(architecture);
-        let key = hash(format!("{:?} {options:?} {}", nvrtc.version(), self.whole()).as_bytes());
-        let entry = cache.map(|folder| folder.join(format!("{}-{architecture}-{key:032x}.cubin", self.name)));
-        let dump = std::env::var_os("ISOBAR_DUMP_KERNELS").map(PathBuf::from);
+        let key = self.key(nvrtc, &options);
+        let entry = cache.map(|folder| self.entry(folder, architecture, key));
+        let dump = dump_folder();
         if let (Some(entry), None) = (&entry, &dump)
             && let Some(cubin) = read_entry(entry)
         {
@@ -95,6 +122,16 @@ impl Source {
     }
 }
 
+/// All headers in one text.
+fn headers() -> String {
+    HEADERS.iter().map(|(name, text)| format!("// ---- {name}\n{text}\n")).collect()
+}
+
+/// Where to write what is compiled, if anywhere.
+fn dump_folder() -> Option<PathBuf> {
+    std::env::var_os("ISOBAR_DUMP_KERNELS").map(PathBuf::from)
+}
+
 /// Where compiled kernels are kept; nowhere, if there is no home.
 fn cache_folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -110,13 +147,25 @@ fn hash(bytes: &[u8]) -> u128 {
     })
 }
 
-/// An entry is the hash of what follows, and what follows.
+/// The same of eight bytes at a time, for machine code, which is long.
+fn checksum(bytes: &[u8]) -> u128 {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.fold(bytes.len() as u128, |sum: u128, word| {
+        (sum ^ u128::from(word)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b).rotate_left(64)
+    })
+}
+
+/// An entry is the checksum of what follows, and what follows.
 const CHECK_BYTES: usize = 16;
 
 fn read_entry(path: &Path) -> Option<Vec<u8>> {
     let bytes = std::fs::read(path).ok()?;
     let (check, cubin) = bytes.split_at_checked(CHECK_BYTES)?;
-    (check == hash(cubin).to_le_bytes()).then(|| cubin.to_vec())
+    (check == checksum(cubin).to_le_bytes()).then(|| cubin.to_vec())
 }
 
 /// Writes beside the entry and renames, so that no one ever sees half of it.
@@ -129,7 +178,7 @@ fn write_entry(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
     let part = folder.join(unique);
     let written = (|| {
         let mut file = std::fs::File::create(&part)?;
-        file.write_all(&hash(cubin).to_le_bytes())?;
+        file.write_all(&checksum(cubin).to_le_bytes())?;
         file.write_all(cubin)?;
         std::fs::rename(&part, path)
     })();
@@ -157,6 +206,22 @@ mod tests {
         write_entry(&path, b"again").unwrap();
         assert_eq!(read_entry(&path).as_deref(), Some(&b"again"[..]));
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no part is left behind");
+    }
+
+    #[test]
+    fn a_changed_byte_changes_the_checksum() {
+        let mut bytes: Vec<u8> = (0..100).collect();
+        let sum = checksum(&bytes);
+        for n in 0..bytes.len() {
+            bytes[n] ^= 0x80;
+            assert_ne!(checksum(&bytes), sum, "byte {n}");
+            bytes[n] ^= 0x80;
+        }
+        bytes.swap(3, 70);
+        assert_ne!(checksum(&bytes), sum);
+        bytes.swap(3, 70);
+        bytes.push(0);
+        assert_ne!(checksum(&bytes), sum);
     }
 
     #[test]

@@ -3,26 +3,24 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
-use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Slot, TensorProductBackend};
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::real::Real;
-use isobar_core::reference::check_shape;
-use isobar_core::stencil;
 
+use crate::array;
 use crate::compile::Source;
-use crate::device_array::DeviceArray;
 use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
-use crate::memory::Buffer;
+use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
+use crate::reduction::Reduction;
 use crate::scalars::Scalars;
-use crate::staging::Pinned;
-use crate::tensor_product::TensorProduct;
-use crate::vector::{Vector, c_name, index};
+use crate::staging::Staging;
+use crate::vector::{Vector, c_name, index, is_single};
 
 /// Threads a block of vector operations has.
 const BLOCK: usize = 256;
@@ -40,9 +38,10 @@ pub struct Cuda {
 #[derive(Debug)]
 struct Inner {
     // Dropped in this order: kernels and memory before the context.
-    vector: [[VectorKernels; 2]; 2],
-    set: Kernel,
-    publish: Kernel,
+    /// Vector operations in double and in single precision.
+    vector: [Arc<Module>; 2],
+    /// To and from users' arrays.
+    array: [Arc<Module>; 2],
     /// What `dot` needs.
     reduction: Reduction,
     staging: Mutex<Staging>,
@@ -50,72 +49,13 @@ struct Inner {
     context: Arc<Context>,
 }
 
-/// Where users' arrays are on their way.
-#[derive(Debug, Default)]
-struct Staging {
-    card: Option<Buffer>,
-    host: Option<Pinned>,
-}
-
-/// Kernels that write vectors of one precision and read vectors of another.
-#[derive(Clone, Copy, Debug)]
-struct VectorKernels {
-    fill: Kernel,
-    convert: Kernel,
-    axpy: Kernel,
-    xpay: Kernel,
-    dot: Kernel,
-    import: Kernel,
-    export: Kernel,
-}
-
-/// Room for the partial sums of a kernel's blocks.
-#[derive(Debug)]
-pub(crate) struct Reduction {
-    /// Two doubles a block, then the counter.
-    buffer: Buffer,
-    blocks: usize,
-}
-
-impl Reduction {
-    pub(crate) fn new(context: &Arc<Context>, blocks: usize) -> Result<Self> {
-        Ok(Self { buffer: Buffer::zeros(context, 16 * blocks + 8, "partial sums")?, blocks })
-    }
-
-    /// Appends the arguments `partial` and `counter`.
-    pub(crate) fn append(&self, arguments: Arguments) -> Arguments {
-        arguments.with(self.buffer.start()).with(self.buffer.start() + 16 * self.blocks as Pointer)
-    }
-}
-
-/// Strides in elements, as transpose.cu has them.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Strides([i64; 3]);
-
-// SAFETY: three 64-bit integers, as in transpose.cu.
-unsafe impl Argument for Strides {}
-
-fn vector_source<T: Real, S: Real>() -> Source {
-    Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>()).define("FROM_REAL", c_name::<S>())
-}
-
-fn transpose_source<T: Real, S: Real>() -> Source {
-    Source::new("transpose", kernels::TRANSPOSE).define("REAL", c_name::<T>()).define("USER_REAL", c_name::<S>())
+fn vector_source<T: Real>() -> Source {
+    Source::new("vector", kernels::VECTOR).define("REAL", c_name::<T>())
 }
 
 /// The sources that every card needs, whatever is solved on it.
-pub fn sources() -> Vec<Source> {
-    vec![
-        vector_source::<f64, f64>(),
-        vector_source::<f64, f32>(),
-        vector_source::<f32, f64>(),
-        vector_source::<f32, f32>(),
-        transpose_source::<f64, f64>(),
-        transpose_source::<f64, f32>(),
-        transpose_source::<f32, f64>(),
-        transpose_source::<f32, f32>(),
-    ]
+pub fn sources() -> [Source; 4] {
+    [vector_source::<f64>(), vector_source::<f32>(), array::source::<f64>(), array::source::<f32>()]
 }
 
 impl Cuda {
@@ -128,23 +68,13 @@ impl Cuda {
         let context = Arc::new(Context::open(ordinal)?);
         Nvrtc::get()?;
         let modules = Modules::default();
-        let loaded = modules.get(&context, &sources())?;
-        let kernels = |n: usize| -> Result<VectorKernels> {
-            let (vector, transpose): (&Module, &Module) = (&loaded[n], &loaded[n + 4]);
-            Ok(VectorKernels {
-                fill: vector.kernel("fill")?,
-                convert: vector.kernel("convert")?,
-                axpy: vector.kernel("axpy")?,
-                xpay: vector.kernel("xpay")?,
-                dot: vector.kernel("dot")?,
-                import: transpose.kernel("import_field")?,
-                export: transpose.kernel("export_field")?,
-            })
-        };
+        let [vector_f64, vector_f32, array_f64, array_f32] = modules.prepare(&context, sources())?;
+        // Whatever is solved needs this kernel, and what scalars are allocated from.
+        vector_f64.kernel("publish")?;
+        Scalars::new(&context)?;
         let inner = Inner {
-            vector: [[kernels(0)?, kernels(1)?], [kernels(2)?, kernels(3)?]],
-            set: loaded[0].kernel("set_scalar")?,
-            publish: loaded[0].kernel("publish")?,
+            vector: [vector_f64, vector_f32],
+            array: [array_f64, array_f32],
             reduction: Reduction::new(&context, BLOCKS_A_MULTIPROCESSOR * context.multiprocessors)?,
             staging: Mutex::default(),
             modules,
@@ -167,117 +97,65 @@ impl Cuda {
         &self.inner.context
     }
 
-    pub(crate) fn modules(&self, sources: &[Source]) -> Result<Vec<Arc<Module>>> {
-        self.inner.modules.get(self.context(), sources)
+    pub(crate) fn prepare<const N: usize>(&self, sources: [Source; N]) -> Result<[Arc<Module>; N]> {
+        self.inner.modules.prepare(self.context(), sources)
+    }
+
+    pub(crate) fn module(&self, source: Source) -> Arc<Module> {
+        self.inner.modules.get(self.context(), source)
+    }
+
+    pub(crate) fn array_modules(&self) -> &[Arc<Module>; 2] {
+        &self.inner.array
+    }
+
+    fn kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {
+        self.inner.vector[index::<T>()].kernel(name)
+    }
+
+    /// Submits a kernel without dynamic shared memory.
+    pub(crate) fn launch(
+        &self,
+        kernel: Kernel,
+        grid: [usize; 3],
+        block: [usize; 2],
+        arguments: Arguments,
+    ) -> Result<()> {
+        let (grid, block) = (grid.map(|n| n as u32), block.map(|n| n as u32));
+        self.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
     }
 
     pub(crate) fn submit(&self, launch: Launch) -> Result<()> {
         launch.submit(self.context())
     }
 
-    fn kernels<T: Real, S: Real>(&self) -> &VectorKernels {
-        &self.inner.vector[index::<T>()][index::<S>()]
-    }
-
     /// Launches a vector operation on `len` elements.
     pub(crate) fn elementwise(&self, kernel: Kernel, len: usize, arguments: Arguments) -> Result<()> {
-        let blocks = len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors);
-        self.submit(Launch {
-            kernel,
-            grid: [blocks as u32, 1, 1],
-            block: [BLOCK as u32, 1],
-            shared_bytes: 0,
-            arguments,
-        })
+        self.launch(kernel, [self.blocks(len), 1, 1], [BLOCK, 1], arguments)
     }
 
-    /// Between the layout and an array on the card in C order.
-    fn transpose(&self, kernel: Kernel, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
-        let Shape { nx, ny, .. } = layout.shape();
-        self.reorder(kernel, layout, [1, nx, nx * ny], from, to)
+    fn blocks(&self, len: usize) -> usize {
+        len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
     }
 
-    /// Between the layout and an array on the card with strides (x, y, z).
-    fn reorder(&self, kernel: Kernel, layout: &Layout, strides: [usize; 3], from: Pointer, to: Pointer) -> Result<()> {
-        let Shape { nx, ny, nz } = layout.shape();
-        let pitch = layout.pitch();
-        let strides = Strides(strides.map(|stride| stride as i64));
-        let arguments = Arguments::new()
-            .with(nx as i32)
-            .with(ny as i32)
-            .with(nz as i32)
-            .with(pitch as i32)
-            .with(strides)
-            .with(from)
-            .with(to);
-        let grid = [pitch.div_ceil(32) as u32, nz.div_ceil(8) as u32, ny as u32];
-        self.submit(Launch { kernel, grid, block: [32, 8], shared_bytes: 0, arguments })
-    }
-
-    /// Copies a caller's array on this card to a vector, converting and reordering on the card. The
-    /// caller's own work on the array must be finished.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where the shapes differ; what the card reports.
-    pub fn import<S: Real, T: Real>(&self, source: &DeviceArray<S>, target: &mut Vector<T>) -> Result<()> {
-        let layout = *target.layout();
-        check_shape(source.shape(), layout.shape())?;
-        let (from, to) = (source.pointer(), target.pointer());
-        self.reorder(self.kernels::<T, S>().import, &layout, source.strides(), from, to)
-    }
-
-    /// Copies a vector to a caller's array on this card, converting and reordering on the card; the array
-    /// is complete on return.
-    ///
-    /// # Errors
-    /// As [`Cuda::import`].
-    pub fn export<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut DeviceArray<S>) -> Result<()> {
-        let layout = *source.layout();
-        check_shape(target.shape(), layout.shape())?;
-        let (from, to) = (source.pointer(), target.pointer());
-        self.reorder(self.kernels::<T, S>().export, &layout, target.strides(), from, to)?;
-        self.synchronize()
-    }
-
-    /// Runs `work` with a buffer of at least so many bytes, and for many bytes what they are copied through.
-    fn with_staging<R>(
+    /// Sends arrays to the card, where they stay for what `work` submits.
+    pub(crate) fn staged<S: Copy + Sync, const N: usize>(
         &self,
-        bytes: usize,
-        work: impl FnOnce(&mut Buffer, Option<&mut Pinned>) -> Result<R>,
-    ) -> Result<R> {
+        arrays: [&[S]; N],
+        work: impl FnOnce([Pointer; N]) -> Result<()>,
+    ) -> Result<()> {
         let mut staging = lock(&self.inner.staging);
-        let Staging { card, host } = &mut *staging;
-        if card.as_ref().is_none_or(|buffer| buffer.bytes() < bytes) {
-            *card = None; // before there is another
-        }
-        let card = match card {
-            Some(buffer) => buffer,
-            none => none.insert(Buffer::zeros(self.context(), bytes, "an array on its way")?),
-        };
-        if bytes < Pinned::WORTH_IT {
-            return work(card, None);
-        }
-        let host = match host {
-            Some(pinned) => pinned,
-            none => none.insert(Pinned::new(self.context())?),
-        };
-        work(card, Some(host))
+        let places = staging.send(self.context(), arrays)?;
+        work(places)
     }
-}
 
-/// Copies an array to a buffer, by the faster way for its size.
-fn send<S: Real>(data: &[S], pinned: Option<&mut Pinned>, buffer: &mut Buffer) -> Result<()> {
-    match pinned {
-        Some(pinned) => pinned.send(data, buffer.start()),
-        None => buffer.write(data),
-    }
-}
-
-/// Copies a buffer to an array, by the faster way for its size.
-fn fetch<S: Real>(buffer: &Buffer, pinned: Option<&mut Pinned>, data: &mut [S]) -> Result<()> {
-    match pinned {
-        Some(pinned) => pinned.fetch(buffer.start(), data),
-        None => buffer.read(data),
+    /// Fetches an array that `fill` submits the writing of.
+    pub(crate) fn fetch<S: Copy + Send>(
+        &self,
+        array: &mut [S],
+        fill: impl FnOnce(Pointer) -> Result<()>,
+    ) -> Result<()> {
+        lock(&self.inner.staging).fetch(self.context(), array, fill)
     }
 }
 
@@ -303,85 +181,58 @@ impl Backend for Cuda {
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
         check_size(layout.shape())?;
         refuse_while_recording("allocating")?;
+        // Whoever has vectors will work on them.
+        self.kernel::<T>("fill")?;
         Vector::zeros(self.context(), layout)
     }
 
     fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Vector<T>) -> Result<()> {
-        refuse_while_recording("uploading")?;
-        let layout = *target.layout();
-        let shape = layout.shape();
-        check_shape(source.shape(), shape)?;
-        let packed: Vec<S>;
-        let data = match source.as_c_order() {
-            Some(data) => data,
-            None => {
-                let Shape { nx, ny, nz } = shape;
-                let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
-                packed = rows.flat_map(|(j, k)| (0..nx).map(move |i| source.get(i, j, k))).collect();
-                &packed
-            }
-        };
-        self.with_staging(size_of_val(data), |staging, pinned| {
-            send(data, pinned, staging)?;
-            self.transpose(self.kernels::<T, S>().import, &layout, staging.start(), target.pointer())
-        })
+        self.upload_array(source, target)
     }
 
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
-        refuse_while_recording("downloading")?;
-        let layout = *source.layout();
-        let shape = layout.shape();
-        check_shape(target.shape(), shape)?;
-        self.with_staging(shape.cells() * size_of::<S>(), |staging, pinned| {
-            self.transpose(self.kernels::<T, S>().export, &layout, source.pointer(), staging.start())?;
-            if let Some(data) = target.as_c_order_mut() {
-                return fetch(staging, pinned, data);
-            }
-            let mut packed = vec![S::ZERO; shape.cells()];
-            fetch(staging, pinned, &mut packed)?;
-            for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
-                let (j, k) = (row % shape.ny, row / shape.ny);
-                for (i, &value) in values.iter().enumerate() {
-                    target.set(i, j, k, value);
-                }
-            }
-            Ok(())
-        })
+        self.download_array(source, target)
+    }
+
+    fn import<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
+        self.import_array(source, target)
+    }
+
+    fn export<T: Real>(&self, source: &Vector<T>, target: &mut DeviceArray) -> Result<()> {
+        self.export_array(source, target)
     }
 
     fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
         let len = x.layout().len();
-        let arguments = Arguments::new().with(len as i64);
-        let arguments = match size_of::<T>() {
-            4 => arguments.with(0f32),
-            _ => arguments.with(0f64),
-        };
-        self.elementwise(self.kernels::<T, T>().fill, len, arguments.with(x.pointer()))
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(0.0).with(x.pointer());
+        self.elementwise(self.kernel::<T>("fill")?, len, arguments)
     }
 
     fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
         let len = y.layout().len();
         let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
-        self.elementwise(self.kernels::<T, S>().convert, len, arguments)
+        let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
         let len = y.layout().len();
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
-        self.elementwise(self.kernels::<T, S>().axpy, len, arguments)
+        let name = if is_single::<S>() { "axpy_f32" } else { "axpy_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
     fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
         let len = y.layout().len();
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
-        self.elementwise(self.kernels::<T, T>().xpay, len, arguments)
+        self.elementwise(self.kernel::<T>("xpay")?, len, arguments)
     }
 
-    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Slot, scalars: &mut Scalars) -> Result<()> {
+    fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut Scalars) -> Result<()> {
         let len = x.layout().len();
         let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
-        let arguments = self.inner.reduction.append(arguments).with(scalars.slot(out));
-        self.elementwise(self.kernels::<T, T>().dot, len, arguments)
+        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        self.elementwise(self.kernel::<T>("dot")?, len, arguments)
     }
 
     fn scalars(&self) -> Result<Scalars> {
@@ -389,14 +240,14 @@ impl Backend for Cuda {
         Scalars::new(self.context())
     }
 
-    fn set(&self, scalars: &mut Scalars, slot: Slot, value: f64) -> Result<()> {
-        let arguments = Arguments::new().with(value).with(scalars.slot(slot));
-        self.submit(Launch { kernel: self.inner.set, grid: [1, 1, 1], block: [1, 1], shared_bytes: 0, arguments })
+    fn set(&self, scalars: &mut Scalars, scalar: Scalar, value: f64) -> Result<()> {
+        let arguments = Arguments::new().with(value).with(scalars.pointer(scalar));
+        self.launch(self.kernel::<f64>("set_scalar")?, [1, 1, 1], [1, 1], arguments)
     }
 
-    fn read(&self, scalars: &Scalars) -> Result<[f64; Slot::COUNT]> {
+    fn read(&self, scalars: &Scalars) -> Result<[f64; Scalar::COUNT]> {
         refuse_while_recording("reading scalars")?;
-        self.submit(scalars.publish(self.inner.publish))?;
+        self.submit(scalars.publish(self.kernel::<f64>("publish")?))?;
         scalars.wait()
     }
 
@@ -404,19 +255,19 @@ impl Backend for Cuda {
         &self,
         scalars: &mut Scalars,
         body: &mut dyn FnMut(usize, &mut Scalars) -> Result<()>,
-        observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
-        iterate::iterate(self.context(), self.inner.publish, scalars, false, body, observe)
+        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)
     }
 
     fn iterate_after(
         &self,
         scalars: &mut Scalars,
         body: &mut BodyAfter<'_, Scalars>,
-        observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
-        iterate::iterate(self.context(), self.inner.publish, scalars, true, body, observe)
+        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)
     }
 
     fn synchronize(&self) -> Result<()> {
@@ -438,13 +289,5 @@ impl Backend for Cuda {
             best = best.min(clock.elapsed().as_secs_f64());
         }
         Ok((2 * COPIES * x.buffer().bytes()) as f64 / best.max(1e-9))
-    }
-}
-
-impl TensorProductBackend for Cuda {
-    type TensorProduct<T: Real> = TensorProduct<T>;
-
-    fn tensor_product<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<TensorProduct<T>> {
-        TensorProduct::new(self, stencil)
     }
 }

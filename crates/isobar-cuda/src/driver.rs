@@ -6,6 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
+use crate::memory::{Mailboxes, Pool};
+use crate::staging::Arena;
+
 /// What the driver's memory is counted from.
 pub(crate) type Pointer = sys::CUdeviceptr;
 
@@ -94,6 +97,11 @@ pub(crate) struct Context {
     stream: sys::CUstream,
     /// For recording graphs, so that nothing of another thread's gets in.
     recording: Mutex<sys::CUstream>,
+    /// For waiting of one stream for another.
+    event: Mutex<sys::CUevent>,
+    pub(crate) pool: Pool,
+    pub(crate) mailboxes: Mailboxes,
+    pub(crate) arena: Mutex<Arena>,
 }
 
 // SAFETY: driver handles may be used from any thread; `bind` makes the context current on it.
@@ -177,11 +185,16 @@ impl Context {
             context,
             stream: std::ptr::null_mut(),
             recording: Mutex::new(std::ptr::null_mut()),
+            event: Mutex::new(std::ptr::null_mut()),
+            pool: Pool::default(),
+            mailboxes: Mailboxes::default(),
+            arena: Mutex::default(),
         };
         this.bind()?;
         let create = || result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail);
         this.stream = create()?;
         *lock(&this.recording) = create()?;
+        *lock(&this.event) = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
         Ok(this)
     }
 
@@ -206,6 +219,27 @@ impl Context {
         self.bind()?;
         // SAFETY: the stream lives as long as `self`.
         unsafe { result::stream::synchronize(self.stream) }.map_err(|e| failure(e, "waiting for the card"))
+    }
+
+    /// Has what is submitted from now on wait for what is in a caller's stream now.
+    pub(crate) fn wait_for(&self, stream: u64) -> Result<()> {
+        self.order(stream as sys::CUstream, self.stream)
+    }
+
+    /// Has what a caller's stream is given from now on wait for what has been submitted here.
+    pub(crate) fn hold_back(&self, stream: u64) -> Result<()> {
+        self.order(self.stream, stream as sys::CUstream)
+    }
+
+    fn order(&self, first: sys::CUstream, second: sys::CUstream) -> Result<()> {
+        self.bind()?;
+        // Whoever waits for the event waits for what it stands for now: it may be used again at once.
+        let event = lock(&self.event);
+        // SAFETY: the event lives as long as `self`; who hands in a stream promises that it is one of this card's.
+        unsafe {
+            check(sys::cuEventRecord(*event, first), "waiting for a caller's stream")?;
+            check(sys::cuStreamWaitEvent(second, *event, 0), "waiting for a caller's stream")
+        }
     }
 
     /// Whether everything submitted so far is done.
@@ -258,8 +292,15 @@ impl Drop for Context {
     fn drop(&mut self) {
         // A failure while shutting down has no one to be told to.
         let _ = self.bind();
-        // SAFETY: made in `open`, and no one else has them any more.
+        // SAFETY: made in `open`, and no one else has them any more; nor the memory, whose owners hold the context.
         unsafe {
+            self.pool.free();
+            self.mailboxes.free();
+            lock(&self.arena).free();
+            let event = *lock(&self.event);
+            if !event.is_null() {
+                let _ = result::event::destroy(event);
+            }
             for stream in [self.stream, *lock(&self.recording)] {
                 if !stream.is_null() {
                     let _ = result::stream::destroy(stream);

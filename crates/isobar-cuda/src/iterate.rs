@@ -1,64 +1,70 @@
 //! Iterations, recorded once and replayed.
 //!
 //! The body of an iteration runs on the host twice, for an even and an odd iteration, and only its
-//! launches are noted. They are then submitted again and again: one by one at first, and, where there are
-//! many, as a CUDA graph, whose launch is cheaper but whose making is not. (Iterations that call a library are
-//! not made graphs: not every library allows it, and what is called is long beside its launch.) A kernel at the
-//! end of each iteration writes the scalars to the host's memory, where the host watches for them.
+//! launches are noted. They are then submitted again and again: one by one at first, and then as a CUDA graph, whose
+//! launch is cheaper but whose making is not. A kernel at the end of each iteration writes the scalars to the host's
+//! memory, where the host watches for them.
 //!
 //! The host looks at every iteration before it submits the next, so that vectors end exactly as after the
-//! iteration that stops; what can be prepared while the card works is prepared then.
+//! iteration that stops. What can be prepared is prepared while the card works: the odd iteration's launches during the
+//! first, and the graphs during iterations of the same launches, as soon as there have been a few, so that a solve waits for
+//! neither, not the one that makes them nor any other. (Where an iteration takes less time on the card than a graph takes to
+//! be made, some tens of microseconds, what is left is paid once.) Iterations that call a library are not made graphs: not
+//! every library allows it, and what is called is long beside its launch.
 
 use std::ops::ControlFlow;
 
-use isobar_core::backend::{BodyAfter, Slot};
+use isobar_core::backend::{BodyAfter, Scalar};
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Graph};
 use crate::launch::{Kernel, Submission, record};
 use crate::scalars::Scalars;
 
-/// Iterations of the same launches, over all solves, after which a graph is worth making.
-const WORTH_A_GRAPH: usize = 4;
+/// A graph is made when so many launches have been submitted, over all iterations of all solves: for a multigrid cycle of
+/// dozens of launches in its second iteration, for the few of conjugate gradients in their tenth or so.
+const WORTH_A_GRAPH: usize = 32;
+/// And when an iteration has run so often: most that run once never run again.
+const RUNS_BEFORE_A_GRAPH: usize = 2;
 
 /// The launches of the even or the odd iterations.
 #[derive(Debug, Default)]
-struct Half {
+struct Recording {
     launches: Vec<Submission>,
     graph: Option<Graph>,
-    iterations: usize,
+    runs: usize,
 }
 
-impl Half {
+impl Recording {
     /// Replaces what was recorded, unless it was the same.
     fn update(&mut self, launches: Vec<Submission>) {
         if self.launches != launches {
-            *self = Self { launches, graph: None, iterations: 0 };
+            *self = Self { launches, graph: None, runs: 0 };
         }
-    }
-
-    fn is_kernels_only(&self) -> bool {
-        self.launches.iter().all(|submission| matches!(submission, Submission::Launch(_)))
     }
 
     fn submit(&mut self, context: &Context) -> Result<()> {
-        let run = |stream| self.launches.iter().try_for_each(|launch| launch.run(stream));
-        self.iterations += 1;
-        if self.graph.is_none() && self.iterations > WORTH_A_GRAPH && self.is_kernels_only() {
-            self.graph = Some(context.record(run)?);
-        }
+        self.runs += 1;
         match &self.graph {
             Some(graph) => context.replay(graph),
-            None => run(context.stream()),
+            None => self.launches.iter().try_for_each(|launch| launch.run(context.stream())),
         }
+    }
+
+    /// Makes the graph, if it is time to. Called while the card runs these launches.
+    fn make_graph(&mut self, context: &Context) -> Result<()> {
+        let is_time = self.runs >= RUNS_BEFORE_A_GRAPH && self.runs * self.launches.len() >= WORTH_A_GRAPH;
+        let is_kernels_only = || self.launches.iter().all(|launch| matches!(launch, Submission::Launch(_)));
+        if self.graph.is_none() && is_time && is_kernels_only() {
+            self.graph = Some(context.record(|stream| self.launches.iter().try_for_each(|launch| launch.run(stream)))?);
+        }
+        Ok(())
     }
 }
 
-/// The last iteration that ran on a bank of scalars.
+/// The last iteration that ran on a bank of scalars: even and odd.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
-    halves: [Half; 2],
-}
+pub(crate) struct Recorded([Recording; 2]);
 
 /// See [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
 /// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
@@ -68,7 +74,7 @@ pub(crate) fn iterate(
     scalars: &mut Scalars,
     after: bool,
     body: &mut BodyAfter<'_, Scalars>,
-    observe: &mut dyn FnMut(&[f64; Slot::COUNT]) -> ControlFlow<()>,
+    observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
 ) -> Result<()> {
     context.bind()?;
     if after {
@@ -77,19 +83,20 @@ pub(crate) fn iterate(
         scalars.publish(publish).submit(context)?;
     }
     let mut recorded = std::mem::take(&mut scalars.recorded);
-    let mut prepare = |half: &mut Half, n: usize, scalars: &mut Scalars| {
+    let mut prepare = |recording: &mut Recording, n: usize, scalars: &mut Scalars| {
         let mut launches = record(|| body(Some(n), scalars))?;
         launches.push(Submission::Launch(scalars.publish(publish)));
-        half.update(launches);
+        recording.update(launches);
         Ok::<_, isobar_core::Error>(())
     };
-    let [even, odd] = &mut recorded.halves;
+    let [even, odd] = &mut recorded.0;
     prepare(even, 0, scalars)?;
     let mut n = 0;
     if !after || observe(&scalars.wait()?).is_continue() {
         loop {
-            let half = if n % 2 == 0 { &mut *even } else { &mut *odd };
-            half.submit(context)?;
+            let now = if n % 2 == 0 { &mut *even } else { &mut *odd };
+            now.submit(context)?;
+            now.make_graph(context)?;
             if n == 0 {
                 prepare(odd, 1, scalars)?;
             }

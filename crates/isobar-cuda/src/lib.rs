@@ -2,14 +2,22 @@
 //!
 //! The kernels ([`kernels`]) are CUDA C++, compiled at run time by NVRTC for the card that is there and
 //! kept in a cache on disk ([`compile`]). Driver and compiler are looked for when a card is opened, cuSPARSE
-//! ([`cusparse`]) when a stored matrix is made: programs build and run without any of them. Everything runs in order on one stream; scalars stay on the card;
-//! iterations are recorded and replayed.
+//! ([`cusparse`]) when a stored matrix is made: programs build and run without any of them. Everything runs in order on one
+//! stream; scalars stay on the card; iterations are recorded and replayed.
+//!
+//! * [`Cuda`] the back end, [`devices`] what there is to open; `array` callers' arrays, on the card or not,
+//! * `driver`, `memory`, `staging` the card, what is allocated there, what is sent there,
+//! * [`compile`], [`nvrtc`], `module` from sources to kernels, `launch` and `iterate` from kernels to iterations,
+//! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
+//!   its own, [`diffusion`] as a header and its coefficients,
+//! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells.
 
+pub mod aggregate;
+mod array;
 pub mod compile;
 mod cuda;
 pub mod cusparse;
 mod device;
-mod device_array;
 pub mod diffusion;
 mod driver;
 mod iterate;
@@ -19,8 +27,9 @@ mod libraries;
 mod memory;
 mod module;
 pub mod nvrtc;
-pub mod region;
+mod reduction;
 mod scalars;
+pub mod seven_point;
 mod staging;
 pub mod stored_matrix;
 pub mod tensor_product;
@@ -28,6 +37,5 @@ mod vector;
 
 pub use cuda::{Cuda, sources};
 pub use device::{DeviceDescription, devices};
-pub use device_array::DeviceArray;
 pub use scalars::Scalars;
 pub use vector::Vector;

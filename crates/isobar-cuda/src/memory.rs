@@ -1,16 +1,20 @@
 //! Memory on the card, and memory of the host that the card can write to.
+//!
+//! Everything that uses the card's memory runs in order on one stream, so that what a buffer gives back may be handed out
+//! again at once: whatever still uses it comes before whatever will.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
 use isobar_core::error::{Error, Result};
 
-use crate::driver::{Context, Pointer, failure};
+use crate::driver::{Context, Pointer, failure, lock};
 
-/// Refuses what does not fit into the memory that is free now, and returns how much that is.
-pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<usize> {
+/// Refuses what does not fit into the memory that is free now.
+pub(crate) fn require(context: &Context, bytes: usize, what: &str) -> Result<()> {
     let available = context.free_memory()?;
-    if bytes > available { Err(out_of_memory(context, bytes, available, what)) } else { Ok(available) }
+    if bytes > available { Err(out_of_memory(context, bytes, available, what)) } else { Ok(()) }
 }
 
 fn out_of_memory(context: &Context, needed: usize, available: usize, what: &str) -> Error {
@@ -18,6 +22,95 @@ fn out_of_memory(context: &Context, needed: usize, available: usize, what: &str)
         what: format!("{what} on cuda:{}", context.ordinal),
         needed_bytes: needed as u64,
         available_bytes: available as u64,
+    }
+}
+
+/// Asks the driver for memory, which costs as much time as a few kernels.
+fn allocate(context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
+    context.bind()?;
+    // SAFETY: the context is current; who asks frees the memory.
+    unsafe { result::malloc_sync(bytes) }.map_err(|e| match context.free_memory() {
+        Ok(available) if bytes > available || e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            out_of_memory(context, bytes, available, what)
+        }
+        _ => failure(e, "allocating"),
+    })
+}
+
+/// Small pieces of the card's memory, cut from large ones.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    chunks: Mutex<Vec<Chunk>>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    start: Pointer,
+    /// Lengths of what is free, by where it begins.
+    free: BTreeMap<usize, usize>,
+}
+
+impl Pool {
+    /// The largest piece.
+    const LARGEST: usize = 1 << 20;
+    /// Bytes asked of the driver at once.
+    const CHUNK: usize = 8 << 20;
+    /// Pieces begin at multiples of this, as the driver's do.
+    const ALIGNMENT: usize = 256;
+
+    fn take(&self, context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
+        let bytes = bytes.max(1).next_multiple_of(Self::ALIGNMENT);
+        let mut chunks = lock(&self.chunks);
+        if let Some(start) = chunks.iter_mut().find_map(|chunk| chunk.take(bytes)) {
+            return Ok(start);
+        }
+        let start = allocate(context, Self::CHUNK, what)?;
+        chunks.push(Chunk { start, free: BTreeMap::from([(bytes, Self::CHUNK - bytes)]) });
+        Ok(start)
+    }
+
+    fn give_back(&self, start: Pointer, bytes: usize) {
+        let bytes = bytes.max(1).next_multiple_of(Self::ALIGNMENT);
+        let mut chunks = lock(&self.chunks);
+        let within = |chunk: &&mut Chunk| (chunk.start..chunk.start + Self::CHUNK as Pointer).contains(&start);
+        if let Some(chunk) = chunks.iter_mut().find(within) {
+            chunk.give_back((start - chunk.start) as usize, bytes);
+        }
+    }
+
+    /// Gives all of it back to the driver.
+    ///
+    /// # Safety
+    /// The context is current, and nothing uses the memory any more.
+    pub(crate) unsafe fn free(&self) {
+        for chunk in lock(&self.chunks).drain(..) {
+            // SAFETY: as required of the caller; allocated in `take`, freed once.
+            let _ = unsafe { result::free_sync(chunk.start) };
+        }
+    }
+}
+
+impl Chunk {
+    /// The first piece that is long enough.
+    fn take(&mut self, bytes: usize) -> Option<Pointer> {
+        let (start, length) = self.free.iter().find(|(_, length)| **length >= bytes).map(|(s, l)| (*s, *l))?;
+        self.free.remove(&start);
+        if length > bytes {
+            self.free.insert(start + bytes, length - bytes);
+        }
+        Some(self.start + start as Pointer)
+    }
+
+    fn give_back(&mut self, mut start: usize, mut bytes: usize) {
+        if let Some(length) = self.free.remove(&(start + bytes)) {
+            bytes += length;
+        }
+        if let Some((&before, &length)) = self.free.range(..start).next_back()
+            && before + length == start
+        {
+            (start, bytes) = (before, length + bytes);
+        }
+        self.free.insert(start, bytes);
     }
 }
 
@@ -30,26 +123,35 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
+    /// Bytes that hold anything.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
+        let start = if bytes <= Pool::LARGEST {
+            context.pool.take(context, bytes, what)?
+        } else {
+            allocate(context, bytes, what)?
+        };
+        Ok(Self { context: Arc::clone(context), start, bytes })
+    }
+
     /// Bytes of zeros.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], found out before or while allocating.
+    /// As [`Buffer::new`].
     pub(crate) fn zeros(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self> {
-        let available = require(context, bytes, what)?;
-        // SAFETY: the context is current (`free_memory`); the memory is freed in `drop`.
-        let start = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(|e| match e.0 {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => out_of_memory(context, bytes, available, what),
-            _ => failure(e, "allocating"),
-        })?;
-        let buffer = Self { context: Arc::clone(context), start, bytes };
-        // SAFETY: the memory was just made, and is as long as that.
-        unsafe { result::memset_d8_async(start, 0, bytes, context.stream()) }.map_err(|e| failure(e, "clearing"))?;
+        let buffer = Self::new(context, bytes, what)?;
+        buffer.clear(0, bytes)?;
         Ok(buffer)
     }
 
     /// The host's array, copied.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`].
     pub(crate) fn from_slice<T: Copy>(context: &Arc<Context>, data: &[T], what: &str) -> Result<Self> {
-        let mut buffer = Self::zeros(context, size_of_val(data), what)?;
+        let buffer = Self::new(context, size_of_val(data), what)?;
         buffer.write(data)?;
         Ok(buffer)
     }
@@ -64,19 +166,30 @@ impl Buffer {
         self.bytes
     }
 
-    /// Copies an array to the beginning of this. Returns when `data` may be changed again.
-    pub(crate) fn write<T: Copy>(&mut self, data: &[T]) -> Result<()> {
-        debug_assert!(size_of_val(data) <= self.bytes);
+    /// Sets bytes to zero.
+    pub(crate) fn clear(&self, first: usize, bytes: usize) -> Result<()> {
+        debug_assert!(first + bytes <= self.bytes);
+        if bytes == 0 {
+            return Ok(());
+        }
         self.context.bind()?;
-        let fail = |e| failure(e, "copying to the card");
-        // SAFETY: long enough, as asserted; `data` outlives the copy, which is waited for.
-        unsafe { result::memcpy_htod_async(self.start, data, self.context.stream()) }.map_err(fail)?;
-        self.context.synchronize()
+        // SAFETY: within the memory, as asserted.
+        unsafe { result::memset_d8_async(self.start + first as Pointer, 0, bytes, self.context.stream()) }
+            .map_err(|e| failure(e, "clearing"))
+    }
+
+    /// Copies an array to the beginning of this. Returns when `data` may be changed again.
+    pub(crate) fn write<T: Copy>(&self, data: &[T]) -> Result<()> {
+        debug_assert!(size_of_val(data) <= self.bytes);
+        self.context.send(data, self.start)
     }
 
     /// Copies the beginning of this to an array.
     pub(crate) fn read<T: Copy>(&self, data: &mut [T]) -> Result<()> {
         debug_assert!(size_of_val(data) <= self.bytes);
+        if data.is_empty() {
+            return Ok(());
+        }
         self.context.bind()?;
         let fail = |e| failure(e, "copying from the card");
         // SAFETY: long enough, as asserted; `data` outlives the copy, which is waited for.
@@ -87,6 +200,7 @@ impl Buffer {
     /// Copies all of another buffer of the same length.
     pub(crate) fn copy_from(&mut self, other: &Self) -> Result<()> {
         debug_assert_eq!(self.bytes, other.bytes);
+        self.context.bind()?;
         // SAFETY: equally long, and distinct, being borrowed once for writing.
         unsafe { result::memcpy_dtod_async(self.start, other.start, self.bytes, self.context.stream()) }
             .map_err(|e| failure(e, "copying on the card"))
@@ -95,35 +209,87 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.bytes <= Pool::LARGEST {
+            return self.context.pool.give_back(self.start, self.bytes);
+        }
         // A failure here has no one to be told to. Freeing waits for the kernels that use the memory.
         let _ = self.context.bind();
-        // SAFETY: made in `zeros`, freed once.
+        // SAFETY: made in `new`, freed once.
         let _ = unsafe { result::free_sync(self.start) };
     }
 }
 
-/// `N` numbers and a count in the host's memory, which kernels write and the host watches.
+/// Numbers in a mailbox.
+const NUMBERS: usize = isobar_core::backend::Scalar::COUNT;
+/// Words of a mailbox: its numbers and its count, apart from others' by whole lines of the cache.
+const WORDS: usize = (NUMBERS + 1).next_multiple_of(16);
+
+/// Mailboxes, cut from pieces of the host's memory that the card can write to: making such a piece takes as long as a whole
+/// small solve.
+#[derive(Debug, Default)]
+pub(crate) struct Mailboxes {
+    state: Mutex<MailboxMemory>,
+}
+
+#[derive(Debug, Default)]
+struct MailboxMemory {
+    chunks: Vec<*mut u64>,
+    free: Vec<*mut u64>,
+}
+
+// SAFETY: plain memory of the host, handed out to one mailbox at a time.
+unsafe impl Send for MailboxMemory {}
+
+impl Mailboxes {
+    /// Mailboxes made at once: a page.
+    const CHUNK: usize = 4096 / (8 * WORDS);
+
+    fn take(&self, context: &Context) -> Result<*mut u64> {
+        let mut state = lock(&self.state);
+        if let Some(start) = state.free.pop() {
+            return Ok(start);
+        }
+        context.bind()?;
+        // SAFETY: freed in `free`; every word is written before it is read.
+        let chunk = unsafe { result::malloc_host(8 * WORDS * Self::CHUNK, sys::CU_MEMHOSTALLOC_DEVICEMAP) }
+            .map_err(|e| failure(e, "allocating host memory"))?
+            .cast::<u64>();
+        state.chunks.push(chunk);
+        // SAFETY: within the piece that was just made.
+        state.free.extend((1..Self::CHUNK).map(|n| unsafe { chunk.add(n * WORDS) }));
+        Ok(chunk)
+    }
+
+    /// Gives all of it back to the driver.
+    ///
+    /// # Safety
+    /// The context is current, and nothing uses the memory any more.
+    pub(crate) unsafe fn free(&self) {
+        let mut state = lock(&self.state);
+        state.free.clear();
+        for chunk in state.chunks.drain(..) {
+            // SAFETY: as required of the caller; allocated in `take`, freed once.
+            let _ = unsafe { result::free_host(chunk.cast()) };
+        }
+    }
+}
+
+/// Numbers and a count in the host's memory, which kernels write and the host watches.
 #[derive(Debug)]
-pub(crate) struct Mailbox<const N: usize> {
+pub(crate) struct Mailbox {
     context: Arc<Context>,
     start: *mut u64,
 }
 
 // SAFETY: reads are volatile, and only the card writes.
-unsafe impl<const N: usize> Send for Mailbox<N> {}
+unsafe impl Send for Mailbox {}
 
-impl<const N: usize> Mailbox<N> {
+impl Mailbox {
     /// Zeros.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
-        context.bind()?;
-        // SAFETY: freed in `drop`; every byte is written before it is read.
-        let start = unsafe {
-            let start = result::malloc_host(8 * (N + 1), sys::CU_MEMHOSTALLOC_DEVICEMAP)
-                .map_err(|e| failure(e, "allocating host memory"))?
-                .cast::<u64>();
-            std::ptr::write_bytes(start, 0, N + 1);
-            start
-        };
+        let start = context.mailboxes.take(context)?;
+        // SAFETY: as long as that, and nobody else's.
+        unsafe { std::ptr::write_bytes(start, 0, WORDS) };
         Ok(Self { context: Arc::clone(context), start })
     }
 
@@ -134,16 +300,16 @@ impl<const N: usize> Mailbox<N> {
 
     /// Where kernels write the count.
     pub(crate) fn count(&self) -> Pointer {
-        self.numbers() + 8 * N as Pointer
+        self.numbers() + 8 * NUMBERS as Pointer
     }
 
     /// Waits until the count is at least `count`.
-    pub(crate) fn wait(&self, count: u64) -> Result<[f64; N]> {
+    pub(crate) fn wait(&self, count: u64) -> Result<[f64; NUMBERS]> {
         /// Looks between two questions to the driver whether all is well.
         const LOOKS: usize = 1 << 14;
         let published = || {
-            // SAFETY: within the allocation; volatile, since the card writes there.
-            unsafe { self.start.add(N).read_volatile() }
+            // SAFETY: within the mailbox; volatile, since the card writes there.
+            unsafe { self.start.add(NUMBERS).read_volatile() }
         };
         'done: loop {
             for _ in 0..LOOKS {
@@ -162,10 +328,30 @@ impl<const N: usize> Mailbox<N> {
     }
 }
 
-impl<const N: usize> Drop for Mailbox<N> {
+impl Drop for Mailbox {
     fn drop(&mut self) {
+        // The next owner must not find what a kernel of this one's still writes.
         let _ = self.context.synchronize();
-        // SAFETY: made in `new`, freed once, and the card is done with it.
-        let _ = unsafe { result::free_host(self.start.cast()) };
+        lock(&self.context.mailboxes.state).free.push(self.start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_do_not_overlap_and_are_joined_again() {
+        let mut chunk = Chunk { start: 1 << 20, free: BTreeMap::from([(0, 4096)]) };
+        let pieces: Vec<Pointer> = [256, 512, 1024, 256].map(|bytes| chunk.take(bytes).unwrap()).into();
+        assert_eq!(pieces, [0, 256, 768, 1792].map(|offset| (1 << 20) + offset));
+        assert_eq!(chunk.take(4096), None);
+        chunk.give_back(256, 512);
+        assert_eq!(chunk.take(1024), Some((1 << 20) + 2048), "the gap is too short");
+        assert_eq!(chunk.take(512), Some((1 << 20) + 256), "and is filled again");
+        for (start, bytes) in [(768, 1024), (0, 256), (2048, 1024), (256, 512), (1792, 256)] {
+            chunk.give_back(start, bytes);
+        }
+        assert_eq!(chunk.free, BTreeMap::from([(0, 4096)]));
     }
 }

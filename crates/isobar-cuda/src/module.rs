@@ -1,4 +1,9 @@
-//! Compiled kernels, loaded on a card.
+//! Compiled kernels on a card.
+//!
+//! A source is compiled when it is *prepared*, all that must be at the same time; what the cache on disk has is not even
+//! read then. Its machine code goes to the card when the first of its kernels is asked for: most solves use few of an
+//! operator's kernels. Whoever makes a solver's parts asks for the kernels of their steps; one that is asked for later, while
+//! an iteration is noted (see [`crate::iterate`]), is loaded then, which no capture of a stream sees.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -11,115 +16,187 @@ use crate::compile::Source;
 use crate::driver::{Context, check, error, failure, lock};
 use crate::launch::Kernel;
 
-/// One loaded source.
+/// One source on a card.
 #[derive(Debug)]
 pub(crate) struct Module {
     context: Arc<Context>,
-    handle: sys::CUmodule,
+    source: Source,
+    state: Mutex<State>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    /// Whether there is nothing to compile: the machine code is in the cache on disk, or here, or on the card.
+    compiled: bool,
+    /// Machine code that was not in the cache.
+    cubin: Option<Vec<u8>>,
+    handle: Option<Handle>,
+    kernels: Vec<Found>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Handle(sys::CUmodule);
+
 // SAFETY: a driver handle, which any thread may use.
-unsafe impl Send for Module {}
-// SAFETY: as above.
-unsafe impl Sync for Module {}
+unsafe impl Send for Handle {}
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    kernel: Kernel,
+    /// Dynamic shared memory that its blocks may have.
+    shared_bytes: usize,
+}
+
+/// Dynamic shared memory that blocks may have without being allowed to.
+const FREE_SHARED_BYTES: usize = 48 << 10;
 
 impl Module {
-    fn load(context: &Arc<Context>, cubin: &[u8]) -> Result<Self> {
-        context.bind()?;
-        // SAFETY: the driver reads the length from the image's own header, and checks it.
-        let handle = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
-            .map_err(|e| failure(e, "loading compiled kernels"))?;
-        Ok(Self { context: Arc::clone(context), handle })
+    /// A kernel by name.
+    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel> {
+        self.kernel_with(name, 0)
     }
 
-    /// A kernel by name. Its code is brought to the card now rather than at its first launch.
-    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel> {
+    /// A kernel whose blocks may have so much dynamic shared memory.
+    pub(crate) fn kernel_with(&self, name: &'static str, shared_bytes: usize) -> Result<Kernel> {
+        let mut state = lock(&self.state);
+        let found = match state.kernels.iter().position(|found| found.kernel.name == name) {
+            Some(found) => found,
+            None => {
+                let kernel = self.find(&mut state, name)?;
+                state.kernels.push(Found { kernel, shared_bytes: FREE_SHARED_BYTES });
+                state.kernels.len() - 1
+            }
+        };
+        let Found { kernel, shared_bytes: allowed } = &mut state.kernels[found];
+        if shared_bytes > *allowed {
+            self.context.bind()?;
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the kernel's module is loaded.
+            check(unsafe { sys::cuFuncSetAttribute(kernel.function, attribute, shared_bytes as i32) }, name)?;
+            *allowed = shared_bytes;
+        }
+        Ok(*kernel)
+    }
+
+    /// Gets kernels ready that will be wanted.
+    pub(crate) fn prepare(&self, names: &[&'static str], shared_bytes: usize) -> Result<()> {
+        names.iter().try_for_each(|name| self.kernel_with(name, shared_bytes).map(drop))
+    }
+
+    /// Blocks of so many threads that the card holds at once.
+    pub(crate) fn resident_blocks(&self, kernel: Kernel, threads: usize, shared_bytes: usize) -> Result<usize> {
         self.context.bind()?;
+        let mut blocks = 0;
+        // SAFETY: the kernel's module is loaded; `blocks` outlives the call.
+        let code = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &raw mut blocks,
+                kernel.function,
+                threads as i32,
+                shared_bytes,
+            )
+        };
+        check(code, kernel.name)?;
+        Ok(self.context.multiprocessors * usize::try_from(blocks).unwrap_or(0).max(1))
+    }
+
+    fn find(&self, state: &mut State, name: &'static str) -> Result<Kernel> {
+        let Handle(module) = match state.handle {
+            Some(handle) => handle,
+            None => {
+                let cubin = match state.cubin.take() {
+                    Some(cubin) => cubin,
+                    None => self.source.cubin(&self.context.architecture())?,
+                };
+                self.context.bind()?;
+                // SAFETY: the driver reads the length from the image's own header, and checks it.
+                let handle = unsafe { result::module::load_data(cubin.as_ptr().cast()) }
+                    .map_err(|e| failure(e, "loading compiled kernels"))?;
+                state.compiled = true;
+                *state.handle.insert(Handle(handle))
+            }
+        };
         let c_name = CString::new(name).map_err(|_| error(format!("{name}: not a name")))?;
         let fail = |e| failure(e, name);
+        self.context.bind()?;
         // SAFETY: the module is loaded.
-        let function = unsafe { result::module::get_function(self.handle, c_name) }.map_err(fail)?;
+        let function = unsafe { result::module::get_function(module, c_name) }.map_err(fail)?;
+        // Asking for this brings the kernel's code to the card now rather than at its first launch.
         let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function was just found.
         unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
         Ok(Kernel { function, name })
+    }
+
+    /// Whether it has not been compiled yet, as far as can be seen without reading it.
+    fn must_be_compiled(&self) -> Result<bool> {
+        let mut state = lock(&self.state);
+        state.compiled = state.compiled || self.source.is_cached(&self.context.architecture())?;
+        Ok(!state.compiled)
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
         let _ = self.context.synchronize();
-        // SAFETY: loaded once, unloaded once; whoever holds a kernel of it holds the `Cuda` that holds it.
-        let _ = unsafe { result::module::unload(self.handle) };
+        if let Some(Handle(module)) = lock(&self.state).handle.take() {
+            // SAFETY: loaded once, unloaded once; whoever holds a kernel of it holds the `Cuda` that holds it.
+            let _ = unsafe { result::module::unload(module) };
+        }
     }
 }
 
-impl Kernel {
-    /// Lets blocks have so much dynamic shared memory.
-    pub(crate) fn allow_shared_bytes(self, bytes: usize) -> Result<()> {
-        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the kernel's module is loaded.
-        check(unsafe { sys::cuFuncSetAttribute(self.function, attribute, bytes as i32) }, self.name)
-    }
-
-    /// Blocks of so many threads that fit on a multiprocessor at once.
-    pub(crate) fn occupancy(self, threads: usize, shared_bytes: usize) -> Result<usize> {
-        let mut blocks = 0;
-        // SAFETY: the kernel's module is loaded; `blocks` outlives the call.
-        let code = unsafe {
-            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                &raw mut blocks,
-                self.function,
-                threads as i32,
-                shared_bytes,
-            )
-        };
-        check(code, self.name)?;
-        Ok(usize::try_from(blocks).unwrap_or(0).max(1))
-    }
-}
-
-/// All modules in use on a card, each compiled and loaded once.
+/// All modules in use on a card, each there once.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    loaded: Mutex<HashMap<Source, Arc<Module>>>,
+    known: Mutex<HashMap<Source, Arc<Module>>>,
 }
 
 impl Modules {
-    /// Loads sources; those that must be compiled are compiled at the same time.
-    pub(crate) fn get(&self, context: &Arc<Context>, sources: &[Source]) -> Result<Vec<Arc<Module>>> {
-        let missing: Vec<&Source> = {
-            let loaded = lock(&self.loaded);
-            sources.iter().filter(|source| !loaded.contains_key(source)).collect()
+    /// A source that may never be needed: it is compiled, if it must be, when its first kernel is asked for.
+    pub(crate) fn get(&self, context: &Arc<Context>, source: Source) -> Arc<Module> {
+        let make = |source: &Source| {
+            Arc::new(Module { context: Arc::clone(context), source: source.clone(), state: Mutex::default() })
         };
-        let architecture = context.architecture();
-        let cubins: Vec<Result<Vec<u8>>> = std::thread::scope(|scope| {
-            let compiling: Vec<_> = missing
-                .iter()
-                .map(|source| {
-                    let architecture = &architecture;
-                    std::thread::Builder::new().spawn_scoped(scope, move || source.cubin(architecture))
-                })
-                .collect();
-            compiling
-                .into_iter()
-                .map(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
-                    Ok(Ok(cubin)) => cubin,
-                    Ok(Err(_)) => Err(error("the thread that compiled a kernel failed")),
-                    Err(cause) => Err(cause.into()),
-                })
-                .collect()
-        });
-        let mut loaded = lock(&self.loaded);
-        for (source, cubin) in missing.into_iter().zip(cubins) {
-            let module = Module::load(context, &cubin?)?;
-            loaded.entry(source.clone()).or_insert_with(|| Arc::new(module));
-        }
-        sources
-            .iter()
-            .map(|source| {
-                loaded.get(source).cloned().ok_or_else(|| error(format!("{} has not been loaded", source.name)))
-            })
-            .collect()
+        Arc::clone(lock(&self.known).entry(source).or_insert_with_key(make))
     }
+
+    /// Prepares sources; those that must be compiled are compiled at the same time.
+    pub(crate) fn prepare<const N: usize>(
+        &self,
+        context: &Arc<Context>,
+        sources: [Source; N],
+    ) -> Result<[Arc<Module>; N]> {
+        let modules = sources.map(|source| self.get(context, source));
+        let mut missing: Vec<&Module> = Vec::new();
+        for module in &modules {
+            if !missing.iter().any(|other| std::ptr::eq(*other, &**module)) && module.must_be_compiled()? {
+                missing.push(module);
+            }
+        }
+        compile(&missing, &context.architecture())?;
+        Ok(modules)
+    }
+}
+
+/// Compiles modules, each in a thread.
+fn compile(modules: &[&Module], architecture: &str) -> Result<()> {
+    std::thread::scope(|scope| {
+        let compiling: Vec<_> = modules
+            .iter()
+            .map(|module| {
+                std::thread::Builder::new().spawn_scoped(scope, || {
+                    let cubin = module.source.cubin(architecture)?;
+                    let mut state = lock(&module.state);
+                    (state.compiled, state.cubin) = (true, Some(cubin));
+                    Ok(())
+                })
+            })
+            .collect();
+        compiling.into_iter().try_for_each(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(error("the thread that compiled a kernel failed")),
+            Err(cause) => Err(cause.into()),
+        })
+    })
 }

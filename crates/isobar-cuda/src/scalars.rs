@@ -1,9 +1,9 @@
-//! Scalars that live on the card, and how the host gets to see them.
+//! Scalars on the card, and how the host gets to see them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use isobar_core::backend::{self, Slot};
+use isobar_core::backend::{self, Scalar, Sums};
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Pointer};
@@ -18,15 +18,15 @@ pub struct Scalars {
     pub(crate) recorded: Recorded,
     /// The scalars, then the count of how often they were published.
     bank: Buffer,
-    mailbox: Mailbox<{ Slot::COUNT }>,
+    mailbox: Mailbox,
     /// How often they were, or will have been once everything submitted is done.
     published: AtomicU64,
 }
 
 impl Scalars {
     pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
-        let mut bank = [0.0; Slot::COUNT + 1];
-        bank[Slot::ONE.index()] = 1.0;
+        let mut bank = [0.0; Scalar::COUNT + 1];
+        bank[Scalar::ONE.index()] = 1.0;
         Ok(Self {
             bank: Buffer::from_slice(context, &bank, "scalars")?,
             mailbox: Mailbox::new(context)?,
@@ -36,15 +36,20 @@ impl Scalars {
     }
 
     /// Where a scalar is.
-    pub(crate) fn slot(&self, slot: Slot) -> Pointer {
-        self.bank.start() + 8 * slot.index() as Pointer
+    pub(crate) fn pointer(&self, scalar: Scalar) -> Pointer {
+        self.bank.start() + 8 * scalar.index() as Pointer
+    }
+
+    /// Where the first of scalars that lie side by side is.
+    pub(crate) fn sums<const N: usize>(&self, sums: Sums<N>) -> Pointer {
+        self.pointer(sums.get(0))
     }
 
     /// A coefficient as kernels take it.
     pub(crate) fn ratio(&self, ratio: backend::Ratio) -> Ratio {
         Ratio {
-            over: ratio.numerators.map(|slot| self.slot(slot)),
-            under: ratio.denominators.map(|slot| self.slot(slot)),
+            over: ratio.numerators.map(|scalar| self.pointer(scalar)),
+            under: ratio.denominators.map(|scalar| self.pointer(scalar)),
             sign: if ratio.negative { -1.0 } else { 1.0 },
         }
     }
@@ -52,21 +57,21 @@ impl Scalars {
     /// The launch that shows the bank to the host.
     pub(crate) fn publish(&self, kernel: Kernel) -> Launch {
         let arguments = Arguments::new()
-            .with(Slot::COUNT as i32)
+            .with(Scalar::COUNT as i32)
             .with(self.bank.start())
-            .with(self.bank.start() + 8 * Slot::COUNT as Pointer)
+            .with(self.bank.start() + 8 * Scalar::COUNT as Pointer)
             .with(self.mailbox.numbers())
             .with(self.mailbox.count());
         Launch { kernel, grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
     }
 
     /// Waits for a [`Scalars::publish`] that was submitted just now, and everything before it.
-    pub(crate) fn wait(&self) -> Result<[f64; Slot::COUNT]> {
+    pub(crate) fn wait(&self) -> Result<[f64; Scalar::COUNT]> {
         self.mailbox.wait(self.published.fetch_add(1, Relaxed) + 1)
     }
 }
 
-/// A [`backend::Ratio`] with addresses in place of slots.
+/// A [`backend::Ratio`] with addresses in place of names.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Ratio {

@@ -1,9 +1,10 @@
-//! Large arrays between the host's memory and the card.
+//! Arrays between the host's memory and the card.
 //!
-//! The card copies at full speed only from and to memory that is locked in place, which callers' arrays are not. So
-//! every array passes through a little of it, in pieces, and several threads copy pieces between it and the array
-//! while the card copies others: one core alone is slower than the bus, all the more where it is the first to touch
-//! a new array's pages.
+//! The card copies at full speed, and while the host goes on, only from and to memory that is locked in place, which
+//! callers' arrays are not. So every array passes through a little of it. Small ones do in order with everything else, and
+//! nobody waits for them ([`Arena`]). Large ones do in pieces ([`Lanes`]), which several threads copy between the locked
+//! memory and the array while the card copies others: one core alone is slower than the bus, all the more where it is the
+//! first to touch a new array's pages.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
@@ -12,6 +13,84 @@ use cudarc::driver::{result, sys};
 use isobar_core::error::Result;
 
 use crate::driver::{Context, Pointer, check, error, failure, lock};
+use crate::memory::Buffer;
+
+/// Locked memory that small arrays pass through.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    start: *mut u8,
+    /// Up to where the card may still be reading.
+    used: usize,
+}
+
+// SAFETY: plain memory of the host, reached by whoever has the arena.
+unsafe impl Send for Arena {}
+
+impl Default for Arena {
+    /// Allocated when it is first used.
+    fn default() -> Self {
+        Self { start: std::ptr::null_mut(), used: 0 }
+    }
+}
+
+impl Arena {
+    const BYTES: usize = 2 << 20;
+    /// Longer arrays go in pieces, so that the card copies one while the next is written.
+    const PIECE: usize = Self::BYTES / 4;
+
+    /// Room for so many bytes that the card is done with.
+    fn room(&mut self, context: &Context, bytes: usize) -> Result<*mut u8> {
+        if self.start.is_null() {
+            // SAFETY: freed in `free`; what is read has been written.
+            self.start = unsafe { result::malloc_host(Self::BYTES, 0) }
+                .map_err(|e| failure(e, "allocating host memory"))?
+                .cast();
+        }
+        if self.used + bytes > Self::BYTES {
+            context.synchronize()?;
+            self.used = 0;
+        }
+        // SAFETY: within the memory, as was just seen to.
+        let room = unsafe { self.start.add(self.used) };
+        self.used = (self.used + bytes).next_multiple_of(64).min(Self::BYTES);
+        Ok(room)
+    }
+
+    /// Gives the memory back to the driver.
+    ///
+    /// # Safety
+    /// The context is current, and the card is done with all copies.
+    pub(crate) unsafe fn free(&mut self) {
+        if !self.start.is_null() {
+            // SAFETY: as required of the caller; allocated in `room`, freed once.
+            let _ = unsafe { result::free_host(self.start.cast()) };
+            self.start = std::ptr::null_mut();
+        }
+    }
+}
+
+impl Context {
+    /// Copies an array to the card, in order with everything submitted. Returns when `data` may be changed again, which is
+    /// before it is there.
+    pub(crate) fn send<T: Copy>(&self, data: &[T], to: Pointer) -> Result<()> {
+        self.bind()?;
+        let mut arena = lock(&self.arena);
+        let mut to = to;
+        for piece in data.chunks(Arena::PIECE / size_of::<T>()) {
+            let bytes = size_of_val(piece);
+            let room = arena.room(self, bytes)?;
+            // SAFETY: the room is that long, and the card reads it before it is written again; `to` is as long as the
+            // caller says it is.
+            let code = unsafe {
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), room.cast::<T>(), piece.len());
+                sys::cuMemcpyHtoDAsync_v2(to, room.cast_const().cast(), bytes, self.stream())
+            };
+            check(code, "copying to the card")?;
+            to += bytes as Pointer;
+        }
+        Ok(())
+    }
+}
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
@@ -90,22 +169,24 @@ impl Lane {
     }
 }
 
-/// Everything that copies go through.
+/// What large arrays go through.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+struct Lanes {
     context: Arc<Context>,
     lanes: Vec<Lane>,
     start: *mut u8,
 }
 
-// SAFETY: as for the lanes.
-unsafe impl Send for Pinned {}
+// SAFETY: as for each lane.
+unsafe impl Send for Lanes {}
 
-impl Pinned {
+impl Lanes {
     /// Arrays of fewer bytes are as well off without.
-    pub(crate) const WORTH_IT: usize = 8 << 20;
+    const WORTH_IT: usize = 8 << 20;
+    /// Arrays of fewer bytes are not worth the making of it.
+    const WORTH_MAKING: usize = 16 << 20;
 
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Self> {
+    fn new(context: &Arc<Context>) -> Result<Self> {
         context.bind()?;
         let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES);
         // SAFETY: freed in `drop`; every byte is written before it is read.
@@ -128,17 +209,20 @@ impl Pinned {
         Ok(this)
     }
 
-    /// Copies an array to the card, when all that was submitted is done; returns when it is there.
-    pub(crate) fn send<T: Copy + Sync>(&mut self, from: &[T], to: Pointer) -> Result<()> {
+    /// Copies arrays to the card, when all that was submitted is done; returns when they are there.
+    fn send<T: Copy + Sync>(&mut self, arrays: &[(Pointer, &[T])]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
-        let starts = (0..).map(|n| to + (n * PIECE) as Pointer);
-        let shares = deal(self.lanes.len(), starts.zip(from.chunks(length)));
+        let pieces = arrays.iter().flat_map(|&(to, from)| {
+            let starts = (0..).map(move |n| to + (n * PIECE) as Pointer);
+            starts.zip(from.chunks(length))
+        });
+        let shares = deal(self.lanes.len(), pieces);
         self.each_lane(shares, |lane, share| lane.send(&share))
     }
 
     /// Copies an array from the card, when all that was submitted is done.
-    pub(crate) fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
+    fn fetch<T: Copy + Send>(&mut self, from: Pointer, to: &mut [T]) -> Result<()> {
         self.context.synchronize()?;
         let length = PIECE / size_of::<T>();
         let starts = (0..).map(|n| from + (n * PIECE) as Pointer);
@@ -187,7 +271,7 @@ fn deal<I>(hands: usize, items: impl Iterator<Item = I>) -> Vec<Vec<I>> {
     shares
 }
 
-impl Drop for Pinned {
+impl Drop for Lanes {
     fn drop(&mut self) {
         // A failure here has no one to be told to.
         let _ = self.context.bind();
@@ -202,5 +286,71 @@ impl Drop for Pinned {
             }
             let _ = result::free_host(self.start.cast());
         }
+    }
+}
+
+/// A place on the card where arrays stay between the host's order and ours.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    place: Option<Buffer>,
+    lanes: Option<Lanes>,
+}
+
+impl Staging {
+    /// So much room on the card.
+    fn place(&mut self, context: &Arc<Context>, bytes: usize) -> Result<&Buffer> {
+        if self.place.as_ref().is_none_or(|place| place.bytes() < bytes) {
+            self.place = None; // before there is another
+        }
+        match &mut self.place {
+            Some(place) => Ok(place),
+            none => Ok(none.insert(Buffer::new(context, bytes, "an array on its way")?)),
+        }
+    }
+
+    fn lanes(&mut self, context: &Arc<Context>) -> Result<&mut Lanes> {
+        match &mut self.lanes {
+            Some(lanes) => Ok(lanes),
+            none => Ok(none.insert(Lanes::new(context)?)),
+        }
+    }
+
+    /// Copies arrays to the card and says where they are. They stay there for what is submitted before the next call.
+    pub(crate) fn send<T: Copy + Sync, const N: usize>(
+        &mut self,
+        context: &Arc<Context>,
+        arrays: [&[T]; N],
+    ) -> Result<[Pointer; N]> {
+        /// Arrays begin at multiples of this.
+        const ALIGNMENT: usize = 256;
+        let mut bytes = 0;
+        let offsets = arrays.map(|array| {
+            let offset = bytes;
+            bytes = (bytes + size_of_val(array)).next_multiple_of(ALIGNMENT);
+            offset as Pointer
+        });
+        let start = self.place(context, bytes)?.start();
+        let places = offsets.map(|offset| start + offset);
+        let mut pairs = places.into_iter().zip(arrays);
+        if bytes < if self.lanes.is_some() { Lanes::WORTH_IT } else { Lanes::WORTH_MAKING } {
+            pairs.try_for_each(|(place, array)| context.send(array, place))?;
+        } else {
+            self.lanes(context)?.send(&pairs.collect::<Vec<_>>())?;
+        }
+        Ok(places)
+    }
+
+    /// Has `fill` submit what writes an array on the card, and copies it to the host.
+    pub(crate) fn fetch<T: Copy + Send>(
+        &mut self,
+        context: &Arc<Context>,
+        array: &mut [T],
+        fill: impl FnOnce(Pointer) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = size_of_val(array);
+        let place = self.place(context, bytes)?;
+        let start = place.start();
+        fill(start)?;
+        if bytes < Lanes::WORTH_IT { place.read(array) } else { self.lanes(context)?.fetch(start, array) }
     }
 }

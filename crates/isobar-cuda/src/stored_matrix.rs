@@ -6,20 +6,20 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::CsrBackend;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{LineSolver, OnBackend, Operator};
+use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, MixedTop, Operator, Relaxation};
 use isobar_core::real::Real;
-use isobar_core::reference;
-use isobar_core::stencil::Csr;
+use isobar_core::reference::{self, Bands};
+use isobar_core::stencil::{self, Csr, Hierarchy, Lines, Stencil, Supports};
 
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::cusparse::{CompressedRows, Cusparse, MatrixProduct, TridiagonalSolve};
 use crate::kernels;
-use crate::launch::{Arguments, Call, Kernel, Launch};
+use crate::launch::{Arguments, Call, refuse_while_recording};
 use crate::memory::{Buffer, require};
+use crate::module::Module;
 use crate::vector::{Vector, c_name};
 
 /// The kernels, in one precision.
@@ -41,72 +41,99 @@ fn check_indices(rows: usize, entries: usize) -> Result<()> {
 }
 
 /// What must hold before anything is allocated.
-fn check(cuda: &Cuda, matrix: &Csr, layout: &Layout, bytes: usize) -> Result<()> {
+fn check(cuda: &Cuda, stencil: &stencil::StoredMatrix, bytes: usize) -> Result<()> {
+    refuse_while_recording("making an operator")?;
     Cusparse::get()?;
-    reference::check_matrix(matrix, layout)?;
-    check_size(layout.shape())?;
-    let what = format!("a stored matrix of {} rows and {} entries", matrix.rows(), matrix.entries());
-    require(cuda.context(), bytes, &what).map(|_| ())
+    check_size(stencil.shape())?;
+    let matrix = stencil.matrix();
+    require(
+        cuda.context(),
+        bytes,
+        &format!("a stored matrix of {} rows and {} entries", matrix.rows(), matrix.entries()),
+    )
 }
 
-/// A [`Csr`] matrix in compressed rows on the card, in the order of the layout; rows of padding are empty.
+/// A [`stencil::StoredMatrix`] in compressed rows on the card, in the order of the layout; rows of padding are empty.
 #[derive(Debug)]
 pub struct StoredMatrix<T: Real> {
     cuda: Cuda,
     layout: Layout,
     product: Arc<MatrixProduct<T>>,
-    /// 1 over the diagonal, 0 in padding.
+    /// 1 over the diagonal, 0 in padding and where that is.
     inverse_diagonal: Buffer,
-    multiply: Kernel,
+    module: Arc<Module>,
 }
 
-impl<T: Real> StoredMatrix<T> {
-    fn new(cuda: &Cuda, matrix: &Csr, layout: &Layout) -> Result<Self> {
-        let (rows, entries) = (layout.len(), matrix.entries());
-        check_indices(rows, entries)?;
-        let bytes = size_of::<i32>() * (rows + 1 + entries) + size_of::<T>() * (entries + rows);
-        check(cuda, matrix, layout, bytes)?;
+/// A matrix in the order of a layout, and 1 over its diagonal.
+struct Ordered<T> {
+    matrix: Csr,
+    inverse_diagonal: Vec<T>,
+}
+
+impl<T: Real> Ordered<T> {
+    fn new(stencil: &stencil::StoredMatrix, layout: &Layout) -> Result<Self> {
         let Shape { nx, nz, .. } = layout.shape();
-        let mut inverse_diagonal = vec![T::ZERO; rows];
-        let ordered = Csr::from_rows(rows, |place, entries| {
+        let mut inverse_diagonal = vec![T::ZERO; layout.len()];
+        let matrix = Csr::from_rows(layout.len(), |place, entries| {
             let Some((i, j, k)) = layout.grid_point(place) else { return };
             let row = i + nx * (k + nz * j);
-            for (column, value) in matrix.row(row) {
-                if column == row {
+            for (column, value) in stencil.matrix().row(row) {
+                if column == row && value != 0.0 {
                     inverse_diagonal[place] = T::from_f64(1.0 / value);
                 }
-                let (i, j, k) = reference::grid_point(column, layout.shape());
+                let (i, j, k) = stencil.grid_point(column);
                 entries.push((layout.index(i, j, k), value));
             }
         })?;
-        let row_starts: Vec<i32> = ordered.row_starts().iter().map(|&start| start as i32).collect();
-        let values: Vec<T> = ordered.values().iter().map(|&value| T::from_f64(value)).collect();
+        Ok(Self { matrix, inverse_diagonal })
+    }
+
+    fn values(&self) -> Vec<T> {
+        self.matrix.values().iter().map(|&value| T::from_f64(value)).collect()
+    }
+}
+
+impl<T: Real> StoredMatrix<T> {
+    fn new(cuda: &Cuda, stencil: &stencil::StoredMatrix) -> Result<Self> {
+        let layout = Layout::new(stencil.shape())?;
+        let (rows, entries) = (layout.len(), stencil.matrix().entries());
+        check_indices(rows, entries)?;
+        check(cuda, stencil, size_of::<i32>() * (rows + 1 + entries) + size_of::<T>() * (entries + rows))?;
+        let ordered = Ordered::<T>::new(stencil, &layout)?;
+        let row_starts: Vec<i32> = ordered.matrix.row_starts().iter().map(|&start| start as i32).collect();
+        let columns = ordered.matrix.column_indices();
         let context = cuda.context();
         let stored = CompressedRows {
             rows,
             entries,
             row_starts: Buffer::from_slice(context, &row_starts, "the row starts of a stored matrix")?,
-            columns: Buffer::from_slice(context, ordered.column_indices(), "the columns of a stored matrix")?,
-            values: Buffer::from_slice(context, &values, "the values of a stored matrix")?,
+            columns: Buffer::from_slice(context, columns, "the columns of a stored matrix")?,
+            values: Buffer::from_slice(context, &ordered.values(), "the values of a stored matrix")?,
         };
-        let inverse_diagonal = Buffer::from_slice(context, &inverse_diagonal, "a diagonal")?;
+        let inverse_diagonal = Buffer::from_slice(context, &ordered.inverse_diagonal, "a diagonal")?;
+        let [module] = cuda.prepare([source::<T>()])?;
         Ok(Self {
             cuda: cuda.clone(),
-            layout: *layout,
+            layout,
             product: Arc::new(MatrixProduct::new(context, stored, inverse_diagonal.start())?),
             inverse_diagonal,
-            multiply: cuda.modules(&[source::<T>()])?[0].kernel("multiply")?,
+            module,
         })
     }
-}
 
-impl<T: Real> OnBackend<Cuda> for StoredMatrix<T> {
-    fn backend(&self) -> &Cuda {
-        &self.cuda
+    fn update(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        let ordered = Ordered::<T>::new(stencil, &self.layout)?;
+        self.inverse_diagonal.write(&ordered.inverse_diagonal)?;
+        self.product.update(&ordered.values(), self.inverse_diagonal.start())
     }
 }
 
 impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
+    fn backend(&self) -> &Cuda {
+        &self.cuda
+    }
+
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -115,105 +142,154 @@ impl<T: Real> Operator<Cuda, T> for StoredMatrix<T> {
         Call::new(&self.product, [x.pointer(), y.pointer()]).submit(self.cuda.context())
     }
 
-    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let len = self.layout.len();
-        let arguments = Arguments::new().with(len as i64).with(self.inverse_diagonal.start());
-        self.cuda.elementwise(self.multiply, len, arguments.with(r.pointer()).with(z.pointer()))
+    fn coefficient_bytes(&self) -> usize {
+        self.product.bytes() + self.inverse_diagonal.bytes()
     }
 }
 
-/// The fewest levels that the library is given: it does not say whether it takes fewer, and its other
+impl<T: Real> CgOperator<Cuda, T> for StoredMatrix<T> {}
+
+impl<T: Real> Diagonal<Cuda, T> for StoredMatrix<T> {
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let len = self.layout.len();
+        let arguments = Arguments::new().with(len as i64).with(self.inverse_diagonal.start());
+        self.cuda.elementwise(self.module.kernel("multiply")?, len, arguments.with(r.pointer()).with(z.pointer()))
+    }
+}
+
+/// The fewest layers that the library is given: it does not say whether it takes fewer, and its other
 /// tridiagonal solvers do not.
-const FEWEST_LEVELS: usize = 3;
+const FEWEST_LAYERS: usize = 3;
 
 /// The vertical tridiagonal blocks of a matrix, stored as three vectors, columns interleaved.
 #[derive(Debug)]
 pub struct StoredTridiagonal<T: Real> {
     cuda: Cuda,
     layout: Layout,
-    /// Unknowns of a column: those of the grid, or [`FEWEST_LEVELS`].
-    levels: usize,
+    /// Unknowns of a column: those of the grid, or [`FEWEST_LAYERS`].
+    layers: usize,
     /// Below, on and above the diagonal.
     bands: [Buffer; 3],
     solve: Arc<TridiagonalSolve<T>>,
-    interleave: Kernel,
-    deinterleave: Kernel,
+    module: Arc<Module>,
 }
 
 impl<T: Real> StoredTridiagonal<T> {
-    fn new(cuda: &Cuda, matrix: &Csr, layout: &Layout) -> Result<Self> {
-        let Shape { nx, ny, nz } = layout.shape();
-        let (levels, systems) = (nz.max(FEWEST_LEVELS), layout.columns_len());
-        let len = levels * systems;
-        check_indices(len, matrix.entries())?;
+    fn new(cuda: &Cuda, stencil: &stencil::StoredMatrix) -> Result<Self> {
+        let layout = Layout::new(stencil.shape())?;
+        let (layers, systems) = (layout.shape().nz.max(FEWEST_LAYERS), layout.columns_len());
+        let len = layers * systems;
+        check_indices(len, stencil.matrix().entries())?;
         // Three bands, and what they and the right-hand side are copied to.
-        check(cuda, matrix, layout, 7 * len * size_of::<T>())?;
-        let plain = reference::StoredTridiagonal::<T>::new(matrix, layout)?;
+        check(cuda, stencil, 7 * len * size_of::<T>())?;
         let context = cuda.context();
-        let copy = |band: &reference::Vector<T>, elsewhere: T| {
-            let mut out = vec![elsewhere; len];
-            for j in 0..ny {
-                for (k, row) in out.chunks_exact_mut(systems).take(nz).enumerate() {
-                    for i in 0..nx {
-                        row[layout.column_index(i, j)] = band.get(i, j, k);
-                    }
+        let band = || Buffer::new(context, len * size_of::<T>(), "the tridiagonal blocks of a stored matrix");
+        let [module] = cuda.prepare([source::<T>()])?;
+        let this = Self {
+            cuda: cuda.clone(),
+            layout,
+            layers,
+            bands: [band()?, band()?, band()?],
+            solve: Arc::new(TridiagonalSolve::new(context, layers, systems)?),
+            module,
+        };
+        this.send(stencil)?;
+        Ok(this)
+    }
+
+    fn send(&self, stencil: &stencil::StoredMatrix) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        let (Shape { nx, ny, nz }, systems) = (self.layout.shape(), self.layout.columns_len());
+        let Bands { below, diagonal, above } = Bands::<T>::new(stencil, &self.layout)?;
+        // A pivot of 1 where there is no grid keeps zeros zero.
+        for (buffer, (band, elsewhere)) in
+            self.bands.iter().zip([(below, T::ZERO), (diagonal, T::ONE), (above, T::ZERO)])
+        {
+            let mut out = vec![elsewhere; self.layers * systems];
+            for (k, row) in out.chunks_exact_mut(systems).take(nz).enumerate() {
+                for (i, j) in (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j))) {
+                    row[self.layout.column_index(i, j)] = band.get(i, j, k);
                 }
             }
-            Buffer::from_slice(context, &out, "the tridiagonal blocks of a stored matrix")
-        };
-        let [below, diagonal, above] = plain.bands();
-        // A pivot of 1 where there is no grid keeps zeros zero.
-        let bands = [copy(below, T::ZERO)?, copy(diagonal, T::ONE)?, copy(above, T::ZERO)?];
-        let module = &cuda.modules(&[source::<T>()])?[0];
-        Ok(Self {
-            cuda: cuda.clone(),
-            layout: *layout,
-            levels,
-            bands,
-            solve: Arc::new(TridiagonalSolve::new(context, levels, systems)?),
-            interleave: module.kernel("interleave")?,
-            deinterleave: module.kernel("deinterleave")?,
-        })
+            buffer.write(&out)?;
+        }
+        Ok(())
     }
 
-    fn reorder(&self, kernel: Kernel, levels: usize, arguments: Arguments) -> Result<()> {
+    fn reorder(&self, name: &'static str, layers: usize, arguments: Arguments) -> Result<()> {
         let half_planes = 2 * self.layout.shape().ny;
-        let grid = [self.layout.pitch().div_ceil(32) as u32, levels.div_ceil(8) as u32, half_planes as u32];
-        self.cuda.submit(Launch { kernel, grid, block: [32, 8], shared_bytes: 0, arguments })
-    }
-}
-
-impl<T: Real> OnBackend<Cuda> for StoredTridiagonal<T> {
-    fn backend(&self) -> &Cuda {
-        &self.cuda
+        let grid = [self.layout.pitch().div_ceil(32), layers.div_ceil(8), half_planes];
+        self.cuda.launch(self.module.kernel(name)?, grid, [32, 8], arguments)
     }
 }
 
 impl<T: Real> LineSolver<Cuda, T> for StoredTridiagonal<T> {
+    fn backend(&self) -> &Cuda {
+        &self.cuda
+    }
+
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let nz = self.layout.shape().nz;
         let [to_below, to_diagonal, to_above, x] = self.solve.arrays();
         let grid = Arguments::new().with(self.layout.pitch() as i32).with(nz as i32);
-        let mut arguments = grid.clone().with(self.levels as i32).with(r.pointer());
+        let mut arguments = grid.clone().with(self.layers as i32).with(r.pointer());
         for array in self.bands.each_ref().map(Buffer::start).into_iter().chain([to_below, to_diagonal, to_above, x]) {
             arguments = arguments.with(array);
         }
-        self.reorder(self.interleave, self.levels, arguments)?;
+        self.reorder("interleave", self.layers, arguments)?;
         Call::new(&self.solve, [x, x]).submit(self.cuda.context())?;
-        self.reorder(self.deinterleave, nz, grid.with(x).with(z.pointer()))
+        self.reorder("deinterleave", nz, grid.with(x).with(z.pointer()))
     }
 }
 
-impl CsrBackend for Cuda {
-    type Csr<T: Real> = StoredMatrix<T>;
-    type Tridiagonal<T: Real> = StoredTridiagonal<T>;
+impl Supports<stencil::StoredMatrix> for Cuda {
+    type Operator<T: Real> = StoredMatrix<T>;
 
-    fn csr<T: Real>(&self, matrix: &Csr, layout: &Layout) -> Result<StoredMatrix<T>> {
-        StoredMatrix::new(self, matrix, layout)
+    fn operator<T: Real>(&self, stencil: &stencil::StoredMatrix) -> Result<Arc<StoredMatrix<T>>> {
+        reference::check_indices(&Layout::new(stencil.shape())?)?;
+        Ok(Arc::new(StoredMatrix::new(self, stencil)?))
     }
 
-    fn tridiagonal<T: Real>(&self, matrix: &Csr, layout: &Layout) -> Result<StoredTridiagonal<T>> {
-        StoredTridiagonal::new(self, matrix, layout)
+    fn update<T: Real>(&self, operator: &StoredMatrix<T>, stencil: &stencil::StoredMatrix) -> Result<()> {
+        operator.update(stencil)
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<StoredMatrix<T>>) -> Capabilities<Self, T> {
+        Capabilities {
+            operator: Arc::clone(operator) as _,
+            diagonal: Some(Arc::clone(operator) as _),
+            triangular: None,
+            aggregates: None,
+        }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        stencil: &stencil::StoredMatrix,
+        _: &Arc<StoredMatrix<T>>,
+    ) -> Result<Option<Lines<Self, stencil::StoredMatrix, T>>> {
+        let blocks = Arc::new(StoredTridiagonal::<T>::new(self, stencil)?);
+        let solver = Arc::clone(&blocks) as _;
+        Ok(Some(Lines { solver, update: Some(Box::new(move |stencil| blocks.send(stencil))) }))
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        _: &stencil::StoredMatrix,
+        _: &Arc<StoredMatrix<T>>,
+        _: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::StoredMatrix, T>>> {
+        Ok(None)
+    }
+
+    fn mixed_top(
+        &self,
+        _: &Arc<StoredMatrix<f64>>,
+        _: &Arc<StoredMatrix<f32>>,
+        _: &Hierarchy<Self, stencil::StoredMatrix, f32>,
+        _: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        Ok(None)
     }
 }
 

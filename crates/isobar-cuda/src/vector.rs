@@ -10,8 +10,8 @@ use isobar_core::real::{Precision, Real};
 use crate::driver::{Context, Pointer};
 use crate::memory::Buffer;
 
-/// Zeros before the first element and after the last: kernels read the neighbours of the outermost
-/// columns, and multiply them by zero.
+/// Zeros before the first element and after the last, halo rows included: what lies beside the outermost columns may be
+/// read.
 const GUARD: usize = 64;
 
 /// A vector in one [`Layout`].
@@ -24,7 +24,7 @@ pub struct Vector<T> {
 
 impl<T: Real> Vector<T> {
     pub(crate) fn zeros(context: &Arc<Context>, layout: &Layout) -> Result<Self> {
-        let bytes = (layout.len() + 2 * GUARD) * size_of::<T>();
+        let bytes = (layout.len() + 2 * (layout.halo_len() + GUARD)) * size_of::<T>();
         let buffer = Buffer::zeros(context, bytes, &format!("a vector of {} cells", layout.shape()))?;
         Ok(Self { layout: *layout, buffer, precision: PhantomData })
     }
@@ -34,9 +34,9 @@ impl<T: Real> Vector<T> {
         &self.layout
     }
 
-    /// Where element 0 is.
+    /// Where the first cell is; halo rows lie before it.
     pub(crate) fn pointer(&self) -> Pointer {
-        self.buffer.start() + (GUARD * size_of::<T>()) as Pointer
+        self.buffer.start() + ((GUARD + self.layout.halo_len()) * size_of::<T>()) as Pointer
     }
 
     /// Exchanges the contents of two vectors of one layout, which moves nothing.
@@ -64,5 +64,10 @@ pub(crate) fn c_name<T: Real>() -> &'static str {
 
 /// A position in tables of two, one entry a precision.
 pub(crate) fn index<T: Real>() -> usize {
-    usize::from(T::PRECISION == Precision::F32)
+    usize::from(is_single::<T>())
+}
+
+/// Whether a precision is single.
+pub(crate) fn is_single<T: Real>() -> bool {
+    T::PRECISION == Precision::F32
 }

@@ -1,81 +1,70 @@
-//! The CUDA back end against the reference. Without a card every test says so and passes, unless
+//! The CUDA back end against the reference. Without a card all of it is reported as ignored, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
-use std::sync::{Arc, OnceLock};
+mod common;
 
-use isobar_core::backend::{Backend, CsrBackend, TensorProductBackend};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use common::OnCard;
+use cudarc::driver::{result, sys};
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::Backend;
+use isobar_core::build::{Solve, System};
+use isobar_core::conformance::suite;
 use isobar_core::error::Error;
-use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
-use isobar_core::operator::Guess;
-use isobar_core::options::{Method, SolverOptions};
+use isobar_core::grid::GridOptions;
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::{CgOperator, Guess, LineSolver};
+use isobar_core::options::{Form, Method, SolverOptions};
 use isobar_core::precond::Line;
-use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting, random};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::cg::{Cg, Form};
+use isobar_core::solver::cg::Cg;
 use isobar_core::solver::monitor::Patience;
-use isobar_core::solver::{Iteration, Monitor, Solve, System};
-use isobar_cuda::{Cuda, DeviceArray};
+use isobar_core::solver::{Iteration, Monitor, Progress, ignore};
+use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_cuda::Cuda;
 
-/// The first card, if there is one. Opened once: tests share its stream.
-fn card() -> Option<Cuda> {
-    static CARD: OnceLock<Option<Cuda>> = OnceLock::new();
-    CARD.get_or_init(|| match Cuda::new(0) {
-        Ok(cuda) => Some(cuda),
-        Err(error) if std::env::var_os("ISOBAR_REQUIRE_CUDA").is_some_and(|v| v == "1") => panic!("{error}"),
-        Err(error) => {
-            eprintln!("{error}");
-            None
-        }
-    })
-    .clone()
+fn main() -> ExitCode {
+    let mut all = OnCard::on_card();
+    all.add_suite("cuda_f64", suite::<Cuda, f64>());
+    all.add_suite("cuda_f32", suite::<Cuda, f32>());
+    all.add("large_grids_and_repeated_solves", large_grids_and_repeated_solves);
+    all.add("odd_grids_that_stream", odd_grids_that_stream);
+    all.add("stored_matrices_in_iterations", stored_matrices_in_iterations);
+    all.add("large_arrays", large_arrays);
+    all.add("too_large", too_large);
+    all.add("no_reading_within_an_iteration", no_reading_within_an_iteration);
+    all.add("no_such_card", no_such_card);
+    all.add("arrays_on_the_card", arrays_on_the_card);
+    all.add("arrays_of_another_stream", arrays_of_another_stream);
+    all.run()
 }
 
-macro_rules! card_or_skip {
-    () => {
-        match card() {
-            Some(cuda) => cuda,
-            None => {
-                println!("skipped: no CUDA device");
-                return;
-            }
-        }
-    };
+fn helmholtz(nx: usize, ny: usize, nz: usize) -> Helmholtz {
+    Helmholtz { grid: GridOptions { nx, ny, nz, ..Default::default() }, ..Helmholtz::default() }
 }
 
-isobar_core::conformance_suite!(cuda_f64, card_or_skip!(), f64);
-isobar_core::conformance_suite!(cuda_f32, card_or_skip!(), f32);
-isobar_core::diffusion_conformance_suite!(cuda_diffusion_f64, card_or_skip!(), f64);
-isobar_core::diffusion_conformance_suite!(cuda_diffusion_f32, card_or_skip!(), f32);
-
-/// Grids large enough to march, and to be solved more than once: the same answer every time, to the bit, and
-/// that of the reference.
-#[test]
-fn large_grids_and_repeated_solves() {
-    let cuda = card_or_skip!();
-    let grid = isobar_core::grid::GridOptions { nx: 260, ny: 208, nz: 16, ..Default::default() };
-    let problem = Helmholtz { grid, ..Helmholtz::default() };
+/// The same answer every time, to the bit, and that of the reference.
+fn solves_like_the_reference(cuda: &Cuda, problem: &Helmholtz, all: &[(Method, Precision, f64)], times: usize) {
     let stencil = problem.stencil().unwrap();
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
     let shape = stencil.shape();
-    for (method, precision, tolerance) in [
-        (Method::Multigrid, Precision::F64, 1e-9),
-        (Method::Multigrid, Precision::Mixed, 1e-9),
-        (Method::Multigrid, Precision::F32, 1e-3),
-        (Method::Cg, Precision::F64, 1e-9),
-    ] {
+    for &(method, precision, tolerance) in all {
         let options = SolverOptions { method, precision, tolerance, ..SolverOptions::default() };
-        let view = || ArrayView::c_order(&rhs, shape).unwrap();
-        let solve = |system: &mut dyn Solve| {
-            let mut u = vec![0.0; rhs.len()];
-            let mut out = ArrayViewMut::c_order(&mut u, shape).unwrap();
-            let outcome = system.solve(view(), &mut out, Guess::Zero, &mut |_| {}).unwrap();
+        let solve = |system: &mut dyn Solve<TensorProduct>| {
+            let mut u = vec![f64::NAN; rhs.len()];
+            let out = ArrayViewMut::c_order(&mut u, shape).unwrap();
+            let b = ArrayView::c_order(&rhs, shape).unwrap();
+            let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
             assert!(outcome.converged(), "{options:?} {outcome:?}");
             (outcome, u)
         };
-        let mut system = System::new(&cuda, &stencil, &options).unwrap();
+        let mut system = System::new(cuda, &stencil, &options).unwrap();
         let (first, u) = solve(&mut system);
-        for _ in 0..6 {
+        for _ in 1..times {
             let (again, v) = solve(&mut system);
             assert_eq!((&again.history, again.relative_residual), (&first.history, first.relative_residual));
             assert!(u == v);
@@ -85,24 +74,47 @@ fn large_grids_and_repeated_solves() {
     }
 }
 
+/// Grids large enough to stream, and to be solved more than once.
+fn large_grids_and_repeated_solves(cuda: &Cuda) {
+    let all = [
+        (Method::Multigrid, Precision::F64, 1e-9),
+        (Method::Multigrid, Precision::Mixed, 1e-9),
+        (Method::Multigrid, Precision::F32, 1e-3),
+        (Method::Cg, Precision::F64, 1e-9),
+    ];
+    solves_like_the_reference(cuda, &helmholtz(260, 208, 16), &all, 7);
+}
+
+/// Columns and rows that are alone in their coarse ones, on every level that streams.
+fn odd_grids_that_stream(cuda: &Cuda) {
+    let all = [
+        (Method::Multigrid, Precision::F64, 1e-9),
+        (Method::Multigrid, Precision::Mixed, 1e-9),
+        (Method::Multigrid, Precision::F32, 1e-3),
+    ];
+    // Even by odd, and odd by odd, the latter with no padding.
+    solves_like_the_reference(cuda, &helmholtz(274, 159, 9), &all, 2);
+    solves_like_the_reference(cuda, &helmholtz(271, 157, 6), &all[..2], 1);
+}
+
 /// Calls of cuSPARSE within recorded iterations: conjugate gradients with the matrix stored take the steps that
 /// the matrix-free ones take, in the first solve and in the next, padding or not.
-#[test]
-fn stored_matrices_in_iterations() {
-    let cuda = card_or_skip!();
-    let grid = isobar_core::grid::GridOptions { nx: 37, ny: 22, nz: 12, ..Default::default() };
-    let stencil = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+fn stored_matrices_in_iterations(cuda: &Cuda) {
+    let stencil = helmholtz(37, 22, 12).stencil().unwrap();
     let layout = Layout::new(stencil.shape()).unwrap();
-    let matrix = stencil.to_csr().unwrap();
-    let stored = Arc::new(cuda.csr::<f64>(&matrix, &layout).unwrap());
-    let blocks = Arc::new(cuda.tridiagonal::<f64>(&matrix, &layout).unwrap());
-    let free = Arc::new(cuda.tensor_product::<f64>(&stencil).unwrap());
-    let mut explicit = Cg::new(Form::Textbook, stored, Line(blocks)).unwrap();
-    let mut free = Cg::new(Form::Textbook, Arc::clone(&free), Line(free)).unwrap();
+    let matrix = stencil.stored().unwrap();
+    let stored = Supports::operator::<f64>(cuda, &matrix).unwrap();
+    let blocks = cuda.lines(&matrix, &stored).unwrap().unwrap().solver;
+    let free = Supports::operator::<f64>(cuda, &stencil).unwrap();
+    let textbook = |operator: Arc<dyn CgOperator<Cuda, f64>>, lines: Arc<dyn LineSolver<Cuda, f64>>| {
+        Cg::new(Form::Textbook, operator, Box::new(Line(lines))).unwrap()
+    };
+    let mut explicit = textbook(stored, blocks);
+    let mut free = textbook(Arc::clone(&free) as _, free);
     for seed in [1, 2] {
-        let b: Vec<f64> = (0..stencil.shape().cells()).map(|n| isobar_core::problem::random(seed, n)).collect();
-        let (expected_history, expected) = twelve_iterations(&cuda, &mut free, &b, &layout);
-        let (history, u) = twelve_iterations(&cuda, &mut explicit, &b, &layout);
+        let b: Vec<f64> = (0..stencil.shape().cells()).map(|n| random(seed, n)).collect();
+        let (expected_history, expected) = twelve_iterations(cuda, &mut free, &b, &layout);
+        let (history, u) = twelve_iterations(cuda, &mut explicit, &b, &layout);
         assert_eq!(history.len(), expected_history.len());
         for (found, expected) in history.iter().zip(&expected_history) {
             assert!((found - expected).abs() <= 1e-9 * expected, "{history:?} {expected_history:?}");
@@ -125,17 +137,22 @@ fn twelve_iterations(
     let (mut on_b, mut on_u) = (cuda.zeros::<f64>(layout).unwrap(), cuda.zeros::<f64>(layout).unwrap());
     cuda.upload(ArrayView::c_order(b, shape).unwrap(), &mut on_b).unwrap();
     let mut history = Vec::new();
-    let mut note = |progress: &isobar_core::solver::Progress| history.push(progress.relative_residual);
-    cg.run(&on_b, &mut on_u, Guess::Zero, &mut Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note)).unwrap();
+    let mut note = |progress: &Progress| {
+        history.push(progress.relative_residual);
+        std::ops::ControlFlow::Continue(())
+    };
+    cg.begin(&on_b, &mut on_u, Guess::Zero).unwrap();
+    let mut monitor = Monitor::new(1.0, 0.0, 12, Patience::Krylov, &mut note);
+    let initial: f64 = b.iter().map(|b| b * b).sum::<f64>().sqrt();
+    let _ = monitor.begin(initial);
+    cg.run(&on_b, &mut on_u, Guess::Zero, &mut monitor).unwrap();
     let mut u = vec![0.0; b.len()];
     cuda.download(&on_u, &mut ArrayViewMut::c_order(&mut u, shape).unwrap()).unwrap();
     (history, u)
 }
 
 /// Arrays of several of the pieces that large ones travel in.
-#[test]
-fn large_arrays() {
-    let cuda = card_or_skip!();
+fn large_arrays(cuda: &Cuda) {
     let shape = Shape::new(301, 250, 70);
     let data: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
     let mut v = cuda.zeros::<f64>(&Layout::new(shape).unwrap()).unwrap();
@@ -148,9 +165,7 @@ fn large_arrays() {
 }
 
 /// What does not fit is refused before it is tried.
-#[test]
-fn too_large() {
-    let cuda = card_or_skip!();
+fn too_large(cuda: &Cuda) {
     let layout = Layout::new(Shape::new(1 << 16, 1 << 14, 1 << 10)).unwrap();
     match cuda.zeros::<f64>(&layout) {
         Err(Error::OutOfMemory { needed_bytes, available_bytes, .. }) => assert!(needed_bytes > available_bytes),
@@ -159,9 +174,7 @@ fn too_large() {
 }
 
 /// Waiting for the card inside an iteration is refused rather than recorded wrongly.
-#[test]
-fn no_reading_within_an_iteration() {
-    let cuda = card_or_skip!();
+fn no_reading_within_an_iteration(cuda: &Cuda) {
     let mut scalars = cuda.scalars().unwrap();
     let result = cuda.iterate(&mut scalars, &mut |_, scalars| cuda.read(scalars).map(|_| ()), &mut |_| {
         std::ops::ControlFlow::Break(())
@@ -171,8 +184,7 @@ fn no_reading_within_an_iteration() {
 }
 
 /// A card that is not there is an error that says which there are, or what is missing.
-#[test]
-fn no_such_card() {
+fn no_such_card(_: &Cuda) {
     match Cuda::new(1000) {
         Err(Error::Device { message, .. }) => {
             assert!(message.contains("cuda:0") || message.contains("--device cpu") || message.contains("driver"));
@@ -181,66 +193,107 @@ fn no_such_card() {
     }
 }
 
+/// Fails unless two arrays agree to single precision.
+fn same_to_single(found: impl Iterator<Item = f64>, expected: &[f64]) {
+    let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
+    for (n, (found, value)) in found.zip(expected).enumerate() {
+        assert!((found - value).abs() < 1e-5 * largest, "{n}: {found} instead of {value}");
+    }
+}
+
+/// The reference's solution.
+fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f64]) -> Vec<f64> {
+    let shape = stencil.shape();
+    let mut u = vec![0.0; shape.cells()];
+    let (b, out) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
+    assert!(outcome.converged());
+    u
+}
+
 /// A caller's arrays on the card, in the caller's own order and precision, solved without leaving it.
-#[test]
-fn arrays_on_the_card() {
-    use cudarc::driver::result;
-    let cuda = card_or_skip!();
-    let shape = Shape::new(36, 20, 12);
-    let Shape { nx, ny, nz } = shape;
-    let problem =
-        Helmholtz { grid: isobar_core::grid::GridOptions { nx, ny, nz, ..Default::default() }, ..Helmholtz::default() };
-    let stencil = problem.stencil().unwrap();
+fn arrays_on_the_card(cuda: &Cuda) {
+    let shape @ Shape { nx, ny, nz } = Shape::new(36, 20, 12);
+    let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let mut system = System::new(&cuda, &stencil, &options).unwrap();
+    let mut system = System::new(cuda, &stencil, &options).unwrap();
 
     // Columns contiguous, single precision.
     let strides = [ny * nz, nz, 1];
-    let rhs: Vec<f32> = (0..shape.cells()).map(|n| isobar_core::problem::random(9, n) as f32).collect();
+    let rhs: Vec<f32> = (0..shape.cells()).map(|n| random(9, n) as f32).collect();
     let view = ArrayView::new(&rhs, shape, strides).unwrap();
     let bytes = size_of_val(rhs.as_slice());
+    cuda.synchronize().unwrap();
     // SAFETY: the back end has made its context current on this thread; both allocations are of that size.
-    let (b, mut u, pointers) = unsafe {
+    let (b, u, pointers) = unsafe {
         let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
         result::memcpy_htod_sync(pointers[0], &rhs).unwrap();
+        let [b, u] = pointers.map(|pointer| DeviceArray::new::<f32>(pointer, shape, strides, cuda.ordinal()));
+        (b, u, pointers)
+    };
+    let outcome = system.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
+    assert!(outcome.converged(), "{outcome:?}");
+    let mut found = vec![0f32; shape.cells()];
+    // SAFETY: as above; `solve` has waited for the card.
+    unsafe { result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap() };
+
+    let wide: Vec<f64> = (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect();
+    let found = ArrayView::new(&found, shape, strides).unwrap();
+    let in_c_order = (0..shape.cells()).map(|n| f64::from(found.get(n % nx, n / nx % ny, n / nx / ny)));
+    same_to_single(in_c_order, &reference_solution(&stencil, &options, &wide));
+
+    // SAFETY: refused for their shape and their device before they are touched.
+    let (long, elsewhere) = unsafe {
         (
-            DeviceArray::<f32>::new(pointers[0], shape, strides),
-            DeviceArray::<f32>::new(pointers[1], shape, strides),
-            pointers,
+            DeviceArray::c_order::<f32>(pointers[0], Shape::new(nx, ny, nz + 1), cuda.ordinal()),
+            DeviceArray::new::<f32>(pointers[0], shape, strides, cuda.ordinal() + 1),
         )
     };
-    cuda.import(&b, system.rhs_mut()).unwrap();
-    let outcome = system.solve_in_place(Guess::Zero, &mut |_| {}).unwrap();
-    assert!(outcome.converged(), "{outcome:?}");
-    cuda.export(system.solution(), &mut u).unwrap();
-    let mut found = vec![0f32; shape.cells()];
-    // SAFETY: as above; `export` has waited for the card.
-    unsafe {
-        result::memcpy_dtoh_sync(&mut found, pointers[1]).unwrap();
-        for pointer in pointers {
-            result::free_sync(pointer).unwrap();
-        }
+    assert!(matches!(cuda.import(&long, system.rhs_mut()), Err(Error::Shape { .. })));
+    match cuda.import(&elsewhere, system.rhs_mut()) {
+        Err(Error::Unsupported(message)) => assert!(message.contains("cuda:1") && message.contains("cuda:0")),
+        other => panic!("{other:?}"),
     }
+    // SAFETY: allocated above, freed once, and nothing uses them any more.
+    unsafe { pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap()) };
+}
 
-    let mut wide = vec![0.0; shape.cells()];
-    let mut expected = vec![0.0; shape.cells()];
-    for (n, value) in wide.iter_mut().enumerate() {
-        *value = f64::from(view.get(n % nx, n / nx % ny, n / nx / ny));
+/// Arrays that a stream of the caller's fills, is read again by, and fills again, with nobody waiting for anything.
+fn arrays_of_another_stream(cuda: &Cuda) {
+    let shape = Shape::new(160, 90, 40);
+    let layout = Layout::new(shape).unwrap();
+    let data: [Vec<f64>; 2] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect());
+    let bytes = size_of_val(data[0].as_slice());
+    let mut vectors = [cuda.zeros::<f64>(&layout).unwrap(), cuda.zeros::<f64>(&layout).unwrap()];
+    cuda.synchronize().unwrap();
+    let mut back = [vec![0.0; shape.cells()], vec![0.0; shape.cells()]];
+    // SAFETY: the back end has made its context current on this thread. The allocations are of that size, and live until
+    // the stream has been waited for; so do the host's arrays.
+    unsafe {
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking).unwrap();
+        let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
+        let [input, mut output] = pointers
+            .map(|pointer| DeviceArray::c_order::<f64>(pointer, shape, cuda.ordinal()).on_stream(stream as u64));
+        // Locked memory, so that no copy waits.
+        let host = result::malloc_host(4 * bytes, sys::CU_MEMHOSTALLOC_PORTABLE).unwrap().cast::<f64>();
+        let locked = |n: usize| std::slice::from_raw_parts_mut(host.add(n * shape.cells()), shape.cells());
+        for (n, (data, vector)) in data.iter().zip(&mut vectors).enumerate() {
+            locked(n).copy_from_slice(data);
+            result::memcpy_htod_async(pointers[0], locked(n), stream).unwrap();
+            cuda.import(&input, vector).unwrap();
+        }
+        for (n, vector) in vectors.iter().enumerate() {
+            cuda.export(vector, &mut output).unwrap();
+            result::memcpy_dtoh_async(locked(2 + n), pointers[1], stream).unwrap();
+        }
+        result::stream::synchronize(stream).unwrap();
+        for (n, back) in back.iter_mut().enumerate() {
+            back.copy_from_slice(locked(2 + n));
+        }
+        result::free_host(host.cast()).unwrap();
+        pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap());
+        result::stream::destroy(stream).unwrap();
     }
-    let outcome = System::new(&Reference, &stencil, &options).unwrap().solve(
-        ArrayView::c_order(&wide, shape).unwrap(),
-        &mut ArrayViewMut::c_order(&mut expected, shape).unwrap(),
-        Guess::Zero,
-        &mut |_| {},
-    );
-    assert!(outcome.unwrap().converged());
-    let found = ArrayView::new(&found, shape, strides).unwrap();
-    let largest = expected.iter().fold(0f64, |m, v| m.max(v.abs()));
-    for (n, value) in expected.iter().enumerate() {
-        let found = f64::from(found.get(n % nx, n / nx % ny, n / nx / ny));
-        assert!((found - value).abs() < 1e-5 * largest, "{n}: {found} instead of {value}");
-    }
-    // SAFETY: refused for its shape before it is touched.
-    let wrong = unsafe { DeviceArray::<f32>::c_order(0, Shape::new(nx, ny, nz + 1)) };
-    assert!(cuda.import(&wrong, system.rhs_mut()).is_err());
+    assert!(back == data);
 }

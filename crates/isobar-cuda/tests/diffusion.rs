@@ -1,47 +1,33 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and iterations that are replayed.
-//! Without a card every test says so and passes, unless `ISOBAR_REQUIRE_CUDA=1`.
+//! Without a card all of it is reported as ignored, unless `ISOBAR_REQUIRE_CUDA=1`.
 
-use std::sync::OnceLock;
+mod common;
 
-use isobar_core::backend::{Backend, DiffusionBackend, HostScalars, Ratio, Slot};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Layout, Shape};
-use isobar_core::operator::{Direction, Guess, LineOperator, Operator, Relaxation};
+use std::process::ExitCode;
+
+use common::OnCard;
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::{Backend, Ratio, Scalar};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::{Direction, Guess, Relaxation};
 use isobar_core::options::{
-    CoarseSolve, Compatibility, Method, Norm, PreconditionerKind, Smoother, SolverOptions, Stripes,
+    CoarseSolve, Compatibility, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes,
 };
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::materials::{Bubbles, bubbles, two_phase};
 use isobar_core::problem::random;
 use isobar_core::reference::Reference;
-use isobar_core::solver::{Solve, System};
-use isobar_core::stencil::{Coefficients, Diffusion, Side};
-use isobar_core::triangular::TriangularOperator;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 use isobar_cuda::Cuda;
 
-/// The first card, if there is one. Opened once: tests share its stream.
-fn card() -> Option<Cuda> {
-    static CARD: OnceLock<Option<Cuda>> = OnceLock::new();
-    CARD.get_or_init(|| match Cuda::new(0) {
-        Ok(cuda) => Some(cuda),
-        Err(error) if std::env::var_os("ISOBAR_REQUIRE_CUDA").is_some_and(|v| v == "1") => panic!("{error}"),
-        Err(error) => {
-            eprintln!("{error}");
-            None
-        }
-    })
-    .clone()
-}
-
-macro_rules! card_or_skip {
-    () => {
-        match card() {
-            Some(cuda) => cuda,
-            None => {
-                println!("skipped: no CUDA device");
-                return;
-            }
-        }
-    };
+fn main() -> ExitCode {
+    let mut all = OnCard::on_card();
+    all.add("many_tiles", many_tiles);
+    all.add("repeated_solves", repeated_solves);
+    all.add("updates_between_solves", updates_between_solves);
+    all.run()
 }
 
 fn cells(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3], shift: Option<Vec<f64>>) -> Diffusion {
@@ -65,39 +51,52 @@ fn fetch<B: Backend>(backend: &B, v: &B::Vector<f64>, shape: Shape) -> Vec<f64> 
 }
 
 /// What a few steps leave in their vectors.
-fn steps<B: DiffusionBackend>(backend: &B, stencil: &Diffusion, scalars: &mut B::Scalars) -> Vec<Vec<f64>> {
+fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f64>> {
     let shape = stencil.shape();
-    let layout = Layout::new(shape).unwrap();
-    let operator = backend.diffusion::<f64>(stencil, false).unwrap();
-    let [mut u, mut p, z, mut q] = [1, 2, 3, 4].map(|seed| send(backend, &layout, seed));
-    let (first, sigma) = (Slot::new(0), Slot::new(1));
-    backend.set(scalars, first, 0.7).unwrap();
-    let (alpha, beta) = (Ratio::new(first, Slot::ONE), Ratio::new(Slot::ONE, first));
-    operator.reserve_direction().unwrap();
-    let direction = Direction { u: &mut u, p: &mut p, z: &z, q: &mut q };
-    operator.advance_direction(direction, alpha, beta, sigma, scalars).unwrap();
-    let mut all = vec![fetch(backend, &u, shape), fetch(backend, &p, shape), fetch(backend, &q, shape)];
-    operator.relax_lower(&z, &p, &mut q, None).unwrap();
+    let layout = backend.layout(stencil).unwrap();
+    let operator = backend.operator::<f64>(stencil).unwrap();
+    let capabilities = backend.capabilities(&operator);
+    let triangular = capabilities.triangular.unwrap();
+    let mut scalars = backend.scalars().unwrap();
+    let [mut u, mut p, z, mut q, mut next] = [1, 2, 3, 4, 5].map(|seed| send(backend, &layout, seed));
+    let (first, sigma) = (Scalar::new(0), Scalar::new(1));
+    backend.set(&mut scalars, first, 0.7).unwrap();
+    let (alpha, beta) = (Ratio::new(first, Scalar::ONE), Ratio::new(Scalar::ONE, first));
+    let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &z, q: &mut q };
+    capabilities.operator.advance_direction(direction, alpha, beta, sigma, &mut scalars).unwrap();
+    let mut all: Vec<Vec<f64>> = [&u, &next, &q].map(|v| fetch(backend, v, shape)).into();
+    triangular.relax_lower(&z, &p, &mut q, None).unwrap();
     all.push(fetch(backend, &q, shape));
-    operator.relax_upper(&z, &p, &mut q).unwrap();
+    triangular.relax_upper(&z, &p, &mut q).unwrap();
     all.push(fetch(backend, &q, shape));
+    let hierarchy = backend.hierarchy(stencil, &operator, Some(2)).unwrap().unwrap();
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
-        let relaxation = Relaxation { smoother, rho: 0.9, first: isobar_core::layout::Colour::Red };
-        operator.smooth(relaxation, Guess::Given, &z, &mut p, &mut u).unwrap();
+        let relaxation = Relaxation { smoother, rho: 0.9, first: Colour::Red };
+        hierarchy.levels[0].smooth(relaxation, Guess::Given, &z, &mut p, &mut u).unwrap();
+        all.push(fetch(backend, &p, shape));
+    }
+    if let Some(transfer) = hierarchy.transfers.first() {
+        let (layout, mut u) = (*transfer.coarse_layout(), send(backend, &layout, 1));
+        let mut coarse_f = send(backend, &layout, 6);
+        transfer.residual_restrict(&z, &p, &mut coarse_f, &mut u).unwrap();
+        all.push(fetch(backend, &coarse_f, layout.shape()));
+        transfer.prolong(&coarse_f, &mut p).unwrap();
         all.push(fetch(backend, &p, shape));
     }
     for block in [3 * shape.nx, 700 * shape.nx] {
-        let inverse = send(backend, &layout, 5);
-        operator.substitute(block, &inverse, &z, &mut q).unwrap();
+        let mut inverse = send(backend, &layout, 5);
+        triangular.substitute(block, &inverse, &z, &mut q).unwrap();
+        all.push(fetch(backend, &q, shape));
+        triangular.factorise(block, &mut inverse).unwrap();
+        all.push(fetch(backend, &inverse, shape));
+        triangular.substitute(block, &inverse, &z, &mut q).unwrap();
         all.push(fetch(backend, &q, shape));
     }
     all
 }
 
-/// Grids of several tiles in each direction, one level among them.
-#[test]
-fn many_tiles() {
-    let cuda = card_or_skip!();
+/// Grids of several tiles in each direction, one layer among them.
+fn many_tiles(cuda: &Cuda) {
     let [closed, fixed, periodic] = [Side::Closed, Side::Fixed, Side::Periodic];
     for (nx, ny, nz) in [(201, 97, 1), (130, 64, 1), (64, 1, 1), (2, 70, 1), (134, 38, 19), (6, 4, 300), (5, 2, 600)] {
         let shape = Shape::new(nx, ny, nz);
@@ -108,8 +107,9 @@ fn many_tiles() {
             let field = (0..shape.cells()).map(|n| 1.5 + random(7, n)).collect();
             // Blocks of substitution have pivots of no matrix here: kept tame by a small field.
             let stencil = cells(shape, field, sides, Some(vec![0.5; shape.cells()]));
-            let expected = steps(&Reference, &stencil, &mut HostScalars::default());
-            let found = steps(&cuda, &stencil, &mut cuda.scalars().unwrap());
+            let expected = steps(&Reference, &stencil);
+            let found = steps(cuda, &stencil);
+            assert_eq!(found.len(), expected.len());
             for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 let largest = expected.iter().fold(1f64, |m, v| m.max(v.abs()));
                 if !largest.is_finite() || largest > 1e6 {
@@ -123,18 +123,27 @@ fn many_tiles() {
     }
 }
 
-fn solve(system: &mut dyn Solve, rhs: &[f64], shape: Shape) -> (Outcome, Vec<f64>) {
-    let mut u = vec![0.0; rhs.len()];
-    let mut out = ArrayViewMut::c_order(&mut u, shape).unwrap();
-    let outcome = system.solve(ArrayView::c_order(rhs, shape).unwrap(), &mut out, Guess::Zero, &mut |_| {}).unwrap();
+fn solve<S: Stencil>(system: &mut dyn Solve<S>, rhs: &[f64], shape: Shape) -> (Outcome, Vec<f64>) {
+    let mut u = vec![f64::NAN; rhs.len()];
+    let (b, out) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
     (outcome, u)
 }
 
-/// Iterations recorded and replayed, deflation with E⁻¹ among them, and iterations that the host takes part in: the
-/// same answer every time, to the bit, in as many iterations as the reference.
-#[test]
-fn repeated_solves() {
-    let cuda = card_or_skip!();
+fn options(method: Method, preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions {
+        method,
+        preconditioner,
+        tolerance: 1e-8,
+        max_iterations: 5000,
+        compatibility: Compatibility::Project,
+        norm: Norm::Rhs,
+        ..SolverOptions::default()
+    }
+}
+
+/// Two phases, and bubbles in a closed tank.
+fn square_and_tank() -> [Diffusion; 2] {
     let flat = Shape::new(96, 96, 1);
     let mut sides = [[Side::Closed; 2]; 3];
     sides[1][0] = Side::Fixed;
@@ -142,32 +151,30 @@ fn repeated_solves() {
     let deep = Shape::new(48, 40, 32);
     let spheres = Bubbles { count: 4, radius: 0.12, contrast: 1e3, seed: 1 };
     let tank = cells(deep, bubbles(deep, [48.0, 40.0, 32.0], &spheres).unwrap(), [[Side::Closed; 2]; 3], None);
-    use PreconditionerKind::{BlockIc, IncompletePoisson, Jacobi, Line, Multigrid, Neumann};
-    for (stencil, method, kind, stripes, coarse) in [
-        (&square, Method::DeflatedCg, Neumann, Stripes::HalfRows, CoarseSolve::Inverse),
-        (&square, Method::DeflatedCg, Neumann, Stripes::HalfRows, CoarseSolve::Triangular),
-        (&square, Method::Cg, BlockIc, Stripes::HalfRows, CoarseSolve::Auto),
-        (&square, Method::Cg, IncompletePoisson, Stripes::HalfRows, CoarseSolve::Auto),
-        (&square, Method::Cg, Multigrid, Stripes::HalfRows, CoarseSolve::Auto),
-        (&tank, Method::DeflatedCg, Jacobi, Stripes::Bodies, CoarseSolve::Inverse),
-        (&tank, Method::Cg, Line, Stripes::Bodies, CoarseSolve::Auto),
-        (&tank, Method::Cg, Multigrid, Stripes::Bodies, CoarseSolve::Auto),
+    [square, tank]
+}
+
+/// Iterations recorded and replayed, deflation with E⁻¹ among them, and iterations that the host takes part in: the
+/// same answer every time, to the bit, in as many iterations as the reference.
+fn repeated_solves(cuda: &Cuda) {
+    let [square, tank] = square_and_tank();
+    use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Line, Multigrid, Neumann};
+    let (neumann, block_ic) = (Neumann { order: 2 }, BlockIc { block: None });
+    let deflated = |stripes, coarse| Some(Deflation { stripes, coarse });
+    for (stencil, preconditioner, deflation) in [
+        (&square, neumann, deflated(Stripes::HalfRows, CoarseSolve::Inverse)),
+        (&square, neumann, deflated(Stripes::HalfRows, CoarseSolve::Triangular)),
+        (&square, block_ic, None),
+        (&square, IncompletePoisson { scaling: true }, None),
+        (&square, Multigrid, None),
+        (&tank, Jacobi, deflated(Stripes::Bodies, CoarseSolve::Inverse)),
+        (&tank, Line, None),
+        (&tank, Multigrid, None),
     ] {
         let shape = stencil.shape();
         let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
-        let mut options = SolverOptions {
-            method,
-            tolerance: 1e-8,
-            max_iterations: 5000,
-            compatibility: Compatibility::Project,
-            norm: Norm::Rhs,
-            ..SolverOptions::default()
-        };
-        options.preconditioner.kind = kind;
-        options.preconditioner.order = 2;
-        options.deflation.stripes = stripes;
-        options.deflation.coarse = coarse;
-        let mut system = System::new(&cuda, stencil, &options).unwrap();
+        let options = SolverOptions { deflation, ..options(Method::Cg, preconditioner) };
+        let mut system = System::new(cuda, stencil, &options).unwrap();
         let (first, u) = solve(&mut system, &rhs, shape);
         assert!(first.converged(), "{options:?} {first:?}");
         for _ in 0..3 {
@@ -180,5 +187,27 @@ fn repeated_solves() {
             first.iterations.abs_diff(expected.iterations) <= 2 + expected.iterations / 20,
             "{first:?} {expected:?}"
         );
+    }
+}
+
+/// Coefficients that change under iterations that have been recorded: the next solve is that of a solver made for them.
+fn updates_between_solves(cuda: &Cuda) {
+    let [_, tank] = square_and_tank();
+    let shape = tank.shape();
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+    let spheres = Bubbles { count: 6, radius: 0.1, contrast: 1e2, seed: 2 };
+    let field = bubbles(shape, [48.0, 40.0, 32.0], &spheres).unwrap();
+    let coefficients = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 3.0), (0, 0.2), (0, 1.5)] };
+    let other = Diffusion::new(shape, coefficients, None, tank.sides()).unwrap();
+    for preconditioner in [Preconditioner::Line, Preconditioner::Neumann { order: 1 }] {
+        let options = options(Method::Cg, preconditioner);
+        let mut system = System::new(cuda, &tank, &options).unwrap();
+        for stencil in [&tank, &tank, &other, &tank, &other] {
+            system.update(stencil).unwrap();
+            let (found, u) = solve(&mut system, &rhs, shape);
+            let (expected, v) = solve(&mut System::new(cuda, stencil, &options).unwrap(), &rhs, shape);
+            assert_eq!((&found.history, found.relative_residual), (&expected.history, expected.relative_residual));
+            assert!(u == v && found.converged());
+        }
     }
 }

@@ -93,8 +93,7 @@ impl HorizontalField {
         grid.validate()?;
         let (nx, ny) = (grid.nx, grid.ny);
         let metric = Metric { geometry: grid.geometry, nx, ny };
-        let columns = || (0..ny).flat_map(|j| (0..nx).map(move |i| (i, j)));
-        let area = columns().map(|(i, j)| metric.area(i, j)).collect();
+        let area = metric.areas();
         let x_faces: Vec<f64> = (0..ny).flat_map(|j| (0..=nx).map(move |i| metric.x_face(i, j))).collect();
         let y_faces: Vec<f64> = (0..=ny).flat_map(|j| (0..nx).map(move |i| metric.y_face(i, j))).collect();
         Self::from_faces(nx, ny, area, &x_faces, &y_faces)
@@ -227,16 +226,25 @@ impl Metric {
         self.coordinate(j / self.ny as f64)
     }
 
-    fn area(&self, i: usize, j: usize) -> f64 {
-        let (x0, x1) = (self.x(i as f64), self.x(i as f64 + 1.0));
-        let (y0, y1) = (self.y(j as f64), self.y(j as f64 + 1.0));
-        match self.geometry {
-            Geometry::Box => 1.0 / (self.nx * self.ny) as f64,
-            _ => {
-                let s = |x: f64, y: f64| (x * y / (1.0 + x * x + y * y).sqrt()).atan();
-                s(x1, y1) - s(x0, y1) - s(x1, y0) + s(x0, y0)
-            }
+    /// |T| of every column. Each corner is looked at once: that is most of the work of a coarser grid.
+    fn areas(&self) -> Vec<f64> {
+        let Self { geometry, nx, ny } = *self;
+        if geometry == Geometry::Box {
+            return vec![1.0 / (nx * ny) as f64; nx * ny];
         }
+        let xs: Vec<f64> = (0..=nx).map(|i| self.x(i as f64)).collect();
+        let corners = |j: usize| -> Vec<f64> {
+            let y = self.y(j as f64);
+            xs.iter().map(|x| (x * y / (1.0 + x * x + y * y).sqrt()).atan()).collect()
+        };
+        let mut areas = Vec::with_capacity(nx * ny);
+        let mut south = corners(0);
+        for j in 0..ny {
+            let north = corners(j + 1);
+            areas.extend((0..nx).map(|i| north[i + 1] - north[i] - south[i + 1] + south[i]));
+            south = north;
+        }
+        areas
     }
 
     /// Coupling through the face between columns i − 1 and i.

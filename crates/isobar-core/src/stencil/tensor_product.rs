@@ -1,5 +1,7 @@
 //! The tensor-product operator of papers A and B.
 
+use std::sync::Arc;
+
 use super::{Coarsen, Csr, Stencil, StoredMatrix};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
@@ -18,8 +20,9 @@ use crate::options::{Choice, Method, Preconditioner};
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorProduct {
     shape: Shape,
-    vertical: VerticalProfile,
-    horizontal: HorizontalField,
+    // Shared by copies, which a solver makes.
+    vertical: Arc<VerticalProfile>,
+    horizontal: Arc<HorizontalField>,
     /// The grid that `horizontal` can be computed anew from on coarser levels.
     grid: Option<GridOptions>,
 }
@@ -66,7 +69,7 @@ impl TensorProduct {
 
     fn with_grid(vertical: VerticalProfile, horizontal: HorizontalField, grid: Option<GridOptions>) -> Result<Self> {
         let shape = Shape::new(horizontal.nx, horizontal.ny, vertical.len());
-        let stencil = Self { shape, vertical, horizontal, grid };
+        let stencil = Self { shape, vertical: Arc::new(vertical), horizontal: Arc::new(horizontal), grid };
         stencil.check_pivots()?;
         Ok(stencil)
     }
@@ -93,7 +96,7 @@ impl TensorProduct {
         };
         let metric = Metric::new(&grid);
         let Shape { nx, ny, nz } = self.shape;
-        let field = &mut self.horizontal;
+        let field = Arc::make_mut(&mut self.horizontal);
         for j in 0..ny {
             for i in 0..nx {
                 let (xi_x, xi_y) = xi(i, j);
@@ -122,15 +125,16 @@ impl TensorProduct {
             }
         }
         let r = grid.interfaces();
+        let vertical = Arc::make_mut(&mut self.vertical);
         for k in 0..nz {
             let centre = 0.5 * (r[k] + r[k + 1]);
             let square = if grid.geometry == Geometry::Box { 1.0 } else { centre * centre };
             let amount = 0.5 * omega * omega * xi_vertical * square;
             if k + 1 < nz {
-                self.vertical.b[k] -= amount;
+                vertical.b[k] -= amount;
             }
             if k > 0 {
-                self.vertical.c[k] += amount;
+                vertical.c[k] += amount;
             }
         }
         self.check_pivots()?;
@@ -258,7 +262,7 @@ impl Coarsen for TensorProduct {
             }
             _ => (self.horizontal.coarsened()?, None),
         };
-        Some(Self { shape, vertical: self.vertical.clone(), horizontal, grid })
+        Some(Self { shape, vertical: Arc::clone(&self.vertical), horizontal: Arc::new(horizontal), grid })
     }
 
     /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).

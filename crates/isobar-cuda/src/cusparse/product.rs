@@ -58,12 +58,34 @@ impl<T: Real> MatrixProduct<T> {
         let mut bytes = 0usize;
         let stream = context.stream();
         this.call(this.handle.library.functions.product_size, [place; 2], (&raw mut bytes).cast(), stream)?;
-        let workspace = Buffer::zeros(context, bytes, "the workspace of a matrix product")?;
-        let start = this.workspace.insert(workspace).start();
-        if let Some(preprocess) = this.handle.library.functions.product_preprocess {
-            this.call(preprocess, [place; 2], on_card(start), stream)?;
-        }
+        this.workspace = Some(Buffer::new(context, bytes, "the workspace of a matrix product")?);
+        this.preprocess(place)?;
         Ok(this)
+    }
+
+    /// Replaces the values of the entries, and does anew what depends on the matrix.
+    pub(crate) fn update(&self, values: &[T], place: Pointer) -> Result<()> {
+        self.stored.values.write(values)?;
+        self.preprocess(place)
+    }
+
+    /// Bytes of the matrix.
+    pub(crate) fn bytes(&self) -> usize {
+        let CompressedRows { row_starts, columns, values, .. } = &self.stored;
+        row_starts.bytes() + columns.bytes() + values.bytes()
+    }
+
+    fn preprocess(&self, place: Pointer) -> Result<()> {
+        let context = &self.handle.context;
+        context.bind()?;
+        match self.handle.library.functions.product_preprocess {
+            Some(preprocess) => self.call(preprocess, [place; 2], self.workspace(), context.stream()),
+            None => Ok(()),
+        }
+    }
+
+    fn workspace(&self) -> Any {
+        on_card(self.workspace.as_ref().map_or(0, Buffer::start))
     }
 
     fn describe(&mut self, place: Pointer) -> Result<()> {
@@ -104,8 +126,7 @@ impl<T: Real> MatrixProduct<T> {
 
 impl<T: Real> Library for MatrixProduct<T> {
     fn run(&self, [x, y]: [Pointer; 2], stream: sys::CUstream) -> Result<()> {
-        let workspace = self.workspace.as_ref().map_or(0, Buffer::start);
-        self.call(self.handle.library.functions.product, [x, y], on_card(workspace), stream)
+        self.call(self.handle.library.functions.product, [x, y], self.workspace(), stream)
     }
 }
 

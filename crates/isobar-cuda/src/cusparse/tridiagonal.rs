@@ -38,14 +38,14 @@ impl<T: Real> TridiagonalSolve<T> {
         let handle = Handle::new(context)?;
         let array = || {
             let bytes = unknowns * systems * size_of::<T>();
-            Buffer::zeros(context, bytes, "what a tridiagonal solve overwrites")
+            Buffer::new(context, bytes, "what a tridiagonal solve overwrites")
         };
         let arrays = [array()?, array()?, array()?, array()?];
         let mut this = Self { handle, unknowns, systems, arrays, workspace: None, precision: PhantomData };
         let mut bytes = 0usize;
         let size = this.handle.library.functions.tridiagonal_size[index::<T>()];
         this.call(size, (&raw mut bytes).cast(), context.stream())?;
-        this.workspace = Some(Buffer::zeros(context, bytes, "the workspace of a tridiagonal solve")?);
+        this.workspace = Some(Buffer::new(context, bytes, "the workspace of a tridiagonal solve")?);
         Ok(this)
     }
 

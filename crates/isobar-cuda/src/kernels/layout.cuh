@@ -1,10 +1,9 @@
 // The checkerboard layout of a field.
 //
 // colour c = (i + j) & 1; in row j, the m-th cell of colour c has i = 2m + ((j + c) & 1).
-// index = m + hp (k + nz (c + 2 j)), hp = ceil(nx/2) rounded up to 8: one (j, c) is a contiguous
-// nz x hp slab. Padding cells hold zero and stay zero because their coefficients are zero.
-// A field has 64 elements of zeros before and after it: neighbours m-1 and m+1 are read without a
-// test and multiplied by a zero coupling.
+// index = m + pitch (k + nz (c + 2 j)), pitch = ceil(nx/2) rounded up to 8: one (j, c) is a contiguous
+// nz x pitch slab. Padding cells hold zero and stay zero because their coefficients are zero.
+// A field has 64 elements of zeros before and after it, so that what lies beside the first and the last row may be read.
 #pragma once
 #include "intrinsics.cuh"
 
@@ -16,11 +15,11 @@ typedef REAL T; // what fields are stored and computed in
 // A coarse field to be interpolated from.
 template <class C> struct Coarse {
     const C* u;
-    int nx, ny, hp, nz;
+    int nx, ny, pitch, nz;
 };
 
-__device__ __forceinline__ int coarse_index(int hp, int nz, int i, int j) {
-    return (i >> 1) + hp * nz * (((i + j) & 1) + 2 * j);
+__device__ __forceinline__ int coarse_index(int pitch, int nz, int i, int j) {
+    return (i >> 1) + pitch * nz * (((i + j) & 1) + 2 * j);
 }
 
 // A coefficient made of device scalars: a quotient, or a product of two. A zero denominator gives zero: the

@@ -1,53 +1,70 @@
 //! The CUDA C++ sources, one file a noun, and the headers they include.
 //!
-//! Each is specialised by `#define`: `REAL` (`double`, `float`), `NZ` (optional: levels known at compile
-//! time), `LANES`, `CHUNKS` and `DEPTH` (how a block cuts its columns; `CHUNKS` × `DEPTH` ≥ levels),
-//! `MIN_BLOCKS`, and the few more that a file's head names.
+//! Each is specialised by `#define`, as its head says. Those of [`seven_point`] are written once for every stencil that
+//! couples a cell to its six neighbours: `seven_point/seven_point.cuh` says what a stencil's own header, such as
+//! `diffusion.cuh`, must define. Those of [`tensor_product`] are that operator's own.
+
+macro_rules! headers {
+    ($($name:literal),* $(,)?) => { &[$(($name, include_str!($name))),*] };
+}
 
 /// Headers, as NVRTC wants them: name and text.
-pub const HEADERS: &[(&str, &str)] = &[
-    ("diffusion.cuh", include_str!("diffusion.cuh")),
-    ("diffusion_chunks.cuh", include_str!("diffusion_chunks.cuh")),
-    ("diffusion_column.cuh", include_str!("diffusion_column.cuh")),
-    ("diffusion_march.cuh", include_str!("diffusion_march.cuh")),
-    ("diffusion_serial.cuh", include_str!("diffusion_serial.cuh")),
-    ("intrinsics.cuh", include_str!("intrinsics.cuh")),
-    ("layout.cuh", include_str!("layout.cuh")),
-    ("line_relax.cuh", include_str!("line_relax.cuh")),
-    ("line_solve.cuh", include_str!("line_solve.cuh")),
-    ("march.cuh", include_str!("march.cuh")),
-    ("prolong.cuh", include_str!("prolong.cuh")),
-    ("reduce.cuh", include_str!("reduce.cuh")),
-    ("tensor_product.cuh", include_str!("tensor_product.cuh")),
+pub const HEADERS: &[(&str, &str)] = headers![
+    "diffusion.cuh",
+    "intrinsics.cuh",
+    "layout.cuh",
+    "reduce.cuh",
+    "seven_point/chunks.cuh",
+    "seven_point/column.cuh",
+    "seven_point/serial.cuh",
+    "seven_point/seven_point.cuh",
+    "seven_point/stream.cuh",
+    "tensor_product/cell.cuh",
+    "tensor_product/line_relax.cuh",
+    "tensor_product/line_solve.cuh",
+    "tensor_product/prolong.cuh",
+    "tensor_product/residual.cuh",
+    "tensor_product/stream.cuh",
+    "tensor_product/tensor_product.cuh",
 ];
 
-/// Line smoothers, one column tile a block.
-pub const SMOOTH: &str = include_str!("smooth.cu");
-/// Red–black half sweeps marching along y; the fast ones on large grids.
-pub const MARCH: &str = include_str!("march.cu");
-/// What a mixed-precision cycle does on the finest grid, marching too.
-pub const MIXED: &str = include_str!("mixed.cu");
-/// Residuals, restriction, prolongation.
-pub const TRANSFER: &str = include_str!("transfer.cu");
-/// The first pass of conjugate gradients.
-pub const ADVANCE: &str = include_str!("advance.cu");
-/// The second pass of conjugate gradients, and the line preconditioner.
-pub const CG: &str = include_str!("cg.cu");
-/// The operator by itself.
-pub const APPLY: &str = include_str!("apply.cu");
-/// Passes over the diffusion operator.
-pub const DIFFUSION: &str = include_str!("diffusion.cu");
-/// Its line solves and sweeps.
-pub const DIFFUSION_LINES: &str = include_str!("diffusion_lines.cu");
-/// Substitution in blocks.
-pub const DIFFUSION_SUBSTITUTE: &str = include_str!("diffusion_substitute.cu");
-/// Its transfers between grids.
-pub const DIFFUSION_TRANSFER: &str = include_str!("diffusion_transfer.cu");
-/// Regions, and small dense matrices.
-pub const REGION: &str = include_str!("region.cu");
-/// Beside cuSPARSE.
-pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 /// Unfused vector operations, and scalars.
 pub const VECTOR: &str = include_str!("vector.cu");
 /// Between users' arrays and the checkerboard.
-pub const TRANSPOSE: &str = include_str!("transpose.cu");
+pub const ARRAY: &str = include_str!("array.cu");
+/// Aggregates, and small dense matrices.
+pub const AGGREGATE: &str = include_str!("aggregate.cu");
+/// Beside cuSPARSE.
+pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
+
+/// For any stencil of six neighbours.
+pub mod seven_point {
+    /// One pass over the matrix each.
+    pub const PASSES: &str = include_str!("seven_point/passes.cu");
+    /// Line solves and sweeps.
+    pub const LINES: &str = include_str!("seven_point/lines.cu");
+    /// Pivots and substitution in blocks.
+    pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
+    /// Between grids, with weights that are fields.
+    pub const TRANSFER: &str = include_str!("seven_point/transfer.cu");
+}
+
+/// For the tensor-product operator.
+pub mod tensor_product {
+    /// Its tables.
+    pub const TABLES: &str = include_str!("tensor_product/tables.cu");
+    /// The operator by itself, its diagonal, residuals.
+    pub const APPLY: &str = include_str!("tensor_product/apply.cu");
+    /// Line smoothers, one column tile a block.
+    pub const SMOOTH: &str = include_str!("tensor_product/smooth.cu");
+    /// Red–black half sweeps that stream along y; the fast ones on large grids.
+    pub const STREAM: &str = include_str!("tensor_product/stream.cu");
+    /// What a mixed-precision cycle does on the finest grid, streaming too.
+    pub const MIXED: &str = include_str!("tensor_product/mixed.cu");
+    /// Restriction and prolongation.
+    pub const TRANSFER: &str = include_str!("tensor_product/transfer.cu");
+    /// The first pass of conjugate gradients.
+    pub const ADVANCE: &str = include_str!("tensor_product/advance.cu");
+    /// The second pass of conjugate gradients, and the line preconditioner.
+    pub const CG: &str = include_str!("tensor_product/cg.cu");
+}

@@ -19,11 +19,11 @@ template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], d
     __syncthreads();
 }
 
-// Adds N values per thread, one or two, over the grid into *result and *second. `partial` holds blocks x N
-// doubles and `counter` is zero before the launch and after it.
+// Adds N values per thread over the grid into result[0] … result[N - 1]. `partial` holds blocks x N doubles and
+// `counter` is zero before the launch and after it. All threads of the block take part.
 template <int N>
 __device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial,
-                                         unsigned int* counter, double* result, double* second = nullptr) {
+                                         unsigned int* counter, double* result) {
     __shared__ bool last;
     int thread = threadIdx.x + blockDim.x * threadIdx.y;
     int threads = blockDim.x * blockDim.y;
@@ -43,5 +43,5 @@ __device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, do
         for (int n = 0; n < N; n++) value[n] += __ldcg(partial + (long long)b * N + n);
     block_sum<N>(value, scratch);
     if (thread == 0)
-        for (int n = 0; n < N; n++) *(n == 0 ? result : second) = value[n];
+        for (int n = 0; n < N; n++) result[n] = value[n];
 }

@@ -3,11 +3,6 @@
 #include "layout.cuh"
 #include "reduce.cuh"
 
-#ifndef FROM_REAL
-#define FROM_REAL REAL
-#endif
-typedef FROM_REAL S; // what a vector that is only read is stored in
-
 __device__ __forceinline__ long long first_index() { return blockIdx.x * (long long)blockDim.x + threadIdx.x; }
 __device__ __forceinline__ long long stride() { return gridDim.x * (long long)blockDim.x; }
 
@@ -16,14 +11,24 @@ extern "C" __global__ void fill(long long n, T value, T* x) {
 }
 
 // y = x
-extern "C" __global__ void convert(long long n, const S* __restrict__ x, T* __restrict__ y) {
+template <class S> __device__ __forceinline__ void convert(long long n, const S* x, T* y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);
 }
 
+extern "C" __global__ void convert_f64(long long n, const double* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
+extern "C" __global__ void convert_f32(long long n, const float* __restrict__ x, T* __restrict__ y) { convert(n, x, y); }
+
 // y += a x
-extern "C" __global__ void axpy(long long n, Ratio ratio, const S* __restrict__ x, T* __restrict__ y) {
-    T a = ratio.value();
+template <class S> __device__ __forceinline__ void axpy(long long n, T a, const S* x, T* y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = fma(a, T(x[i]), y[i]);
+}
+
+extern "C" __global__ void axpy_f64(long long n, Ratio a, const double* __restrict__ x, T* __restrict__ y) {
+    axpy(n, a.value(), x, y);
+}
+
+extern "C" __global__ void axpy_f32(long long n, Ratio a, const float* __restrict__ x, T* __restrict__ y) {
+    axpy(n, a.value(), x, y);
 }
 
 // y = x + a y

@@ -1,305 +1,313 @@
-//! One method a kernel: its grid and its arguments. What each computes is said above it in the `.cu` file.
+//! A method a kernel or two: their grids and their arguments. What each computes is said above it in the `.cu` file.
 
-use isobar_core::backend::{Ratio, Slot};
-use isobar_core::error::{Error, Result};
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::Guess;
 use isobar_core::real::Real;
+use isobar_core::stencil;
 
-use super::cut::{ADVANCE, rows};
-use super::{Coarse, TensorProduct};
-use crate::launch::{Arguments, Kernel, Launch};
+use super::tile::{ADVANCE, rows};
+use super::{TensorProduct, blocks};
+use crate::cuda::Cuda;
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments};
+use crate::module::Module;
 use crate::scalars::Scalars;
-use crate::vector::{Vector, index};
+use crate::seven_point::{Kernels, Residual, Steps};
+use crate::vector::Vector;
 
-/// Which residuals a kernel computes: those after a sweep that ended with the black columns are zero there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Residuals {
-    All,
-    Red,
+/// `Coarse` of layout.cuh.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Coarse {
+    u: Pointer,
+    nx: i32,
+    ny: i32,
+    pitch: i32,
+    nz: i32,
+}
+
+// SAFETY: laid out as `Coarse` in layout.cuh: a pointer, four 32-bit integers.
+unsafe impl Argument for Coarse {}
+
+impl Coarse {
+    pub(super) fn of<T: Real>(u: &Vector<T>) -> Self {
+        let Shape { nx, ny, nz } = u.layout().shape();
+        Self { u: u.pointer(), nx: nx as i32, ny: ny as i32, pitch: u.layout().pitch() as i32, nz: nz as i32 }
+    }
 }
 
 impl<T: Real> TensorProduct<T> {
-    fn arguments(&self) -> Arguments {
-        Arguments::new().with(self.coefficients)
-    }
-
     /// A tile of columns a block.
-    fn tiles(&self, kernel: Kernel, colours: u32, arguments: Arguments) -> Result<()> {
-        let strips = self.layout.pitch().div_ceil(self.cut.lanes) as u32;
-        let grid = [strips, self.layout.shape().ny as u32, colours];
-        let block = [self.cut.threads() as u32, 1];
-        self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
+    fn tiles(&self, name: &'static str, colours: usize, arguments: Arguments) -> Result<()> {
+        let grid = [self.strips(), self.layout.shape().ny, colours];
+        self.cuda.launch(self.modules.smooth.kernel(name)?, grid, [self.tile.threads(), 1], arguments)
     }
 
-    /// A strip of columns, along y, a block.
-    fn strips(&self, march: &super::March, kernel: Kernel, arguments: Arguments) -> Result<()> {
-        let strips = self.layout.pitch().div_ceil(self.cut.lanes) as u32;
-        let grid = [strips, march.segments, 1];
-        let block = [self.cut.threads() as u32, 1];
-        self.cuda.submit(Launch { kernel, grid, block, shared_bytes: march.shared_bytes, arguments })
+    /// A sweep, streaming or by tiles, which have kernels of the same names and arguments.
+    fn columns(&self, name: &'static str, arguments: Arguments) -> Result<()> {
+        if self.streams {
+            self.stream(&self.modules.stream, name, |_| arguments)
+        } else {
+            self.tiles(name, 1, arguments)
+        }
     }
 
     /// As many blocks as the card holds.
-    fn resident(&self, kernel: Kernel, arguments: Arguments) -> Result<()> {
-        let (grid, block) = ([self.resident_blocks as u32, 1, 1], [self.cut.threads() as u32, 1]);
-        self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
+    fn resident(&self, name: &'static str, arguments: impl FnOnce(usize) -> Arguments) -> Result<()> {
+        let blocks = self.resident_lines()?;
+        let kernel = self.modules.cg.kernel(name)?;
+        self.cuda.launch(kernel, [blocks, 1, 1], [self.tile.threads(), 1], arguments(blocks))
     }
 
     /// A cell of `layout` a thread.
-    fn cells(&self, kernel: Kernel, layout: &Layout, arguments: Arguments) -> Result<()> {
+    fn cells(&self, module: &Module, name: &'static str, layout: &Layout, arguments: Arguments) -> Result<()> {
         let Shape { ny, nz, .. } = layout.shape();
-        let grid = [layout.pitch().div_ceil(32) as u32, nz.div_ceil(8) as u32, 2 * ny as u32];
-        self.cuda.submit(Launch { kernel, grid, block: [32, 8], shared_bytes: 0, arguments })
+        let grid = [layout.pitch().div_ceil(32), nz.div_ceil(8), 2 * ny];
+        self.cuda.launch(module.kernel(name)?, grid, [32, 8], arguments)
     }
 
-    fn residuals(&self, kernel: Kernel, arguments: Arguments) -> Result<()> {
-        let (grid, block) = (self.residual_grid(), [32, rows::<T>() as u32]);
-        self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
+    /// Two rows a thread.
+    fn residuals(&self, module: &Module, name: &'static str, arguments: Arguments) -> Result<()> {
+        self.cuda.launch(module.kernel(name)?, self.residual_grid(), [32, rows::<T>()], arguments)
     }
 
-    pub(super) fn sweep(&self, colour: Colour, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
-        match &self.march {
-            Some(march) => self.strips(march, march.sweep, arguments),
-            None => self.tiles(self.kernels.sweep, 1, arguments),
-        }
+    /// The same with a sum.
+    pub(super) fn residual_sums(&self, name: &'static str, arguments: Arguments, sums: Pointer) -> Result<()> {
+        let arguments = self.reduction.append(arguments, blocks(self.residual_grid()), sums);
+        self.residuals(&self.modules.apply, name, arguments)
     }
 
-    pub(super) fn sweep_from_zero(&self, colour: Colour, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(colour as i32);
-        match &self.march {
-            Some(_) => {
-                let arguments = arguments.with(1).with(f.pointer()).with(u.pointer());
-                self.resident(self.kernels.precondition, arguments)
-            }
-            None => self.tiles(self.kernels.sweep_zero, 1, arguments.with(f.pointer()).with(u.pointer())),
-        }
+    fn coarse_arguments(&self, vectors: &[&Vector<T>], coarse_f: &Vector<T>) -> Arguments {
+        let arguments = vectors.iter().fold(self.arguments(), |arguments, v| arguments.with(v.pointer()));
+        arguments.with(coarse_f.pointer()).with(coarse_f.layout().pitch() as i32)
     }
 
-    /// From `u` to `out`, both colours at once.
-    pub(super) fn relax_all(&self, rho: f64, f: &Vector<T>, u: &Vector<T>, out: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(Colour::Red as i32).with(f.pointer()).with(u.pointer());
-        self.tiles(self.kernels.relax, 2, with_real::<T>(arguments.with(out.pointer()), rho))
-    }
-
-    /// In place, one colour.
-    pub(super) fn relax(&self, rho: f64, colour: Colour, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
-        self.tiles(self.kernels.relax, 1, with_real::<T>(arguments.with(u.pointer()), rho))
-    }
-
-    pub(super) fn prolong_sweep(
-        &self,
-        colour: Colour,
-        f: &Vector<T>,
-        coarse: &Vector<T>,
-        u: &mut Vector<T>,
-    ) -> Result<()> {
-        let arguments =
-            self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer()).with(Coarse::of(coarse));
-        match &self.march {
-            Some(march) => self.strips(march, march.prolong_smooth, arguments),
-            None => self.tiles(self.kernels.prolong_smooth, 1, arguments),
-        }
-    }
-
-    /// Whether [`Self::correct_sweep`] can take a correction in precision S.
-    pub(super) fn can_correct<S: Real>(&self) -> bool {
-        self.march.is_some_and(|march| march.correct_smooth[index::<S>()].is_some())
-    }
-
-    pub(super) fn correct_sweep<S: Real>(
-        &self,
-        colour: Colour,
-        f: &Vector<T>,
-        e: &Vector<S>,
-        u: &mut Vector<T>,
-    ) -> Result<()> {
-        let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer()).with(e.pointer());
-        match &self.march {
-            Some(march) => self.strips(march, available::<T, S>(march.correct_smooth)?, arguments),
-            None => Err(unavailable::<T, S>()),
-        }
-    }
-
-    /// In double precision: the sweep that takes a correction e + P `coarse`, and stores in `w` what its black half
-    /// changed.
-    pub(super) fn correct_sweep_change<S: Real>(
-        &self,
-        f: &Vector<T>,
-        [e, coarse]: [&Vector<S>; 2],
-        u: &mut Vector<T>,
-        w: &mut Vector<S>,
-    ) -> Result<()> {
-        let march = self.marching()?;
-        let arguments = self.arguments().with(f.pointer()).with(u.pointer());
-        let red = arguments.clone().with(e.pointer()).with(Coarse::of(coarse)).with(w.pointer());
-        self.strips(march, march.mixed.correct_sweep_red, red)?;
-        self.strips(march, march.mixed.sweep_black_change, arguments.with(w.pointer()))
-    }
-
-    /// In single precision: the first half of a sweep from zero on the residual that goes with a change `w`, and that
-    /// residual's norm.
-    pub(super) fn sweep_red_from_change(
-        &self,
-        w: &Vector<T>,
-        e: &mut Vector<T>,
-        norm: Slot,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        let march = self.marching()?;
-        let arguments = self.reduction.append(self.arguments().with(w.pointer()).with(e.pointer()));
-        self.strips(march, march.mixed.sweep_red_from_change, arguments.with(scalars.slot(norm)))
-    }
-
-    /// In single precision: its second half, the residual being zero where it sweeps.
-    pub(super) fn sweep_black_homogeneous(&self, e: &mut Vector<T>) -> Result<()> {
-        let march = self.marching()?;
-        self.strips(march, march.mixed.sweep_black_homogeneous, self.arguments().with(e.pointer()))
-    }
-
-    fn marching(&self) -> Result<&super::March> {
-        self.march.as_ref().ok_or_else(|| crate::driver::error("this grid is too small to be swept by marching"))
-    }
-
-    pub(super) fn residual_norm_of(
-        &self,
-        which: Residuals,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        norm: Slot,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        let kernel = match which {
-            Residuals::All => self.kernels.residual_norm,
-            Residuals::Red => self.kernels.residual_norm_red,
-        };
-        let arguments = self.arguments().with(f.pointer()).with(u.pointer());
-        self.residuals(kernel, self.reduction.append(arguments).with(scalars.slot(norm)))
-    }
-
-    pub(super) fn residual_of<S: Real>(
-        &self,
-        which: Residuals,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        r: &mut Vector<S>,
-        norm: Slot,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        let kernel = available::<T, S>(match which {
-            Residuals::All => self.kernels.residual,
-            Residuals::Red => self.kernels.residual_red,
-        })?;
-        let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
-        self.residuals(kernel, self.reduction.append(arguments).with(scalars.slot(norm)))
-    }
-
-    pub(super) fn restrict_residual(
-        &self,
-        which: Residuals,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-    ) -> Result<()> {
-        let kernel = match which {
-            Residuals::All => self.kernels.residual_restrict_both,
-            Residuals::Red => self.kernels.residual_restrict,
-        };
-        let pitch = coarse_f.layout().pitch() as i32;
-        self.residuals(
-            kernel,
-            self.arguments().with(f.pointer()).with(u.pointer()).with(coarse_f.pointer()).with(pitch),
-        )
-    }
-
-    /// [`Self::restrict_residual`] after one red–black sweep from u = 0.
+    /// What [`Residual::Coupled`] is restricted by.
     pub(super) fn restrict_coupling(&self, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let pitch = coarse_f.layout().pitch() as i32;
-        let arguments = self.arguments().with(u.pointer()).with(coarse_f.pointer()).with(pitch);
-        self.residuals(self.kernels.coupling_restrict, arguments)
+        self.residuals(&self.modules.transfer, "coupling_restrict", self.coarse_arguments(&[u], coarse_f))
+    }
+}
+
+impl<T: Real> Kernels for TensorProduct<T> {
+    type Real = T;
+    type Stencil = stencil::TensorProduct;
+    type Weights = ();
+    const ADJOINT: bool = false;
+
+    fn new(cuda: &Cuda, stencil: &stencil::TensorProduct) -> Result<Self> {
+        Self::with_room_for(cuda, stencil)
     }
 
-    pub(super) fn restrict_field(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let layout = *coarse_f.layout();
-        let Shape { nx, nz, .. } = layout.shape();
-        let arguments = Arguments::new()
-            .with(self.layout.pitch() as i32)
-            .with(f.pointer())
-            .with(nx as i32)
-            .with(nz as i32)
-            .with(layout.pitch() as i32)
-            .with(coarse_f.pointer());
-        self.cells(self.kernels.restrict, &layout, arguments)
+    fn send(&self, stencil: &stencil::TensorProduct) -> Result<()> {
+        self.tables.send(&self.cuda, &self.modules.tables, stencil, &self.layout, self.tile)
     }
 
-    pub(super) fn prolong_field(&self, coarse: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(rows::<T>()));
-        let grid = [x as u32, y as u32, 2 * self.runs(x * y, 2) as u32];
-        let arguments = self.arguments().with(Colour::Red as i32).with(2).with(u.pointer()).with(Coarse::of(coarse));
-        let block = [32, rows::<T>() as u32];
-        self.cuda.submit(Launch { kernel: self.kernels.prolong, grid, block, shared_bytes: 0, arguments })
+    fn prepare(&self, steps: Steps) -> Result<()> {
+        match steps {
+            Steps::Direction => self.advance_grid().map(drop),
+            Steps::Lines => self.resident_lines().map(drop),
+            Steps::Sweeps if self.streams => {
+                self.resident_lines()?;
+                self.modules.cg.prepare(&["precondition"], 0)?;
+                self.modules.stream.prepare(&["line_sweep", "prolong_smooth"], self.streaming()?.shared_bytes)
+            }
+            Steps::Sweeps => self.modules.smooth.prepare(&["line_sweep", "line_sweep_zero", "prolong_smooth"], 0),
+            Steps::Transfers => {
+                self.modules.apply.prepare(&["residual_norm_red"], 0)?;
+                self.modules.transfer.prepare(&["coupling_restrict", "residual_restrict"], 0)
+            }
+        }
     }
 
-    pub(super) fn apply_to(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        self.cells(self.kernels.apply, &self.layout, self.arguments().with(x.pointer()).with(y.pointer()))
+    fn cuda(&self) -> &Cuda {
+        &self.cuda
     }
 
-    pub(super) fn divide(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        self.cells(self.kernels.divide_by_diagonal, &self.layout, self.arguments().with(r.pointer()).with(z.pointer()))
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    pub(super) fn precondition(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let arguments = self.arguments().with(Colour::Red as i32).with(2).with(r.pointer()).with(z.pointer());
-        self.resident(self.kernels.precondition, arguments)
+    /// Rows are recomputed from a few numbers.
+    fn coefficient_vectors(&self) -> f64 {
+        0.0
     }
 
-    pub(super) fn precondition_update(
+    fn coefficient_bytes(&self) -> usize {
+        self.tables.bytes()
+    }
+
+    fn needs_scratch(&self) -> bool {
+        false
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let arguments = self.arguments().with(x.pointer()).with(y.pointer());
+        self.cells(&self.modules.apply, "apply", &self.layout, arguments)
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = self.arguments().with(f.pointer()).with(u.pointer()).with(r.pointer());
+        self.residual_sums("residual_field", arguments, scalars.pointer(norm))
+    }
+
+    fn residual_norm(
+        &self,
+        which: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let name = if which == Residual::Any { "residual_norm" } else { "residual_norm_red" };
+        self.residual_sums(name, self.arguments().with(f.pointer()).with(u.pointer()), scalars.pointer(norm))
+    }
+
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let arguments = self.arguments().with(r.pointer()).with(z.pointer());
+        self.cells(&self.modules.apply, "divide_by_diagonal", &self.layout, arguments)
+    }
+
+    /// Not fused: lines are what suits this operator.
+    fn scale_residual(
         &self,
         r: &mut Vector<T>,
         q: &Vector<T>,
         z: &mut Vector<T>,
         alpha: Ratio,
-        [rho, norm]: [Slot; 2],
+        out: Sums<2>,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let arguments =
-            self.arguments().with(scalars.ratio(alpha)).with(q.pointer()).with(r.pointer()).with(z.pointer());
-        let arguments = self.reduction.append(arguments).with(scalars.slot(rho)).with(scalars.slot(norm));
-        self.resident(self.kernels.precondition_residual, arguments)
+        self.cuda.axpy(alpha.negated(), q, r, scalars)?;
+        self.divide_by_diagonal(r, z)?;
+        self.cuda.dot(r, z, out.get(0), scalars)?;
+        self.cuda.dot(r, r, out.get(1), scalars)
     }
 
-    pub(super) fn advance(
+    fn advance_direction(
         &self,
-        [z, p_before]: [&Vector<T>; 2],
-        [u, p, q]: [&mut Vector<T>; 3],
+        [z, p]: [&Vector<T>; 2],
+        [u, next, q]: [&mut Vector<T>; 3],
         [alpha, beta]: [Ratio; 2],
-        sigma: Slot,
+        sigma: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
         let mut arguments = self.arguments().with(scalars.ratio(alpha)).with(scalars.ratio(beta));
-        for vector in [z, p_before, u, p, q] {
+        for vector in [z, p, u, next, q] {
             arguments = arguments.with(vector.pointer());
         }
-        let arguments = self.reduction.append(arguments).with(scalars.slot(sigma));
-        let (grid, block) = (self.advance_grid(), [32, ADVANCE[1] as u32]);
-        let kernel = self.kernels.advance_direction;
-        self.cuda.submit(Launch { kernel, grid, block, shared_bytes: 0, arguments })
+        let grid = self.advance_grid()?;
+        let arguments = self.reduction.append(arguments, blocks(grid), scalars.pointer(sigma));
+        self.cuda.launch(self.modules.advance.kernel("advance_direction")?, grid, [32, ADVANCE[1]], arguments)
     }
-}
 
-fn with_real<T: Real>(arguments: Arguments, value: f64) -> Arguments {
-    match size_of::<T>() {
-        4 => arguments.with(value as f32),
-        _ => arguments.with(value),
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let both = self.arguments().with(Colour::Red as i32).with(2).with(r.pointer()).with(z.pointer());
+        self.resident("precondition", |_| both)
     }
-}
 
-/// The kernel for vectors in precision S beside an operator in T.
-fn available<T: Real, S: Real>(kernels: [Option<Kernel>; 2]) -> Result<Kernel> {
-    kernels[index::<S>()].ok_or_else(unavailable::<T, S>)
-}
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let arguments = self.arguments().with(scalars.ratio(alpha));
+        let arguments = arguments.with(q.pointer()).with(r.pointer()).with(z.pointer());
+        self.resident("precondition_residual", |blocks| self.reduction.append(arguments, blocks, scalars.sums(out)))
+    }
 
-fn unavailable<T: Real, S: Real>() -> Error {
-    Error::Unsupported(format!("corrections in {} to a solution in {} on CUDA", S::PRECISION, T::PRECISION))
+    fn sweep(
+        &self,
+        rho: f64,
+        colour: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let arguments = self.arguments().with(colour as i32);
+        let vectors = |arguments: Arguments| arguments.with(f.pointer()).with(u.pointer());
+        if rho != 1.0 {
+            return self.tiles("line_relax_to", 1, vectors(arguments).with(u.pointer()).with_real::<T>(rho));
+        }
+        match guess {
+            Guess::Given => self.columns("line_sweep", vectors(arguments)),
+            // Nothing is read of the rows beside, so that streaming has no use.
+            Guess::Zero if self.streams => self.resident("precondition", |_| vectors(arguments.with(1))),
+            Guess::Zero => self.tiles("line_sweep_zero", 1, vectors(arguments)),
+        }
+    }
+
+    fn sweep_to(&self, rho: f64, guess: Guess, f: &Vector<T>, u: &mut Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        if guess == Guess::Zero {
+            self.cuda.clear(u)?;
+        }
+        let arguments = self.arguments().with(Colour::Red as i32).with(f.pointer()).with(u.pointer());
+        self.tiles("line_relax_to", 2, arguments.with(to.pointer()).with_real::<T>(rho))
+    }
+
+    fn weights(&self, _: &stencil::TensorProduct, _: &Layout) -> Result<()> {
+        Ok(())
+    }
+
+    /// They do not depend on the coefficients.
+    fn send_weights(&self, (): &(), _: &stencil::TensorProduct) -> Result<()> {
+        Ok(())
+    }
+
+    fn restrict(&self, (): &(), f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let layout = *coarse_f.layout();
+        let arguments = self.arguments().with(f.pointer()).with(layout.pitch() as i32).with(coarse_f.pointer());
+        self.cells(&self.modules.transfer, "restrict_field", &layout, arguments)
+    }
+
+    fn prolong(&self, (): &(), coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(rows::<T>()));
+        let grid = [x, y, 2 * self.runs(x * y, 2)];
+        let arguments = self.arguments().with(u.pointer()).with(Coarse::of(coarse_u));
+        self.cuda.launch(self.modules.transfer.kernel("prolong_add")?, grid, [32, rows::<T>()], arguments)
+    }
+
+    fn restrict_residual(
+        &self,
+        (): &(),
+        which: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        _scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let name = match which {
+            Residual::Coupled => return self.restrict_coupling(u, coarse_f),
+            Residual::Red => "residual_restrict",
+            Residual::Any => "residual_restrict_both",
+        };
+        self.residuals(&self.modules.transfer, name, self.coarse_arguments(&[f, u], coarse_f))
+    }
+
+    /// The correction is taken up on the way, and not stored: the other colour is stale until it is swept.
+    fn prolong_sweep(
+        &self,
+        (): &(),
+        colour: Colour,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        _scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
+        self.columns("prolong_smooth", arguments.with(Coarse::of(coarse_u)))
+    }
 }

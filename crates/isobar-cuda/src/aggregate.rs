@@ -1,0 +1,314 @@
+//! Aggregates on a card: one number each, and small dense matrices.
+//!
+//! Sums go through *runs*, pieces of memory that belong to one aggregate, sorted by aggregate: a warp adds up an item of
+//! a few thousand cells, then a block the items of an aggregate. The order never changes, and neither does the sum.
+
+use std::sync::Arc;
+
+use isobar_core::backend::{AggregateBackend, AggregateMap};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::real::Real;
+
+use crate::compile::Source;
+use crate::cuda::{Cuda, check_size};
+use crate::driver::Pointer;
+use crate::kernels;
+use crate::launch::{Arguments, refuse_while_recording};
+use crate::memory::{Buffer, require};
+use crate::module::Module;
+use crate::vector::{Vector, c_name, index};
+
+/// The kernels, in one precision.
+pub fn source<T: Real>() -> Source {
+    Source::new("aggregate", kernels::AGGREGATE).define("REAL", c_name::<T>())
+}
+
+/// An [`AggregateMap`] on the card.
+#[derive(Debug)]
+pub struct Aggregates {
+    layout: Layout,
+    count: usize,
+    /// By the position of cells in vectors.
+    ids: Buffer,
+    items: usize,
+    first_run: Buffer,
+    runs: Buffer,
+    first_item: Buffer,
+    /// A number an item.
+    partial: Buffer,
+    /// In double and in single precision.
+    modules: [Arc<Module>; 2],
+}
+
+impl Aggregates {
+    /// Where the aggregate of each position is.
+    pub(crate) fn ids(&self) -> Pointer {
+        self.ids.start()
+    }
+}
+
+/// One double-precision number an aggregate, on the card.
+#[derive(Debug)]
+pub struct AggregateVector {
+    count: usize,
+    buffer: Buffer,
+}
+
+impl AggregateVector {
+    pub(crate) fn pointer(&self) -> Pointer {
+        self.buffer.start()
+    }
+}
+
+/// A dense square matrix on the card, row after row.
+#[derive(Debug)]
+pub struct AggregateMatrix {
+    size: usize,
+    buffer: Buffer,
+    module: Arc<Module>,
+}
+
+/// Runs by aggregate, in items.
+struct Runs {
+    /// start << 16 | length
+    runs: Vec<u64>,
+    /// Of each item, and the number of runs.
+    first_run: Vec<u32>,
+    /// Of each aggregate, and the number of items.
+    first_item: Vec<u32>,
+}
+
+/// Calls `visit(aggregate, start, length)` for every piece of memory, of at most so many cells, that belongs to one aggregate.
+fn for_each_run(map: &AggregateMap, layout: &Layout, longest: usize, mut visit: impl FnMut(usize, usize, usize)) {
+    let Shape { nx, ny, nz } = layout.shape();
+    let ids = map.ids();
+    for j in 0..ny {
+        for colour in Colour::BOTH {
+            let (parity, columns) = (layout.parity(j, colour), layout.columns(j, colour));
+            for k in 0..nz {
+                let row = nx * (j + ny * k) + parity;
+                let id = |m: usize| ids[row + 2 * m];
+                let mut m = 0;
+                while m < columns {
+                    let start = m;
+                    m += 1;
+                    while m < columns && id(m) == id(start) && m - start < longest {
+                        m += 1;
+                    }
+                    if id(start) != AggregateMap::NONE {
+                        visit(id(start) as usize, layout.index(2 * start + parity, j, k), m - start);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Runs {
+    /// Items have about so many cells.
+    fn new(map: &AggregateMap, layout: &Layout, item: usize) -> Result<Self> {
+        let count = map.count();
+        let mut first = vec![0usize; count + 1];
+        for_each_run(map, layout, item, |aggregate, _, _| first[aggregate + 1] += 1);
+        for aggregate in 0..count {
+            first[aggregate + 1] += first[aggregate];
+        }
+        let total = first[count];
+        if u32::try_from(total).is_err() {
+            return Err(Error::Unsupported(format!(
+                "{count} aggregates in {total} pieces on CUDA; at most {} are counted. Use aggregates that are not so \
+                 scattered, such as blocks",
+                u32::MAX
+            )));
+        }
+        let mut runs = vec![0; total];
+        let mut next = first.clone();
+        for_each_run(map, layout, item, |aggregate, start, length| {
+            runs[next[aggregate]] = ((start as u64) << 16) | length as u64;
+            next[aggregate] += 1;
+        });
+        let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
+        for aggregate in 0..count {
+            let (begin, end) = (first[aggregate], first[aggregate + 1]);
+            let mut cells = item;
+            for (n, run) in runs[begin..end].iter().enumerate() {
+                if cells >= item {
+                    first_run.push((begin + n) as u32);
+                    cells = 0;
+                }
+                cells += (run & 0xffff) as usize;
+            }
+            first_item.push(first_run.len() as u32);
+        }
+        first_run.push(total as u32);
+        Ok(Self { runs, first_run, first_item })
+    }
+}
+
+impl Cuda {
+    /// Bytes in all of what is about to be put on the card.
+    fn require(&self, bytes: usize, what: &str) -> Result<()> {
+        refuse_while_recording("allocating")?;
+        require(self.context(), bytes, what)
+    }
+}
+
+impl AggregateBackend for Cuda {
+    type Aggregates = Aggregates;
+    type AggregateVector = AggregateVector;
+    type AggregateMatrix = AggregateMatrix;
+
+    fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
+        check_size(map.shape())?;
+        let layout = Layout::new(map.shape())?;
+        // Two items for every warp that the card can hold at once; a length fits 16 bits.
+        let item = (map.shape().cells() / (128 * self.context().multiprocessors)).clamp(256, 8192);
+        let runs = Runs::new(map, &layout, item)?;
+        let items = runs.first_run.len() - 1;
+        let what = format!("{} aggregates of {} cells", map.count(), map.shape());
+        let lists = 4 * (runs.first_run.len() + runs.first_item.len()) + 8 * (runs.runs.len() + items);
+        self.require(4 * layout.len() + lists, &what)?;
+
+        let mut ids = vec![AggregateMap::NONE; layout.len()];
+        let Shape { nx, ny, nz } = map.shape();
+        for k in 0..nz {
+            for j in 0..ny {
+                let row = &map.ids()[nx * (j + ny * k)..][..nx];
+                for (i, &id) in row.iter().enumerate() {
+                    ids[layout.index(i, j, k)] = id;
+                }
+            }
+        }
+        let context = self.context();
+        Ok(Aggregates {
+            layout,
+            count: map.count(),
+            ids: Buffer::from_slice(context, &ids, &what)?,
+            items,
+            first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
+            runs: Buffer::from_slice(context, &runs.runs, &what)?,
+            first_item: Buffer::from_slice(context, &runs.first_item, &what)?,
+            partial: Buffer::new(context, 8 * items, &what)?,
+            modules: self.prepare([source::<f64>(), source::<f32>()])?,
+        })
+    }
+
+    fn aggregate_vector(&self, count: usize) -> Result<AggregateVector> {
+        refuse_while_recording("allocating")?;
+        Ok(AggregateVector { count, buffer: Buffer::zeros(self.context(), 8 * count, "a number an aggregate")? })
+    }
+
+    fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<AggregateMatrix> {
+        refuse_while_recording("allocating")?;
+        if entries.len() != size * size {
+            return Err(Error::shape(
+                "a matrix of aggregates",
+                format!("{} entries", entries.len()),
+                format!("{size}²"),
+            ));
+        }
+        let what = format!("a matrix of {size}×{size} aggregates");
+        let buffer = Buffer::from_slice(self.context(), entries, &what)?;
+        let [module] = self.prepare([source::<f64>()])?;
+        Ok(AggregateMatrix { size, buffer, module })
+    }
+
+    fn aggregate_sums<T: Real>(
+        &self,
+        x: &Vector<T>,
+        aggregates: &Aggregates,
+        sums: &mut AggregateVector,
+    ) -> Result<()> {
+        /// Warps a block of `sum_runs`.
+        const WARPS: usize = 8;
+        let module = &aggregates.modules[index::<T>()];
+        let arguments = Arguments::new()
+            .with(aggregates.items as i32)
+            .with(aggregates.first_run.start())
+            .with(aggregates.runs.start())
+            .with(x.pointer())
+            .with(aggregates.partial.start());
+        let grid = [aggregates.items.div_ceil(WARPS), 1, 1];
+        self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
+        let arguments =
+            Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
+        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [128, 1], arguments)
+    }
+
+    fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &AggregateVector, y: &mut Vector<T>) -> Result<()> {
+        let len = aggregates.layout.len();
+        let arguments = Arguments::new().with(len as i64).with(aggregates.ids()).with(a.pointer()).with(y.pointer());
+        self.elementwise(aggregates.modules[index::<T>()].kernel("add_aggregated")?, len, arguments)
+    }
+
+    fn clear_outside<T: Real>(&self, aggregates: &Aggregates, x: &mut Vector<T>) -> Result<()> {
+        let len = aggregates.layout.len();
+        let arguments = Arguments::new().with(len as i64).with(aggregates.ids()).with(x.pointer());
+        self.elementwise(aggregates.modules[index::<T>()].kernel("clear_outside")?, len, arguments)
+    }
+
+    fn aggregate_multiply(&self, matrix: &AggregateMatrix, x: &AggregateVector, y: &mut AggregateVector) -> Result<()> {
+        let arguments =
+            Arguments::new().with(matrix.size as i32).with(matrix.buffer.start()).with(x.pointer()).with(y.pointer());
+        self.launch(matrix.module.kernel("multiply")?, [matrix.size, 1, 1], [128, 1], arguments)
+    }
+
+    fn read_aggregated(&self, x: &AggregateVector, to: &mut [f64]) -> Result<()> {
+        refuse_while_recording("reading the numbers of aggregates")?;
+        check_count(to.len(), x.count)?;
+        x.buffer.read(to)
+    }
+
+    fn write_aggregated(&self, from: &[f64], x: &mut AggregateVector) -> Result<()> {
+        refuse_while_recording("writing the numbers of aggregates")?;
+        check_count(from.len(), x.count)?;
+        x.buffer.write(from)
+    }
+}
+
+fn check_count(found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Error::shape("the numbers of aggregates", found.to_string(), expected.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_is_in_one_run_of_its_aggregate() {
+        for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200)] {
+            let shape = Shape::new(nx, ny, nz);
+            let layout = Layout::new(shape).unwrap();
+            let id = |n: usize| {
+                let id = (isobar_core::problem::random(1, n / 3).abs() * (count + 1) as f64) as u32;
+                if id as usize >= count { AggregateMap::NONE } else { id }
+            };
+            let map = AggregateMap::new(shape, (0..shape.cells()).map(id).collect(), count).unwrap();
+            for item in [1, 5, 1000] {
+                let Runs { runs, first_run, first_item } = Runs::new(&map, &layout, item).unwrap();
+                assert_eq!((first_item.len(), first_run.len()), (count + 1, first_item[count] as usize + 1));
+                let mut found = vec![AggregateMap::NONE; shape.cells()];
+                for aggregate in 0..count {
+                    for n in first_item[aggregate]..first_item[aggregate + 1] {
+                        let [begin, end] = [first_run[n as usize] as usize, first_run[n as usize + 1] as usize];
+                        assert!(begin < end);
+                        for run in &runs[begin..end] {
+                            for place in run >> 16..(run >> 16) + (run & 0xffff) {
+                                let (i, j, k) = layout.grid_point(place as usize).unwrap();
+                                let cell = &mut found[i + nx * (j + ny * k)];
+                                assert_eq!(*cell, AggregateMap::NONE);
+                                *cell = aggregate as u32;
+                            }
+                        }
+                    }
+                }
+                assert_eq!(found, map.ids());
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Callers' arrays: from host memory, or on the card already, into the layout and back.
+
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::Backend;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::real::{Precision, Real};
+use isobar_core::reference::check_shape;
+
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::driver::Pointer;
+use crate::kernels;
+use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
+use crate::vector::{Vector, c_name, index};
+
+/// The kernels, in one precision.
+pub(crate) fn source<T: Real>() -> Source {
+    Source::new("array", kernels::ARRAY).define("REAL", c_name::<T>())
+}
+
+/// `Strides` of array.cu, in elements.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Strides([i64; 3]);
+
+// SAFETY: three 64-bit integers, as in array.cu.
+unsafe impl Argument for Strides {}
+
+/// `End` of array.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct End([i32; 3]);
+
+// SAFETY: three 32-bit integers, as in array.cu.
+unsafe impl Argument for End {}
+
+/// Which way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Import,
+    Export,
+}
+
+impl Cuda {
+    /// Between a vector in precision T and an array in precision S on this card.
+    fn reorder<T: Real>(
+        &self,
+        way: Way,
+        precision: Precision,
+        layout: &Layout,
+        strides: [usize; 3],
+        [from, to]: [Pointer; 2],
+    ) -> Result<()> {
+        let name = match (way, precision) {
+            (Way::Import, Precision::F32) => "import_f32",
+            (Way::Import, _) => "import_f64",
+            (Way::Export, Precision::F32) => "export_f32",
+            (Way::Export, _) => "export_f64",
+        };
+        let Shape { nx, nz, .. } = layout.shape();
+        let arguments = Arguments::new()
+            .with(nx as i32)
+            .with(nz as i32)
+            .with(layout.pitch() as i32)
+            .with(Strides(strides.map(|stride| stride as i64)))
+            .with(from)
+            .with(to);
+        self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
+    }
+
+    /// Two cells of a row a thread.
+    fn over_rows(&self, kernel: Kernel, layout: &Layout, arguments: Arguments) -> Result<()> {
+        let Shape { ny, nz, .. } = layout.shape();
+        self.launch(kernel, [layout.pitch().div_ceil(32), nz.div_ceil(8), ny], [32, 8], arguments)
+    }
+
+    /// Puts coefficients into the layout: `values` in C order times a factor, and zero in cells from `end` on, in any
+    /// direction.
+    pub(crate) fn upload_coefficients<T: Real>(
+        &self,
+        layout: &Layout,
+        values: &[f64],
+        factor: f64,
+        end: [usize; 3],
+        to: Pointer,
+    ) -> Result<()> {
+        let shape @ Shape { nx, ny, nz } = layout.shape();
+        if values.len() != shape.cells() {
+            return Err(Error::shape("coefficients", values.len().to_string(), format!("{} = {shape}", shape.cells())));
+        }
+        let kernel = self.array_kernel::<T>("import_coefficients")?;
+        self.staged([values], |[from]| {
+            let arguments = Arguments::new()
+                .with(nx as i32)
+                .with(ny as i32)
+                .with(nz as i32)
+                .with(layout.pitch() as i32)
+                .with(factor)
+                .with(End(end.map(|n| n as i32)))
+                .with(from)
+                .with(to);
+            self.over_rows(kernel, layout, arguments)
+        })
+    }
+
+    pub(crate) fn upload_array<S: Real, T: Real>(
+        &self,
+        source: ArrayView<'_, S>,
+        target: &mut Vector<T>,
+    ) -> Result<()> {
+        refuse_while_recording("uploading")?;
+        let layout = *target.layout();
+        let shape = layout.shape();
+        check_shape(source.shape(), shape)?;
+        let packed: Vec<S>;
+        let data = match source.as_c_order() {
+            Some(data) => data,
+            None => {
+                let Shape { nx, ny, nz } = shape;
+                let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
+                packed = rows.flat_map(|(j, k)| (0..nx).map(move |i| source.get(i, j, k))).collect();
+                &packed
+            }
+        };
+        self.staged([data], |[from]| {
+            self.reorder::<T>(Way::Import, S::PRECISION, &layout, c_order(shape), [from, target.pointer()])
+        })
+    }
+
+    pub(crate) fn download_array<S: Real, T: Real>(
+        &self,
+        source: &Vector<T>,
+        target: &mut ArrayViewMut<'_, S>,
+    ) -> Result<()> {
+        refuse_while_recording("downloading")?;
+        let layout = *source.layout();
+        let shape = layout.shape();
+        check_shape(target.shape(), shape)?;
+        let export = |to| self.reorder::<T>(Way::Export, S::PRECISION, &layout, c_order(shape), [source.pointer(), to]);
+        if let Some(data) = target.as_c_order_mut() {
+            return self.fetch(data, export);
+        }
+        let mut packed = vec![S::ZERO; shape.cells()];
+        self.fetch(&mut packed, export)?;
+        for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
+            let (j, k) = (row % shape.ny, row / shape.ny);
+            for (i, &value) in values.iter().enumerate() {
+                target.set(i, j, k, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a caller's array on this card to a vector. On return the array may be changed by whoever waits for its
+    /// stream, or, where it has none, by anyone.
+    pub(crate) fn import_array<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
+        let (layout, to) = (*target.layout(), target.pointer());
+        self.with_device_array(source, &layout, "importing", || {
+            self.reorder::<T>(Way::Import, source.precision(), &layout, source.strides(), [source.pointer(), to])
+        })
+    }
+
+    /// Copies a vector to a caller's array on this card. On return the array is complete for whoever waits for its
+    /// stream, or, where it has none, for anyone.
+    pub(crate) fn export_array<T: Real>(&self, source: &Vector<T>, target: &DeviceArray) -> Result<()> {
+        let (layout, from) = (*source.layout(), source.pointer());
+        self.with_device_array(target, &layout, "exporting", || {
+            self.reorder::<T>(Way::Export, target.precision(), &layout, target.strides(), [from, target.pointer()])
+        })
+    }
+
+    /// Submits work on a caller's array between what its stream has been given and what it will be given.
+    fn with_device_array(
+        &self,
+        array: &DeviceArray,
+        layout: &Layout,
+        what: &str,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        refuse_while_recording(what)?;
+        check_shape(array.shape(), layout.shape())?;
+        if array.device() != self.ordinal() {
+            return Err(Error::Unsupported(format!(
+                "an array in the memory of cuda:{} for a solver on cuda:{}; copy it to that card, or make the solver on this \
+                 one",
+                array.device(),
+                self.ordinal()
+            )));
+        }
+        match array.stream() {
+            Some(stream) => {
+                self.context().wait_for(stream)?;
+                work()?;
+                self.context().hold_back(stream)
+            }
+            None => {
+                work()?;
+                self.synchronize()
+            }
+        }
+    }
+
+    fn array_kernel<T: Real>(&self, name: &'static str) -> Result<Kernel> {
+        self.array_modules()[index::<T>()].kernel(name)
+    }
+}
+
+fn c_order(Shape { nx, ny, .. }: Shape) -> [usize; 3] {
+    [1, nx, nx * ny]
+}

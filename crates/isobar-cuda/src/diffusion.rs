@@ -1,0 +1,273 @@
+//! The diffusion operator on a card: coefficients of cells or of faces, for the header `kernels/diffusion.cuh`.
+
+use std::sync::Arc;
+
+use isobar_core::backend::AggregateMap;
+use isobar_core::error::Result;
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::aggregate::{Components, Entry};
+use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Relaxation};
+use isobar_core::real::Real;
+use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use isobar_core::stencil::{self, Axis, Coefficients, Hierarchy, Lines, Side, Stencil, Supports};
+
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::driver::Pointer;
+use crate::launch::Argument;
+use crate::memory::Buffer;
+use crate::seven_point::kind::{self, Kind};
+use crate::seven_point::passes::{Passes, Weights};
+use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
+
+/// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diffusion {
+    /// Whether faces are stored, rather than coefficients of cells.
+    stored_faces: bool,
+    /// The field of each direction.
+    fields: [usize; 3],
+    /// Which fields kernels look at.
+    used: [bool; 3],
+    /// Dirichlet sides: bit 2 axis + upper.
+    fixed: u32,
+    /// Periodic directions.
+    periodic: u32,
+    shift: bool,
+}
+
+/// `Stencil` of diffusion.cuh.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Operands {
+    fields: [Pointer; 3],
+    shift: Pointer,
+    ratio: Pointer,
+    nx: i32,
+    ny: i32,
+    nz: i32,
+    pitch: i32,
+}
+
+// SAFETY: laid out as `Stencil` in diffusion.cuh: five pointers, four 32-bit integers.
+unsafe impl Argument for Operands {}
+
+/// All sources for a stencil, and line solves for columns of so many layers; `wide` for vectors of 2³¹ elements and more.
+pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
+    kind::sources::<Diffusion, T>(stencil, layers, wide)
+}
+
+impl Diffusion {
+    fn is_periodic(&self, axis: Axis) -> bool {
+        self.periodic >> axis as usize & 1 != 0
+    }
+
+    /// The fields that kernels look at, in the order of their numbers.
+    fn used_fields(&self) -> impl Iterator<Item = usize> {
+        let used = self.used;
+        (0..3).filter(move |&field| used[field])
+    }
+}
+
+impl Kind for Diffusion {
+    type Stencil = stencil::Diffusion;
+    type Operands = Operands;
+    const HEADER: &'static str = "diffusion.cuh";
+
+    fn of(stencil: &stencil::Diffusion) -> Self {
+        let Shape { nx, ny, nz } = stencil.shape();
+        let (stored_faces, fields) = match stencil.coefficients() {
+            Coefficients::Cells { axes, .. } => (false, axes.map(|(field, _)| field)),
+            Coefficients::Faces(_) => (true, [0, 1, 2]),
+        };
+        let (mut fixed, mut periodic) = (0, 0);
+        for (d, sides) in stencil.sides().into_iter().enumerate() {
+            for (upper, side) in sides.into_iter().enumerate() {
+                match side {
+                    // Stored faces have their Dirichlet sides in the shift.
+                    Side::Fixed if !stored_faces => fixed |= 1 << (2 * d + upper),
+                    Side::Periodic => periodic |= 1 << d,
+                    Side::Fixed | Side::Closed => {}
+                }
+            }
+        }
+        let mut used = [false; 3];
+        for (d, extent) in [nx, ny, nz].into_iter().enumerate() {
+            // A missing face must be there as a zero, but for those above the only layer.
+            used[fields[d]] |= if stored_faces { d < 2 || nz > 1 } else { extent > 1 || fixed >> (2 * d) & 3 != 0 };
+        }
+        used[0] |= used == [false; 3];
+        Self { stored_faces, fields, used, fixed, periodic, shift: stencil.stored_shift().is_some() }
+    }
+
+    fn define(&self, source: Source) -> Source {
+        source
+            .define("STORED_FACES", u32::from(self.stored_faces))
+            .define("FIELD_X", self.fields[0])
+            .define("FIELD_Y", self.fields[1])
+            .define("FIELD_Z", self.fields[2])
+            .define("FIXED", self.fixed)
+            .define("SHIFT", u32::from(self.shift))
+    }
+
+    fn periodic(&self) -> u32 {
+        self.periodic
+    }
+
+    fn coefficient_vectors(stencil: &stencil::Diffusion) -> f64 {
+        stencil.coefficient_vectors()
+    }
+
+    /// One buffer: the ratios, the fields that are used, the shift.
+    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout) -> Result<(Buffer, Operands)> {
+        /// Vectors begin at multiples of this many bytes.
+        const ALIGNMENT: usize = 256;
+        let bytes = (layout.len() * size_of::<T>()).next_multiple_of(ALIGNMENT);
+        let vectors = self.used_fields().count() + usize::from(self.shift);
+        let shape @ Shape { nx, ny, nz } = layout.shape();
+        let what = format!("the {vectors} vectors of a diffusion operator on {shape} cells");
+        let buffer = Buffer::new(cuda.context(), ALIGNMENT + vectors * bytes, &what)?;
+        let vector = |n: usize| buffer.start() + (ALIGNMENT + n * bytes) as Pointer;
+        // Those that no kernel looks at point to something that may be read all the same.
+        let mut fields = [vector(0); 3];
+        for (n, field) in self.used_fields().enumerate() {
+            fields[field] = vector(n);
+        }
+        let operands = Operands {
+            fields,
+            shift: vector(vectors - 1),
+            ratio: buffer.start(),
+            nx: nx as i32,
+            ny: ny as i32,
+            nz: nz as i32,
+            pitch: layout.pitch() as i32,
+        };
+        Ok((buffer, operands))
+    }
+
+    fn send<T: Real>(
+        &self,
+        cuda: &Cuda,
+        layout: &Layout,
+        operands: &Operands,
+        stencil: &stencil::Diffusion,
+    ) -> Result<()> {
+        let Shape { nx, ny, nz } = layout.shape();
+        let extents = [nx, ny, nz];
+        match stencil.coefficients() {
+            Coefficients::Cells { fields, axes } => {
+                // A field holds the h of the first direction that takes it.
+                let first = |field: usize| axes.iter().find(|axis| axis.0 == field).map_or(1.0, |axis| axis.1);
+                for field in self.used_fields() {
+                    let to = operands.fields[field];
+                    cuda.upload_coefficients::<T>(layout, &fields[field], first(field), extents, to)?;
+                }
+                let ratios = axes.map(|(field, factor)| T::from_f64(factor / first(field)));
+                cuda.context().send(&ratios, operands.ratio)?;
+            }
+            Coefficients::Faces(faces) => {
+                for axis in self.used_fields().map(|axis| Axis::ALL[axis]) {
+                    // There is no face above the last cell, whatever is stored for it.
+                    let (d, mut end) = (axis as usize, extents);
+                    if !self.is_periodic(axis) || extents[d] == 1 {
+                        end[d] -= 1;
+                    }
+                    cuda.upload_coefficients::<T>(layout, &faces[d], 1.0, end, operands.fields[d])?;
+                }
+            }
+        }
+        match stencil.stored_shift() {
+            Some(shift) => cuda.upload_coefficients::<T>(layout, shift, 1.0, extents, operands.shift),
+            None => Ok(()),
+        }
+    }
+
+    fn transfer_weights(stencil: &stencil::Diffusion) -> [Option<Vec<f64>>; 2] {
+        stencil.transfer_weights()
+    }
+
+    fn galerkin(stencil: &stencil::Diffusion, map: &AggregateMap) -> Vec<Entry> {
+        stencil.galerkin(map)
+    }
+
+    fn components(stencil: &stencil::Diffusion) -> Option<Components> {
+        stencil.components()
+    }
+
+    fn bodies(stencil: &stencil::Diffusion) -> AggregateMap {
+        stencil.bodies()
+    }
+}
+
+impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {}
+
+impl Supports<stencil::Diffusion> for Cuda {
+    type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;
+
+    fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
+        SevenPoint::new(self, stencil)
+    }
+
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        operator.update(stencil)
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
+        Capabilities {
+            operator: Arc::clone(operator) as _,
+            diagonal: Some(Arc::clone(operator) as _),
+            triangular: Some(Arc::clone(operator) as _),
+            aggregates: Some(Arc::clone(operator) as _),
+        }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        _: &stencil::Diffusion,
+        operator: &Arc<Self::Operator<T>>,
+    ) -> Result<Option<Lines<Self, stencil::Diffusion, T>>> {
+        operator.kernels().prepare(Steps::Lines)?;
+        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        finest.kernels().prepare(Steps::Sweeps)?;
+        by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn mixed_top(
+        &self,
+        double: &Arc<Self::Operator<f64>>,
+        single: &Arc<Self::Operator<f32>>,
+        hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        double.kernels().prepare(Steps::Sweeps)?;
+        let transfer = hierarchy.transfers.first().cloned();
+        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(Box::new(top)))
+    }
+}
+
+impl SupportsLevels<stencil::Diffusion> for Cuda {
+    type Transfer<T: Real> = LevelTransfer<Passes<Diffusion, T>, Weights<T>>;
+
+    fn transfer<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        fine: &Arc<Self::Operator<T>>,
+        coarse: &Arc<Self::Operator<T>>,
+    ) -> Result<Arc<Self::Transfer<T>>> {
+        LevelTransfer::new(stencil, fine, coarse)
+    }
+
+    fn update_transfer<T: Real>(&self, transfer: &Self::Transfer<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        transfer.update(stencil)
+    }
+}

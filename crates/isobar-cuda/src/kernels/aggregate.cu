@@ -1,0 +1,75 @@
+// One number an aggregate of cells, and small dense matrices. Sums are always added in the same order.
+#include "layout.cuh"
+#include "reduce.cuh"
+
+#define NONE 0xffffffffu
+
+// Runs are pieces of memory that belong to one aggregate: start << 16 | length. A warp adds up the runs of one item, and
+// leaves a partial sum. Block 256.
+extern "C" __global__ void __launch_bounds__(256)
+    sum_runs(int items, const unsigned int* __restrict__ first_run, const unsigned long long* __restrict__ runs,
+             const T* __restrict__ x, double* __restrict__ partial) {
+    // Runs no longer than this are a lane's each.
+    constexpr unsigned int SHORT = 12;
+    const int lane = threadIdx.x & 31, item = (blockIdx.x * 256 + threadIdx.x) >> 5;
+    if (item >= items) return;
+    double sum = 0;
+    const unsigned int begin = first_run[item], end = first_run[item + 1];
+    for (unsigned int n = begin; n < end; n += 32) {
+        const unsigned long long run = n + lane < end ? runs[n + lane] : 0;
+        const unsigned int length = (unsigned int)(run & 0xffff);
+        const int count = min(32u, end - n);
+        if (count > 4 && __all_sync(0xffffffffu, length <= SHORT)) {
+            const T* from = x + (run >> 16);
+            for (unsigned int c = 0; c < length; c++) sum += double(from[c]);
+            continue;
+        }
+        for (int other = 0; other < count; other++) {
+            const unsigned long long one = __shfl_sync(0xffffffffu, run, other);
+            const T* from = x + (one >> 16);
+            const int cells = int(one & 0xffff);
+#pragma unroll 4
+            for (int c = lane; c < cells; c += 32) sum += double(from[c]);
+        }
+    }
+    for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, offset);
+    if (lane == 0) partial[item] = sum;
+}
+
+// An aggregate's partial sums. A block an aggregate.
+extern "C" __global__ void __launch_bounds__(128)
+    sum_items(const unsigned int* __restrict__ first_item, const double* __restrict__ partial, double* __restrict__ sums) {
+    __shared__ double scratch[4];
+    const unsigned int aggregate = blockIdx.x, end = first_item[aggregate + 1];
+    double sum[1] = {0};
+    for (unsigned int n = first_item[aggregate] + threadIdx.x; n < end; n += 128) sum[0] += partial[n];
+    block_sum<1>(sum, scratch);
+    if (threadIdx.x == 0) sums[aggregate] = sum[0];
+}
+
+// y += Z a. Block 256.
+extern "C" __global__ void add_aggregated(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
+                                        T* __restrict__ y) {
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
+        unsigned int id = ids[i];
+        if (id != NONE) y[i] += T(a[id]);
+    }
+}
+
+// x = 0 in cells of no aggregate. Block 256.
+extern "C" __global__ void clear_outside(long long n, const unsigned int* __restrict__ ids, T* __restrict__ x) {
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL)
+        if (ids[i] == NONE) x[i] = T(0);
+}
+
+// y = M x, a row of M a block of 128.
+extern "C" __global__ void __launch_bounds__(128)
+    multiply(int size, const double* __restrict__ matrix, const double* __restrict__ x, double* __restrict__ y) {
+    __shared__ double scratch[4];
+    const double* row = matrix + blockIdx.x * (long long)size;
+    double sum[1] = {0};
+#pragma unroll 8
+    for (int n = threadIdx.x; n < size; n += 128) sum[0] = fma(row[n], x[n], sum[0]);
+    block_sum<1>(sum, scratch);
+    if (threadIdx.x == 0) y[blockIdx.x] = sum[0];
+}

@@ -1,0 +1,68 @@
+// Between a user's array of any strides and the checkerboard. x stays the fast index in both, so no
+// tile has to be turned when the user's x stride is one (the (z, y, x) C order).
+// Block (32, 8); grid (ceil(pitch / 32), ceil(nz / 8), ny).
+#include "layout.cuh"
+
+// Strides, in elements, of a user's array.
+struct Strides {
+    long long x, y, z;
+};
+
+// Calls f(i, j, k, position) for this thread's two cells, those beyond the end of a row among them.
+template <class F> __device__ __forceinline__ void for_each_cell(int nz, int pitch, F f) {
+    int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y, j = blockIdx.z;
+    if (m >= pitch || k >= nz) return;
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        int i = 2 * m + p, c = (i + j) & 1;
+        f(i, j, k, m + (long long)pitch * (k + nz * (c + 2LL * j)));
+    }
+}
+
+template <class U>
+__device__ __forceinline__ void import_field(int nx, int nz, int pitch, Strides stride, const U* from, T* to) {
+    for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
+        to[at] = i < nx ? T(from[i * stride.x + j * stride.y + k * stride.z]) : T(0);
+    });
+}
+
+template <class U>
+__device__ __forceinline__ void export_field(int nx, int nz, int pitch, Strides stride, const T* from, U* to) {
+    for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
+        if (i < nx) to[i * stride.x + j * stride.y + k * stride.z] = U(from[at]);
+    });
+}
+
+extern "C" __global__ void import_f64(int nx, int nz, int pitch, Strides stride, const double* __restrict__ from,
+                                      T* __restrict__ to) {
+    import_field(nx, nz, pitch, stride, from, to);
+}
+
+extern "C" __global__ void import_f32(int nx, int nz, int pitch, Strides stride, const float* __restrict__ from,
+                                      T* __restrict__ to) {
+    import_field(nx, nz, pitch, stride, from, to);
+}
+
+extern "C" __global__ void export_f64(int nx, int nz, int pitch, Strides stride, const T* __restrict__ from,
+                                      double* __restrict__ to) {
+    export_field(nx, nz, pitch, stride, from, to);
+}
+
+extern "C" __global__ void export_f32(int nx, int nz, int pitch, Strides stride, const T* __restrict__ from,
+                                      float* __restrict__ to) {
+    export_field(nx, nz, pitch, stride, from, to);
+}
+
+// Coefficients, which come in double precision and C order: times a factor, and zero in cells i, j, k from `end` on in any
+// direction, whatever they hold there.
+struct End {
+    int x, y, z;
+};
+
+extern "C" __global__ void import_coefficients(int nx, int ny, int nz, int pitch, double factor, End end,
+                                               const double* __restrict__ from, T* __restrict__ to) {
+    for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
+        bool inside = i < end.x && j < end.y && k < end.z;
+        to[at] = inside ? T(factor * from[i + (long long)nx * (j + (long long)ny * k)]) : T(0);
+    });
+}

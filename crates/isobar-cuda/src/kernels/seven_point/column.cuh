@@ -1,0 +1,69 @@
+// A column of cells, and where its neighbours are.
+#pragma once
+#include "seven_point/seven_point.cuh"
+
+// Where a column's neighbours are, relative to the column.
+struct Column {
+    int i, j;
+    Index start;
+    Index other; // to the other colour of its row
+    Index to[4]; // WEST to NORTH; 0 where there is none
+    bool has[4];
+};
+
+__device__ __forceinline__ Column neighbours(const Stencil& op, int m, int j, int c) {
+    const Index plane = half_plane(op);
+    const int odd = (j + c) & 1, nx = op.nx, ny = op.ny;
+    Column at;
+    at.i = 2 * m + odd;
+    at.j = j;
+    at.start = m + plane * (c + 2 * (Index)j);
+    const Index other = at.other = plane * (1 - 2 * c);
+    at.has[WEST] = at.i > 0 || (periodic(X) && nx > 1);
+    at.to[WEST] = other + (at.i > 0 ? odd - 1 : ((nx - 1) >> 1) - m);
+    at.has[EAST] = at.i + 1 < nx || (periodic(X) && nx > 1);
+    at.to[EAST] = other + (at.i + 1 < nx ? odd : -m);
+    at.has[SOUTH] = j > 0 || (periodic(Y) && ny > 1);
+    at.to[SOUTH] = other + 2 * plane * (j > 0 ? -1 : ny - 1);
+    at.has[NORTH] = j + 1 < ny || (periodic(Y) && ny > 1);
+    at.to[NORTH] = other + 2 * plane * (j + 1 < ny ? 1 : -(ny - 1));
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        if (!at.has[n]) at.to[n] = 0;
+    return at;
+}
+
+// What goes out of the column at one layer, and what comes in where the neighbours have values u.
+struct Outside {
+    T out, in;
+};
+
+template <bool NEIGHBOURS>
+__device__ __forceinline__ Outside outside(const Stencil& op, const Column& column, int k, Index at,
+                                           const Fields& here, const T* __restrict__ u) {
+    Outside sum = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        const Index there = at + column.to[n];
+        const Fields h = load(op, there);
+        const T between = n == WEST    ? face<X>(op, h, here)
+                          : n == EAST  ? face<X>(op, here, h)
+                          : n == SOUTH ? face<Y>(op, h, here)
+                                       : face<Y>(op, here, h);
+        const T t = column.has[n] ? between : T(0);
+        sum.out += t;
+        // What a missing neighbour stands for may hold anything.
+        if (NEIGHBOURS) sum.in = fma(t, column.has[n] ? u[there] : T(0), sum.in);
+    }
+#if !FLAT
+    if (periodic(Z) && op.nz > 1 && (k == 0 || k + 1 == op.nz)) {
+        // With two layers each has one such face, whichever of its sides that is.
+        Index there = at + (Index)op.pitch * (k == 0 ? op.nz - 1 : 1 - op.nz);
+        Fields h = load(op, there);
+        T t = k == 0 ? face<Z>(op, h, here) : face<Z>(op, here, h);
+        sum.out += t + t;
+        if (NEIGHBOURS) sum.in = fma(t, u[there] + u[at], sum.in);
+    }
+#endif
+    return sum;
+}

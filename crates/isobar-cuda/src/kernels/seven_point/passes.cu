@@ -1,0 +1,372 @@
+// One pass over the matrix each. Launch: see stream.cuh; block (32, ROWS).
+#include "reduce.cuh"
+#include "seven_point/column.cuh"
+#include "seven_point/stream.cuh"
+
+#define BOUNDS __launch_bounds__(32 * ROWS, MIN_BLOCKS)
+
+// Nothing beside the values, by default.
+struct Plain {
+    using V = T;
+    using E = None;
+    const T* __restrict__ x;
+    __device__ __forceinline__ T neighbour(Index at) const { return x[at]; }
+    __device__ __forceinline__ void prefetch(Index at) const { prefetch_l2(x + at); }
+    __device__ __forceinline__ T enter(Index at, bool) const { return x[at]; }
+    __device__ __forceinline__ None fetch(Index) const { return {}; }
+};
+
+// Coefficients only.
+struct Bare {
+    using V = None;
+    __device__ __forceinline__ None neighbour(Index) const { return {}; }
+    __device__ __forceinline__ void prefetch(Index) const {}
+    __device__ __forceinline__ None enter(Index, bool) const { return {}; }
+};
+
+// y = A x
+extern "C" __global__ void BOUNDS apply(Stencil op, int length, const T* __restrict__ x, T* __restrict__ y) {
+    struct Pass : Plain {
+        T* __restrict__ y;
+        __device__ __forceinline__ void cell(const Row<T>& row, None) const { y[row.at] = image(row); }
+    } pass{{x}, y};
+    stream(op, length, pass);
+}
+
+// A value of another vector in the same cell.
+struct One {
+    T value;
+};
+
+// r = f - A u
+extern "C" __global__ void BOUNDS residual_field(Stencil op, int length, const T* __restrict__ f,
+                                                 const T* __restrict__ u, T* __restrict__ r) {
+    struct Pass : Plain {
+        using E = One;
+        const T* __restrict__ f;
+        T* __restrict__ r;
+        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, One f) const { r[row.at] = f.value - image(row); }
+    } pass{{u}, f, r};
+    stream(op, length, pass);
+}
+
+// r = f - A u;  ||r||^2
+extern "C" __global__ void BOUNDS residual(Stencil op, int length, const T* __restrict__ f, const T* __restrict__ u,
+                                           T* __restrict__ r, double* partial, unsigned int* counter, double* norm) {
+    __shared__ double sums[32];
+    struct Pass : Plain {
+        using E = One;
+        const T* __restrict__ f;
+        T* __restrict__ r;
+        double sum[1];
+        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, One f) {
+            T value = f.value - image(row);
+            r[row.at] = value;
+            sum[0] += double(value) * double(value);
+        }
+    } pass{{u}, f, r, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+}
+
+// ||f - A u||^2
+extern "C" __global__ void BOUNDS residual_norm(Stencil op, int length, const T* __restrict__ f,
+                                                const T* __restrict__ u, double* partial, unsigned int* counter,
+                                                double* norm) {
+    __shared__ double sums[32];
+    struct Pass : Plain {
+        using E = One;
+        const T* __restrict__ f;
+        double sum[1];
+        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, One f) {
+            T value = f.value - image(row);
+            sum[0] += double(value) * double(value);
+        }
+    } pass{{u}, f, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+}
+
+// z = D^-1
+extern "C" __global__ void BOUNDS inverse_diagonal(Stencil op, int length, T* __restrict__ z) {
+    struct Pass : Bare {
+        using E = None;
+        T* __restrict__ z;
+        __device__ __forceinline__ None fetch(Index) const { return {}; }
+        __device__ __forceinline__ void cell(const Row<None>& row, None) const { z[row.at] = inverse(row.diagonal()); }
+    } pass{{}, z};
+    stream(op, length, pass);
+}
+
+// z = D^-1 r
+extern "C" __global__ void BOUNDS divide_by_diagonal(Stencil op, int length, const T* __restrict__ r,
+                                                     T* __restrict__ z) {
+    struct Pass : Bare {
+        using E = One;
+        const T* __restrict__ r;
+        T* __restrict__ z;
+        __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
+        __device__ __forceinline__ void cell(const Row<None>& row, One r) const {
+            z[row.at] = r.value * inverse(row.diagonal());
+        }
+    } pass{{}, r, z};
+    stream(op, length, pass);
+}
+
+// r -= alpha q;  z = D^-1 r;  rho = <r, z>;  ||r||^2, side by side
+extern "C" __global__ void BOUNDS scale_residual(Stencil op, int length, Ratio alpha_ratio, const T* __restrict__ q,
+                                                 T* __restrict__ r, T* __restrict__ z, double* partial,
+                                                 unsigned int* counter, double* rho_norm) {
+    __shared__ double sums[64];
+    struct Pass : Bare {
+        using E = One;
+        T alpha;
+        const T* __restrict__ q;
+        T* __restrict__ r;
+        T* __restrict__ z;
+        double sum[2];
+        __device__ __forceinline__ void prefetch(Index at) const {
+            prefetch_l2(q + at);
+            prefetch_l2(r + at);
+        }
+        __device__ __forceinline__ One fetch(Index at) const { return {fma(-alpha, q[at], r[at])}; }
+        __device__ __forceinline__ void cell(const Row<None>& row, One updated) {
+            T value = updated.value, scaled = value * inverse(row.diagonal());
+            r[row.at] = value;
+            z[row.at] = scaled;
+            sum[0] += double(value) * double(scaled);
+            sum[1] += double(value) * double(value);
+        }
+    } pass{{}, alpha_ratio.value(), q, r, z, {0, 0}};
+    stream(op, length, pass);
+    grid_sum<2>(pass.sum, sums, partial, counter, rho_norm);
+}
+
+// u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>.
+// p and p_old are different vectors, so that p can be recomputed wherever it is a neighbour.
+extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio,
+                                                    const T* __restrict__ z, const T* __restrict__ p_old,
+                                                    T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                                                    double* partial, unsigned int* counter, double* sigma) {
+    __shared__ double sums[32];
+    struct Pass {
+        using V = T;
+        using E = None;
+        T alpha, beta;
+        const T* __restrict__ z;
+        const T* __restrict__ p_old;
+        T* __restrict__ u;
+        T* __restrict__ p;
+        T* __restrict__ q;
+        double sum[1];
+        __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], z[at]); }
+        __device__ __forceinline__ void prefetch(Index at) const {
+            prefetch_l2(p_old + at);
+            prefetch_l2(z + at);
+            prefetch_l2(u + at);
+        }
+        __device__ __forceinline__ T enter(Index at, bool own) const {
+            T old = p_old[at], value = fma(beta, old, z[at]);
+            if (own) {
+                u[at] = fma(alpha, old, u[at]);
+                p[at] = value;
+            }
+            return value;
+        }
+        __device__ __forceinline__ None fetch(Index) const { return {}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, None) {
+            T value = image(row);
+            q[row.at] = value;
+            sum[0] += double(row.here) * double(value);
+        }
+    } pass{alpha_ratio.value(), beta_ratio.value(), z, p_old, u, p, q, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, sigma);
+}
+
+// v = D^-1 (r - L w), w being what neighbours are read from; the sum is <v, D v>.
+struct Lower : Plain {
+    using E = One;
+    const T* __restrict__ r;
+    T* __restrict__ v;
+    double sum[1];
+    __device__ __forceinline__ One fetch(Index at) const { return {r[at]}; }
+    __device__ __forceinline__ void cell(const Row<T>& row, One r) {
+        T total = r.value, diagonal = row.diagonal();
+#pragma unroll
+        for (int n = 0; n < (FLAT ? 4 : 6); n++)
+            if (!row.higher[n]) total = fma(row.t[n], row.v[n], total);
+        T value = total * inverse(diagonal);
+        v[row.at] = value;
+        sum[0] += double(diagonal) * double(value) * double(value);
+    }
+};
+
+extern "C" __global__ void BOUNDS relax_lower(Stencil op, int length, const T* __restrict__ r,
+                                              const T* __restrict__ w, T* __restrict__ v) {
+    Lower pass{{w}, r, v, {0}};
+    stream(op, length, pass);
+}
+
+extern "C" __global__ void BOUNDS relax_lower_sum(Stencil op, int length, const T* __restrict__ r,
+                                                  const T* __restrict__ w, T* __restrict__ v, double* partial,
+                                                  unsigned int* counter, double* rho) {
+    __shared__ double sums[32];
+    Lower pass{{w}, r, v, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, rho);
+}
+
+// z = v - D^-1 L^T w. v and w may be the same.
+extern "C" __global__ void BOUNDS relax_upper(Stencil op, int length, const T* __restrict__ v,
+                                              const T* __restrict__ w, T* __restrict__ z) {
+    struct Pass : Plain {
+        using E = One;
+        const T* __restrict__ v;
+        T* __restrict__ z;
+        __device__ __forceinline__ One fetch(Index at) const { return {v[at]}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, One v) const {
+            T total = T(0);
+#pragma unroll
+            for (int n = 0; n < (FLAT ? 4 : 6); n++)
+                if (row.higher[n]) total = fma(row.t[n], row.v[n], total);
+            z[row.at] = fma(total, inverse(row.diagonal()), v.value);
+        }
+    } pass{{w}, v, z};
+    stream(op, length, pass);
+}
+
+// D^-1 and r.
+struct Scaled {
+    T inverse, r;
+};
+__device__ __forceinline__ Scaled up(Scaled v) { return {up(v.inverse), up(v.r)}; }
+__device__ __forceinline__ Scaled down(Scaled v) { return {down(v.inverse), down(v.r)}; }
+
+// The incomplete Poisson preconditioner, see `Triangular::incomplete_poisson` in isobar-core.
+template <bool SCALED> struct IncompletePoisson {
+    using V = Scaled;
+    using E = None;
+    const T* __restrict__ inverse_diagonal;
+    const T* __restrict__ r;
+    T* __restrict__ z;
+    __device__ __forceinline__ Scaled neighbour(Index at) const { return {inverse_diagonal[at], r[at]}; }
+    __device__ __forceinline__ void prefetch(Index at) const {
+        prefetch_l2(inverse_diagonal + at);
+        prefetch_l2(r + at);
+    }
+    __device__ __forceinline__ Scaled enter(Index at, bool) const { return neighbour(at); }
+    __device__ __forceinline__ None fetch(Index) const { return {}; }
+    __device__ __forceinline__ void cell(const Row<Scaled>& row, None) const {
+        T squares = T(0), sum = T(0), here = row.here.inverse;
+#pragma unroll
+        for (int n = 0; n < (FLAT ? 4 : 6); n++) {
+            T t = row.t[n], there = row.v[n].inverse;
+            T weight = SCALED ? t * here * there : t * (row.higher[n] ? here : there);
+            sum = fma(weight, row.v[n].r, sum);
+            if (!row.higher[n]) squares = fma(weight, SCALED ? t : weight, squares);
+        }
+        z[row.at] = fma(row.here.r, (SCALED ? here : T(1)) * (T(1) + squares), sum);
+    }
+};
+
+extern "C" __global__ void BOUNDS incomplete_poisson(Stencil op, int length, const T* __restrict__ inverse_diagonal,
+                                                     const T* __restrict__ r, T* __restrict__ z) {
+    IncompletePoisson<false> pass{inverse_diagonal, r, z};
+    stream(op, length, pass);
+}
+
+extern "C" __global__ void BOUNDS incomplete_poisson_scaled(Stencil op, int length,
+                                                            const T* __restrict__ inverse_diagonal,
+                                                            const T* __restrict__ r, T* __restrict__ z) {
+    IncompletePoisson<true> pass{inverse_diagonal, r, z};
+    stream(op, length, pass);
+}
+
+// Calls f(column, k, position) for the cells of a pass that this thread alone has to do with.
+template <class F> __device__ __forceinline__ void for_each_own_cell(const Stencil& op, int length, F f) {
+    const int m = blockIdx.x * 32 + threadIdx.x;
+#if FLAT
+    const int k = 0, segment = blockIdx.z * blockDim.y + threadIdx.y;
+#else
+    const int k = blockIdx.y * blockDim.y + threadIdx.y, segment = blockIdx.z;
+#endif
+    const int j0 = segment * length, j1 = k < LAYERS(op) ? min(j0 + length, op.ny) : 0;
+#pragma unroll 2
+    for (int row = 2 * j0; row < 2 * j1; row++) {
+        const Column column = neighbours(op, m, row >> 1, row & 1);
+        if (column.i < op.nx) f(column, k, column.start + (Index)op.pitch * k);
+    }
+}
+
+// q -= A Z a;  sigma = <p, q>. Coefficients matter, and are read, only where aggregates meet, and q changes only there and
+// where s is not 0.
+extern "C" __global__ void BOUNDS subtract_aggregated(Stencil op, int length, const unsigned int* __restrict__ ids,
+                                                      const double* __restrict__ a, const T* __restrict__ p,
+                                                      T* __restrict__ q, double* partial, unsigned int* counter,
+                                                      double* sigma) {
+    __shared__ double sums[32];
+    double sum[1] = {0};
+    auto value = [&](unsigned int id) { return id == 0xffffffffu ? T(0) : T(a[id]); };
+    for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
+        const unsigned int id = ids[at];
+        const T here = value(id), before = q[at];
+        T total = load_shift(op, at) * here;
+        if (on_side(op, column.i, column.j, k))
+            total = fma(sides(op, load(op, at), column.i, column.j, k), here, total);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            if (!column.has[n]) continue;
+            const Index there = at + column.to[n];
+            const unsigned int other = ids[there];
+            if (other == id) continue;
+            const Fields h = load(op, at), h_there = load(op, there);
+            const T t = n == WEST    ? face<X>(op, h_there, h)
+                        : n == EAST  ? face<X>(op, h, h_there)
+                        : n == SOUTH ? face<Y>(op, h_there, h)
+                                     : face<Y>(op, h, h_there);
+            total = fma(t, here - value(other), total);
+        }
+#if !FLAT
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            const bool inside = upper ? k + 1 < op.nz : k > 0;
+            if (!inside && !(periodic(Z) && op.nz > 1)) continue;
+            const int step = inside ? 2 * upper - 1 : (1 - 2 * upper) * (op.nz - 1);
+            const Index there = at + (Index)op.pitch * step;
+            const unsigned int other = ids[there];
+            if (other == id) continue;
+            const Fields h = load(op, at), h_there = load(op, there);
+            const T t = upper ? face<Z>(op, h, h_there) : face<Z>(op, h_there, h);
+            total = fma(t, here - value(other), total);
+        }
+#endif
+        const T after = before - total;
+        if (total != T(0)) q[at] = after;
+        sum[0] += double(p[at]) * double(after);
+    });
+    grid_sum<1>(sum, sums, partial, counter, sigma);
+}
+
+// How many faces inside the grid are closed, and how many cells have s > 0, side by side: a matrix with none of the first
+// and some of the second is regular.
+extern "C" __global__ void BOUNDS census(Stencil op, int length, double* partial, unsigned int* counter, double* counts) {
+    __shared__ double sums[64];
+    double count[2] = {0, 0};
+    for_each_own_cell(op, length, [&](const Column& column, int k, Index at) {
+        const Fields h = load(op, at);
+        if (column.has[EAST] && !(face<X>(op, h, load(op, at + column.to[EAST])) > T(0))) count[0]++;
+        if (column.has[NORTH] && !(face<Y>(op, h, load(op, at + column.to[NORTH])) > T(0))) count[0]++;
+#if !FLAT
+        if (k + 1 < op.nz || (periodic(Z) && op.nz > 1)) {
+            const int step = k + 1 < op.nz ? 1 : 1 - op.nz;
+            if (!(face<Z>(op, h, load(op, at + (Index)op.pitch * step)) > T(0))) count[0]++;
+        }
+#endif
+        if (load_shift(op, at) + sides(op, h, column.i, column.j, k) > T(0)) count[1]++;
+    });
+    grid_sum<2>(count, sums, partial, counter, counts);
+}

@@ -1,0 +1,57 @@
+// Solves with the tridiagonal block of a column, a thread a column: for one layer, few layers, and more than blocks of
+// threads can hold.
+#pragma once
+#include "seven_point/column.cuh"
+
+// How many layers ahead of the solve what it reads is brought to L2: neighbouring rows are other threads' to bring.
+constexpr int AHEAD = 4;
+
+// Solves with the right-hand side rhs(at, true) plus what comes in from neighbours' u, and calls finish(at, x) for every
+// layer. prefetch_rhs(at) brings what rhs reads to L2. y and ratio: room for a vector each, which FLAT does not touch; y may be
+// where finish writes.
+template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
+__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
+                                      T* __restrict__ y, T* __restrict__ ratio, Rhs rhs, Prefetch prefetch_rhs,
+                                      Finish finish) {
+    if (!valid) return;
+#if FLAT
+    Fields here = load(op, column.start);
+    Outside sum = outside<NEIGHBOURS>(op, column, 0, column.start, here, u);
+    finish(column.start, (rhs(column.start, true) + sum.in) * inverse(sum.out));
+#else
+    const int nz = op.nz;
+    T below = T(0), excess_over_pivot = T(0), value = T(0);
+    Index at = column.start;
+    Fields here = load(op, at);
+#pragma unroll 2
+    for (int k = 0; k < nz; k++, at += op.pitch) {
+        if (k + AHEAD < nz) {
+            const Index ahead = at + (Index)AHEAD * op.pitch;
+            prefetch(op, ahead);
+            prefetch(op, ahead + column.other);
+            if (NEIGHBOURS) prefetch_l2(u + ahead + column.other);
+            prefetch_rhs(ahead);
+        }
+        Fields over{};
+        if (k + 1 < nz) over = load(op, at + op.pitch);
+        Outside sum = outside<NEIGHBOURS>(op, column, k, at, here, u);
+        T above = k + 1 < nz ? face<Z>(op, here, over) : T(0);
+        T excess = fma(below, excess_over_pivot, sum.out);
+        T reciprocal_pivot = inverse(above + excess);
+        value = fma(below, value, rhs(at, true) + sum.in) * reciprocal_pivot;
+        y[at] = value;
+        ratio[at] = above * reciprocal_pivot;
+        excess_over_pivot = excess * reciprocal_pivot;
+        below = above;
+        here = over;
+    }
+    at -= op.pitch;
+    finish(at, value);
+#pragma unroll 8
+    for (int k = nz - 2; k >= 0; k--) {
+        at -= op.pitch;
+        value = fma(ratio[at], value, y[at]);
+        finish(at, value);
+    }
+#endif
+}

@@ -1,0 +1,107 @@
+// Recurrences over the unknowns in the order of their numbers, which are those of C order, blocks of consecutive
+// unknowns apart (block-IC): the pivots, and forward and backward substitution.
+//
+// A thread block takes one block of unknowns at a time. Rows of cells are a thread's each; thread t is t cells behind the
+// first, so that whatever a cell depends on, all of it on earlier hyperplanes i + t, is done. More rows than threads
+// come one batch after the other. Block: any number of threads; grid: any.
+#include "seven_point/seven_point.cuh"
+
+// Calls f(position, number, t) for the neighbours of a cell, west to above; t() is that of the face between.
+template <class F>
+__device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int j, int k, long long number,
+                                                   const Fields& here, F f) {
+    const long long row = op.nx, layer = (long long)op.nx * op.ny;
+    const int nz = LAYERS(op);
+    auto visit = [&](auto axis, bool lower, int ni, int nj, int nk, long long there) {
+        constexpr int AXIS = decltype(axis)::value;
+        Index at = place(op, ni, nj, nk);
+        f(at, there, [&] {
+            Fields h = load(op, at);
+            return lower ? face<AXIS>(op, h, here) : face<AXIS>(op, here, h);
+        });
+    };
+    struct OnX { enum { value = X }; };
+    struct OnY { enum { value = Y }; };
+    struct OnZ { enum { value = Z }; };
+    if (i > 0) visit(OnX{}, true, i - 1, j, k, number - 1);
+    else if (periodic(X) && op.nx > 1) visit(OnX{}, true, op.nx - 1, j, k, number + (op.nx - 1));
+    if (i + 1 < op.nx) visit(OnX{}, false, i + 1, j, k, number + 1);
+    else if (periodic(X) && op.nx > 1) visit(OnX{}, false, 0, j, k, number - (op.nx - 1));
+    if (j > 0) visit(OnY{}, true, i, j - 1, k, number - row);
+    else if (periodic(Y) && op.ny > 1) visit(OnY{}, true, i, op.ny - 1, k, number + row * (op.ny - 1));
+    if (j + 1 < op.ny) visit(OnY{}, false, i, j + 1, k, number + row);
+    else if (periodic(Y) && op.ny > 1) visit(OnY{}, false, i, 0, k, number - row * (op.ny - 1));
+    if (k > 0) visit(OnZ{}, true, i, j, k - 1, number - layer);
+    else if (periodic(Z) && nz > 1) visit(OnZ{}, true, i, j, nz - 1, number + layer * (nz - 1));
+    if (k + 1 < nz) visit(OnZ{}, false, i, j, k + 1, number + layer);
+    else if (periodic(Z) && nz > 1) visit(OnZ{}, false, i, j, 0, number - layer * (nz - 1));
+}
+
+// Calls f(i, j, k, number) for the unknowns from `begin` to `end`, upwards or downwards, each when those before it are done.
+template <bool UP, class F>
+__device__ __forceinline__ void in_order(const Stencil& op, long long begin, long long end, F f) {
+    const int nx = op.nx, ny = op.ny;
+    const long long first_row = begin / nx, last_row = (end - 1) / nx, rows = last_row - first_row + 1;
+    const int batch = blockDim.x;
+    const long long batches = (rows + batch - 1) / batch;
+    // Of a single row, only what belongs to it.
+    const int s0 = rows == 1 ? int(begin - first_row * nx) : 0;
+    for (long long b = 0; b < batches; b++) {
+        const long long n = UP ? b : batches - 1 - b, in_batch = min((long long)batch, rows - n * batch);
+        const int s1 = rows == 1 ? int(end - first_row * nx) : nx + int(in_batch) - 1;
+        const long long line = first_row + n * batch + threadIdx.x;
+        const int j = int(line % ny), k = int(line / ny);
+        for (int step = 0; step < s1 - s0; step++) {
+            const int i = (UP ? s0 + step : s1 - 1 - step) - int(threadIdx.x);
+            const long long number = line * nx + i;
+            if (threadIdx.x < in_batch && i >= 0 && i < nx && number >= begin && number < end) f(i, j, k, number);
+            __syncthreads();
+        }
+    }
+}
+
+// The pivots d_n = a_nn - sum of T^2 / d_m over lower neighbours m in the same block, as 1 / d_n. A pivot that is no more
+// than rounding of a_nn is replaced by that.
+extern "C" __global__ void __launch_bounds__(512)
+    factorise(Stencil op, long long cells, long long block, long long blocks, T singular, T* inverse_pivots) {
+    for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
+        const long long begin = b * block, end = min(begin + block, cells);
+        in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
+            const Index at = place(op, i, j, k);
+            const Fields here = load(op, at);
+            T diagonal = load_shift(op, at) + sides(op, here, i, j, k), pivot = diagonal;
+            for_each_neighbour(op, i, j, k, number, here, [&](Index there, long long other, auto face) {
+                const T t = face();
+                diagonal += t;
+                // t - t^2/d, without a difference of sums.
+                pivot += other < number && other >= begin ? t * (T(1) - t * inverse_pivots[there]) : t;
+            });
+            inverse_pivots[at] = inverse(pivot > singular * diagonal ? pivot : diagonal);
+        });
+    }
+}
+
+// z = (D + L^T)^-1 D (D + L)^-1 r, D the pivots, L without the couplings between blocks of `block` unknowns.
+extern "C" __global__ void __launch_bounds__(512)
+    substitute(Stencil op, long long cells, long long block, long long blocks, const T* __restrict__ inverse_pivots,
+               const T* __restrict__ r, T* z) {
+    for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
+        const long long begin = b * block, end = min(begin + block, cells);
+        in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
+            const Index at = place(op, i, j, k);
+            T sum = r[at];
+            for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+                if (other < number && other >= begin) sum = fma(face(), z[there], sum);
+            });
+            z[at] = sum * inverse_pivots[at];
+        });
+        in_order<false>(op, begin, end, [&](int i, int j, int k, long long number) {
+            const Index at = place(op, i, j, k);
+            T sum = T(0);
+            for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+                if (other > number && other < end) sum = fma(face(), z[there], sum);
+            });
+            z[at] = fma(sum, inverse_pivots[at], z[at]);
+        });
+    }
+}

@@ -1,0 +1,140 @@
+// The first pass of a conjugate gradient iteration, streaming along y.
+//
+// A warp owns 32 columns of both colours, a thread DEPTH layers of two columns, and goes from row to row. Of a cell's
+// neighbours it has north, south and the other colour in its own registers, the next columns in its neighbours'
+// and the next layers, but for those beyond its own; so every vector is read once, a row ahead of its use. What
+// lies beyond the warp's layers and columns it computes again.
+// Block (32, CHUNKS); grid (ceil(pitch / 32), ceil(nz / (CHUNKS DEPTH)), segments).
+#include "reduce.cuh"
+#include "tensor_product/tensor_product.cuh"
+
+#ifndef CHUNKS
+#define CHUNKS 4
+#endif
+#ifndef DEPTH
+#define DEPTH 4
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 1
+#endif
+constexpr int K = DEPTH;
+#ifdef NZ
+#define LAYERS(op) NZ
+#else
+#define LAYERS(op) (op).nz
+#endif
+
+// One row of a thread's two columns and their surroundings.
+struct Row {
+    T own[2][K];
+    T beyond[2][2]; // the layers below and above
+    T beside[2];    // the column beside the warp's that the other colour looks at, on layer k0 + lane
+};
+
+// u += alpha p_old;  p = z + beta p_old;  q = A p;  result = <p, q>.
+// alpha is the previous iteration's. p_old must be finite, so zero it before the first iteration. p and p_old are
+// different fields, so that p can be computed again. Traffic: u, z, p_old read; u, p, q written.
+extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
+    advance_direction(Operator op, Ratio alpha_ratio, Ratio beta_ratio, const T* __restrict__ z,
+                      const T* __restrict__ p_old, T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
+                      double* partial, unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    int nz = LAYERS(op), lane = threadIdx.x;
+    int m0 = blockIdx.x * 32, m = min(m0 + lane, op.pitch - 1), k0 = (blockIdx.y * CHUNKS + threadIdx.y) * K;
+    int rows = (op.ny + gridDim.z - 1) / gridDim.z, j0 = blockIdx.z * rows, j1 = min(j0 + rows, op.ny);
+    double product[1] = {0};
+    if (k0 < nz && j0 < j1) {
+        bool active = m0 + lane < op.pitch;
+        T alpha = alpha_ratio.value(), beta = beta_ratio.value();
+        long long colour = (long long)op.pitch * nz;
+        auto layer = [&](int k) { return op.pitch * min(max(k, 0), nz - 1); }; // outside, with coefficients of zero
+        Row zs, ps, south, here, north;
+        T us[2][K];
+
+        // Asks for what row j is made of; outside, with couplings of zero, for a row inside.
+        auto load = [&](int j) {
+            int inside = min(max(j, 0), op.ny - 1);
+            long long row = plane(op, inside, 0);
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                long long column = row + c * colour + m;
+#pragma unroll
+                for (int i = 0; i < K; i++) {
+                    long long at = column + layer(k0 + i);
+                    zs.own[c][i] = z[at];
+                    ps.own[c][i] = p_old[at];
+                    if (j >= j0 && j < j1) us[c][i] = u[at];
+                }
+#pragma unroll
+                for (int n = 0; n < 2; n++) {
+                    long long at = column + layer(n ? k0 + K : k0 - 1);
+                    zs.beyond[c][n] = z[at];
+                    ps.beyond[c][n] = p_old[at];
+                }
+                // What the other colour of row j looks at; beyond the row's ends, with a coupling of zero, a cell of it.
+                int beside = looks_east(inside, 1 - c) ? min(m0 + 32, op.pitch - 1) : max(m0 - 1, 0);
+                long long at = row + c * colour + beside + layer(k0 + min(lane, K - 1));
+                zs.beside[c] = z[at];
+                ps.beside[c] = p_old[at];
+            }
+        };
+        // Makes p of them, and where the row is this block's, stores it and updates u.
+        auto enter = [&](Row& to, int j) {
+            bool store = active && j >= j0 && j < j1;
+            long long column = plane(op, j, 0) + m;
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+#pragma unroll
+                for (int i = 0; i < K; i++) {
+                    T old = ps.own[c][i], value = fma(beta, old, zs.own[c][i]);
+                    to.own[c][i] = value;
+                    if (store && (k0 + i < nz)) {
+                        long long at = column + c * colour + op.pitch * (k0 + i);
+                        u[at] = fma(alpha, old, us[c][i]);
+                        p[at] = value;
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < 2; n++) to.beyond[c][n] = fma(beta, ps.beyond[c][n], zs.beyond[c][n]);
+                to.beside[c] = fma(beta, ps.beside[c], zs.beside[c]);
+            }
+        };
+
+        load(j0 - 1);
+        enter(south, j0 - 1);
+        load(j0);
+        enter(here, j0);
+        load(j0 + 1);
+        for (int j = j0; j < j1; j++) {
+            Column column[2] = {load_column(op, j, 0, m), load_column(op, j, 1, m)};
+            enter(north, j + 1);
+            if (j + 1 < j1) load(j + 2);
+            long long base = plane(op, j, 0) + m;
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                int shift = looks_east(j, c) ? 1 : -1;
+                bool at_edge = lane == (shift > 0 ? 31 : 0);
+#pragma unroll
+                for (int i = 0; i < K; i++) {
+                    T next = __shfl_sync(0xffffffffu, here.own[1 - c][i], (lane + shift) & 31);
+                    T beside = __shfl_sync(0xffffffffu, here.beside[1 - c], i);
+                    T below = i > 0 ? here.own[c][i - 1] : here.beyond[c][0];
+                    T above = i + 1 < K ? here.own[c][i + 1] : here.beyond[c][1];
+                    T sum = column[c].same * here.own[1 - c][i];
+                    sum = fma(column[c].shifted, at_edge ? beside : next, sum);
+                    sum = fma(column[c].south, south.own[1 - c][i], sum);
+                    sum = fma(column[c].north, north.own[1 - c][i], sum);
+                    int k = min(k0 + i, nz - 1);
+                    T image = -residual(column[c], op.row[k], T(0), below, here.own[c][i], above, sum);
+                    if (active && k0 + i < nz) {
+                        q[base + c * colour + op.pitch * k] = image;
+                        product[0] += double(here.own[c][i]) * double(image);
+                    }
+                }
+            }
+            south = here;
+            here = north;
+        }
+    }
+    grid_sum<1>(product, sums, partial, counter, result);
+}

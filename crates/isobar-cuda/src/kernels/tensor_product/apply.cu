@@ -1,0 +1,80 @@
+// The operator by itself, its diagonal, and residuals.
+#include "reduce.cuh"
+#include "tensor_product/cell.cuh"
+#include "tensor_product/residual.cuh"
+
+// Launched over cells (cell.cuh).
+
+// y = A x
+extern "C" __global__ void apply(Operator op, const T* __restrict__ x, T* __restrict__ y) {
+    Cell cell = this_cell(op.pitch, op.nz);
+    if (!cell.inside) return;
+    Column column = load_column(op, cell.j, cell.c, cell.m);
+    long long colour = (long long)op.pitch * op.nz;
+    const T* own = x + cell.at;
+    const T* other = cell.c ? own - colour : own + colour;
+    T sum = column.same * other[0];
+    sum = fma(column.shifted, other[column.shift], sum);
+    sum = fma(column.south, other[cell.j > 0 ? -2 * colour : 0], sum);
+    sum = fma(column.north, other[cell.j + 1 < op.ny ? 2 * colour : 0], sum);
+    T below = cell.k > 0 ? own[-op.pitch] : T(0), above = cell.k + 1 < op.nz ? own[op.pitch] : T(0);
+    y[cell.at] = -residual(column, op.row[cell.k], T(0), below, own[0], above, sum);
+}
+
+// z = D^-1 r, D the diagonal of A
+extern "C" __global__ void divide_by_diagonal(Operator op, const T* __restrict__ r, T* __restrict__ z) {
+    Cell cell = this_cell(op.pitch, op.nz);
+    if (!cell.inside) return;
+    int column = cell.m + op.pitch * blockIdx.z;
+    RowLayer v = op.row[cell.k];
+    z[cell.at] = r[cell.at] / (op.area[column] * (v.a + v.b + v.c + op.total[column] * v.d));
+}
+
+// Launched as residual.cuh says. The _red ones are for after a red-black sweep, when the black residuals are zero.
+
+// result = |f - A u|^2. Traffic: u, f read (red: u, f/2).
+extern "C" __global__ void __launch_bounds__(32 * ROWS)
+    residual_norm(Operator op, const T* __restrict__ f, const T* __restrict__ u, double* partial,
+                  unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {residual_rows<2, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * ROWS)
+    residual_norm_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, double* partial,
+                      unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {residual_rows<1, NORM_ONLY, true, T>(op, f, u, nullptr, 0)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+// r = f - A u and result = |r|^2
+extern "C" __global__ void __launch_bounds__(32 * ROWS)
+    residual_field(Operator op, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r, double* partial,
+                   unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {residual_rows<2, STORE, true, T>(op, f, u, r, 0)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+#if !SINGLE
+
+// The same, r rounded to single precision, the sum taken before; the _red one sets r's black cells to zero.
+extern "C" __global__ void __launch_bounds__(32 * ROWS)
+    residual_in_single(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
+                       double* partial, unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {residual_rows<2, STORE, true, float>(op, f, u, r, 0)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * ROWS)
+    residual_in_single_red(Operator op, const T* __restrict__ f, const T* __restrict__ u, float* __restrict__ r,
+                           double* partial, unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {residual_rows<1, STORE, true, float>(op, f, u, r, 0)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+#endif

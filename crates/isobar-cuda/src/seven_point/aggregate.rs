@@ -1,0 +1,49 @@
+//! What deflation and singular systems ask of an operator. What is not a pass over the matrix is computed on the host, from
+//! the stencil that the coefficients came from.
+
+use isobar_core::backend::{AggregateMap, Scalar};
+use isobar_core::error::Result;
+use isobar_core::operator::AggregateOperator;
+use isobar_core::operator::aggregate::{Components, Entry};
+use isobar_core::real::Real;
+
+use super::SevenPoint;
+use super::kind::Kind;
+use super::passes::Passes;
+use crate::aggregate::{AggregateVector, Aggregates};
+use crate::cuda::Cuda;
+use crate::launch::refuse_while_recording;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
+    fn subtract_aggregated(
+        &self,
+        aggregates: &Aggregates,
+        a: &AggregateVector,
+        p: &Vector<T>,
+        q: &mut Vector<T>,
+        sigma: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let vectors = [aggregates.ids(), a.pointer(), p.pointer(), q.pointer()];
+        self.kernels.pass_with_sums("subtract_aggregated", &vectors, scalars.pointer(sigma))
+    }
+
+    fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
+        Ok(K::galerkin(&self.kernels.stencil(), map))
+    }
+
+    /// Most matrices are regular, which the card sees at once.
+    fn components(&self) -> Result<Option<Components>> {
+        refuse_while_recording("looking for connected components")?;
+        if self.kernels.is_plainly_regular()? {
+            return Ok(None);
+        }
+        Ok(K::components(&self.kernels.stencil()))
+    }
+
+    fn bodies(&self) -> Result<AggregateMap> {
+        Ok(K::bodies(&self.kernels.stencil()))
+    }
+}

@@ -1,0 +1,130 @@
+//! What a stencil must bring to be an operator on a card, and what is compiled for it.
+
+use std::fmt::Debug;
+
+use isobar_core::backend::AggregateMap;
+use isobar_core::error::Result;
+use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::operator::aggregate::{Components, Entry};
+use isobar_core::real::Real;
+use isobar_core::stencil::Stencil;
+
+use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::kernels::seven_point as kernels;
+use crate::launch::Argument;
+use crate::memory::Buffer;
+use crate::vector::c_name;
+
+/// Warps a block of the passes along y.
+pub(super) const ROWS: usize = 8;
+
+/// What a stencil brings beside its header, `kernels/NAME.cuh`: what that is specialised by, and its coefficients. A value
+/// is all that the compiler knows of a stencil; an update must leave it as it is.
+pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
+    /// What this is a kind of.
+    type Stencil: Stencil + Debug;
+    /// `Stencil` of the header.
+    type Operands: Argument + Debug + Send + Sync;
+    /// The header's file name.
+    const HEADER: &'static str;
+
+    /// That of a stencil.
+    fn of(stencil: &Self::Stencil) -> Self;
+
+    /// With what the header is specialised by.
+    fn define(&self, source: Source) -> Source;
+
+    /// Bits of the periodic directions.
+    fn periodic(&self) -> u32;
+
+    /// As [`isobar_core::operator::Operator::coefficient_vectors`].
+    fn coefficient_vectors(stencil: &Self::Stencil) -> f64;
+
+    /// Room for the coefficients, and where kernels find them.
+    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout) -> Result<(Buffer, Self::Operands)>;
+
+    /// Puts coefficients there.
+    fn send<T: Real>(
+        &self,
+        cuda: &Cuda,
+        layout: &Layout,
+        operands: &Self::Operands,
+        stencil: &Self::Stencil,
+    ) -> Result<()>;
+
+    /// Weights of interpolation in x and in y, by cells in C order, where a coarser grid halves that.
+    fn transfer_weights(stencil: &Self::Stencil) -> [Option<Vec<f64>>; 2];
+
+    /// As [`isobar_core::operator::AggregateOperator::galerkin`].
+    fn galerkin(stencil: &Self::Stencil, map: &AggregateMap) -> Vec<Entry>;
+
+    /// As [`isobar_core::operator::AggregateOperator::components`].
+    fn components(stencil: &Self::Stencil) -> Option<Components>;
+
+    /// As [`isobar_core::operator::AggregateOperator::bodies`].
+    fn bodies(stencil: &Self::Stencil) -> AggregateMap;
+}
+
+/// What is compiled for stencils of a kind on grids of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form<K> {
+    pub(super) kind: K,
+    /// One layer.
+    flat: bool,
+    /// Vectors whose positions do not fit 32 bits.
+    wide: bool,
+}
+
+impl<K: Kind> Form<K> {
+    pub(super) fn new(kind: K, shape: Shape) -> Self {
+        let Shape { nx, ny, nz } = shape;
+        // Padding may make a vector so much longer, and what is prefetched lies up to a few rows beyond.
+        let wide = (nx + 2 * ROW_ALIGNMENT) * (ny + 8) * (nz + 8) > 1 << 31;
+        Self { kind, flat: nz == 1, wide }
+    }
+
+    fn source<T: Real>(&self, name: &'static str, text: &'static str) -> Source {
+        let source = Source::new(name, text)
+            .define("REAL", c_name::<T>())
+            .define("STENCIL", format!("\"{}\"", K::HEADER))
+            .define("PERIODIC", self.kind.periodic())
+            .define("FLAT", u32::from(self.flat))
+            .define("WIDE", u32::from(self.wide));
+        self.kind.define(source)
+    }
+
+    pub(super) fn passes<T: Real>(&self) -> Source {
+        self.source::<T>("seven_point_passes", kernels::PASSES)
+            .define("ROWS", ROWS)
+            .define("MIN_BLOCKS", if size_of::<T>() == 8 { 3 } else { 4 })
+    }
+
+    pub(super) fn lines<T: Real>(&self, layers: usize) -> Source {
+        let LineTile { lanes, depth, .. } = LineTile::new::<T>(layers);
+        self.source::<T>("seven_point_lines", kernels::LINES)
+            .define("LANES", lanes)
+            .define("DEPTH", depth)
+            .define("ROWS", LINE_ROWS)
+            .define("MOST_CHUNKS", MOST_CHUNKS)
+    }
+
+    pub(super) fn triangular<T: Real>(&self) -> Source {
+        self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
+    }
+}
+
+/// Transfers between grids, which all stencils share.
+pub(super) fn transfer<T: Real>() -> Source {
+    Source::new("seven_point_transfer", kernels::TRANSFER).define("REAL", c_name::<T>())
+}
+
+/// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
+/// long that no test can afford them.
+pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
+    let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
+    let mut all = vec![form.passes::<T>(), form.triangular::<T>(), transfer::<T>()];
+    all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
+    all
+}

@@ -1,0 +1,280 @@
+//! An operator that couples a cell to its six neighbours, on a card.
+//!
+//! [`SevenPoint`] takes all the steps that solvers ask for, over [`Kernels`] that launch them: what is done in which order,
+//! what a sweep leaves, which vectors are exchanged, is written here once.
+//!
+//! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid,
+//! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
+//!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
+//!   their blocks tile columns.
+//!
+//! The tensor-product operator brings kernels of its own.
+
+#![expect(
+    private_bounds,
+    private_interfaces,
+    reason = "operators are public by what they can do; what they are made of is the crate's"
+)]
+
+mod aggregate;
+pub(crate) mod kind;
+mod lines;
+pub mod passes;
+mod steps;
+pub mod transfer;
+mod triangular;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::Guess;
+use isobar_core::operator::Relaxation;
+use isobar_core::real::Real;
+use isobar_core::stencil::Stencil;
+
+use crate::cuda::Cuda;
+use crate::launch::refuse_while_recording;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+pub use transfer::LevelTransfer;
+
+/// An operator with its coefficients on the card, by kernels `K`.
+#[derive(Debug)]
+pub struct SevenPoint<K> {
+    kernels: K,
+}
+
+/// What the residual is like that a sweep leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Residual {
+    /// Nothing is known of it.
+    Any,
+    /// It is zero in black columns, which were swept last.
+    Red,
+    /// It is that, and its red entries are no more than couplings to black ones: the sweep was from zero.
+    Coupled,
+}
+
+/// What a group of steps needs that is made before the first of them is taken: kernels, and room for what they store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Steps {
+    /// The step of conjugate gradients.
+    Direction,
+    /// Solves with lines.
+    Lines,
+    /// Sweeps.
+    Sweeps,
+    /// Transfers to a coarser level.
+    Transfers,
+}
+
+/// The kernels of an operator, a method a step, and what they are about. Scalars, and vectors of the operator's layout, are
+/// the caller's; coefficients are on the card.
+pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
+    /// Of vectors and coefficients.
+    type Real: Real;
+    /// What coefficients come from.
+    type Stencil: Stencil;
+    /// What transfers to a coarser level hold.
+    type Weights: Debug + Send + Sync + 'static;
+    /// Whether restriction is the transpose of prolongation.
+    const ADJOINT: bool;
+
+    /// Room for the coefficients of stencils of this form, without them.
+    fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
+
+    /// Puts coefficients on the card, and has it compute what depends on them. Allocates nothing; what was recorded stays
+    /// valid.
+    fn send(&self, stencil: &Self::Stencil) -> Result<()>;
+
+    fn prepare(&self, steps: Steps) -> Result<()>;
+
+    fn cuda(&self) -> &Cuda;
+
+    fn layout(&self) -> &Layout;
+
+    /// As [`isobar_core::operator::Operator::coefficient_vectors`].
+    fn coefficient_vectors(&self) -> f64;
+
+    /// Bytes of coefficients on the card.
+    fn coefficient_bytes(&self) -> usize;
+
+    /// Whether a sweep needs a column's own old values, even where it is not over-relaxed.
+    fn looks_at_itself(&self) -> bool {
+        false
+    }
+
+    /// Whether transfers and sweeps of this kind write to their scratch vector.
+    fn needs_scratch(&self) -> bool;
+
+    /// y = A x
+    fn apply(&self, x: &Vector<Self::Real>, y: &mut Vector<Self::Real>) -> Result<()>;
+
+    /// r = f − A u;  ‖r‖²
+    fn residual(
+        &self,
+        f: &Vector<Self::Real>,
+        u: &Vector<Self::Real>,
+        r: &mut Vector<Self::Real>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()>;
+
+    /// ‖f − A u‖²
+    fn residual_norm(
+        &self,
+        which: Residual,
+        f: &Vector<Self::Real>,
+        u: &Vector<Self::Real>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()>;
+
+    /// z = D⁻¹ r
+    fn divide_by_diagonal(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
+
+    /// r −= αq;  z = D⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    fn scale_residual(
+        &self,
+        r: &mut Vector<Self::Real>,
+        q: &Vector<Self::Real>,
+        z: &mut Vector<Self::Real>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()>;
+
+    /// u += αp;  p' = z + βp;  q = A p';  σ = ⟨p', q⟩, given z and p, u, p' and q, α and β
+    fn advance_direction(
+        &self,
+        z_p: [&Vector<Self::Real>; 2],
+        u_next_q: [&mut Vector<Self::Real>; 3],
+        alpha_beta: [Ratio; 2],
+        sigma: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()>;
+
+    /// z = M⁻¹ r
+    fn solve_lines(&self, r: &Vector<Self::Real>, z: &mut Vector<Self::Real>) -> Result<()>;
+
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<Self::Real>,
+        q: &Vector<Self::Real>,
+        z: &mut Vector<Self::Real>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()>;
+
+    /// u += ρ M⁻¹(f − A u) in the columns of one colour. From [`Guess::Zero`] the other colour counts as zero whatever it
+    /// holds; so does this one, but where ρ ≠ 1 or [`Kernels::looks_at_itself`], where it has been cleared. `scratch` is
+    /// overwritten or, where [`Kernels::needs_scratch`] says no, left alone.
+    fn sweep(
+        &self,
+        rho: f64,
+        colour: Colour,
+        guess: Guess,
+        f: &Vector<Self::Real>,
+        u: &mut Vector<Self::Real>,
+        scratch: &mut Vector<Self::Real>,
+    ) -> Result<()>;
+
+    /// to = u + ρ M⁻¹(f − A u). From [`Guess::Zero`] u may be overwritten.
+    fn sweep_to(
+        &self,
+        rho: f64,
+        guess: Guess,
+        f: &Vector<Self::Real>,
+        u: &mut Vector<Self::Real>,
+        to: &mut Vector<Self::Real>,
+    ) -> Result<()>;
+
+    /// Weights of transfers to a coarser level, without their values.
+    fn weights(&self, stencil: &Self::Stencil, coarse: &Layout) -> Result<Self::Weights>;
+
+    /// Puts their values on the card. Allocates nothing there.
+    fn send_weights(&self, weights: &Self::Weights, stencil: &Self::Stencil) -> Result<()>;
+
+    /// f_c = R f
+    fn restrict(
+        &self,
+        weights: &Self::Weights,
+        f: &Vector<Self::Real>,
+        coarse_f: &mut Vector<Self::Real>,
+    ) -> Result<()>;
+
+    /// u += P u_c
+    fn prolong(&self, weights: &Self::Weights, coarse_u: &Vector<Self::Real>, u: &mut Vector<Self::Real>)
+    -> Result<()>;
+
+    /// f_c = R (f − A u)
+    fn restrict_residual(
+        &self,
+        weights: &Self::Weights,
+        which: Residual,
+        f: &Vector<Self::Real>,
+        u: &Vector<Self::Real>,
+        coarse_f: &mut Vector<Self::Real>,
+        scratch: &mut Vector<Self::Real>,
+    ) -> Result<()>;
+
+    /// u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected: it is swept
+    /// next.
+    fn prolong_sweep(
+        &self,
+        weights: &Self::Weights,
+        colour: Colour,
+        f: &Vector<Self::Real>,
+        coarse_u: &Vector<Self::Real>,
+        u: &mut Vector<Self::Real>,
+        scratch: &mut Vector<Self::Real>,
+    ) -> Result<()> {
+        self.prolong(weights, coarse_u, u)?;
+        self.sweep(1.0, colour, Guess::Given, f, u, scratch)
+    }
+}
+
+impl<K: Kernels> SevenPoint<K> {
+    /// Puts a stencil on the card.
+    pub(crate) fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Arc<Self>> {
+        refuse_while_recording("making an operator")?;
+        let this = Self { kernels: K::new(cuda, stencil)? };
+        this.kernels.send(stencil)?;
+        Ok(Arc::new(this))
+    }
+
+    /// Gives it the coefficients of another stencil of the same form.
+    pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        self.kernels.send(stencil)
+    }
+
+    pub(crate) fn kernels(&self) -> &K {
+        &self.kernels
+    }
+
+    /// Whether a sweep overwrites columns whatever they hold, so that it can be fused with what comes before.
+    pub(crate) fn overwrites(&self, relaxation: Relaxation) -> bool {
+        relaxation.overwrites() && !self.kernels.looks_at_itself()
+    }
+
+    /// The residual that a sweep leaves.
+    pub(crate) fn left_by(&self, relaxation: Relaxation, guess: Guess) -> Residual {
+        let ends_with_black = self.overwrites(relaxation) && self.layout_of().local(relaxation.first) == Colour::Red;
+        match guess {
+            _ if !ends_with_black => Residual::Any,
+            Guess::Zero => Residual::Coupled,
+            Guess::Given => Residual::Red,
+        }
+    }
+
+    pub(crate) fn layout_of(&self) -> &Layout {
+        self.kernels.layout()
+    }
+}

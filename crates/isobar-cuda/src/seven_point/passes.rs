@@ -1,0 +1,484 @@
+//! Kernels for any stencil that has a header of its own: `kernels/seven_point/`.
+//!
+//! The kernels of triangular parts, which few solves use, are compiled when they are first asked for, all others at the same
+//! time with every operator.
+
+use std::fmt::Debug;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::real::Real;
+use isobar_core::stencil::{Axis, Stencil};
+
+use super::kind::{Form, Kind, ROWS, transfer};
+use super::lines::LineTile;
+use super::{Kernels, Residual, Steps};
+use crate::cuda::{Cuda, check_size};
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments};
+use crate::memory::Buffer;
+use crate::module::Module;
+use crate::reduction::Reduction;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// The kernels of a stencil of a kind, with its coefficients.
+#[derive(Debug)]
+pub struct Passes<K: Kind, T> {
+    cuda: Cuda,
+    layout: Layout,
+    form: Form<K>,
+    coefficient_vectors: f64,
+    coefficients: Buffer,
+    operands: K::Operands,
+    passes: Arc<Module>,
+    lines: Arc<Module>,
+    triangular: Arc<Module>,
+    transfer: Arc<Module>,
+    tile: LineTile,
+    /// Above-diagonal entries over pivots, where line solves store them.
+    ratios: OnceLock<Vector<T>>,
+    /// Rows that a warp runs through.
+    length: usize,
+    reduction: Reduction,
+    /// Two counts.
+    census: Buffer,
+    /// What the coefficients came from, for what is computed on the host.
+    stencil: RwLock<K::Stencil>,
+}
+
+/// Weights of interpolation from the next coarser grid, for the directions that are halved.
+#[derive(Debug)]
+pub struct Weights<T> {
+    fields: [Option<Vector<T>>; 2],
+    transfer: Transfer,
+}
+
+/// `Transfer` of transfer.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Transfer {
+    weights: [Pointer; 2],
+    fine: [i32; 4],
+    coarse: [i32; 3],
+    periodic: i32,
+}
+
+// SAFETY: laid out as `Transfer` in transfer.cu: two pointers, eight 32-bit integers.
+unsafe impl Argument for Transfer {}
+
+impl<K: Kind, T: Real> Passes<K, T> {
+    /// The first arguments of passes along y.
+    fn pass_arguments(&self) -> Arguments {
+        Arguments::new().with(self.operands).with(self.length as i32)
+    }
+
+    /// Along y; see stream.cuh.
+    fn pass_grid(&self) -> [usize; 3] {
+        let Shape { ny, nz, .. } = self.layout.shape();
+        let (x, segments) = (self.pairs().div_ceil(32), ny.div_ceil(self.length));
+        if nz == 1 { [x, 1, segments.div_ceil(ROWS)] } else { [x, nz.div_ceil(ROWS), segments] }
+    }
+
+    pub(super) fn pass(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
+        self.submit_pass(name, with_all(self.pass_arguments(), vectors))
+    }
+
+    /// A pass that sums up.
+    pub(super) fn pass_with_sums(&self, name: &'static str, vectors: &[Pointer], sums: Pointer) -> Result<()> {
+        self.pass_with_ratios(name, &[], vectors, sums, None)
+    }
+
+    /// The same with coefficients made of scalars.
+    fn pass_with_ratios(
+        &self,
+        name: &'static str,
+        ratios: &[Ratio],
+        vectors: &[Pointer],
+        sums: Pointer,
+        scalars: Option<&Scalars>,
+    ) -> Result<()> {
+        let arguments = ratios.iter().zip(scalars.into_iter().cycle());
+        let arguments = arguments.fold(self.pass_arguments(), |all, (&ratio, scalars)| all.with(scalars.ratio(ratio)));
+        let arguments = with_all(arguments, vectors);
+        let blocks = self.pass_grid().into_iter().product();
+        self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
+    }
+
+    fn submit_pass(&self, name: &'static str, arguments: Arguments) -> Result<()> {
+        self.cuda.launch(self.passes.kernel(name)?, self.pass_grid(), [32, ROWS], arguments)
+    }
+
+    fn line_grid(&self, colours: usize) -> [usize; 3] {
+        self.tile.grid(self.pairs(), self.layout.shape().ny, colours)
+    }
+
+    /// A column a thread, or some of its layers.
+    fn columns(&self, name: &'static str, colours: usize, arguments: Arguments) -> Result<()> {
+        self.cuda.launch(self.lines.kernel(name)?, self.line_grid(colours), self.tile.block(), arguments)
+    }
+
+    /// The columns of one colour, or of both where none is given, from `u`, which is zero where there is none, to `to`;
+    /// `y` is room for a vector.
+    fn relax(
+        &self,
+        rho: f64,
+        colour: Option<Colour>,
+        f: &Vector<T>,
+        u: Option<Pointer>,
+        to: Pointer,
+        y: Pointer,
+    ) -> Result<()> {
+        let (first, colours) = colour.map_or((0, 2), |colour| (colour as i32, 1));
+        let arguments = Arguments::new().with(self.operands).with(first).with_real::<T>(rho).with(f.pointer());
+        let (name, arguments) = match u {
+            Some(u) => ("relax_lines", arguments.with(u)),
+            None => ("relax_lines_zero", arguments),
+        };
+        self.columns(name, colours, arguments.with(to).with(y).with(self.ratios()?))
+    }
+
+    /// Recurrences in blocks of so many unknowns; see triangular.cu.
+    pub(super) fn in_blocks(
+        &self,
+        name: &'static str,
+        block: usize,
+        more: impl FnOnce(Arguments) -> Arguments,
+    ) -> Result<()> {
+        /// As the kernels' launch bounds say.
+        const MOST_THREADS: usize = 512;
+        let Shape { nx, ny, nz } = self.layout.shape();
+        let cells = nx * ny * nz;
+        let block = block.clamp(1, cells);
+        let blocks = cells.div_ceil(block);
+        // A row a thread; a block may begin and end within a row.
+        let rows = if block.is_multiple_of(nx) { block / nx } else { (block - 1) / nx + 2 };
+        let threads = rows.min(MOST_THREADS).next_multiple_of(32);
+        let arguments = Arguments::new().with(self.operands).with(cells as i64).with(block as i64).with(blocks as i64);
+        let kernel = self.triangular.kernel(name)?;
+        self.cuda.launch(kernel, [blocks.min(1 << 30), 1, 1], [threads, 1], more(arguments))
+    }
+
+    /// A cell of `layout` a thread.
+    fn cells(&self, name: &'static str, layout: &Layout, arguments: Arguments) -> Result<()> {
+        let Shape { ny, nz, .. } = layout.shape();
+        let (x, y) = if nz == 1 { (256, 1) } else { (32, 8) };
+        let grid = [layout.pitch().div_ceil(x), nz.div_ceil(y), 2 * ny];
+        self.cuda.launch(self.transfer.kernel(name)?, grid, [x, y], arguments)
+    }
+
+    /// Where line solves store ratios; nowhere, where they need not.
+    fn ratios(&self) -> Result<Pointer> {
+        if !self.tile.needs_ratios(self.layout.shape().nz) {
+            return Ok(0);
+        }
+        if let Some(ratios) = self.ratios.get() {
+            return Ok(ratios.pointer());
+        }
+        let made = Vector::zeros(self.cuda.context(), &self.layout)?;
+        Ok(self.ratios.get_or_init(|| made).pointer())
+    }
+
+    /// Whether there is one layer only, so that lines are cells.
+    fn is_flat(&self) -> bool {
+        self.layout.shape().nz == 1
+    }
+
+    fn pairs(&self) -> usize {
+        self.layout.shape().nx.div_ceil(2)
+    }
+
+    /// The stencil. It is replaced as a whole, so a panic elsewhere cannot have spoilt it.
+    pub(super) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
+        self.stencil.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all cells are joined by open faces and tied to something fixed. No means that the card cannot tell.
+    pub(super) fn is_plainly_regular(&self) -> Result<bool> {
+        self.pass_with_sums("census", &[], self.census.start())?;
+        let mut counts = [0f64; 2];
+        self.census.read(&mut counts)?;
+        let [closed_faces, tied_cells] = counts;
+        Ok(closed_faces == 0.0 && tied_cells > 0.0)
+    }
+}
+
+/// Appends pointers.
+fn with_all(arguments: Arguments, pointers: &[Pointer]) -> Arguments {
+    pointers.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer))
+}
+
+/// How many rows a warp runs through: so many that the blocks that the card holds at once are just enough two or four
+/// times over, with none left for one time more; at least a few, so that the row before the first, which is read in vain,
+/// does not matter.
+fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
+    const FEWEST: usize = 4;
+    let strips = shape.nx.div_ceil(64);
+    // Measured: docs/notes/cuda-kernels.md.
+    let waves = if shape.nz == 1 { 2 } else { 4 };
+    let blocks = waves * resident_blocks;
+    let segments = if shape.nz == 1 { blocks / strips * ROWS } else { blocks / (strips * shape.nz.div_ceil(ROWS)) };
+    shape.ny.div_ceil(segments.max(1)).max(FEWEST.min(shape.ny))
+}
+
+impl<K: Kind, T: Real> Kernels for Passes<K, T> {
+    type Real = T;
+    type Stencil = K::Stencil;
+    type Weights = Weights<T>;
+    const ADJOINT: bool = true;
+
+    fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
+        let context = cuda.context();
+        let shape = stencil.shape();
+        let layout = Layout::new(shape)?;
+        check_size(shape)?;
+        let form = Form::new(K::of(stencil), shape);
+        let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout)?;
+        let [passes, lines, transfer] =
+            cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz), transfer::<T>()])?;
+        let resident = passes.resident_blocks(passes.kernel("advance_direction")?, 32 * ROWS, 0)?;
+        passes.kernel("residual_norm")?;
+        let mut this = Self {
+            cuda: cuda.clone(),
+            layout,
+            form,
+            coefficient_vectors: K::coefficient_vectors(stencil),
+            coefficients,
+            operands,
+            passes,
+            lines,
+            triangular: cuda.module(form.triangular::<T>()),
+            transfer,
+            tile: LineTile::new::<T>(shape.nz),
+            ratios: OnceLock::new(),
+            length: rows_a_warp(shape, resident),
+            reduction: Reduction::new(context, 0)?,
+            census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
+            stencil: RwLock::new(stencil.clone()),
+        };
+        let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
+        this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(blocks(this.line_grid(2))))?;
+        Ok(this)
+    }
+
+    fn send(&self, stencil: &K::Stencil) -> Result<()> {
+        if stencil.shape() != self.layout.shape() || K::of(stencil) != self.form.kind {
+            return Err(Error::invalid(
+                "the new coefficients",
+                "they are not of the same form as before; make a new solver",
+            ));
+        }
+        self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
+        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        Ok(())
+    }
+
+    fn prepare(&self, steps: Steps) -> Result<()> {
+        match steps {
+            Steps::Direction => self.passes.prepare(&["advance_direction"], 0),
+            Steps::Lines if self.is_flat() => self.passes.prepare(&["divide_by_diagonal", "scale_residual"], 0),
+            Steps::Lines => {
+                self.ratios()?;
+                self.lines.prepare(&["solve_lines", "precondition_residual"], 0)
+            }
+            Steps::Sweeps => {
+                self.ratios()?;
+                self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
+            }
+            Steps::Transfers => {
+                self.passes.prepare(&["residual_field"], 0)?;
+                self.transfer.prepare(&["restrict_field", "prolong"], 0)
+            }
+        }
+    }
+
+    fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.coefficient_vectors
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients.bytes()
+    }
+
+    /// Columns that are periodic look at their other end, which lags behind.
+    fn looks_at_itself(&self) -> bool {
+        !self.is_flat() && self.form.kind.periodic() >> Axis::Z as u32 & 1 != 0
+    }
+
+    fn needs_scratch(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.pass("apply", &[x.pointer(), y.pointer()])
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
+    }
+
+    fn residual_norm(
+        &self,
+        _: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
+    }
+
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        self.pass("divide_by_diagonal", &[r.pointer(), z.pointer()])
+    }
+
+    fn scale_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let vectors = [q.pointer(), r.pointer(), z.pointer()];
+        self.pass_with_ratios("scale_residual", &[alpha], &vectors, scalars.sums(out), Some(scalars))
+    }
+
+    fn advance_direction(
+        &self,
+        [z, p]: [&Vector<T>; 2],
+        [u, next, q]: [&mut Vector<T>; 3],
+        ratios: [Ratio; 2],
+        sigma: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let vectors = [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()];
+        self.pass_with_ratios("advance_direction", &ratios, &vectors, scalars.pointer(sigma), Some(scalars))
+    }
+
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        if self.is_flat() {
+            return self.divide_by_diagonal(r, z);
+        }
+        let arguments = Arguments::new().with(self.operands).with(r.pointer()).with(z.pointer());
+        self.columns("solve_lines", 2, arguments.with(self.ratios()?))
+    }
+
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        if self.is_flat() {
+            return self.scale_residual(r, q, z, alpha, out, scalars);
+        }
+        let arguments = Arguments::new().with(self.operands).with(scalars.ratio(alpha));
+        let arguments = with_all(arguments, &[q.pointer(), r.pointer(), z.pointer(), self.ratios()?]);
+        let blocks = self.line_grid(2).into_iter().product();
+        self.columns("precondition_residual", 2, self.reduction.append(arguments, blocks, scalars.sums(out)))
+    }
+
+    /// Where a thread has a whole column, what it eliminates upwards goes to `scratch`: what the column held is still wanted
+    /// where ρ ≠ 1, and where it looks at its other end.
+    fn sweep(
+        &self,
+        rho: f64,
+        colour: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let own = u.pointer();
+        self.relax(rho, Some(colour), f, (guess == Guess::Given).then_some(own), own, scratch.pointer())
+    }
+
+    fn sweep_to(&self, rho: f64, guess: Guess, f: &Vector<T>, u: &mut Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        let given = (guess == Guess::Given).then_some(u.pointer());
+        self.relax(rho, None, f, given, to.pointer(), to.pointer())
+    }
+
+    fn weights(&self, stencil: &K::Stencil, coarse: &Layout) -> Result<Weights<T>> {
+        let (fine, shape) = (self.layout.shape(), coarse.shape());
+        let halved = [shape.nx < fine.nx, shape.ny < fine.ny];
+        if stencil.shape() != fine || shape.nz != fine.nz {
+            return Err(Error::shape("the coarser grid", shape.to_string(), format!("one for {fine}")));
+        }
+        let field = |halved: bool| halved.then(|| Vector::zeros(self.cuda.context(), &self.layout)).transpose();
+        let fields = [field(halved[0])?, field(halved[1])?];
+        let transfer = Transfer {
+            weights: fields.each_ref().map(|field| field.as_ref().map_or(0, Vector::pointer)),
+            fine: [fine.nx, fine.ny, self.layout.pitch(), fine.nz].map(|n| n as i32),
+            coarse: [shape.nx, shape.ny, coarse.pitch()].map(|n| n as i32),
+            periodic: self.form.kind.periodic() as i32,
+        };
+        Ok(Weights { fields, transfer })
+    }
+
+    fn send_weights(&self, weights: &Weights<T>, stencil: &K::Stencil) -> Result<()> {
+        let Shape { nx, ny, nz } = self.layout.shape();
+        for (field, values) in weights.fields.iter().zip(K::transfer_weights(stencil)) {
+            match (field, values) {
+                (Some(field), Some(values)) => {
+                    let to = field.pointer();
+                    self.cuda.upload_coefficients::<T>(&self.layout, &values, 1.0, [nx, ny, nz], to)?;
+                }
+                (None, None) => {}
+                _ => {
+                    return Err(Error::invalid(
+                        "the new coefficients",
+                        "multigrid would coarsen other directions than before; make a new solver",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restrict(&self, weights: &Weights<T>, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let layout = *coarse_f.layout();
+        let arguments = Arguments::new().with(weights.transfer).with(f.pointer()).with(coarse_f.pointer());
+        self.cells("restrict_field", &layout, arguments)
+    }
+
+    fn prolong(&self, weights: &Weights<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let arguments = Arguments::new().with(weights.transfer).with(coarse_u.pointer()).with(u.pointer());
+        self.cells("prolong", &self.layout, arguments)
+    }
+
+    fn restrict_residual(
+        &self,
+        weights: &Weights<T>,
+        _: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.pass("residual_field", &[f.pointer(), u.pointer(), scratch.pointer()])?;
+        self.restrict(weights, scratch, coarse_f)
+    }
+}

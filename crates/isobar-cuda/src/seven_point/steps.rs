@@ -1,0 +1,159 @@
+//! What an operator can do, made of its kernels.
+
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::operator::{
+    CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
+};
+use isobar_core::options::Smoother;
+
+use super::{Kernels, Residual, SevenPoint, Steps};
+use crate::cuda::Cuda;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+impl<K: Kernels> Operator<Cuda, K::Real> for SevenPoint<K> {
+    fn backend(&self) -> &Cuda {
+        self.kernels.cuda()
+    }
+
+    fn layout(&self) -> &Layout {
+        self.kernels.layout()
+    }
+
+    fn apply(&self, x: &Vector<K::Real>, y: &mut Vector<K::Real>) -> Result<()> {
+        self.kernels.apply(x, y)
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<K::Real>,
+        u: &Vector<K::Real>,
+        r: &mut Vector<K::Real>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.kernels.residual(f, u, r, norm, scalars)
+    }
+
+    fn residual_norm(
+        &self,
+        f: &Vector<K::Real>,
+        u: &Vector<K::Real>,
+        _scratch: &mut Vector<K::Real>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.kernels.residual_norm(Residual::Any, f, u, norm, scalars)
+    }
+
+    fn norm_needs_scratch(&self) -> bool {
+        false
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.kernels.coefficient_vectors()
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.kernels.coefficient_bytes()
+    }
+}
+
+impl<K: Kernels> CgOperator<Cuda, K::Real> for SevenPoint<K> {
+    fn advance_direction(
+        &self,
+        v: Direction<'_, Vector<K::Real>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        match v {
+            Direction { u, p, next: Some(next), z, q } => {
+                self.kernels.advance_direction([z, p], [u, next, q], [alpha, beta], sigma, scalars)
+            }
+            in_place => advance_direction_unfused(self, in_place, alpha, beta, sigma, scalars),
+        }
+    }
+
+    /// Blocks compute the new direction where their neighbours still read the old one. An iteration that will take the step
+    /// asks when it is made, which is the time to get the step's kernels; if that fails, the step will say so.
+    fn needs_next_direction(&self) -> bool {
+        let _ = self.kernels.prepare(Steps::Direction);
+        true
+    }
+}
+
+impl<K: Kernels> Diagonal<Cuda, K::Real> for SevenPoint<K> {
+    fn divide_by_diagonal(&self, r: &Vector<K::Real>, z: &mut Vector<K::Real>) -> Result<()> {
+        self.kernels.divide_by_diagonal(r, z)
+    }
+
+    fn scale_residual(
+        &self,
+        r: &mut Vector<K::Real>,
+        q: &Vector<K::Real>,
+        z: &mut Vector<K::Real>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.kernels.scale_residual(r, q, z, alpha, out, scalars)
+    }
+}
+
+impl<K: Kernels> LineSolver<Cuda, K::Real> for SevenPoint<K> {
+    fn backend(&self) -> &Cuda {
+        self.kernels.cuda()
+    }
+
+    fn line_coefficient_vectors(&self) -> f64 {
+        self.kernels.coefficient_vectors()
+    }
+
+    fn solve_lines(&self, r: &Vector<K::Real>, z: &mut Vector<K::Real>) -> Result<()> {
+        self.kernels.solve_lines(r, z)
+    }
+
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<K::Real>,
+        q: &Vector<K::Real>,
+        z: &mut Vector<K::Real>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.kernels.precondition_residual(r, q, z, alpha, out, scalars)
+    }
+}
+
+impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
+        scratch: &mut Vector<K::Real>,
+    ) -> Result<()> {
+        let Relaxation { smoother, rho, first } = relaxation;
+        if smoother == Smoother::LineJacobi {
+            self.kernels.sweep_to(rho, guess, f, u, scratch)?;
+            u.swap(scratch);
+            return Ok(());
+        }
+        if guess == Guess::Zero && !self.overwrites(relaxation) {
+            self.kernels.cuda().clear(u)?;
+        }
+        let first = self.layout().local(first);
+        self.kernels.sweep(rho, first, guess, f, u, scratch)?;
+        self.kernels.sweep(rho, first.other(), Guess::Given, f, u, scratch)
+    }
+
+    fn needs_scratch(&self, smoother: Smoother) -> bool {
+        smoother == Smoother::LineJacobi || self.kernels.needs_scratch()
+    }
+}

@@ -1,0 +1,121 @@
+//! Between an operator and its coarser version.
+
+use std::sync::Arc;
+
+use isobar_core::backend::Scalar;
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
+
+use super::{Kernels, Residual, SevenPoint, Steps};
+use crate::cuda::Cuda;
+use crate::launch::refuse_while_recording;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// Restriction and prolongation between two levels, with the weights `W` that they need.
+#[derive(Debug)]
+pub struct LevelTransfer<K, W> {
+    fine: Arc<SevenPoint<K>>,
+    coarse: Layout,
+    weights: W,
+}
+
+impl<K: Kernels> LevelTransfer<K, K::Weights> {
+    /// Between the operators of `stencil` and of its coarser version.
+    pub(crate) fn new(
+        stencil: &K::Stencil,
+        fine: &Arc<SevenPoint<K>>,
+        coarse: &Arc<SevenPoint<K>>,
+    ) -> Result<Arc<Self>> {
+        refuse_while_recording("making a transfer")?;
+        let kernels = fine.kernels();
+        kernels.prepare(Steps::Transfers)?;
+        // The coarsest level has no transfer of its own to see to its sweeps.
+        for level in [kernels, coarse.kernels()] {
+            level.prepare(Steps::Sweeps)?;
+        }
+        let coarse = *coarse.layout_of();
+        let weights = kernels.weights(stencil, &coarse)?;
+        kernels.send_weights(&weights, stencil)?;
+        Ok(Arc::new(Self { fine: Arc::clone(fine), coarse, weights }))
+    }
+
+    /// Gives it the coefficients of another stencil of the finer level.
+    pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<()> {
+        refuse_while_recording("updating a transfer")?;
+        self.fine.kernels().send_weights(&self.weights, stencil)
+    }
+}
+
+impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
+    fn fine(&self) -> &dyn LineSmoother<Cuda, K::Real> {
+        &*self.fine
+    }
+
+    fn coarse_layout(&self) -> &Layout {
+        &self.coarse
+    }
+
+    fn is_adjoint(&self) -> bool {
+        K::ADJOINT
+    }
+
+    fn restrict(&self, f: &Vector<K::Real>, coarse_f: &mut Vector<K::Real>) -> Result<()> {
+        self.fine.kernels().restrict(&self.weights, f, coarse_f)
+    }
+
+    fn prolong(&self, coarse_u: &Vector<K::Real>, u: &mut Vector<K::Real>) -> Result<()> {
+        self.fine.kernels().prolong(&self.weights, coarse_u, u)
+    }
+
+    fn residual_restrict(
+        &self,
+        f: &Vector<K::Real>,
+        u: &Vector<K::Real>,
+        coarse_f: &mut Vector<K::Real>,
+        scratch: &mut Vector<K::Real>,
+    ) -> Result<()> {
+        self.fine.kernels().restrict_residual(&self.weights, Residual::Any, f, u, coarse_f, scratch)
+    }
+
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
+        coarse_f: &mut Vector<K::Real>,
+        scratch: &mut Vector<K::Real>,
+    ) -> Result<()> {
+        self.fine.smooth(relaxation, guess, f, u, scratch)?;
+        let left = self.fine.left_by(relaxation, guess);
+        self.fine.kernels().restrict_residual(&self.weights, left, f, u, coarse_f, scratch)
+    }
+
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<K::Real>,
+        coarse_u: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
+        scratch: &mut Vector<K::Real>,
+        norm: Option<(Scalar, &mut Scalars)>,
+    ) -> Result<()> {
+        let kernels = self.fine.kernels();
+        if self.fine.overwrites(relaxation) {
+            let first = self.fine.layout_of().local(relaxation.first);
+            kernels.prolong_sweep(&self.weights, first, f, coarse_u, u, scratch)?;
+            kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+        } else {
+            kernels.prolong(&self.weights, coarse_u, u)?;
+            self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        }
+        match norm {
+            Some((norm, scalars)) => {
+                kernels.residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
+            }
+            None => Ok(()),
+        }
+    }
+}
