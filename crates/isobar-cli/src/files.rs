@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Result};
-use crate::output;
 
 /// A file to be written, and the option that asked for it.
 pub type Target<'a> = (&'static str, Option<&'a Path>);
@@ -28,7 +27,7 @@ pub fn check(targets: &[Target<'_>], inputs: &[&Path]) -> Result<()> {
                 path.display()
             )));
         }
-        output::check_writable(path).map_err(|error| Failure::new(format!("{option} {error}")))?;
+        isobar_io::check_writable(path).map_err(|error| Failure::new(format!("{option} {error}")))?;
     }
     Ok(())
 }

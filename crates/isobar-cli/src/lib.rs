@@ -9,7 +9,7 @@
 //! | [`run`] | a case's solve from start to end |
 //! | [`report`] | the JSON report |
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
-//! | `output` | solution files and the plot |
+//! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
 //! | [`memory`] | how much memory there is |
 //! | [`failure`] | what ends with exit status 1 |
@@ -22,7 +22,7 @@ pub mod device;
 pub mod failure;
 pub mod files;
 pub mod memory;
-mod output;
+mod plot;
 pub mod progress;
 pub mod report;
 pub mod run;

@@ -7,12 +7,12 @@ use isobar::null_space::Parts;
 use isobar::problem::{self, Coefficient, DiffusionProblem, Spacing};
 use isobar::region::RegionMap;
 use isobar::stencil::Diffusion;
+use isobar_io::{Mesh, Units, npy};
 
 use super::diffusion::{DiffusionCase, RhsKind};
 use super::matrix::Matrix;
 use super::values::{Values, read_cells};
 use crate::failure::{Failure, Result};
-use crate::output::npy;
 
 /// A linear system with what is known about it, in (z, y, x) C order.
 #[derive(Clone, Debug)]
@@ -29,52 +29,29 @@ pub struct Assembled {
     pub mesh: Mesh,
 }
 
-/// Where cells are.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mesh {
-    /// Cell centres in x, y and z.
-    pub centres: [Vec<f64>; 3],
-    /// Where cells begin and end in x, y and z; for the first two, nothing where only centres are known.
-    pub faces: [Vec<f64>; 3],
-    /// Widths of cells, where they are all the same.
-    pub spacing: Option<[f64; 3]>,
-    /// What coordinates are measured in.
-    pub units: Units,
-}
-
-/// What coordinates are measured in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    /// x and y have no dimension, z is in metres.
-    Atmosphere,
-    /// Whatever the user has.
-    Users,
-}
-
-impl Mesh {
-    fn of(problem: &DiffusionProblem) -> Self {
-        let Shape { nx, ny, nz } = problem.shape;
-        let cells = [nx, ny, nz];
-        let faces = [0, 1, 2].map(|d| {
-            let mut edge = 0.0;
-            let widths = (0..cells[d]).map(|n| problem.spacing[d].width(n));
-            std::iter::once(0.0)
-                .chain(widths.map(|width| {
-                    edge += width;
-                    edge
-                }))
-                .collect()
-        });
-        let uniform = |d: usize| match problem.spacing[d] {
-            Spacing::Uniform(width) => Some(width),
-            Spacing::Given(_) => None,
-        };
-        let spacing = match [0, 1, 2].map(uniform) {
-            [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),
-            _ => None,
-        };
-        Self { centres: problem.coordinates(), faces, spacing, units: Units::Users }
-    }
+/// The cells of a problem.
+fn mesh_of(problem: &DiffusionProblem) -> Mesh {
+    let Shape { nx, ny, nz } = problem.shape;
+    let cells = [nx, ny, nz];
+    let faces = [0, 1, 2].map(|d| {
+        let mut edge = 0.0;
+        let widths = (0..cells[d]).map(|n| problem.spacing[d].width(n));
+        std::iter::once(0.0)
+            .chain(widths.map(|width| {
+                edge += width;
+                edge
+            }))
+            .collect()
+    });
+    let uniform = |d: usize| match problem.spacing[d] {
+        Spacing::Uniform(width) => Some(width),
+        Spacing::Given(_) => None,
+    };
+    let spacing = match [0, 1, 2].map(uniform) {
+        [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),
+        _ => None,
+    };
+    Mesh { centres: problem.coordinates(), faces, spacing, units: Units::Unspecified }
 }
 
 impl DiffusionCase {
@@ -160,7 +137,7 @@ impl DiffusionCase {
             rhs: values,
             exact,
             active: active.iter().any(|active| !active).then_some(active),
-            mesh: Mesh::of(&problem),
+            mesh: mesh_of(&problem),
             matrix: Matrix::Diffusion(stencil),
         })
     }

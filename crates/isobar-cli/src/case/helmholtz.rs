@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use isobar::grid::{EARTH_RADIUS, Geometry, GridOptions};
 use isobar::problem::{self, Helmholtz, Weighting};
+use isobar_io::{Mesh, Units, npy};
 use serde::{Deserialize, Serialize};
 
-use super::assembled::{Assembled, Mesh, Units};
+use super::assembled::Assembled;
 use super::document::Document;
 use super::matrix::Matrix;
 use super::problem::check_rhs_path;
 use crate::failure::{Failure, Result};
-use crate::output::npy;
 use crate::summary::name;
 
 /// Everything that says what is to be solved.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use isobar::layout::Shape;
 
-pub use super::assembled::{Assembled, Mesh, Units};
+use super::assembled::Assembled;
 use super::diffusion::DiffusionCase;
 use super::document::Document;
 use super::explain;

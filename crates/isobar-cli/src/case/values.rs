@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use isobar::layout::Shape;
 use isobar::problem::materials::{self, Bubbles};
+use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::failure::{Failure, Result};
-use crate::output::npy;
 
 /// One number a cell.
 #[derive(Clone, Debug, PartialEq)]

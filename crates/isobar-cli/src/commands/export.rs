@@ -10,7 +10,7 @@ use crate::args::ExportArgs;
 use crate::case::Case;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
-use crate::{SUCCESS, files, memory, output};
+use crate::{SUCCESS, files, memory};
 
 /// Writes a case's matrix and right-hand side for other packages to read.
 ///
@@ -53,7 +53,7 @@ fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Vec<f64> {
 }
 
 fn write(path: &Path, option: &str, fill: impl FnOnce(&mut dyn io::Write) -> isobar::Result<()>) -> Result<()> {
-    output::atomic::write_with(path, |out| {
+    isobar_io::atomic::write_with(path, |out| {
         fill(out).map_err(|error| match error {
             isobar::Error::Io(error) => error,
             other => io::Error::other(other),

@@ -9,11 +9,10 @@ pub mod solve;
 use std::path::Path;
 
 use crate::failure::{Failure, Result};
-use crate::output;
 use crate::report::to_json;
 
 /// Writes a report, whole or not at all.
 fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {
-    output::atomic::write_whole(path, to_json(report).as_bytes())
+    isobar_io::atomic::write_whole(path, to_json(report).as_bytes())
         .map_err(|error| Failure::new(format!("--report {error}")))
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use isobar_io::{Field, Format};
+
 use crate::args::SolveArgs;
 use crate::case::Case;
 use crate::console::Console;
 use crate::device;
 use crate::failure::{Failure, Result};
-use crate::output::plot::PlotInput;
-use crate::output::{self, Field, Format};
+use crate::plot::{self, PlotInput};
 use crate::run::Run;
 use crate::{NOT_CONVERGED, SUCCESS, files};
 
@@ -33,7 +34,7 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
         Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
     }
     if let Some(path) = &args.plot {
-        output::plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
+        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
     let mut inputs = vec![args.case.case.as_path()];
     inputs.extend(case.problem.inputs());
@@ -78,14 +79,14 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         attributes: attributes(case, run),
     };
     if let Some(path) = &args.output {
-        let written = output::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
+        let written = isobar_io::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
         note(&args.output, written);
     }
     if let Some(path) = &args.plot {
         let title = format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
         let plot =
             PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
-        let written = output::plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
+        let written = plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
         note(&args.plot, written);
     }
     first_failure

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use py_literal::Value;
 
-use super::error::{NpyError, OutputError};
+use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 /// NumPy itself reads no longer header, for the same reason: a literal is not cheap to parse.
@@ -22,9 +22,9 @@ const MAX_DEPTH: usize = 6;
 /// byte order. Leading directions of one cell may be missing: (ny, nx) will do where nz is 1.
 ///
 /// # Errors
-/// [`OutputError::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
+/// [`Error::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
 /// order, is cut short or too long, or holds a value that is not finite.
-pub(crate) fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, OutputError> {
+pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)" })
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>, OutputErr
 ///
 /// # Errors
 /// Those of [`read`].
-pub(crate) fn read_levels(path: &Path, nz: usize) -> Result<Vec<f64>, OutputError> {
+pub fn read_levels(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)" })
 }
 
@@ -69,28 +69,68 @@ impl Wanted<'_> {
     }
 }
 
-fn read_file(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, OutputError> {
-    open_and_parse(path, wanted).map_err(|reason| OutputError::Npy { path: path.to_path_buf(), reason })
+fn read_file(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>> {
+    open_and_parse(path, wanted).map_err(|problem| problem.of(path))
 }
 
-fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, NpyError> {
+fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
     // Looked at before it is opened: opening a pipe would wait for its writer.
-    let found = fs::metadata(path).map_err(unreadable)?;
+    let found = fs::metadata(path).map_err(Problem::Io)?;
     if found.is_dir() {
-        return Err(NpyError::Folder);
+        return Err(Problem::Io(ErrorKind::IsADirectory.into()));
     }
     if !found.is_file() {
-        return Err(NpyError::Special);
+        return Err(Problem::Special);
     }
-    let file = File::open(path).map_err(unreadable)?;
+    let file = File::open(path).map_err(Problem::Io)?;
     parse(BufReader::new(file), found.len(), wanted)
 }
 
-fn unreadable(error: io::Error) -> NpyError {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => NpyError::Missing,
-        ErrorKind::PermissionDenied => NpyError::Permission,
-        _ => NpyError::Io(error),
+/// What is wrong with a `.npy` file, before it has a name.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("is not a regular file; save the array to a .npy file with numpy.save")]
+    Special,
+    #[error("is not a .npy file (it does not start with \\x93NUMPY); save the array with numpy.save")]
+    NotNpy,
+    #[error("is a .npz archive; save the one array in it with numpy.save")]
+    Npz,
+    #[error("has the unknown .npy version {major}.{minor}; save the array again with numpy.save")]
+    Version { major: u8, minor: u8 },
+    #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
+    Header(String),
+    #[error(
+        "has dtype {0}, a real number (float64, float32, an integer or bool) is expected; convert with a.astype(\"float64\")"
+    )]
+    Dtype(String),
+    #[error("has shape {found:?}")]
+    Shape { found: Vec<u64>, expected: Vec<u64>, axes: &'static str },
+    #[error(
+        "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
+    )]
+    FortranOrder,
+    #[error("is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again")]
+    Truncated { found: u64, expected: u64 },
+    #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
+    Trailing(u64),
+    #[error("a{index:?} is {value}")]
+    NotFinite { index: Vec<usize>, value: f64 },
+    #[error("{0} bytes")]
+    Memory(u64),
+}
+
+impl Problem {
+    fn of(self, path: &Path) -> Error {
+        let path = path.to_path_buf();
+        match self {
+            Self::Io(source) => Error::Read { path, source },
+            Self::Shape { found, expected, axes } => Error::Shape { path, found, expected, axes },
+            Self::NotFinite { index, value } => Error::NotFinite { path, index, value },
+            Self::Memory(bytes) => Error::OutOfMemory { what: format!("{}: its array", path.display()), bytes },
+            other => Error::Npy { path, problem: other.to_string() },
+        }
     }
 }
 
@@ -132,41 +172,41 @@ impl Dtype {
 }
 
 /// Reads an array from a stream of `length` bytes.
-fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, NpyError> {
+fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
     let (header, header_length) = read_header(&mut input)?;
-    let dtype = Dtype::of(&header.descr).ok_or_else(|| NpyError::Dtype(header.descr.clone()))?;
+    let dtype = Dtype::of(&header.descr).ok_or_else(|| Problem::Dtype(header.descr.clone()))?;
     let shape = wanted.shape;
     if !wanted.is_met_by(&header.shape) {
         let expected = shape.iter().map(|&n| n as u64).collect();
-        return Err(NpyError::Shape { found: header.shape, expected, axes: wanted.axes });
+        return Err(Problem::Shape { found: header.shape, expected, axes: wanted.axes });
     }
     // With one long axis at most the two orders are the same.
     if header.fortran_order && shape.iter().filter(|&&n| n > 1).count() > 1 {
-        return Err(NpyError::FortranOrder);
+        return Err(Problem::FortranOrder);
     }
     let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
     let promised = count.and_then(|count| (count as u64).checked_mul(dtype.width as u64));
     let (Some(count), Some(promised)) = (count, promised) else {
-        return Err(NpyError::Memory(usize::MAX));
+        return Err(Problem::Memory(u64::MAX));
     };
     let there = length.saturating_sub(header_length);
     if there < promised {
-        return Err(NpyError::Truncated { found: there, expected: promised });
+        return Err(Problem::Truncated { found: there, expected: promised });
     }
     if there > promised {
-        return Err(NpyError::Trailing(there - promised));
+        return Err(Problem::Trailing(there - promised));
     }
     let mut values = Vec::new();
-    values.try_reserve_exact(count).map_err(|_| NpyError::Memory(count))?;
+    values.try_reserve_exact(count).map_err(|_| Problem::Memory(8 * count as u64))?;
     read_values(&mut input, &dtype, promised, &mut values)?;
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-        return Err(NpyError::NotFinite { index: wanted.index(at), value: values[at] });
+        return Err(Problem::NotFinite { index: wanted.index(at), value: values[at] });
     }
     Ok(values)
 }
 
 /// Appends `length` bytes' worth of values.
-fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut Vec<f64>) -> Result<(), NpyError> {
+fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut Vec<f64>) -> Result<(), Problem> {
     // A multiple of every width, so that no value straddles two reads.
     let mut buffer = [0_u8; 1 << 14];
     let mut left = length;
@@ -175,8 +215,8 @@ fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut V
         let bytes = &mut buffer[..step as usize];
         input.read_exact(bytes).map_err(|error| match error.kind() {
             // It was long enough when its length was asked for.
-            ErrorKind::UnexpectedEof => NpyError::Truncated { found: length - left, expected: length },
-            _ => NpyError::Io(error),
+            ErrorKind::UnexpectedEof => Problem::Truncated { found: length - left, expected: length },
+            _ => Problem::Io(error),
         })?;
         (dtype.decode)(bytes, values);
         left -= step;
@@ -193,43 +233,43 @@ struct Header {
 }
 
 /// The header and the number of bytes up to the first value.
-fn read_header(input: &mut impl Read) -> Result<(Header, u64), NpyError> {
+fn read_header(input: &mut impl Read) -> Result<(Header, u64), Problem> {
     let mut start = [0_u8; 8];
     let missing = |error: io::Error| match error.kind() {
-        ErrorKind::UnexpectedEof => NpyError::NotNpy,
-        _ => NpyError::Io(error),
+        ErrorKind::UnexpectedEof => Problem::NotNpy,
+        _ => Problem::Io(error),
     };
     input.read_exact(&mut start[..4]).map_err(missing)?;
     if start.starts_with(b"PK\x03\x04") {
-        return Err(NpyError::Npz);
+        return Err(Problem::Npz);
     }
     input.read_exact(&mut start[4..]).map_err(missing)?;
     if !start.starts_with(MAGIC) {
-        return Err(NpyError::NotNpy);
+        return Err(Problem::NotNpy);
     }
     let [.., major, minor] = start;
     let cut = |error: io::Error| match error.kind() {
-        ErrorKind::UnexpectedEof => NpyError::Header("it is cut short".into()),
-        _ => NpyError::Io(error),
+        ErrorKind::UnexpectedEof => Problem::Header("it is cut short".into()),
+        _ => Problem::Io(error),
     };
     let mut length = [0_u8; 4];
     let length_bytes = match (major, minor) {
         (1, 0) => 2,
         (2 | 3, 0) => 4,
-        _ => return Err(NpyError::Version { major, minor }),
+        _ => return Err(Problem::Version { major, minor }),
     };
     input.read_exact(&mut length[..length_bytes]).map_err(cut)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > MAX_HEADER {
-        return Err(NpyError::Header(format!("{length} bytes long")));
+        return Err(Problem::Header(format!("{length} bytes long")));
     }
     let mut text = vec![0; length];
     input.read_exact(&mut text).map_err(cut)?;
     Ok((parse_dictionary(&text)?, (start.len() + length_bytes + length) as u64))
 }
 
-fn parse_dictionary(text: &[u8]) -> Result<Header, NpyError> {
-    let wrong = |what: &str| NpyError::Header(what.to_owned());
+fn parse_dictionary(text: &[u8]) -> Result<Header, Problem> {
+    let wrong = |what: &str| Problem::Header(what.to_owned());
     let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
     if depth(text) > MAX_DEPTH {
         return Err(wrong("its brackets are nested too deeply"));
@@ -238,7 +278,7 @@ fn parse_dictionary(text: &[u8]) -> Result<Header, NpyError> {
     let entries = dictionary.as_dict().ok_or_else(|| wrong("it is no dictionary"))?;
     let entry = |key: &str| {
         let found = entries.iter().find(|(name, _)| name.as_string().is_some_and(|name| name == key));
-        found.map(|(_, value)| value).ok_or_else(|| NpyError::Header(format!("no '{key}' in it")))
+        found.map(|(_, value)| value).ok_or_else(|| Problem::Header(format!("no '{key}' in it")))
     };
     let descr = match entry("descr")? {
         Value::String(plain) => plain.clone(),
@@ -272,23 +312,34 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// Writes an array of `shape` (nz, ny, nx) as float64 in C order.
-pub(super) fn write(out: &mut dyn Write, shape: [usize; 3], values: &[f64]) -> io::Result<()> {
-    let [nz, ny, nx] = shape;
-    let dictionary = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({nz}, {ny}, {nx}), }}");
+/// Writes an array of `shape` as float64 in C order.
+///
+/// # Errors
+/// Those of `out`; [`ErrorKind::InvalidInput`] where `shape` does not hold as many values as there are.
+pub fn write(mut out: impl Write, shape: &[usize], values: &[f64]) -> io::Result<()> {
+    if shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n)) != Some(values.len()) {
+        let message = format!("an array of shape {shape:?} does not hold {} values", values.len());
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    let lengths: String = shape.iter().map(|n| format!("{n}, ")).collect();
+    // One length keeps its comma, (4,), which makes it a tuple.
+    let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
+    let dictionary = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({lengths}), }}");
     // The values start at a multiple of 64 bytes, so that they can be mapped into memory.
     let preamble = MAGIC.len() + 4;
     let length = (preamble + dictionary.len() + 1).next_multiple_of(64) - preamble;
+    let Ok(stored_length) = u16::try_from(length) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("{} directions are too many", shape.len())));
+    };
     out.write_all(MAGIC)?;
     out.write_all(&[1, 0])?;
-    // Three lengths of 20 digits stay far below 2¹⁶.
-    out.write_all(&(length as u16).to_le_bytes())?;
+    out.write_all(&stored_length.to_le_bytes())?;
     writeln!(out, "{dictionary:width$}", width = length - 1)?;
-    write_f64(out, values)
+    write_f64(&mut out, values)
 }
 
 /// Writes little-endian values.
-pub(super) fn write_f64(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
+pub(crate) fn write_f64(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
     let mut buffer = Vec::with_capacity(1 << 14);
     for chunk in values.chunks(1 << 11) {
         buffer.clear();
@@ -299,5 +350,4 @@ pub(super) fn write_f64(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "npy_tests.rs"]
 mod tests;

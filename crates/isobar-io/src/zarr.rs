@@ -16,22 +16,23 @@ use zarrs::metadata::NodeMetadata;
 use zarrs::metadata_ext::group::consolidated_metadata::ConsolidatedMetadata;
 use zarrs::storage::StorageError;
 
-use super::{Field, OutputError, atomic};
-use crate::case::problem::Units;
+use crate::atomic;
+use crate::error::{Error, Result};
+use crate::field::{Field, Units};
 
 /// A chunk of the field stays below this, so that a reader can take a level without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
 
 /// Checks that `path` is free or a zarr store, and that its folder can be written to.
-pub(super) fn check(path: &Path) -> Result<(), OutputError> {
+pub(crate) fn check(path: &Path) -> Result<()> {
     if path.exists() && !is_replaceable(path) {
-        return Err(OutputError::NotZarr { path: path.to_path_buf() });
+        return Err(Error::NotReplaceable { path: path.to_path_buf(), found: "exists and is not a zarr store".into() });
     }
     atomic::check_folder(path)
 }
 
 /// Writes a field as a zarr group; an earlier one is replaced.
-pub(super) fn write(path: &Path, field: &Field<'_>) -> Result<(), OutputError> {
+pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     check(path)?;
     atomic::replace_folder(path, |folder| fill(folder, field))
 }
@@ -49,7 +50,7 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let [x, y, z] = &field.mesh.centres;
     let (across, up) = match field.mesh.units {
         Units::Atmosphere => (Some("1"), Some("m")),
-        Units::Users => (None, None),
+        Units::Unspecified => (None, None),
     };
     let variables = [
         Variable::coordinate("x", x, across, "x of the cell centres"),
@@ -134,75 +135,4 @@ fn io_error(error: impl Into<ArrayError>) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use zarrs::group::Group;
-
-    use super::*;
-    use crate::case::problem::Mesh;
-
-    fn mesh() -> Mesh {
-        Mesh {
-            centres: [vec![0.25, 0.75], vec![0.5], vec![1.0, 3.0, 5.0]],
-            faces: [vec![], vec![], vec![0.0, 2.0, 4.0, 6.0]],
-            spacing: None,
-            units: Units::Atmosphere,
-        }
-    }
-
-    fn field<'a>(values: &'a [f64], mesh: &'a Mesh) -> Field<'a> {
-        Field {
-            name: "u",
-            values,
-            shape: [3, 1, 2],
-            mesh,
-            active: None,
-            attributes: BTreeMap::from([("case".into(), "a".into())]),
-        }
-    }
-
-    #[test]
-    fn zarr_reads_it_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("u.zarr");
-        let values = [0.0, -1.0, 2.0, 3.0, 4.0, f64::NAN];
-        write(&path, &field(&values, &mesh())).unwrap();
-        let store = Arc::new(FilesystemStore::new(&path).unwrap());
-        let group = Group::open(Arc::clone(&store), "/").unwrap();
-        assert_eq!(group.attributes()["case"], "a");
-        assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
-        let array = Array::open(store, "/u").unwrap();
-        let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
-        assert_eq!(names, ["z", "y", "x"]);
-        let read: Vec<f64> = array.retrieve_array_subset(&array.subset_all()).unwrap();
-        assert_eq!(read[..5], values[..5]);
-        assert!(read[5].is_nan());
-    }
-
-    #[test]
-    fn replaces_a_store_and_nothing_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("u.zarr");
-        fs::create_dir(&path).unwrap();
-        check(&path).unwrap();
-        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
-        write(&path, &field(&[1.0; 6], &mesh())).unwrap();
-        assert!(path.join("u/c/0/0/0").is_file());
-
-        let thesis = folder.path().join("thesis.zarr");
-        fs::create_dir(&thesis).unwrap();
-        fs::write(thesis.join("chapter1.tex"), b"").unwrap();
-        for error in [check(&thesis).unwrap_err(), write(&thesis, &field(&[0.0; 6], &mesh())).unwrap_err()] {
-            assert!(error.to_string().contains("is not a zarr store"), "{error}");
-        }
-        assert!(thesis.join("chapter1.tex").is_file());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn a_missing_folder_is_named() {
-        let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6], &mesh())).unwrap_err();
-        assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
-    }
-}
+mod tests;

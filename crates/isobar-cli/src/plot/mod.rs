@@ -10,13 +10,14 @@ mod slice;
 
 use std::path::Path;
 
+use isobar_io::{Field, atomic};
 use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use super::{Field, OutputError, atomic};
+use crate::failure::{Failure, Result};
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
@@ -29,7 +30,7 @@ const GRID: RGBColor = RGBColor(226, 226, 226);
 
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 /// The drawing library's errors have no common type but their message.
-type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// What the picture shows.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +49,12 @@ pub(crate) struct PlotInput<'a> {
 /// is there and writable.
 ///
 /// # Errors
-/// [`OutputError::NotPng`] and those of [`super::check_writable`].
-pub(crate) fn check(path: &Path) -> Result<(), OutputError> {
+/// Another ending; what [`atomic::check`] says.
+pub(crate) fn check(path: &Path) -> Result<()> {
     if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
-        return Err(OutputError::NotPng { path: path.to_path_buf() });
+        return Err(Failure::at(path, "the plot is a PNG image; give it a name that ends in .png"));
     }
-    atomic::check_file(path)
+    Ok(atomic::check(path)?)
 }
 
 /// Draws the convergence, the middle level and the middle row as one PNG; where there is one level only, that
@@ -62,13 +63,13 @@ pub(crate) fn check(path: &Path) -> Result<(), OutputError> {
 /// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
 ///
 /// # Errors
-/// [`OutputError`] naming `path`; what stood there before is then untouched.
-pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<(), OutputError> {
-    input.field.check()?;
+/// A failure naming `path`; what stood there before is then untouched.
+pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<()> {
+    input.field.validate()?;
     let image = render(input)
         .and_then(|pixels| encode(&pixels))
-        .map_err(|error| OutputError::Draw { path: path.to_path_buf(), reason: error.to_string() })?;
-    atomic::write_whole(path, &image)
+        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
+    Ok(atomic::write_whole(path, &image)?)
 }
 
 /// The picture, three bytes a pixel.

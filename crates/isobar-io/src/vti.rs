@@ -9,9 +9,8 @@
 
 use std::io::{self, Write};
 
-use super::Field;
-use super::npy::write_f64;
-use crate::case::problem::Units;
+use crate::field::{Field, Units};
+use crate::npy::write_f64;
 
 /// How to read the coordinates.
 fn note(field: &Field<'_>) -> String {
@@ -22,13 +21,13 @@ fn note(field: &Field<'_>) -> String {
     };
     let units = match field.mesh.units {
         Units::Atmosphere => "; z and z_faces are in m",
-        Units::Users => "",
+        Units::Unspecified => "",
     };
     format!("{place} Field data x, y, z are the true cell centres, z_faces the heights between the levels{units}.")
 }
 
 /// Writes a field as cell data.
-pub(super) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
+pub(crate) fn write(out: &mut dyn Write, field: &Field<'_>) -> io::Result<()> {
     let [nz, ny, nx] = field.shape;
     let extent = format!("0 {nx} 0 {ny} 0 {nz}");
     let name = escape(field.name);
@@ -98,7 +97,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::case::problem::Mesh;
+    use crate::field::Mesh;
 
     #[test]
     fn every_offset_points_at_a_block_of_its_length() {
@@ -106,7 +105,7 @@ mod tests {
             centres: [vec![0.1, 0.2, 0.3], vec![0.4, 0.5], vec![7.0]],
             faces: [vec![], vec![], vec![0.0, 14.0]],
             spacing: Some([0.1, 0.1, 14.0]),
-            units: Units::Users,
+            units: Units::Unspecified,
         };
         let field = Field {
             name: "u <1>",

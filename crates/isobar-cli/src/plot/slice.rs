@@ -3,9 +3,10 @@
 use plotters::element::BitMapElement;
 use plotters::prelude::*;
 
+use isobar_io::Units;
+
 use super::scale::{Colours, Scale};
 use super::{Area, Drawn, FRAME, Field, font, px, styled};
-use crate::case::problem::Units;
 
 /// Cells that take no part: paper, a shade darker than any value's.
 pub(super) const BLANK: [u8; 3] = [232, 232, 226];
@@ -23,7 +24,7 @@ pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let height = match (field.mesh.units, field.mesh.centres[2][level]) {
         (Units::Atmosphere, metres) if metres >= 1000.0 => format!(" at {:.1} km", metres / 1000.0),
         (Units::Atmosphere, metres) => format!(" at {metres:.1} m"),
-        (Units::Users, z) => format!(" at z = {}", short(z)),
+        (Units::Unspecified, z) => format!(" at z = {}", short(z)),
     };
     let title = match nz {
         1 => field.name.to_owned(),
@@ -43,7 +44,7 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let (name, unit) = match field.mesh.units {
         Units::Atmosphere if top >= 1000.0 => ("height (km)", 1000.0),
         Units::Atmosphere => ("height (m)", 1.0),
-        Units::Users => ("z", 1.0),
+        Units::Unspecified => ("z", 1.0),
     };
     let faces = z_faces.iter().map(|height| height / unit).collect();
     let axes = [Axis::across(field, 0), Axis::new(name, faces)];
@@ -61,7 +62,7 @@ impl Axis {
     fn across(field: &Field<'_>, direction: usize) -> Self {
         let name = match field.mesh.units {
             Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],
-            Units::Users => ["x", "y"][direction],
+            Units::Unspecified => ["x", "y"][direction],
         };
         match &field.mesh.faces[direction] {
             faces if faces.is_empty() => Self::between(name, &field.mesh.centres[direction]),

@@ -30,7 +30,7 @@ fn dictionary(descr: &str, order: &str, shape: &str) -> String {
 
 fn valid() -> Vec<u8> {
     let mut bytes = Vec::new();
-    write(&mut bytes, SHAPE, &values()).unwrap();
+    write(&mut bytes, &SHAPE, &values()).unwrap();
     bytes
 }
 
@@ -38,13 +38,14 @@ fn wanted(shape: &[usize]) -> Wanted<'_> {
     Wanted { shape, axes: "(nz, ny, nx)" }
 }
 
-fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, NpyError> {
+fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, Problem> {
     parse(bytes, bytes.len() as u64, &wanted(&SHAPE))
 }
 
 /// The message for `bytes`, which must be refused.
 fn refusal(bytes: &[u8]) -> String {
-    read_bytes(bytes).unwrap_err().to_string()
+    let message = read_bytes(bytes).unwrap_err().of(Path::new("a.npy")).to_string();
+    message.strip_prefix("a.npy: ").unwrap().to_owned()
 }
 
 #[test]
@@ -53,6 +54,20 @@ fn reads_back_what_it_writes() {
     assert_eq!(read_bytes(&bytes).unwrap(), values());
     assert_eq!((bytes.len() - 24 * 8) % 64, 0, "the values are aligned");
     assert_eq!(bytes[bytes.len() - 24 * 8 - 1], b'\n');
+}
+
+#[test]
+fn writes_any_number_of_directions() {
+    let header = |shape: &[usize]| {
+        let mut bytes = Vec::new();
+        write(&mut bytes, shape, &vec![1.0; shape.iter().product()]).unwrap();
+        read_header(&mut &bytes[..]).unwrap().0.shape
+    };
+    for shape in [&[][..], &[3], &[2, 3], &[1, 1, 1, 7]] {
+        assert_eq!(header(shape), shape.iter().map(|&n| n as u64).collect::<Vec<_>>());
+    }
+    assert_eq!(write(io::sink(), &[2, 2], &[1.0]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(write(io::sink(), &[1; 40_000], &[1.0]).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]
@@ -144,7 +159,7 @@ fn counts_the_bytes() {
     assert!(refusal(&bytes).contains("promises 192 bytes of data, 191 are there"));
     // The file shrinks while it is read.
     let error = parse(&bytes[..], bytes.len() as u64 + 1, &wanted(&SHAPE)).unwrap_err();
-    assert!(matches!(error, NpyError::Truncated { .. }), "{error}");
+    assert!(matches!(error, Problem::Truncated { .. }), "{error}");
 }
 
 #[test]
@@ -154,7 +169,7 @@ fn names_the_first_value_that_is_not_finite() {
         with_bad[12 + 4 + 3] = bad;
         with_bad[23] = f64::INFINITY;
         let mut bytes = Vec::new();
-        write(&mut bytes, SHAPE, &with_bad).unwrap();
+        write(&mut bytes, &SHAPE, &with_bad).unwrap();
         assert!(refusal(&bytes).starts_with(&format!("a[1, 1, 3] is {text};")), "{}", refusal(&bytes));
     }
 }
@@ -185,10 +200,10 @@ fn a_nest_of_brackets_takes_no_time() {
 fn a_header_for_a_huge_grid_takes_no_memory() {
     let bytes = file(1, &dictionary("'<f8'", "False", "(1000000, 1000000, 1000000)"), &[]);
     let error = parse(&bytes[..], bytes.len() as u64, &wanted(&[1_000_000; 3])).unwrap_err();
-    assert!(matches!(error, NpyError::Truncated { found: 0, .. }), "{error}");
+    assert!(matches!(error, Problem::Truncated { found: 0, .. }), "{error}");
     let most = file(1, &dictionary("'<f8'", "False", &format!("({0}, {0}, {0})", usize::MAX)), &[]);
     let error = parse(&most[..], most.len() as u64, &wanted(&[usize::MAX; 3])).unwrap_err();
-    assert!(matches!(error, NpyError::Memory(_)), "{error}");
+    assert!(matches!(error, Problem::Memory(_)), "{error}");
 }
 
 #[test]

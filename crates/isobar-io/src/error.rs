@@ -4,9 +4,13 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// A file could not be read, written or drawn. Every message names the file and the remedy.
+/// The result of everything that reads or writes.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A file could not be read or written. Every message names the file and the remedy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OutputError {
+#[non_exhaustive]
+pub enum Error {
     /// The ending of an output file names no format.
     #[error(
         "{path}: cannot tell the output format from this ending; use .npy (NumPy), .vti (ParaView) or .zarr (xarray)"
@@ -15,36 +19,83 @@ pub(crate) enum OutputError {
         /// The output file as the user wrote it.
         path: PathBuf,
     },
-    /// The plot is not called `.png`.
-    #[error("{path}: the plot is a PNG image; give it a name that ends in .png")]
-    NotPng {
-        /// The plot file as the user wrote it.
-        path: PathBuf,
-    },
     /// A file is wanted where a folder is.
-    #[error("{path}: is a folder; name a file, for example {example}")]
+    #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
     IsFolder {
         /// The folder.
         path: PathBuf,
-        /// A file name in that folder.
-        example: PathBuf,
     },
-    /// A `.zarr` target exists and replacing it would destroy something else.
-    #[error("{path}: exists and is not a zarr store, so it is not replaced; move it away or choose another name")]
-    NotZarr {
+    /// A `.zarr` target exists and replacing it would destroy something that isobar did not write.
+    #[error("{path}: {found}, so it is not replaced; move it away or choose another name")]
+    NotReplaceable {
         /// The file or folder in the way.
         path: PathBuf,
+        /// Why it does not count as a store of isobar's.
+        found: String,
     },
     /// The operating system refused to write.
-    #[error("{path}: cannot write: {reason}")]
+    #[error("{path}: cannot write: {}", WriteRemedy { source, folder })]
     Write {
         /// The file that was to be written; what stood there before is untouched.
         path: PathBuf,
-        /// Cause and remedy.
-        reason: Reason,
+        /// The folder of the file itself, links followed.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An input could not be opened or read.
+    #[error("{path}: {}", ReadRemedy(source))]
+    Read {
+        /// The input file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An input is no array that can be used: no `.npy` file, a damaged one, another dtype or order.
+    #[error("{path}: {problem}")]
+    Npy {
+        /// The input file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        problem: String,
+    },
+    /// An input array has another shape than the grid.
+    #[error(
+        "{path}: has shape {}, the grid wants {} = {axes}{}",
+        tuple(found),
+        tuple(expected),
+        shape_remedy(found, expected)
+    )]
+    Shape {
+        /// The input file.
+        path: PathBuf,
+        /// Its shape.
+        found: Vec<u64>,
+        /// The shape that is wanted.
+        expected: Vec<u64>,
+        /// The same in letters, such as "(nz, ny, nx)".
+        axes: &'static str,
+    },
+    /// An entry of an input array is infinite or NaN.
+    #[error("{path}: a{index:?} is {value}; every entry must be finite (numpy.isfinite(a).all())")]
+    NotFinite {
+        /// The input file.
+        path: PathBuf,
+        /// Where, as Python indexes.
+        index: Vec<usize>,
+        /// The entry.
+        value: f64,
+    },
+    /// Memory that could not be had.
+    #[error("{what} takes {:.1} GiB, more than this machine's memory can take; choose a smaller grid", *bytes as f64 / f64::from(1 << 30))]
+    OutOfMemory {
+        /// What was to be stored.
+        what: String,
+        /// Its size.
+        bytes: u64,
     },
     /// A field handed in does not fit its own shape. A mistake of the caller, not of the user.
-    #[error("field {name}: {what} has {found} entries, its shape (nz, ny, nx) wants {expected}")]
+    #[error("field {name:?}: {what} has {found} entries, its shape (nz, ny, nx) wants {expected}")]
     Inconsistent {
         /// The field.
         name: String,
@@ -55,40 +106,23 @@ pub(crate) enum OutputError {
         /// The length that fits the shape.
         expected: usize,
     },
-    /// The picture could not be drawn.
-    #[error("{path}: cannot draw the plot: {reason}")]
-    Draw {
-        /// The plot file.
-        path: PathBuf,
-        /// What the drawing library says.
-        reason: String,
-    },
-    /// An input array could not be read.
-    #[error("{path}: {reason}")]
-    Npy {
-        /// The input file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: NpyError,
-    },
 }
 
-impl OutputError {
+impl Error {
     /// A failed write to `path`.
-    pub(super) fn write(path: &Path, source: io::Error) -> Self {
-        let reason = Reason { source, folder: super::atomic::folder(path).to_path_buf() };
-        OutputError::Write { path: path.to_path_buf(), reason }
+    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+        let folder = crate::atomic::folder(path).to_path_buf();
+        Self::Write { path: path.to_path_buf(), folder, source }
     }
 }
 
-/// An operating-system error with its remedy.
-#[derive(Debug)]
-pub(crate) struct Reason {
-    source: io::Error,
-    folder: PathBuf,
+/// An operating system's error while writing, with its remedy.
+struct WriteRemedy<'a> {
+    source: &'a io::Error,
+    folder: &'a Path,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for WriteRemedy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let folder = self.folder.display();
         match self.source.kind() {
@@ -121,45 +155,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is wrong with an input `.npy` file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NpyError {
-    #[error("no such file; check the path")]
-    Missing,
-    #[error("is a folder; name the .npy file in it")]
-    Folder,
-    #[error("is not a regular file; save the array to a .npy file with numpy.save")]
-    Special,
-    #[error("permission denied; make the file readable (chmod u+r)")]
-    Permission,
-    #[error("cannot read: {0}")]
-    Io(io::Error),
-    #[error("is not a .npy file (it does not start with \\x93NUMPY); save the array with numpy.save")]
-    NotNpy,
-    #[error("is a .npz archive; save the one array in it with numpy.save")]
-    Npz,
-    #[error("has the unknown .npy version {major}.{minor}; save the array again with numpy.save")]
-    Version { major: u8, minor: u8 },
-    #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
-    Header(String),
-    #[error(
-        "has dtype {0}, a real number (float64, float32, an integer or bool) is expected; convert with a.astype(\"float64\")"
-    )]
-    Dtype(String),
-    #[error("has shape {}, the grid wants {} = {axes}{}", tuple(found), tuple(expected), shape_remedy(found, expected))]
-    Shape { found: Vec<u64>, expected: Vec<u64>, axes: &'static str },
-    #[error(
-        "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
-    )]
-    FortranOrder,
-    #[error("is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again")]
-    Truncated { found: u64, expected: u64 },
-    #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
-    Trailing(u64),
-    #[error("a{index:?} is {value}; every entry must be finite (numpy.isfinite(a).all())")]
-    NotFinite { index: Vec<usize>, value: f64 },
-    #[error("holds {0} values, more than this machine's memory can take; choose a smaller grid")]
-    Memory(usize),
+/// An operating system's error while reading, with its remedy.
+struct ReadRemedy<'a>(&'a io::Error);
+
+impl fmt::Display for ReadRemedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => f.write_str("no such file; check the path"),
+            ErrorKind::IsADirectory => f.write_str("is a folder; name the .npy file in it"),
+            ErrorKind::PermissionDenied => f.write_str("permission denied; make the file readable (chmod u+r)"),
+            _ => write!(f, "cannot read: {}", self.0),
+        }
+    }
 }
 
 /// (4, 8, 10), as Python prints it.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
+use isobar_io::{Mesh, Units};
+
 use super::*;
-use crate::case::problem::{Mesh, Units};
 
 /// A field of any shape on the unit square under 10 km with graded levels.
 fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
