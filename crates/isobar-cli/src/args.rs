@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use isobar_case::{Case, Override};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,9 +61,16 @@ pub struct CaseArgs {
 }
 
 impl CaseArgs {
-    /// A case file as it is.
-    pub fn new(case: impl Into<PathBuf>) -> Self {
-        Self { case: case.into(), set: Vec::new(), precision: None }
+    /// Reads the case with its changes.
+    ///
+    /// # Errors
+    /// Those of [`Case::load`].
+    pub fn load(&self) -> isobar_case::Result<Case> {
+        let sets = self.set.iter().map(|set| Override::new(set, format!("--set {set}")));
+        let precision = self.precision.iter().map(|precision| {
+            Override::new(format!("solver.precision={precision}"), format!("--precision {precision}"))
+        });
+        Case::load(&self.case, &sets.chain(precision).collect::<Vec<_>>())
     }
 }
 

@@ -30,6 +30,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+impl From<isobar_case::Error> for Failure {
+    fn from(error: isobar_case::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
 impl From<isobar_io::Error> for Failure {
     fn from(error: isobar_io::Error) -> Self {
         Self(error.to_string())

@@ -3,7 +3,6 @@
 //! | module | what |
 //! |---|---|
 //! | [`args`] | the command line |
-//! | [`case`] | the case file |
 //! | [`commands`] | one module a subcommand |
 //! | [`device`] | what to compute on |
 //! | [`run`] | a case's solve from start to end |
@@ -15,7 +14,6 @@
 //! | [`failure`] | what ends with exit status 1 |
 
 pub mod args;
-pub mod case;
 pub mod commands;
 pub mod console;
 pub mod device;

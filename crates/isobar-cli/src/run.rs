@@ -4,13 +4,10 @@ use std::time::Instant;
 
 use isobar::Device;
 use isobar::layout::{ArrayView, ArrayViewMut};
-use isobar::operator::Guess;
 use isobar::outcome::Outcome;
-use isobar::problem::random;
 use isobar::solver::{Description, StepTraffic};
+use isobar_case::{Assembled, Case};
 
-use crate::case::assembled::Assembled;
-use crate::case::{Case, FirstGuess};
 use crate::console::Console;
 use crate::failure::Result;
 use crate::memory;
@@ -47,20 +44,17 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     let clock = Instant::now();
     let shape = case.problem.shape();
     memory::require(&format!("a grid of {shape} cells"), needed_bytes(case))?;
-    let assembled = case.problem.assemble()?;
+    let assembled = case.assemble()?;
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
     console.line(summary::opening(case, solver.description()));
 
-    let (mut solution, guess) = match case.guess {
-        FirstGuess::Zero => (vec![0.0; shape.cells()], Guess::Zero),
-        FirstGuess::Random => (first_guess(case.problem.seed(), shape.cells()), Guess::Given),
-    };
+    let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let outcome = solver.solve(
         ArrayView::c_order(&assembled.rhs, shape)?,
         &mut ArrayViewMut::c_order(&mut solution, shape)?,
-        guess,
+        case.guess.into(),
         &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
     );
     progress.finish();
@@ -91,11 +85,6 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     Ok(run)
 }
 
-/// Uniform in (0, 1).
-pub fn first_guess(seed: u64, cells: usize) -> Vec<f64> {
-    (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))).collect()
-}
-
 /// Host arrays and device vectors, from below: the grid that is refused cannot possibly work.
 fn needed_bytes(case: &Case) -> f64 {
     use isobar::options::Method;
@@ -118,7 +107,7 @@ impl Run {
         let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
         Report {
             version: env!("CARGO_PKG_VERSION"),
-            case: case.name.clone(),
+            case: case.name(),
             problem: ProblemReport {
                 kind: case.problem.kind(),
                 unknowns: shape.cells(),

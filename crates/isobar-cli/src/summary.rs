@@ -6,8 +6,9 @@ use isobar::layout::Shape;
 use isobar::options::Method;
 use isobar::outcome::{Outcome, Stop};
 use isobar::solver::Description;
+use isobar_case::Case;
+use isobar_case::text::{name, plural};
 
-use crate::case::Case;
 use crate::memory;
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
@@ -61,19 +62,6 @@ fn solver(case: &Case, description: &Description) -> String {
         );
     }
     text
-}
-
-/// The name of a choice as the case file has it.
-pub fn name(choice: &impl serde::Serialize) -> String {
-    match serde_json::to_value(choice) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => String::new(),
-    }
-}
-
-/// A count with its noun.
-pub fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Less than this taken out of a right-hand side is its rounding.

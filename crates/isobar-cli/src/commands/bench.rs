@@ -1,7 +1,6 @@
 //! `isobar bench`
 
 use crate::args::BenchArgs;
-use crate::case::Case;
 use crate::console::Console;
 use crate::device;
 use crate::failure::Result;
@@ -17,8 +16,8 @@ use crate::{NOT_CONVERGED, SUCCESS, files};
 /// # Errors
 /// Whatever keeps the case from being solved or the report from being written.
 pub fn run(args: &BenchArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
-    files::check(&[("--report", args.report.as_deref())], &[&args.case.case])?;
+    let case = args.case.load()?;
+    files::check(&[("--report", args.report.as_deref())], &case.inputs())?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;

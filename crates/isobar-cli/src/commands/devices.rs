@@ -5,12 +5,12 @@ use isobar::cuda::cusparse::Cusparse;
 use isobar::cuda::nvrtc::Nvrtc;
 use isobar::cuda::{self, Cuda, DeviceDescription};
 use isobar::layout::{Layout, Shape};
+use isobar_case::text::plural;
 
 use crate::args::{DeviceArgs, DeviceChoice, DevicesArgs};
 use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::Result;
-use crate::summary::plural;
 use crate::table::Table;
 use crate::{SUCCESS, memory};
 

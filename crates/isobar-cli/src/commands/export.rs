@@ -7,7 +7,6 @@ use isobar::layout::Shape;
 use isobar::stencil::matrix_market;
 
 use crate::args::ExportArgs;
-use crate::case::Case;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::{SUCCESS, files, memory};
@@ -17,8 +16,8 @@ use crate::{SUCCESS, files, memory};
 /// # Errors
 /// The case cannot be assembled, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
-    files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &[&args.case.case])?;
+    let case = args.case.load()?;
+    files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &case.inputs())?;
     let shape = case.problem.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), shape.cells() as f64 * 7.0 * 12.0 * 1.5)?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use isobar_case::Case;
 use isobar_io::{Field, Format};
 
 use crate::args::SolveArgs;
-use crate::case::Case;
 use crate::console::Console;
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -18,7 +18,7 @@ use crate::{NOT_CONVERGED, SUCCESS, files};
 /// # Errors
 /// Whatever keeps the case from being solved or a file from being written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
+    let case = args.case.load()?;
     check_files(args, &case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(args.quiet);
@@ -36,11 +36,9 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
     if let Some(path) = &args.plot {
         plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
-    let mut inputs = vec![args.case.case.as_path()];
-    inputs.extend(case.problem.inputs());
     files::check(
         &[("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())],
-        &inputs,
+        &case.inputs(),
     )
 }
 
@@ -83,7 +81,7 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         note(&args.output, written);
     }
     if let Some(path) = &args.plot {
-        let title = format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
+        let title = format!("{} — {shape}, {}, {}", case.name(), run.description.method, run.description.precision);
         let plot =
             PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
         let written = plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
@@ -95,7 +93,7 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
 /// What travels with the solution.
 fn attributes(case: &Case, run: &Run) -> BTreeMap<String, String> {
     [
-        ("case", case.name.clone()),
+        ("case", case.name()),
         ("problem", case.problem.kind().to_owned()),
         ("solver", run.description.method.clone()),
         ("precision", run.description.precision.to_string()),

@@ -14,6 +14,7 @@ use isobar::backend::Backend;
 use isobar::cpu::Cpu;
 use isobar::grid::GridOptions;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_case::text::plural;
 use serde::Serialize;
 
 use crate::args::{ReproduceArgs, Size};
@@ -21,7 +22,6 @@ use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::{Failure, Result};
 use crate::report::DeviceReport;
-use crate::summary::plural;
 use crate::{SUCCESS, files, memory};
 use sheet::Sheet;
 

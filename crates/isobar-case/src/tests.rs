@@ -4,14 +4,15 @@ use std::path::Path;
 
 use isobar::grid::Geometry;
 use isobar::layout::Shape;
-use isobar::options::{Method, Norm, PreconditionerKind, Smoother, Stripes};
+use isobar::options::{Method, Norm, PreconditionerKind, Smoother, SolverOptions, Stripes};
 use isobar::problem::{Boundary, Spacing, Weighting};
 use isobar::real::Precision;
 use proptest::prelude::*;
 
-use super::diffusion::DiffusionCase;
-use super::helmholtz::{HelmholtzCase, RhsKind};
-use super::*;
+use crate::case::keys;
+use crate::diffusion::{self, DiffusionCase};
+use crate::helmholtz::{HelmholtzCase, RhsKind};
+use crate::{Case, FirstGuess, Override, Problem, Result};
 
 /// The example of the format's description.
 const FULL: &str = r#"
@@ -51,7 +52,7 @@ kind = "line"
 const MINIMAL: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 4\nny = 4\nnz = 4\n";
 
 fn parse(text: &str, overrides: &[&str]) -> Result<Case> {
-    let overrides: Vec<String> = overrides.iter().map(|&o| o.to_owned()).collect();
+    let overrides: Vec<Override> = overrides.iter().map(|&set| Override::new(set, format!("--set {set}"))).collect();
     Case::parse(Path::new("cases/x.toml"), text, &overrides)
 }
 
@@ -85,7 +86,7 @@ fn every_key_of_the_format_is_read() {
     assert_eq!((grid.nx, grid.ny, grid.nz, grid.depth), (16, 8, 4, 50e3));
     assert_eq!(case.solver.method, Method::Multigrid);
     assert_eq!(case.solver.multigrid.smoother, Smoother::LineJacobi);
-    assert_eq!(case.name, "cases/x.toml");
+    assert_eq!(case.name(), "cases/x.toml");
 }
 
 #[test]

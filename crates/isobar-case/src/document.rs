@@ -1,8 +1,7 @@
-//! A case file together with its `--set` overrides, as one tree that remembers where every key and
-//! value came from.
+//! A case file together with its overrides, as one tree that remembers where every key and value came from.
 //!
-//! Positions are byte offsets into one virtual text: the file, then each `--set` argument behind
-//! it. So an error anywhere in the tree can be shown at its line, or at its argument.
+//! Positions are byte offsets into one virtual text: the file, then each override behind it. So an error anywhere in
+//! the tree can be shown at its line, or at its override.
 
 use std::ops::Range;
 
@@ -10,33 +9,41 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
-use super::explain;
-use crate::failure::{Failure, Result};
+use crate::error::{Error, Result};
+use crate::explain;
+use crate::overrides::Override;
 
 /// A key or value of the tree with its position.
-pub(super) type Node<'t> = Spanned<DeValue<'t>>;
+pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
 
 /// No section of a case is nested as deep as this; a tree much deeper would exhaust the stack.
 const DEEPEST: usize = 16;
 
 /// A run of the virtual text.
 struct Source<'t> {
-    /// The case file's name, or nothing for a `--set` (or `--precision`) argument.
-    file: Option<&'t str>,
+    origin: Origin<'t>,
     start: usize,
     text: &'t str,
 }
 
+/// Where a run of text comes from, by name.
+#[derive(Clone, Copy)]
+enum Origin<'t> {
+    File(&'t str),
+    Override(&'t str),
+}
+
 /// The tree.
-pub(super) struct Document<'t> {
+pub(crate) struct Document<'t> {
     sources: Vec<Source<'t>>,
     root: DeTable<'t>,
 }
 
 impl<'t> Document<'t> {
     /// Parses a case file; `name` is what messages call it.
-    pub(super) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
-        let mut document = Self { sources: vec![Source { file: Some(name), start: 0, text }], root: DeTable::new() };
+    pub(crate) fn parse(name: &'t str, text: &'t str) -> Result<Self> {
+        let mut document =
+            Self { sources: vec![Source { origin: Origin::File(name), start: 0, text }], root: DeTable::new() };
         match DeTable::parse(text) {
             Ok(root) => document.root = root.into_inner(),
             Err(error) => {
@@ -49,15 +56,15 @@ impl<'t> Document<'t> {
         Ok(document)
     }
 
-    /// Applies one `--set key=value`. `argument` is the text as typed; messages quote it whole.
-    pub(super) fn set(&mut self, argument: &'t str) -> Result<()> {
-        let option = |message: &str| Failure::new(format!("--set {argument}: {message}"));
-        let (key, text) = argument
-            .split_once('=')
-            .ok_or_else(|| option("no \"=\"; write --set KEY=VALUE, as in --set grid.nx=256"))?;
+    /// Applies an override.
+    pub(crate) fn set(&mut self, change: &'t Override) -> Result<()> {
+        let Override { assignment, shown } = change;
+        let option = |message: &str| Error::new(format!("{shown}: {message}"));
+        let (key, text) =
+            assignment.split_once('=').ok_or_else(|| option("no \"=\"; write KEY=VALUE, as in grid.nx=256"))?;
         let text = text.trim();
         if text.is_empty() {
-            return Err(option("no value after \"=\"; write --set KEY=VALUE, as in --set grid.nx=256"));
+            return Err(option("no value after \"=\"; write KEY=VALUE, as in grid.nx=256"));
         }
         if key.split('.').count() > DEEPEST {
             return Err(option("no key of a case has so many parts"));
@@ -69,10 +76,10 @@ impl<'t> Document<'t> {
         let last = last.trim();
 
         let start = self.end();
-        self.sources.push(Source { file: None, start, text: argument });
-        // Every part of the key has its own place in the argument, so that an unknown one is found.
+        self.sources.push(Source { origin: Origin::Override(shown), start, text: assignment });
+        // Every part of the key has its own place in the assignment, so that an unknown one is found.
         let place = |part: &str| {
-            let at = start + (part.as_ptr().addr() - argument.as_ptr().addr());
+            let at = start + (part.as_ptr().addr() - assignment.as_ptr().addr());
             at..at + part.len()
         };
         // Anything that is not a TOML value is a bare word: --set grid.geometry=box.
@@ -103,12 +110,12 @@ impl<'t> Document<'t> {
     }
 
     /// The top-level sections, in the file's order.
-    pub(super) fn sections(&self) -> impl Iterator<Item = (&Spanned<DeString<'t>>, &Node<'t>)> {
+    pub(crate) fn sections(&self) -> impl Iterator<Item = (&Spanned<DeString<'t>>, &Node<'t>)> {
         self.root.iter()
     }
 
     /// The value at a dotted key.
-    pub(super) fn get(&self, path: &str) -> Option<&Node<'t>> {
+    pub(crate) fn get(&self, path: &str) -> Option<&Node<'t>> {
         let mut table = &self.root;
         let mut parts = path.split('.').peekable();
         while let Some(part) = parts.next() {
@@ -122,12 +129,12 @@ impl<'t> Document<'t> {
     }
 
     /// Reads a section into its options. A missing section is an empty one.
-    pub(super) fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.read_without(path, &[])
     }
 
     /// Reads a section, leaving out the keys that the caller reads itself.
-    pub(super) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
+    pub(crate) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
         let mut node = self.get(path).cloned().unwrap_or_else(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
         if let DeValue::Table(table) = node.get_mut() {
             for key in apart {
@@ -138,7 +145,7 @@ impl<'t> Document<'t> {
     }
 
     /// The failure for an error of the deserialiser, which read `section` but for the keys `apart`.
-    fn explain(&self, error: &toml::de::Error, section: &str, apart: &[&str]) -> Failure {
+    fn explain(&self, error: &toml::de::Error, section: &str, apart: &[&str]) -> Error {
         let span = error.span();
         let path = span.as_ref().and_then(|span| path_of(&self.root, span)).unwrap_or_else(|| section.to_owned());
         let own_key = path.rsplit_once('.').is_some_and(|(prefix, _)| prefix == section);
@@ -147,7 +154,7 @@ impl<'t> Document<'t> {
     }
 
     /// A failure at the value of a dotted key, or without a place where the case does not hold it.
-    pub(super) fn failure_at_key(&self, path: &str, message: &str) -> Failure {
+    pub(crate) fn failure_at_key(&self, path: &str, message: &str) -> Error {
         match self.get(path) {
             Some(node) => self.failure(Some(node.span()), &format!("{path}: {message}"), None),
             None => self.failure(None, &format!("{path}: {message}"), None),
@@ -155,17 +162,20 @@ impl<'t> Document<'t> {
     }
 
     /// A failure at a position: the place, the message, the line with a marker, and a help line.
-    pub(super) fn failure(&self, span: Option<Range<usize>>, message: &str, help: Option<&str>) -> Failure {
+    pub(crate) fn failure(&self, span: Option<Range<usize>>, message: &str, help: Option<&str>) -> Error {
         let place = span.and_then(|span| {
             let source = self.sources.iter().rev().find(|source| source.start <= span.start)?;
             Some((source, span.start - source.start..span.end.saturating_sub(source.start)))
         });
-        let file = self.sources.first().and_then(|source| source.file).unwrap_or_default();
+        let file = match self.sources.first().map(|source| source.origin) {
+            Some(Origin::File(name)) => name,
+            _ => "",
+        };
         let help = help.map(|help| format!("\n  {help}")).unwrap_or_default();
-        Failure::new(match place {
+        Error::new(match place {
             None => format!("{file}: {message}{help}"),
-            Some((Source { file: None, text, .. }, _)) => format!("--set {text}: {message}{help}"),
-            Some((Source { file: Some(file), text, .. }, span)) => {
+            Some((Source { origin: Origin::Override(shown), .. }, _)) => format!("{shown}: {message}{help}"),
+            Some((Source { origin: Origin::File(file), text, .. }, span)) => {
                 let shown = Excerpt::new(text, span);
                 format!("{file}:{}:{}: {message}{}{help}", shown.line, shown.column, shown.text)
             }

@@ -6,9 +6,9 @@ use isobar::layout::{Layout, Shape};
 use isobar::problem::{Boundary, Source, Spacing, Weighting, Well};
 use serde::Deserialize;
 
-use super::document::Document;
-use super::values::Values;
-use crate::failure::Result;
+use crate::document::Document;
+use crate::error::Result;
+use crate::values::Values;
 
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,7 +222,7 @@ fn levels(k: Option<Levels>, nz: usize) -> [usize; 2] {
 }
 
 /// Every key of the sections that only these kinds have, for suggestions.
-pub(super) const KEYS: [&str; 20] = [
+pub(crate) const KEYS: [&str; 20] = [
     "grid.spacing",
     "grid.size",
     "diffusion.coefficient",
@@ -246,9 +246,9 @@ pub(super) const KEYS: [&str; 20] = [
 ];
 
 impl DiffusionCase {
-    pub(super) fn read(kind: &'static str, document: &Document<'_>, folder: &Path) -> Result<Self> {
+    pub(crate) fn read(kind: &'static str, document: &Document<'_>, folder: &Path) -> Result<Self> {
         let ProblemSection { mut rhs } = document.read_without("problem", &["kind"])?;
-        super::problem::check_rhs_path(document, rhs.kind == Some(RhsKind::File), rhs.path.as_deref())?;
+        crate::problem::check_rhs_path(document, rhs.kind == Some(RhsKind::File), rhs.path.as_deref())?;
         rhs.path = rhs.path.map(|path| folder.join(path));
         for key in ["grid.geometry", "grid.depth", "grid.grading"] {
             if document.get(key).is_some() {
@@ -261,7 +261,7 @@ impl DiffusionCase {
         }
         let grid: GridSection = document.read("grid")?;
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
-        Layout::new(shape).map_err(|error| super::at_key(document, error))?;
+        Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
         let mut section: DiffusionSection = document.read("diffusion")?;
         section.check(document, shape)?;
@@ -300,7 +300,7 @@ impl DiffusionCase {
         }
         for (count, noun) in [(section.sources.len(), "source"), (section.wells.len(), "well")] {
             if count > 0 {
-                text += &format!(", {}", crate::summary::plural(count, noun));
+                text += &format!(", {}", crate::text::plural(count, noun));
             }
         }
         match self.rhs_kind() {
@@ -440,16 +440,16 @@ impl DiffusionSection {
     }
 
     /// Lower and upper side of x, y and z.
-    pub(super) fn boundary(&self) -> [[Boundary; 2]; 3] {
+    pub(crate) fn boundary(&self) -> [[Boundary; 2]; 3] {
         self.boundary.all()
     }
 
-    pub(super) fn sources(&self, nz: usize) -> Vec<Source> {
+    pub(crate) fn sources(&self, nz: usize) -> Vec<Source> {
         let source = |&SourceSection { i, j, k, rate }: &_| Source { i, j, k: levels(k, nz), rate };
         self.sources.iter().map(source).collect()
     }
 
-    pub(super) fn wells(&self, nz: usize) -> Vec<Well> {
+    pub(crate) fn wells(&self, nz: usize) -> Vec<Well> {
         let well = |&WellSection { i, j, k, value, radius }: &_| Well { i, j, k: levels(k, nz), value, radius };
         self.wells.iter().map(well).collect()
     }

@@ -9,10 +9,10 @@ use isobar::region::RegionMap;
 use isobar::stencil::Diffusion;
 use isobar_io::{Mesh, Units, npy};
 
-use super::diffusion::{DiffusionCase, RhsKind};
-use super::matrix::Matrix;
-use super::values::{Values, read_cells};
-use crate::failure::{Failure, Result};
+use crate::diffusion::{DiffusionCase, RhsKind};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::values::{Values, read_cells};
 
 /// A linear system with what is known about it, in (z, y, x) C order.
 #[derive(Clone, Debug)]
@@ -126,8 +126,8 @@ impl DiffusionCase {
             RhsKind::File => {
                 let path = rhs.path.as_deref().unwrap_or(Path::new(""));
                 let Shape { nx, ny, nz } = self.shape;
-                let body = npy::read(path, [nz, ny, nx])
-                    .map_err(|error| Failure::new(format!("problem.rhs.path: {error}")))?;
+                let body =
+                    npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
                 problem.rhs_from(body, rhs.weighting)?
             }
         };

@@ -7,12 +7,12 @@ use isobar::problem::{self, Helmholtz, Weighting};
 use isobar_io::{Mesh, Units, npy};
 use serde::{Deserialize, Serialize};
 
-use super::assembled::Assembled;
-use super::document::Document;
-use super::matrix::Matrix;
-use super::problem::check_rhs_path;
-use crate::failure::{Failure, Result};
-use crate::summary::name;
+use crate::assembled::Assembled;
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::problem::check_rhs_path;
+use crate::text::name;
 
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +78,7 @@ pub enum RhsKind {
 }
 
 impl HelmholtzCase {
-    pub(super) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
+    pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         for key in ["grid.spacing", "grid.size"] {
             if document.get(key).is_some() {
                 let message = "belongs to problem.kind = \"diffusion\" or \"poisson\"; one of kind \"helmholtz\" has grid.geometry \
@@ -94,7 +94,7 @@ impl HelmholtzCase {
         section.check(document)?;
         section.rhs.path = section.rhs.path.map(|path| folder.join(path));
         let grid: GridOptions = document.read("grid")?;
-        grid.validate().map_err(|error| super::at_key(document, error))?;
+        grid.validate().map_err(|error| crate::case::at_key(document, error))?;
         Ok(Self { section, grid })
     }
 
@@ -137,7 +137,7 @@ impl HelmholtzCase {
     pub fn assemble(&self) -> Result<Assembled> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
         if rhs.kind == RhsKind::Manufactured && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
-            return Err(Failure::new(
+            return Err(Error::new(
                 "problem.rhs.kind: \"manufactured\" is known with problem.advection on the box only; use grid.geometry = \
                  \"box\" or another right-hand side",
             ));
@@ -151,7 +151,7 @@ impl HelmholtzCase {
             RhsKind::File => {
                 let path = rhs.path.as_deref().unwrap_or(Path::new(""));
                 let mut values = npy::read(path, [grid.nz, grid.ny, grid.nx])
-                    .map_err(|error| Failure::new(format!("problem.rhs.path: {error}")))?;
+                    .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
                 if rhs.weighting == Weighting::Volume {
                     problem.times_volume(&mut values)?;
                 }

@@ -1,34 +1,19 @@
-//! The case file: TOML text and `--set` overrides in, a typed [`Case`] out.
-//!
-//! * `document` the tree of keys and values, with their places,
-//! * `explain` error messages,
-//! * `planned` what the format names but this version cannot do,
-//! * [`problem`] which problem it is, [`helmholtz`] and [`diffusion`] what each kind reads,
-//! * [`values`] numbers of cells: from files and recipes,
-//! * [`assembled`], [`matrix`] the linear system that comes of it.
+//! Everything a case file says.
 
-pub mod assembled;
-pub mod diffusion;
-mod document;
-mod explain;
-pub mod helmholtz;
-pub mod matrix;
-mod planned;
-pub mod problem;
-#[cfg(test)]
-mod tests;
-pub mod values;
+use std::path::{Path, PathBuf};
 
-use std::path::Path;
-
+use isobar::Guess;
 use isobar::grid::GridOptions;
 use isobar::options::{Method, PreconditionerKind, SolverOptions};
+use isobar::problem::random;
 use serde::Deserialize;
 
-use crate::args::CaseArgs;
-use crate::failure::{Failure, Result};
-use document::Document;
-pub use problem::Problem;
+use crate::assembled::Assembled;
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::overrides::Override;
+use crate::problem::Problem;
+use crate::{diffusion, explain, problem};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
@@ -37,7 +22,7 @@ const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The file, as the user named it.
-    pub name: String,
+    pub path: PathBuf,
     /// `[problem]`, `[grid]` and `[diffusion]`
     pub problem: Problem,
     /// `[solver]`
@@ -57,17 +42,26 @@ pub enum FirstGuess {
     Random,
 }
 
+impl From<FirstGuess> for Guess {
+    fn from(guess: FirstGuess) -> Self {
+        match guess {
+            FirstGuess::Zero => Self::Zero,
+            FirstGuess::Random => Self::Given,
+        }
+    }
+}
+
 impl Case {
-    /// Reads the case file and applies the overrides of the command line.
+    /// Reads a case file and applies overrides, one after another.
     ///
     /// # Errors
     /// The file cannot be read, is not TOML, has a key or value that is not known, of the wrong type
-    /// or out of range; the message shows the line or the `--set` at fault.
-    pub fn load(args: &CaseArgs) -> Result<Self> {
-        let path = &args.case;
+    /// or out of range; the message shows the line or the override at fault.
+    pub fn load(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self> {
+        let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
         let text = String::from_utf8(bytes).map_err(|error| {
-            Failure::at(
+            Error::at(
                 path,
                 format!(
                     "byte {} is not UTF-8; a case file is TOML text (is this the right file?)",
@@ -75,20 +69,18 @@ impl Case {
                 ),
             )
         })?;
-        let mut overrides = args.set.clone();
-        overrides.extend(args.precision.iter().map(|precision| format!("solver.precision={precision}")));
-        Self::parse(path, &text, &overrides)
+        Self::parse(path, &text, overrides)
     }
 
     /// The same from text; relative paths in it are relative to `path`'s folder.
     ///
     /// # Errors
     /// Those of [`Case::load`].
-    pub fn parse(path: &Path, text: &str, overrides: &[String]) -> Result<Self> {
+    pub fn parse(path: &Path, text: &str, overrides: &[Override]) -> Result<Self> {
         let name = path.display().to_string();
         let mut document = Document::parse(&name, text)?;
-        for argument in overrides {
-            document.set(argument)?;
+        for change in overrides {
+            document.set(change)?;
         }
         for (key, node) in document.sections() {
             if !SECTIONS.contains(&key.get_ref().as_ref()) {
@@ -104,11 +96,49 @@ impl Case {
         let folder = path.parent().unwrap_or(Path::new(""));
         let problem = Problem::read(&document, folder)?;
         let (solver, guess) = read_solver(&document, &problem)?;
-        Ok(Self { name, problem, solver, guess })
+        Ok(Self { path: path.to_path_buf(), problem, solver, guess })
+    }
+
+    /// The file, as the user named it.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The files that it is read from: the case itself and those that it names.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.problem.inputs();
+        inputs.insert(0, &self.path);
+        inputs
+    }
+
+    /// Builds the linear system, reading the files that the case names.
+    ///
+    /// # Errors
+    /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
+    pub fn assemble(&self) -> Result<Assembled> {
+        self.problem.assemble()
+    }
+
+    /// Where the iteration starts: shape (nz, ny, nx), C order.
+    ///
+    /// # Errors
+    /// Memory that cannot be had.
+    pub fn first_guess(&self) -> Result<Vec<f64>> {
+        let cells = self.problem.shape().cells();
+        Ok(match self.guess {
+            FirstGuess::Zero => vec![0.0; cells],
+            FirstGuess::Random => random_guess(self.problem.seed(), cells),
+        })
     }
 }
 
-/// `[solver]`, with the defaults of the problem.
+/// Uniform in (0, 1): a first guess so rough that no solution is found fast by luck.
+pub fn random_guess(seed: u64, cells: usize) -> Vec<f64> {
+    (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))).collect()
+}
+
+/// `[solver]`, with the defaults of the problem. That diffusion is solved by conjugate gradients with multigrid, and
+/// the atmosphere by multigrid, is decided here until the solver itself decides it from the stencil.
 fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOptions, FirstGuess)> {
     let mut solver: SolverOptions = document.read_without("solver", &["guess"])?;
     let guess = match document.get("solver.guess") {
@@ -128,14 +158,14 @@ fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOpti
 }
 
 /// An error of the library, shown at the key that it names.
-fn at_key(document: &Document<'_>, error: isobar::Error) -> Failure {
+pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
     match error {
         isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &message),
         other => other.into(),
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let message = match error.kind() {
         ErrorKind::NotFound => "no such file; give the path of a case file, such as cases/panel.toml".to_owned(),
@@ -143,11 +173,11 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
         ErrorKind::PermissionDenied => "permission denied; make it readable".to_owned(),
         _ => format!("cannot be read: {error}"),
     };
-    Failure::at(path, message)
+    Error::at(path, message)
 }
 
 /// Every dotted key that a case may hold, for suggestions.
-fn keys() -> Vec<String> {
+pub(crate) fn keys() -> Vec<String> {
     let mut found = Vec::new();
     flatten("problem", &problem::defaults(), &mut found);
     flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);

@@ -1,13 +1,13 @@
-//! The matrix of a case, of whichever stencil, and what commands do with it.
+//! The matrix of a case, of whichever stencil, and what is done with it: all that touches devices and solvers.
 
 use isobar::Device;
 use isobar::bench::{self, Timed};
+use isobar::cpu::Cpu;
+use isobar::cuda::Cuda;
 use isobar::layout::Shape;
 use isobar::options::SolverOptions;
 use isobar::solver::{Solve, StepTraffic};
-use isobar::stencil::{Csr, Diffusion, TensorProduct};
-
-use crate::device::on_device;
+use isobar::stencil::{Csr, Diffusion, Stencil, TensorProduct};
 
 /// A matrix.
 #[derive(Clone, Debug)]
@@ -41,12 +41,8 @@ impl Matrix {
         steps: &[StepTraffic],
     ) -> isobar::Result<Vec<Timed>> {
         match self {
-            Self::TensorProduct(stencil) => {
-                on_device!(device, backend => bench::time_iteration(backend, stencil, options, steps))
-            }
-            Self::Diffusion(stencil) => {
-                on_device!(device, backend => bench::time_iteration(backend, stencil, options, steps))
-            }
+            Self::TensorProduct(stencil) => time_iteration(device, stencil, options, steps),
+            Self::Diffusion(stencil) => time_iteration(device, stencil, options, steps),
         }
     }
 
@@ -59,6 +55,21 @@ impl Matrix {
             Self::TensorProduct(stencil) => stencil.to_csr(),
             Self::Diffusion(stencil) => diffusion_to_csr(stencil),
         }
+    }
+}
+
+fn time_iteration<S>(
+    device: &Device,
+    stencil: &S,
+    options: &SolverOptions,
+    steps: &[StepTraffic],
+) -> isobar::Result<Vec<Timed>>
+where
+    S: Stencil<Cpu> + Stencil<Cuda>,
+{
+    match device {
+        Device::Cpu(backend) => bench::time_iteration(backend, stencil, options, steps),
+        Device::Cuda(backend) => bench::time_iteration(backend, stencil, options, steps),
     }
 }
 

@@ -7,10 +7,10 @@ use isobar::layout::Shape;
 use isobar::problem::materials::{self, Bubbles};
 use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::failure::{Failure, Result};
+use crate::error::{Error, Result};
 
 /// One number a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,15 +124,15 @@ impl<'de> Deserialize<'de> for Values {
                 f.write_str("a number, or a table such as { file = \"values.npy\" }")
             }
 
-            fn visit_f64<E: Error>(self, value: f64) -> Result<Values, E> {
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Values, E> {
                 Ok(Values::Number(value))
             }
 
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Values, E> {
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Values, E> {
                 Ok(Values::Number(value as f64))
             }
 
-            fn visit_u64<E: Error>(self, value: u64) -> Result<Values, E> {
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Values, E> {
                 Ok(Values::Number(value as f64))
             }
 
@@ -146,14 +146,14 @@ impl<'de> Deserialize<'de> for Values {
 
 impl Values {
     /// Takes paths as relative to a folder.
-    pub(super) fn rebase(&mut self, folder: &Path) {
+    pub(crate) fn rebase(&mut self, folder: &Path) {
         if let Self::File(path) | Self::RatioFile(path) = self {
             *path = folder.join(&*path);
         }
     }
 
     /// The file that they come from.
-    pub(super) fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) | Self::RatioFile(path) => Some(path),
             _ => None,
@@ -161,7 +161,7 @@ impl Values {
     }
 
     /// What is wrong with them as the value of a key that takes numbers and files, and recipes and ratios where said.
-    pub(super) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
+    pub(crate) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
         match self {
             Self::Number(value) if *value < 0.0 => Some(format!("{value} is negative; use 0 or more")),
             Self::Ratio(value) if ratios && *value < 0.0 => {
@@ -185,7 +185,7 @@ impl Values {
     /// # Errors
     /// A file that cannot be read or has another shape; values that are negative, naming the cell; a recipe that
     /// makes no sense.
-    pub(super) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
+    pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
         Ok(match self {
             Self::Number(value) => vec![*value; shape.cells()],
             Self::File(path) => read_cells(key, path, shape)?,
@@ -198,10 +198,9 @@ impl Values {
             Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
             Self::Ratio(ratio) => horizontal.iter().map(|value| ratio * value).collect(),
             Self::RatioFile(path) => {
-                let ratios =
-                    npy::read_levels(path, shape.nz).map_err(|error| Failure::new(format!("{key}: {error}")))?;
+                let ratios = npy::read_levels(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
                 if let Some(level) = ratios.iter().position(|ratio| *ratio < 0.0) {
-                    return Err(Failure::new(format!(
+                    return Err(Error::new(format!(
                         "{key}: {}: {} at level {level}, counted from 0; ratios must not be negative",
                         path.display(),
                         ratios[level]
@@ -214,7 +213,7 @@ impl Values {
     }
 
     /// What they are, for the summary.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Number(value) => value.to_string(),
             Self::File(path) => path.display().to_string(),
@@ -229,12 +228,12 @@ impl Values {
 }
 
 /// Numbers from a file, one a cell and none negative.
-pub(super) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
+pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
     let values =
-        npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Failure::new(format!("{key}: {error}")))?;
+        npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;
     if let Some(n) = values.iter().position(|value| *value < 0.0) {
         let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
-        return Err(Failure::new(format!(
+        return Err(Error::new(format!(
             "{key}: {}: {} in cell (i, j, k) = ({i}, {j}, {k}), a[{k}, {j}, {i}]; it must not be negative (0 makes a \
              cell of a coefficient inactive)",
             path.display(),

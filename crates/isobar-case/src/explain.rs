@@ -1,9 +1,9 @@
 //! What the deserialiser says, in the words of a user of case files.
 
-use super::planned;
+use crate::planned;
 
 /// Of the known names, the one a user most likely meant.
-pub(super) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let fold = |name: &str| name.to_lowercase().replace('_', "-");
     let wrong = fold(wrong);
     known
@@ -21,7 +21,7 @@ pub(super) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
 }
 
 /// The message for an unknown key, and a help line with what there is.
-pub(super) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>) {
+pub(crate) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>) {
     let (section, key) = path.rsplit_once('.').map_or(("", path), |(section, key)| (section, key));
     if planned::is_section(path) {
         let there = if section.is_empty() { "sections" } else { "keys" };
@@ -33,7 +33,8 @@ pub(super) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>
     let place = if section.is_empty() { String::new() } else { format!(" in [{section}]") };
     let mut message = format!("unknown key \"{key}\"{place}");
     // A key of another section, named without it or put into the wrong one.
-    let elsewhere = || super::keys().into_iter().find(|known| known != path && known.rsplit('.').next() == Some(key));
+    let elsewhere =
+        || crate::case::keys().into_iter().find(|known| known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean \"{name}\"?"));
     } else if let Some(name) = elsewhere() {
@@ -50,7 +51,7 @@ pub(super) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>
 }
 
 /// The message for a value that is none of the choices, and a help line with these.
-pub(super) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
+pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
     let mut message = format!("{path} = \"{value}\"");
     if planned::is_choice(path, value) {
         message.push_str(" is not available in this version");
@@ -65,7 +66,7 @@ pub(super) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String
 
 /// Rewords a message of serde for the value at `path`: the message and a help line. `more` are keys
 /// that are known in the same section besides those that serde lists.
-pub(super) fn serde_message(message: &str, path: &str, more: &[&str]) -> (String, Option<String>) {
+pub(crate) fn serde_message(message: &str, path: &str, more: &[&str]) -> (String, Option<String>) {
     let message = message.trim_end();
     if let Some(rest) = message.strip_prefix("unknown field ") {
         let mut names = quoted(rest);

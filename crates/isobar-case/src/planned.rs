@@ -11,10 +11,10 @@ const CHOICES: [(&str, &[&str]); 3] = [
     ("solver.preconditioner.kind", &["ic", "mic", "ssor-ai"]),
 ];
 
-pub(super) fn is_section(path: &str) -> bool {
+pub(crate) fn is_section(path: &str) -> bool {
     SECTIONS.contains(&path)
 }
 
-pub(super) fn is_choice(path: &str, value: &str) -> bool {
+pub(crate) fn is_choice(path: &str, value: &str) -> bool {
     CHOICES.iter().any(|(key, values)| *key == path && values.contains(&value))
 }

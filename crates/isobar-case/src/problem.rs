@@ -4,12 +4,12 @@ use std::path::Path;
 
 use isobar::layout::Shape;
 
-use super::assembled::Assembled;
-use super::diffusion::DiffusionCase;
-use super::document::Document;
-use super::explain;
-use super::helmholtz::{HelmholtzCase, HelmholtzSection};
-use crate::failure::Result;
+use crate::assembled::Assembled;
+use crate::diffusion::DiffusionCase;
+use crate::document::Document;
+use crate::error::Result;
+use crate::explain;
+use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
 
 /// The problem of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl Problem {
         }
     }
 
-    pub(super) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
+    pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         let Some(kind) = document.get("problem.kind") else {
             let message =
                 format!("no problem.kind; begin the case with\n  [problem]\n  kind = \"{}\"", KINDS.join("\" (or \""));
@@ -99,7 +99,7 @@ impl Problem {
 }
 
 /// A right-hand side from a file needs the file's name.
-pub(super) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
+pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
     match path {
         None if from_file => {
             let message = "\"file\" needs problem.rhs.path, an .npy file of shape (nz, ny, nx)";
@@ -113,7 +113,7 @@ pub(super) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Opt
 }
 
 /// Every key of `[problem]` with its default, for suggestions.
-pub(super) fn defaults() -> serde_json::Value {
+pub(crate) fn defaults() -> serde_json::Value {
     let mut members = serde_json::json!(HelmholtzSection::default());
     members["kind"] = serde_json::json!(KINDS[0]);
     members
