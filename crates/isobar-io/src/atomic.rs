@@ -8,12 +8,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, TempDir};
-
 use crate::error::{Error, Result};
+use crate::temporary::{TemporaryFile, TemporaryFolder};
 
-const PREFIX: &str = ".isobar-";
-const SUFFIX: &str = ".tmp";
+/// A chain of links longer than this is taken for a circle, as the system takes it.
+const MOST_LINKS: usize = 40;
 
 /// Writes `bytes` as the whole content of `path`.
 ///
@@ -29,8 +28,9 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Those of [`write_whole`], and those of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     refuse_folder(path)?;
-    let written = if is_stream(path) { write_stream(path, fill) } else { replace_file(path, fill) };
-    written.map_err(|source| Error::write(path, source))
+    let target = resolve(path)?;
+    let written = if is_stream(path) { write_stream(path, fill) } else { replace_file(&target, fill) };
+    written.map_err(|source| failed(path, &target, source))
 }
 
 /// Whether a file could be written at `path` now. Leaves nothing behind.
@@ -43,52 +43,44 @@ pub fn check(path: &Path) -> Result<()> {
         // Opening a pipe may wait for its reader, and a device shows its errors only when written to.
         return Ok(());
     }
+    let target = resolve(path)?;
     let probe = || -> io::Result<()> {
-        let target = resolve(path)?;
         if target.exists() {
             OpenOptions::new().write(true).open(&target)?;
         }
-        Builder::new().prefix(PREFIX).suffix(SUFFIX).tempfile_in(folder(&target))?;
-        Ok(())
+        TemporaryFile::new_in(folder(&target)).map(drop)
     };
-    probe().map_err(|source| Error::write(path, source))
+    probe().map_err(|source| failed(path, &target, source))
 }
 
 /// Whether a folder could be made beside `path` now. Leaves nothing behind.
 pub(crate) fn check_folder(path: &Path) -> Result<()> {
-    new_folder(path).map(drop).map_err(|source| Error::write(path, source))
+    let target = resolve(path)?;
+    TemporaryFolder::new_in(folder(&target)).map(drop).map_err(|source| failed(path, &target, source))
 }
 
 /// Replaces the folder `path` by what `fill` puts into an empty one beside it.
 ///
-/// The caller has made sure that an existing `path` is a folder that may go.
-pub(crate) fn replace_folder(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+/// An existing `path` is replaced if it passes `check`, which is asked in the last moment.
+pub(crate) fn replace_folder(
+    path: &Path,
+    check: impl FnOnce() -> io::Result<()>,
+    fill: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<()> {
+    let target = resolve(path)?;
     let replace = || -> io::Result<()> {
-        let target = resolve(path)?;
-        let fresh = new_folder(&target)?;
+        let fresh = TemporaryFolder::new_in(folder(&target))?;
         fill(fresh.path())?;
         sync_tree(fresh.path())?;
-        // A folder cannot be renamed over one with content: the old one steps aside first, and
-        // comes back should the new one not take its place.
-        let old = new_folder(&target)?;
-        let aside = old.path().join("old");
-        let had_old = target.exists();
-        if had_old {
-            fs::rename(&target, &aside)?;
-        }
-        if let Err(error) = fs::rename(fresh.path(), &target) {
-            if had_old && fs::rename(&aside, &target).is_err() {
-                // Better a stray folder than a lost result.
-                let _kept = old.keep();
-            }
-            return Err(error);
-        }
-        // The temporary is now the target: nothing is left for its guard to remove.
-        let _moved = fresh.keep();
+        fresh.persist(&target, check)?;
         sync_folder(folder(&target));
         Ok(())
     };
-    replace().map_err(|source| Error::write(path, source))
+    replace().map_err(|source| failed(path, &target, source))
+}
+
+fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
+    Error::Write { path: path.to_path_buf(), folder: folder(target).to_path_buf(), source }
 }
 
 /// The folder that holds `path`.
@@ -100,15 +92,19 @@ pub(crate) fn folder(path: &Path) -> &Path {
 }
 
 fn refuse_folder(path: &Path) -> Result<()> {
+    let ends_as_folder = [&b"/"[..], b"/."].iter().any(|end| path.as_os_str().as_encoded_bytes().ends_with(end));
     if path.is_dir() {
-        return Err(Error::IsFolder { path: path.to_path_buf() });
+        Err(Error::IsFolder { path: path.to_path_buf() })
+    } else if ends_as_folder || path.file_name().is_none() {
+        Err(Error::NotAFileName { path: path.to_path_buf() })
+    } else {
+        Ok(())
     }
-    Ok(())
 }
 
 /// A device, a pipe or one of this process's own streams: written to directly, for a rename would
 /// replace the name and not reach whoever listens.
-fn is_stream(path: &Path) -> bool {
+pub(crate) fn is_stream(path: &Path) -> bool {
     let own = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
     own.iter().any(|stream| path.starts_with(stream))
         || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
@@ -121,53 +117,35 @@ fn write_stream(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>
     out.flush()
 }
 
-fn replace_file(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let target = resolve(path)?;
-    let mut builder = Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
-    permissions(&mut builder, 0o666);
-    let mut fresh = builder.tempfile_in(folder(&target))?;
-    let mut out = BufWriter::with_capacity(1 << 20, fresh.as_file_mut());
+fn replace_file(target: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut fresh = TemporaryFile::new_in(folder(target))?;
+    let file = fresh.as_file_mut();
+    let mut out = BufWriter::with_capacity(1 << 20, &mut *file);
     fill(&mut out)?;
     out.flush()?;
     drop(out);
-    if let Ok(old) = fs::metadata(&target) {
-        fresh.as_file().set_permissions(old.permissions())?;
+    if let Ok(old) = fs::metadata(target) {
+        file.set_permissions(old.permissions())?;
     }
-    fresh.as_file().sync_all()?;
-    fresh.persist(&target).map_err(|failed| failed.error)?;
-    sync_folder(folder(&target));
+    file.sync_all()?;
+    fresh.persist(target)?;
+    sync_folder(folder(target));
     Ok(())
 }
 
-/// Where the content goes: through a symbolic link to what it points at, so that the link survives.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
-        match fs::canonicalize(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(folder(path).join(fs::read_link(path)?)),
-            resolved => resolved,
+/// Where the content goes: through symbolic links to what they point at, so that the links survive. The last of them
+/// may point at nothing yet.
+pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
+    // Without a slash at the end, which would hide a link.
+    let mut target: PathBuf = path.components().collect();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&target) {
+            Ok(next) => target.set_file_name(next),
+            Err(_) => return Ok(target),
         }
-    } else {
-        Ok(path.to_path_buf())
     }
+    Err(failed(path, path, io::Error::other("its symbolic links lead back to themselves")))
 }
-
-fn new_folder(target: &Path) -> io::Result<TempDir> {
-    let mut builder = Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
-    permissions(&mut builder, 0o777);
-    builder.tempdir_in(folder(target))
-}
-
-/// Temporary files are private by default; a result is as readable as the user's umask lets it be.
-#[cfg(unix)]
-fn permissions(builder: &mut Builder<'_, '_>, mode: u32) {
-    use std::os::unix::fs::PermissionsExt;
-    builder.permissions(fs::Permissions::from_mode(mode));
-}
-
-#[cfg(not(unix))]
-fn permissions(_builder: &mut Builder<'_, '_>, _mode: u32) {}
 
 /// Flushes every file and folder under `root` to the disk.
 fn sync_tree(root: &Path) -> io::Result<()> {

@@ -25,6 +25,12 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
+    /// A path that ends in a slash, or in no name at all, is to be a file.
+    #[error("{path:?}: does not name a file; give a name without a slash at its end")]
+    NotAFileName {
+        /// The path as the user wrote it.
+        path: PathBuf,
+    },
     /// A `.zarr` target exists and replacing it would destroy something that isobar did not write.
     #[error("{path}: {found}, so it is not replaced; move it away or choose another name")]
     NotReplaceable {
@@ -94,6 +100,12 @@ pub enum Error {
         /// Its size.
         bytes: u64,
     },
+    /// A field cannot be called so in a store.
+    #[error("field {name:?}: a store cannot hold an array of this name; use another, such as u")]
+    FieldName {
+        /// The name.
+        name: String,
+    },
     /// A field handed in does not fit its own shape. A mistake of the caller, not of the user.
     #[error("field {name:?}: {what} has {found} entries, its shape (nz, ny, nx) wants {expected}")]
     Inconsistent {
@@ -106,14 +118,6 @@ pub enum Error {
         /// The length that fits the shape.
         expected: usize,
     },
-}
-
-impl Error {
-    /// A failed write to `path`.
-    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
-        let folder = crate::atomic::folder(path).to_path_buf();
-        Self::Write { path: path.to_path_buf(), folder, source }
-    }
 }
 
 /// An operating system's error while writing, with its remedy.

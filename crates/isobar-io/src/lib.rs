@@ -25,14 +25,19 @@
 //! | `vti` | VTK ImageData for ParaView |
 //! | `zarr` | zarr version 3 for xarray |
 //! | [`atomic`] | files that are there whole or not at all |
+//! | [`temporary`] | what to do before a signal ends the program |
+//! | [`clash`](fn@clash) | whether writing one path would destroy another |
 //! | [`Error`] | what went wrong, and what to do |
 
 pub mod atomic;
+mod clash;
 mod error;
 mod field;
 pub mod npy;
+pub mod temporary;
 mod vti;
 mod zarr;
 
+pub use clash::{Clash, clash};
 pub use error::{Error, Result};
 pub use field::{Field, Format, Mesh, Units, check_writable, write};

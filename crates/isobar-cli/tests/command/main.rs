@@ -2,5 +2,6 @@
 
 mod diffusion;
 mod misuse;
+mod outputs;
 mod solve;
 mod support;

@@ -55,6 +55,23 @@ fn refuses_a_folder() {
 }
 
 #[test]
+fn refuses_what_names_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["u.npy/", "u.npy/.", "u.npy//", ".."] {
+        let path = folder.path().join(name);
+        for error in [write_whole(&path, b"").unwrap_err(), check(&path).unwrap_err()] {
+            let message = error.to_string();
+            assert!(
+                message.contains("does not name a file") || name == ".." && message.contains("is a folder"),
+                "{message}"
+            );
+        }
+    }
+    assert!(write_whole(Path::new(""), b"").unwrap_err().to_string().contains("does not name a file"));
+    assert!(entries(folder.path()).is_empty());
+}
+
+#[test]
 fn a_file_is_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), b"").unwrap();
@@ -97,6 +114,36 @@ fn a_link_survives_and_its_file_is_replaced() {
 
 #[cfg(unix)]
 #[test]
+fn links_to_nothing() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let inside = |name: &str| folder.path().join(name);
+    symlink("second", inside("first")).unwrap();
+    symlink("file", inside("second")).unwrap();
+    check(&inside("first")).unwrap();
+    write_whole(&inside("first"), b"content").unwrap();
+    assert_eq!(fs::read(inside("file")).unwrap(), b"content");
+    assert!(fs::symlink_metadata(inside("second")).unwrap().is_symlink());
+
+    symlink("no/such/file", inside("nowhere")).unwrap();
+    for error in [check(&inside("nowhere")).unwrap_err(), write_whole(&inside("nowhere"), b"").unwrap_err()] {
+        let message = error.to_string();
+        assert!(message.contains("no/such does not exist"), "{message}");
+    }
+    symlink("circle", inside("circle")).unwrap();
+    let message = write_whole(&inside("circle"), b"").unwrap_err().to_string();
+    assert!(message.contains("lead back to themselves"), "{message}");
+    assert!(fs::symlink_metadata(inside("circle")).unwrap().is_symlink());
+
+    symlink("u.zarr.d", inside("u.zarr")).unwrap();
+    let slash = folder.path().join("u.zarr/");
+    check_folder(&slash).unwrap();
+    replace_folder(&slash, || Ok(()), |fresh| fs::write(fresh.join("a"), b"")).unwrap();
+    assert!(inside("u.zarr.d/a").is_file() && fs::symlink_metadata(inside("u.zarr")).unwrap().is_symlink());
+}
+
+#[cfg(unix)]
+#[test]
 fn keeps_the_permissions_of_the_file_it_replaces() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
@@ -115,14 +162,14 @@ fn keeps_the_permissions_of_the_file_it_replaces() {
 fn a_folder_is_replaced_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.zarr");
-    replace_folder(&path, |fresh| fs::write(fresh.join("first"), b"1")).unwrap();
+    replace_folder(&path, || Ok(()), |fresh| fs::write(fresh.join("first"), b"1")).unwrap();
     let failing = |fresh: &Path| {
         fs::write(fresh.join("half"), b"0")?;
         Err(io::Error::from(io::ErrorKind::StorageFull))
     };
-    replace_folder(&path, failing).unwrap_err();
+    replace_folder(&path, || Ok(()), failing).unwrap_err();
     assert_eq!(entries(&path), ["first"]);
-    replace_folder(&path, |fresh| fs::write(fresh.join("second"), b"2")).unwrap();
+    replace_folder(&path, || Ok(()), |fresh| fs::write(fresh.join("second"), b"2")).unwrap();
     assert_eq!(entries(&path), ["second"]);
     assert_eq!(entries(folder.path()), ["u.zarr"]);
 }

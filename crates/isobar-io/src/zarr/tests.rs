@@ -36,6 +36,7 @@ fn zarr_reads_it_back() {
     let store = Arc::new(FilesystemStore::new(&path).unwrap());
     let group = Group::open(Arc::clone(&store), "/").unwrap();
     assert_eq!(group.attributes()["case"], "a");
+    assert_eq!(group.attributes()[MARK], serde_json::json!(["x", "y", "z", "z_faces", "u"]));
     assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
     let array = Array::open(store, "/u").unwrap();
     let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
@@ -46,7 +47,7 @@ fn zarr_reads_it_back() {
 }
 
 #[test]
-fn replaces_a_store_and_nothing_else() {
+fn replaces_a_store_of_its_own_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.zarr");
     fs::create_dir(&path).unwrap();
@@ -54,15 +55,81 @@ fn replaces_a_store_and_nothing_else() {
     write(&path, &field(&[0.0; 6], &mesh())).unwrap();
     write(&path, &field(&[1.0; 6], &mesh())).unwrap();
     assert!(path.join("u/c/0/0/0").is_file());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-    let thesis = folder.path().join("thesis.zarr");
-    fs::create_dir(&thesis).unwrap();
-    fs::write(thesis.join("chapter1.tex"), b"").unwrap();
-    for error in [check(&thesis).unwrap_err(), write(&thesis, &field(&[0.0; 6], &mesh())).unwrap_err()] {
-        assert!(error.to_string().contains("is not a zarr store"), "{error}");
+    #[track_caller]
+    fn refused(path: &Path, part: &str) {
+        let count = || walk(path).len();
+        let before = count();
+        for error in [check(path).unwrap_err(), write(path, &field(&[0.0; 6], &mesh())).unwrap_err()] {
+            let message = error.to_string();
+            assert!(message.contains(part), "{message}");
+            assert!(message.contains("is not replaced; move it away or choose another name"), "{message}");
+        }
+        assert_eq!(count(), before);
     }
-    assert!(thesis.join("chapter1.tex").is_file());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    let place = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let thesis = place("thesis.zarr");
+    fs::write(thesis.join("chapter1.tex"), b"").unwrap();
+    refused(&thesis, "is a folder and not a zarr store");
+    for mark in [".zgroup", "zarr.json", ".zarray"] {
+        let other = place(&format!("{}.zarr", mark.trim_matches('.')));
+        fs::write(other.join(mark), b"{\"attributes\": {}}").unwrap();
+        refused(&other, "is a zarr store that isobar did not write");
+    }
+    let file = folder.path().join("file.zarr");
+    fs::write(&file, b"mine").unwrap();
+    refused(&file, "is not a zarr store");
+}
+
+#[test]
+fn a_store_that_others_put_something_into_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    for foreign in
+        ["case.toml", "v/zarr.json", "u/notes.txt", "u/c/0/0/0.bak", "u/c/x", "c/0", ".zgroup", "x/c/9/0/0/0"]
+    {
+        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+        let file = path.join(foreign);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, b"mine").unwrap();
+        let message = write(&path, &field(&[1.0; 6], &mesh())).unwrap_err().to_string();
+        let first = foreign.split('/').next().unwrap();
+        assert!(message.contains("also holds") && message.contains(first), "{foreign}: {message}");
+        assert_eq!(fs::read(&file).unwrap(), b"mine");
+        fs::remove_dir_all(&path).unwrap();
+    }
+    #[cfg(unix)]
+    {
+        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+        std::os::unix::fs::symlink("c", path.join("u/2")).unwrap();
+        assert!(check(&path).unwrap_err().to_string().contains("u/2"));
+    }
+}
+
+#[test]
+fn names_that_no_array_can_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    let mesh = mesh();
+    for name in ["", ".", "..", "a/b", "../../u", "__u", "x", "z_faces", "u\n", "zarr\0"] {
+        let field = Field { name, ..field(&[0.0; 6], &mesh) };
+        assert!(matches!(write(&path, &field), Err(Error::FieldName { .. })), "{name}");
+    }
+    write(&path, &Field { name: "vertical velocity", ..field(&[0.0; 6], &mesh) }).unwrap();
+    write(&path, &field(&[0.0; 6], &mesh)).unwrap();
+}
+
+/// Every file below a path.
+fn walk(path: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flat_map(|entry| walk(&entry.unwrap().path())).collect(),
+        Err(_) => vec![path.to_path_buf()],
+    }
 }
 
 #[test]
