@@ -15,7 +15,8 @@ Examples:
   isobar bench cases/panel.toml --threads 8
   isobar reproduce b --size small
 
-Exit status: 0 converged; 2 stopped without converging; 1 anything else.";
+Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
+Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
 
 /// Fast matrix-free solvers for the linear systems of structured-grid PDEs.
 #[derive(Debug, Parser)]

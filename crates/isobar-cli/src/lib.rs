@@ -10,6 +10,7 @@
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
 //! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
+//! | [`interrupt`] | signals that ask for an end |
 //! | [`memory`] | how much memory there is |
 //! | [`failure`] | what ends with exit status 1 |
 
@@ -19,6 +20,7 @@ pub mod console;
 pub mod device;
 pub mod failure;
 pub mod files;
+pub mod interrupt;
 pub mod memory;
 mod plot;
 pub mod progress;
@@ -43,10 +45,13 @@ const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 /// The solve stopped without converging.
 const NOT_CONVERGED: u8 = 2;
+/// A signal asked for an end.
+const INTERRUPTED: u8 = 130;
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
     report_panics_once();
+    interrupt::listen();
     let status = panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
             complain(&format!("error: {failure}"));

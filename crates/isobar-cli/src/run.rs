@@ -10,13 +10,13 @@ use isobar_case::{Assembled, Case};
 
 use crate::console::Console;
 use crate::failure::Result;
-use crate::memory;
 use crate::progress::Progress;
 use crate::report::{
     Checks, DeviceReport, ErrorReport, KernelReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport,
     TrafficReport,
 };
 use crate::summary;
+use crate::{interrupt, memory};
 
 /// A solve that has ended, and all there is to say about it.
 pub struct Run {
@@ -51,12 +51,15 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
 
     let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
+    let solving = interrupt::solving();
     let outcome = solver.solve(
         ArrayView::c_order(&assembled.rhs, shape)?,
         &mut ArrayViewMut::c_order(&mut solution, shape)?,
         case.guess.into(),
+        // Once an observer can stop a solve, this one returns interrupt::flow().
         &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
     );
+    drop(solving);
     progress.finish();
     let outcome = outcome?;
     let timing = outcome.timing;

@@ -9,7 +9,7 @@ use isobar::bench::Timed;
 
 use crate::summary::Time;
 use crate::table::Table;
-use crate::{NOT_CONVERGED, SUCCESS, files};
+use crate::{files, interrupt};
 
 /// Solves a case, then times every step of its iteration alone.
 ///
@@ -21,7 +21,8 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let device = device::open(&args.device)?;
     let mut console = Console::new(args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
-    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, &run.description.traffic)?;
+    let steps = if interrupt::requested() { &[][..] } else { &run.description.traffic };
+    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, steps)?;
 
     let copy = run.traffic.copy_gb_per_s * 1e9;
     console.line("");
@@ -39,7 +40,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         super::write_report(path, &run.report(&case, kernels))?;
     }
     console.finish()?;
-    Ok(if run.outcome.converged() { SUCCESS } else { NOT_CONVERGED })
+    Ok(super::status(&run))
 }
 
 fn table(timed: &[Timed], copy: f64) -> Table {

@@ -10,6 +10,19 @@ use std::path::Path;
 
 use crate::failure::{Failure, Result};
 use crate::report::to_json;
+use crate::run::Run;
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, interrupt};
+
+/// The exit status that a solve leads to.
+fn status(run: &Run) -> u8 {
+    if interrupt::requested() {
+        INTERRUPTED
+    } else if run.outcome.converged() {
+        SUCCESS
+    } else {
+        NOT_CONVERGED
+    }
+}
 
 /// Writes a report, whole or not at all.
 fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {

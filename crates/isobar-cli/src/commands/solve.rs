@@ -9,9 +9,9 @@ use crate::args::SolveArgs;
 use crate::console::Console;
 use crate::device;
 use crate::failure::{Failure, Result};
+use crate::files;
 use crate::plot::{self, PlotInput};
 use crate::run::Run;
-use crate::{NOT_CONVERGED, SUCCESS, files};
 
 /// Solves a case and writes what was asked for.
 ///
@@ -26,7 +26,7 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
     let written = write(args, &case, &run, &mut console);
     console.finish()?;
     written?;
-    Ok(if run.outcome.converged() { SUCCESS } else { NOT_CONVERGED })
+    Ok(super::status(&run))
 }
 
 fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
