@@ -12,7 +12,7 @@ use isobar_io::{Mesh, Units, npy};
 use crate::diffusion::{DiffusionCase, RhsKind};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::values::{Values, read_cells};
+use crate::values::{Values, check_sizes, read_cells};
 
 /// A linear system with what is known about it, in (z, y, x) C order.
 #[derive(Clone, Debug)]
@@ -88,8 +88,20 @@ impl DiffusionCase {
             (_, Some(vertical)) => Coefficient::Layered { horizontal: scaled(along_x), vertical },
             _ => Coefficient::Isotropic(along_x),
         };
+        let [x, y, z] = ["diffusion.coefficient", "diffusion.coefficient_y", "diffusion.coefficient_z"];
+        let fields: Vec<(&str, &Vec<f64>)> = match &problem.coefficient {
+            Coefficient::Isotropic(all) => vec![(x, all)],
+            Coefficient::Layered { horizontal, vertical } => vec![(x, horizontal), (z, vertical)],
+            Coefficient::Diagonal([along_x, along_y, along_z]) => vec![(x, along_x), (y, along_y), (z, along_z)],
+        };
+        for (key, field) in fields {
+            check_sizes(key, field, shape)?;
+        }
         problem.reaction =
             section.reaction.as_ref().map(|values| fill("diffusion.reaction", values, &[])).transpose()?;
+        if let Some(reaction) = &problem.reaction {
+            check_sizes("diffusion.reaction", reaction, shape)?;
+        }
         problem.active = match &section.active {
             Some(Values::File(path)) => {
                 let mask = read_cells("diffusion.active", path, shape)?;

@@ -13,7 +13,8 @@ use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::overrides::Override;
 use crate::problem::Problem;
-use crate::{diffusion, explain, problem};
+use crate::text::shorten;
+use crate::{diffusion, explain, problem, reader};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
@@ -84,11 +85,12 @@ impl Case {
         }
         for (key, node) in document.sections() {
             if !SECTIONS.contains(&key.get_ref().as_ref()) {
-                let (message, help) = explain::unknown_key(key.get_ref(), &SECTIONS);
+                let (message, help) = explain::unknown_key("", key.get_ref(), &SECTIONS);
                 return Err(document.failure(Some(key.span()), &message, help.as_deref()));
             }
             if !node.get_ref().is_table() {
-                let message = format!("{key} must be a section, [{key}]", key = key.get_ref());
+                let (key, found) = (key.get_ref(), reader::in_words(node.get_ref()));
+                let message = format!("{key} must be a section, [{key}], not {found}");
                 return Err(document.failure(Some(node.span()), &message, None));
             }
         }
@@ -160,7 +162,7 @@ fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOpti
 /// An error of the library, shown at the key that it names.
 pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
     match error {
-        isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &message),
+        isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &shorten(&message)),
         other => other.into(),
     }
 }

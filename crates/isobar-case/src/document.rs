@@ -7,11 +7,13 @@ use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
-use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::error::{Error, Result};
 use crate::explain;
 use crate::overrides::Override;
+use crate::reader::Reader;
+use crate::text::one_line;
 
 /// A key or value of the tree with its position.
 pub(crate) type Node<'t> = Spanned<DeValue<'t>>;
@@ -59,7 +61,7 @@ impl<'t> Document<'t> {
     /// Applies an override.
     pub(crate) fn set(&mut self, change: &'t Override) -> Result<()> {
         let Override { assignment, shown } = change;
-        let option = |message: &str| Error::new(format!("{shown}: {message}"));
+        let option = |message: &str| Error::new(format!("{}: {message}", one_line(shown)));
         let (key, text) =
             assignment.split_once('=').ok_or_else(|| option("no \"=\"; write KEY=VALUE, as in grid.nx=256"))?;
         let text = text.trim();
@@ -135,22 +137,12 @@ impl<'t> Document<'t> {
 
     /// Reads a section, leaving out the keys that the caller reads itself.
     pub(crate) fn read_without<T: DeserializeOwned>(&self, path: &str, apart: &[&str]) -> Result<T> {
-        let mut node = self.get(path).cloned().unwrap_or_else(|| Spanned::new(0..0, DeValue::Table(DeTable::new())));
-        if let DeValue::Table(table) = node.get_mut() {
-            for key in apart {
-                table.remove(*key);
-            }
-        }
-        T::deserialize(ValueDeserializer::from(node)).map_err(|error| self.explain(&error, path, apart))
-    }
-
-    /// The failure for an error of the deserialiser, which read `section` but for the keys `apart`.
-    fn explain(&self, error: &toml::de::Error, section: &str, apart: &[&str]) -> Error {
-        let span = error.span();
-        let path = span.as_ref().and_then(|span| path_of(&self.root, span)).unwrap_or_else(|| section.to_owned());
-        let own_key = path.rsplit_once('.').is_some_and(|(prefix, _)| prefix == section);
-        let (message, help) = explain::serde_message(error.message(), &path, if own_key { apart } else { &[] });
-        self.failure(span, &message, help.as_deref())
+        let empty = Spanned::new(0..0, DeValue::Table(DeTable::new()));
+        let node = self.get(path).unwrap_or(&empty);
+        T::deserialize(Reader::new(node, apart)).map_err(|error| {
+            let (message, help) = explain::read_error(&error, path, apart);
+            self.failure(error.place.map(|place| place.span), &message, help.as_deref())
+        })
     }
 
     /// A failure at the value of a dotted key, or without a place where the case does not hold it.
@@ -174,7 +166,9 @@ impl<'t> Document<'t> {
         let help = help.map(|help| format!("\n  {help}")).unwrap_or_default();
         Error::new(match place {
             None => format!("{file}: {message}{help}"),
-            Some((Source { origin: Origin::Override(shown), .. }, _)) => format!("{shown}: {message}{help}"),
+            Some((Source { origin: Origin::Override(shown), .. }, _)) => {
+                format!("{}: {message}{help}", one_line(shown))
+            }
             Some((Source { origin: Origin::File(file), text, .. }, span)) => {
                 let shown = Excerpt::new(text, span);
                 format!("{file}:{}:{}: {message}{}{help}", shown.line, shown.column, shown.text)
@@ -245,24 +239,6 @@ impl Excerpt {
         };
         Self { line, column, text: shown }
     }
-}
-
-/// The dotted key of the innermost value, or else key, that covers a position.
-fn path_of(table: &DeTable<'_>, span: &Range<usize>) -> Option<String> {
-    let covers = |outer: Range<usize>| outer.start <= span.start && span.end <= outer.end;
-    let mut own = None;
-    for (key, node) in table {
-        let name = key.get_ref().to_string();
-        if let DeValue::Table(inner) = node.get_ref()
-            && let Some(rest) = path_of(inner, span)
-        {
-            return Some(format!("{name}.{rest}"));
-        }
-        if covers(key.span()) || covers(node.span()) {
-            own = Some(name);
-        }
-    }
-    own
 }
 
 /// The same value, its positions moved.

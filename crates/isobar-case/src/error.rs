@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::text::{printable, shorten};
+
 /// One message for the user, complete as it is: what is at fault (key, line or file) and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(String);
@@ -11,14 +13,14 @@ pub struct Error(String);
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error with this message.
+    /// An error with this message, its control characters written out.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self(printable(&message.into()))
     }
 
     /// An error at a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
-        Self(format!("{}: {message}", path.display()))
+        Self::new(format!("{}: {message}", path.display()))
     }
 }
 
@@ -32,6 +34,6 @@ impl std::error::Error for Error {}
 
 impl From<isobar::Error> for Error {
     fn from(error: isobar::Error) -> Self {
-        Self(error.to_string())
+        Self::new(shorten(&error.to_string()))
     }
 }

@@ -1,6 +1,8 @@
-//! What the deserialiser says, in the words of a user of case files.
+//! Error messages, in the words of a user of case files.
 
 use crate::planned;
+use crate::reader::{Problem, ReadError};
+use crate::text::one_line;
 
 /// Of the known names, the one a user most likely meant.
 pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
@@ -20,21 +22,22 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
         .map(|(_, name)| name)
 }
 
-/// The message for an unknown key, and a help line with what there is.
-pub(crate) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>) {
-    let (section, key) = path.rsplit_once('.').map_or(("", path), |(section, key)| (section, key));
-    if planned::is_section(path) {
+/// The message for an unknown key of a section (none for a section of the case itself), and a help line with what
+/// there is.
+pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, Option<String>) {
+    let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
+    if planned::is_section(&path) {
         let there = if section.is_empty() { "sections" } else { "keys" };
         return (
             format!("[{path}] is not available in this version"),
             Some(format!("available {there}: {}", known.join(", "))),
         );
     }
-    let place = if section.is_empty() { String::new() } else { format!(" in [{section}]") };
-    let mut message = format!("unknown key \"{key}\"{place}");
+    let place = if section.is_empty() { String::new() } else { format!(" in {}", bracketed(section)) };
+    let mut message = format!("unknown key \"{}\"{place}", one_line(key));
     // A key of another section, named without it or put into the wrong one.
     let elsewhere =
-        || crate::case::keys().into_iter().find(|known| known != path && known.rsplit('.').next() == Some(key));
+        || crate::case::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
     if let Some(name) = nearest(key, known.iter().copied()) {
         message.push_str(&format!("; did you mean \"{name}\"?"));
     } else if let Some(name) = elsewhere() {
@@ -45,14 +48,19 @@ pub(crate) fn unknown_key(path: &str, known: &[&str]) -> (String, Option<String>
     } else if section.is_empty() {
         format!("sections of a case: {}", known.join(", "))
     } else {
-        format!("keys of [{section}]: {}", known.join(", "))
+        format!("keys of {}: {}", bracketed(section), known.join(", "))
     };
     (message, Some(help))
 }
 
+/// A section as it is written; an entry of a list by its index.
+fn bracketed(section: &str) -> String {
+    if section.ends_with(']') { section.to_owned() } else { format!("[{section}]") }
+}
+
 /// The message for a value that is none of the choices, and a help line with these.
 pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
-    let mut message = format!("{path} = \"{value}\"");
+    let mut message = format!("{path} = \"{}\"", one_line(value));
     if planned::is_choice(path, value) {
         message.push_str(" is not available in this version");
     } else {
@@ -64,74 +72,53 @@ pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String
     (message, Some(format!("available: {}", known.join(", "))))
 }
 
-/// Rewords a message of serde for the value at `path`: the message and a help line. `more` are keys
-/// that are known in the same section besides those that serde lists.
-pub(crate) fn serde_message(message: &str, path: &str, more: &[&str]) -> (String, Option<String>) {
-    let message = message.trim_end();
-    if let Some(rest) = message.strip_prefix("unknown field ") {
-        let mut names = quoted(rest);
-        let mut known = if names.is_empty() { Vec::new() } else { names.split_off(1) };
-        known.splice(0..0, more.iter().copied());
-        return unknown_key(path, &known);
-    }
-    if let Some(rest) = message.strip_prefix("unknown variant ") {
-        let mut names = quoted(rest);
-        let known = if names.is_empty() { Vec::new() } else { names.split_off(1) };
-        return unknown_choice(path, names.first().copied().unwrap_or_default(), &known);
-    }
-    if let Some(rest) = message.strip_prefix("missing field ") {
-        let name = quoted(rest).first().copied().unwrap_or_default().to_owned();
-        return (format!("[{path}] needs the key \"{name}\""), None);
-    }
-    if message == "wanted string or table" {
-        return (format!("{path} must be one of its choices, in quotes"), None);
-    }
-    if message.starts_with("must be ") {
-        return (format!("{path} {message}"), None);
-    }
-    for prefix in ["invalid type: ", "invalid value: "] {
-        if let Some((found, expected)) = message.strip_prefix(prefix).and_then(|rest| rest.split_once(", expected ")) {
-            return (format!("{path} must be {}, not {}", expected_in_words(expected), found_in_words(found)), None);
+/// Choices that are more than a word.
+const FORMS: [(&str, &str); 1] = [(
+    "solver.deflation.stripes",
+    "\"half-rows\", \"bodies\", or so many blocks in x, y and z, as in { blocks = [4, 4, 1] }",
+)];
+
+/// The message for a value that cannot be read, and a help line. `apart` are keys of `section` besides those that the
+/// error lists.
+pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (String, Option<String>) {
+    let path = error.path(section);
+    let found = error.place.as_ref().map_or("nothing", |place| &place.found);
+    let message = match &error.problem {
+        Problem::UnknownKey { key, known } => {
+            let more = if path == section { apart } else { &[] };
+            return unknown_key(&path, key, &[more, known].concat());
         }
-    }
-    if path.is_empty() { (message.to_owned(), None) } else { (format!("{path}: {message}"), None) }
+        Problem::UnknownChoice { value, known } => return unknown_choice(&path, value, known),
+        Problem::MissingKey(key) => format!("{} needs the key \"{key}\"", bracketed(&path)),
+        Problem::Type(expected) => format!("{path} must be {}, not {found}", expected_in_words(expected, &path)),
+        Problem::Form(known) => {
+            let forms = FORMS.iter().find(|(key, _)| *key == path).map(|(_, forms)| (*forms).to_owned());
+            let forms = forms.unwrap_or_else(|| format!("one of \"{}\"", known.join("\", \"")));
+            format!("{path} must be {forms}, not {found}")
+        }
+        Problem::Value { choice, wanted: true } => format!("{path} = {choice:?} needs a value, {{ {choice} = … }}"),
+        Problem::Value { choice, wanted: false } => format!("{path}: {choice:?} takes no value; write it as a string"),
+        Problem::Entries { found, wanted } => format!("{path} has {found} entries; give {wanted}"),
+        Problem::Message(message) => format!("{path}: {message}"),
+    };
+    (message, None)
 }
 
-/// The names between back-ticks, in order.
-fn quoted(text: &str) -> Vec<&str> {
-    text.split('`').skip(1).step_by(2).collect()
-}
-
-fn expected_in_words(expected: &str) -> String {
+/// What serde expects, as a user calls it.
+fn expected_in_words<'e>(expected: &'e str, path: &str) -> &'e str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
         "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
         "f32" | "f64" => "a number",
         "a string" => "a string in quotes",
+        "path string" => "a path in quotes",
         "a sequence" => "a list",
-        other if other.starts_with("struct ") || other == "a map" => "a section",
-        other if other.starts_with("enum ") || other.starts_with("variant ") => "one of its choices, in quotes",
+        // An entry of a list is written in braces.
+        _ if expected.starts_with("struct ") && path.ends_with(']') => "a table of keys, as in { i = 0, j = 0 }",
+        _ if expected.starts_with("struct ") || expected == "a map" => "a section",
+        "an array of length 2" => "a list of 2",
+        "an array of length 3" => "a list of 3",
         other => other,
-    }
-    .to_owned()
-}
-
-fn found_in_words(found: &str) -> String {
-    let bare = |text: &str| text.replace('`', "").trim_end_matches(" as i128").trim_end_matches(" as u128").to_owned();
-    for (prefix, words) in [
-        ("integer ", "the whole number "),
-        ("floating point ", "the number "),
-        ("boolean ", "the boolean "),
-        ("string ", "the string "),
-    ] {
-        if let Some(value) = found.strip_prefix(prefix) {
-            return format!("{words}{}", bare(value));
-        }
-    }
-    match found {
-        "map" | "unit variant" => "a section".to_owned(),
-        "sequence" => "a list".to_owned(),
-        other => bare(other),
     }
 }
 
@@ -156,20 +143,5 @@ mod tests {
         }
         assert_eq!(nearest("colour", keys), None);
         assert_eq!(nearest("", keys), None);
-    }
-
-    #[test]
-    fn serde_is_put_into_words() {
-        let words = |message: &str| serde_message(message, "grid.nx", &[]).0;
-        assert_eq!(
-            words("invalid value: integer `-5`, expected usize"),
-            "grid.nx must be a whole number, 0 or more, not the whole number -5"
-        );
-        assert_eq!(
-            words("invalid type: string \"12\", expected usize"),
-            "grid.nx must be a whole number, 0 or more, not the string \"12\""
-        );
-        assert_eq!(words("missing field `nx`"), "[grid.nx] needs the key \"nx\"");
-        assert_eq!(words("something else"), "grid.nx: something else");
     }
 }

@@ -12,7 +12,7 @@ use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::problem::check_rhs_path;
-use crate::text::name;
+use crate::text::{Number, name};
 
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,8 +102,8 @@ impl HelmholtzCase {
     pub fn describe(&self) -> String {
         let (section, shape) = (&self.section, self.grid.shape());
         let size = match section.omega {
-            Some(omega) => format!("ω = {omega}"),
-            None => format!("ν = {}", section.courant),
+            Some(omega) => format!("ω = {}", Number(omega)),
+            None => format!("ν = {}", Number(section.courant)),
         };
         let rhs = match section.rhs.kind {
             RhsKind::Random => format!("random right-hand side (seed {})", section.rhs.seed),
@@ -183,7 +183,7 @@ impl HelmholtzSection {
         ] {
             // Beyond this, ω² overflows or swamps every other term to the last digit.
             if !(0.0..=1e12).contains(&value) {
-                return Err(document.failure_at_key(key, &format!("{value} is out of range; use 0 to 1e12")));
+                return Err(document.failure_at_key(key, &format!("{} is out of range; use 0 to 1e12", Number(value))));
             }
         }
         check_rhs_path(document, self.rhs.kind == RhsKind::File, self.rhs.path.as_deref())

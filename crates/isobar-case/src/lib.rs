@@ -32,6 +32,7 @@
 //! | [`values`] | numbers of cells: from files and recipes |
 //! | [`assembled`], [`matrix`] | the linear system that comes of it |
 //! | `document` | the tree of keys and values, with their places |
+//! | `reader` | options out of that tree |
 //! | `explain` | error messages |
 //! | `planned` | what the format names but this version cannot do |
 //! | [`text`] | how names and numbers read |
@@ -47,6 +48,7 @@ pub mod matrix;
 mod overrides;
 mod planned;
 pub mod problem;
+mod reader;
 #[cfg(test)]
 mod tests;
 pub mod text;

@@ -8,8 +8,8 @@ use crate::assembled::Assembled;
 use crate::diffusion::DiffusionCase;
 use crate::document::Document;
 use crate::error::Result;
-use crate::explain;
 use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
+use crate::{explain, reader};
 
 /// The problem of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,8 +77,11 @@ impl Problem {
 
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         let Some(kind) = document.get("problem.kind") else {
-            let message =
-                format!("no problem.kind; begin the case with\n  [problem]\n  kind = \"{}\"", KINDS.join("\" (or \""));
+            let [first, others @ ..] = KINDS;
+            let message = format!(
+                "no problem.kind; begin the case with\n  [problem]\n  kind = \"{first}\"  # or \"{}\"",
+                others.join("\", \"")
+            );
             return Err(document.failure(None, &message, None));
         };
         let diffusion = |kind| Ok(Self::Diffusion(Box::new(DiffusionCase::read(kind, document, folder)?)));
@@ -91,7 +94,8 @@ impl Problem {
                 Err(document.failure(Some(kind.span()), &message, help.as_deref()))
             }
             None => {
-                let message = format!("problem.kind must be a string in quotes, not {}", kind.get_ref().type_str());
+                let message =
+                    format!("problem.kind must be a string in quotes, not {}", reader::in_words(kind.get_ref()));
                 Err(document.failure(Some(kind.span()), &message, None))
             }
         }

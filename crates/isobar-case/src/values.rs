@@ -1,6 +1,7 @@
 //! Values of cells as the case file gives them: a number, a file, or a recipe.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use isobar::layout::Shape;
@@ -11,6 +12,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{Error, Result};
+use crate::text::Number;
 
 /// One number a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,9 +165,12 @@ impl Values {
     /// What is wrong with them as the value of a key that takes numbers and files, and recipes and ratios where said.
     pub(crate) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
         match self {
-            Self::Number(value) if *value < 0.0 => Some(format!("{value} is negative; use 0 or more")),
+            Self::Number(value) if *value < 0.0 => Some(format!("{} is negative; use 0 or more", Number(*value))),
+            Self::Number(value) if !fits(*value) => {
+                Some(format!("{} is out of range; {}", Number(*value), use_a_size()))
+            }
             Self::Ratio(value) if ratios && *value < 0.0 => {
-                Some(format!("the ratio {value} is negative; use 0 or more"))
+                Some(format!("the ratio {} is negative; use 0 or more", Number(*value)))
             }
             Self::Ratio(_) | Self::RatioFile(_) if !ratios => {
                 Some("a ratio to the horizontal coefficient makes sense for diffusion.coefficient_z only".into())
@@ -203,7 +208,7 @@ impl Values {
                     return Err(Error::new(format!(
                         "{key}: {}: {} at level {level}, counted from 0; ratios must not be negative",
                         path.display(),
-                        ratios[level]
+                        Number(ratios[level])
                     )));
                 }
                 let levels = horizontal.chunks(shape.nx * shape.ny);
@@ -215,14 +220,40 @@ impl Values {
     /// What they are, for the summary.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Self::Number(value) => value.to_string(),
+            Self::Number(value) => Number(*value).to_string(),
             Self::File(path) => path.display().to_string(),
             Self::Layers(layers) => format!("layers of contrast {:e}", layers.contrast),
             Self::TwoPhase(phases) => format!("two phases of contrast {:e}", phases.contrast),
             Self::Bubbles(bubbles) => format!("{} bubbles of contrast {:e}", bubbles.count, bubbles.contrast),
-            Self::Noise(noise) => format!("noise of sigma {}", noise.sigma),
-            Self::Ratio(ratio) => format!("{ratio} times the horizontal one"),
+            Self::Noise(noise) => format!("noise of sigma {}", Number(noise.sigma)),
+            Self::Ratio(ratio) => format!("{} times the horizontal one", Number(*ratio)),
             Self::RatioFile(path) => format!("the horizontal one times {}", path.display()),
+        }
+    }
+}
+
+/// Sizes of coefficients that are not 0: products of two transmissibilities neither overflow nor vanish.
+pub(crate) const SIZES: RangeInclusive<f64> = 1e-60..=1e60;
+
+fn fits(value: f64) -> bool {
+    value == 0.0 || SIZES.contains(&value)
+}
+
+fn use_a_size() -> String {
+    format!("use 0 or {} to {}, in other units if need be", Number(*SIZES.start()), Number(*SIZES.end()))
+}
+
+/// Fails where the values of a key, as they come from files, recipes and factors, are out of range, naming the cell.
+pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
+    match values.iter().position(|&value| !fits(value)) {
+        None => Ok(()),
+        Some(n) => {
+            let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+            Err(Error::new(format!(
+                "{key}: {} in cell (i, j, k) = ({i}, {j}, {k}) is out of range; {}",
+                Number(values[n]),
+                use_a_size()
+            )))
         }
     }
 }
@@ -237,7 +268,7 @@ pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64
             "{key}: {}: {} in cell (i, j, k) = ({i}, {j}, {k}), a[{k}, {j}, {i}]; it must not be negative (0 makes a \
              cell of a coefficient inactive)",
             path.display(),
-            values[n]
+            Number(values[n])
         )));
     }
     Ok(values)

@@ -35,6 +35,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
+use isobar_case::text::printable;
 
 use args::{Cli, Command};
 use failure::Result;
@@ -96,5 +97,5 @@ fn report_panics_once() {
 
 /// Writes to standard error, where nothing can be done if that is gone.
 fn complain(message: &str) {
-    let _gone = writeln!(std::io::stderr(), "{message}");
+    let _gone = writeln!(std::io::stderr(), "{}", printable(message));
 }

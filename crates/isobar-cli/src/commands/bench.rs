@@ -17,9 +17,10 @@ use crate::{files, interrupt};
 /// Whatever keeps the case from being solved or the report from being written.
 pub fn run(args: &BenchArgs) -> Result<u8> {
     let case = args.case.load()?;
-    files::check(&[("--report", args.report.as_deref())], &case.inputs())?;
+    let targets = [("--report", args.report.as_deref())];
+    files::check(&targets, &case.inputs())?;
     let device = device::open(&args.device)?;
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
     let steps = if interrupt::requested() { &[][..] } else { &run.description.traffic };
     let timed = run.assembled.matrix.time_iteration(&device, &case.solver, steps)?;

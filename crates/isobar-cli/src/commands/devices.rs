@@ -8,7 +8,7 @@ use isobar::layout::{Layout, Shape};
 use isobar_case::text::plural;
 
 use crate::args::{DeviceArgs, DeviceChoice, DevicesArgs};
-use crate::console::Console;
+use crate::console::{Console, Stream};
 use crate::device::{self, on_device};
 use crate::failure::Result;
 use crate::table::Table;
@@ -22,7 +22,7 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 /// # Errors
 /// A device fails while its bandwidth is measured.
 pub fn run(args: &DevicesArgs) -> Result<u8> {
-    let mut console = Console::new(false);
+    let mut console = Console::new(Stream::Output, false);
     let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
     let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
     let (info, bandwidth) =

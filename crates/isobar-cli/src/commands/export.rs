@@ -8,7 +8,7 @@ use isobar::stencil::matrix_market;
 
 use crate::args::ExportArgs;
 use crate::console::Console;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::{SUCCESS, files, memory};
 
 /// Writes a case's matrix and right-hand side for other packages to read.
@@ -17,14 +17,15 @@ use crate::{SUCCESS, files, memory};
 /// The case cannot be assembled, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
     let case = args.case.load()?;
-    files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &case.inputs())?;
+    let targets = [("--matrix", Some(args.matrix.as_path())), ("--rhs", args.rhs.as_deref())];
+    files::check(&targets, &case.inputs())?;
     let shape = case.problem.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     memory::require(&format!("the stored matrix of a grid of {shape} cells"), shape.cells() as f64 * 7.0 * 12.0 * 1.5)?;
     let assembled = case.problem.assemble()?;
     let matrix = assembled.matrix.to_csr()?;
 
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix))?;
     console.line(format_args!(
         "wrote {}: {} rows, {} entries; unknown (i, j, k) is row 1 + i + nx (k + nz j)",
@@ -52,13 +53,12 @@ fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Vec<f64> {
 }
 
 fn write(path: &Path, option: &str, fill: impl FnOnce(&mut dyn io::Write) -> isobar::Result<()>) -> Result<()> {
-    isobar_io::atomic::write_with(path, |out| {
+    files::write_text(option, path, |out| {
         fill(out).map_err(|error| match error {
             isobar::Error::Io(error) => error,
             other => io::Error::other(other),
         })
     })
-    .map_err(|error| Failure::new(format!("{option} {error}")))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use isobar_case::Case;
 use isobar_io::{Field, Format};
 
 use crate::args::SolveArgs;
-use crate::console::Console;
+use crate::console::{Console, Stream};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::files;
@@ -19,9 +19,9 @@ use crate::run::Run;
 /// Whatever keeps the case from being solved or a file from being written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
     let case = args.case.load()?;
-    check_files(args, &case)?;
+    let stream = check_files(args, &case)?;
     let device = device::open(&args.device)?;
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(stream, args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
     let written = write(args, &case, &run, &mut console);
     console.finish()?;
@@ -29,17 +29,20 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
     Ok(super::status(&run))
 }
 
-fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
+/// Checks what is to be written; where the summary goes.
+fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
     if let Some(path) = &args.output {
+        files::refuse_standard_output("--output", path, ".npy, .vti or .zarr")?;
         Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
     }
     if let Some(path) = &args.plot {
+        files::refuse_standard_output("--plot", path, ".png")?;
         plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
-    files::check(
-        &[("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())],
-        &case.inputs(),
-    )
+    let targets =
+        [("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())];
+    files::check(&targets, &case.inputs())?;
+    Ok(files::summary_stream(&targets))
 }
 
 /// Writes everything that can be written, even where something before it cannot; the report comes
@@ -47,7 +50,9 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
 fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
     let mut first_failure = Ok(());
     let mut note = |path: &Option<std::path::PathBuf>, written: Result<()>| {
-        if let (Some(path), Ok(())) = (path, &written) {
+        if let (Some(path), Ok(())) = (path, &written)
+            && !files::is_standard_output(path)
+        {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
         if first_failure.is_ok() {

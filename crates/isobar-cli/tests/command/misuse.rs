@@ -57,6 +57,7 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
     usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
+    usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");
     usage(&["solve", "a.toml", "--report"], "--report");
     usage(&["reproduce"], "PAPER");
     usage(&["reproduce", "a", "--size", "huge"], "small");

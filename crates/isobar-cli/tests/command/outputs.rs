@@ -147,3 +147,61 @@ fn names_that_are_no_files() {
         refused(folder, &["solve", "case.toml", "--report", "nowhere"], &["the folder no/such does not exist"]);
     }
 }
+
+#[test]
+fn a_hyphen_is_standard_output() {
+    let folder = folder();
+    let folder = folder.path();
+    let run = |args: &[&str]| {
+        let output = isobar(args).current_dir(folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(entries(folder).len(), INPUTS.len(), "{:?}", entries(folder));
+        output
+    };
+    for command in ["solve", "bench"] {
+        let output = run(&[command, "case.toml", "--device", "cpu", "--report", "-"]);
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["outcome"]["stop"], "converged");
+        assert!(stderr(&output).contains("outcome    converged"), "{}", stderr(&output));
+        let quiet = run(&[command, "case.toml", "--device", "cpu", "--report", "-", "--quiet"]);
+        assert!(!stdout(&quiet).is_empty() && stderr(&quiet).is_empty());
+    }
+    let output = run(&["export", "case.toml", "--matrix", "-"]);
+    assert!(isobar::stencil::matrix_market::read_matrix(output.stdout.as_slice()).is_ok());
+    assert!(stderr(&output).contains("16 rows"));
+
+    refused(
+        folder,
+        &["export", "case.toml", "--matrix", "-", "--rhs", "-"],
+        &["--rhs -: --matrix goes to standard output too"],
+    );
+    refused(
+        folder,
+        &["solve", "case.toml", "--output", "-"],
+        &["--output -", "a file only", ".npy, .vti or .zarr", "./-"],
+    );
+    refused(folder, &["solve", "case.toml", "--plot", "-"], &["--plot -", "a file only", ".png"]);
+    #[cfg(target_os = "linux")]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let args = ["solve", "case.toml", "--device", "cpu", "--report", "-", "--quiet"];
+        let output = isobar(args).current_dir(folder).stdout(full).output().unwrap();
+        assert_fails(&output, &["--report -: standard output"]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_files_do_not_command_the_terminal() {
+    let folder = folder();
+    let folder = folder.path();
+    fs::copy(folder.join("case.toml"), folder.join("\u{1b}[31m.toml")).unwrap();
+    let output = isobar(["solve", "\u{1b}[31m.toml", "--device", "cpu", "--report", "\u{1b}]0;x\u{7}"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("wrote      \\u{1b}]0;x\\u{7}") && !text.contains('\u{1b}'), "{text:?}");
+    refused(folder, &["solve", "\u{1b}[2J"], &["\\u{1b}[2J: no such file"]);
+}

@@ -53,10 +53,11 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
             )));
         }
     }
-    files::check(&[("--report", args.report.as_deref())], &[])?;
+    let targets = [("--report", args.report.as_deref())];
+    files::check(&targets, &[])?;
     let device = device::open(&args.device)?;
     let info = on_device!(&device, backend => backend.device());
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     console.line(format_args!("paper {paper}, {}: {}, {}\n", info.kind, info.name, plural(info.threads, "thread")));
 
     let mut tables = Vec::new();

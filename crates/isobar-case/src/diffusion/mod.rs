@@ -1,4 +1,12 @@
 //! Problems of kind "diffusion" and "poisson": `[problem]`, `[grid]` and `[diffusion]`.
+//!
+//! * `grid` cells and their widths,
+//! * `sides` what holds on the sides,
+//! * `points` sources and wells.
+
+mod grid;
+mod points;
+mod sides;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +17,8 @@ use serde::Deserialize;
 use crate::document::Document;
 use crate::error::Result;
 use crate::values::Values;
+pub use points::{SourceSection, WellSection};
+pub use sides::Sides;
 
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,30 +74,6 @@ pub enum RhsKind {
     File,
 }
 
-/// `[grid]` of a box.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct GridSection {
-    nx: usize,
-    ny: usize,
-    nz: usize,
-    spacing: Option<Vec<Widths>>,
-    size: Option<Vec<f64>>,
-}
-
-impl Default for GridSection {
-    fn default() -> Self {
-        Self { nx: 128, ny: 128, nz: 1, spacing: None, size: None }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged, expecting = "each entry must be a width, or a list of the widths of all cells")]
-enum Widths {
-    All(f64),
-    Each(Vec<f64>),
-}
-
 /// `[diffusion]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -125,99 +111,6 @@ impl Default for DiffusionSection {
             sources: Vec::new(),
             wells: Vec::new(),
         }
-    }
-}
-
-/// `[diffusion.boundary]`; sides are closed unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sides {
-    west: Side,
-    east: Side,
-    south: Side,
-    north: Side,
-    bottom: Side,
-    top: Side,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "must be \"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", { dirichlet = VALUE } or { neumann = \
-                 FLUX }"
-)]
-enum Side {
-    Word(Word),
-    Value(Given),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Word {
-    Neumann,
-    Dirichlet,
-    Periodic,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Given {
-    Neumann(f64),
-    Dirichlet(f64),
-}
-
-impl Default for Side {
-    fn default() -> Self {
-        Self::Word(Word::Neumann)
-    }
-}
-
-impl From<Side> for Boundary {
-    fn from(side: Side) -> Self {
-        match side {
-            Side::Word(Word::Neumann) => Self::Neumann(0.0),
-            Side::Word(Word::Dirichlet) => Self::Dirichlet(0.0),
-            Side::Word(Word::Periodic) => Self::Periodic,
-            Side::Value(Given::Neumann(flux)) => Self::Neumann(flux),
-            Side::Value(Given::Dirichlet(value)) => Self::Dirichlet(value),
-        }
-    }
-}
-
-/// An entry of `diffusion.sources`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SourceSection {
-    i: usize,
-    j: usize,
-    k: Option<Levels>,
-    rate: f64,
-}
-
-/// An entry of `diffusion.wells`.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WellSection {
-    i: usize,
-    j: usize,
-    k: Option<Levels>,
-    value: f64,
-    radius: f64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "k must be a level such as 3, or the first and the last of a range such as [0, 21]")]
-enum Levels {
-    One(usize),
-    Range([usize; 2]),
-}
-
-/// All levels, unless said otherwise.
-fn levels(k: Option<Levels>, nz: usize) -> [usize; 2] {
-    match k {
-        None => [0, nz - 1],
-        Some(Levels::One(k)) => [k, k],
-        Some(Levels::Range(range)) => range,
     }
 }
 
@@ -259,7 +152,7 @@ impl DiffusionCase {
                 return Err(document.failure_at_key(key, &message));
             }
         }
-        let grid: GridSection = document.read("grid")?;
+        let grid: grid::GridSection = document.read("grid")?;
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
         Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
@@ -315,77 +208,6 @@ impl DiffusionCase {
             }
         }
         text
-    }
-}
-
-impl GridSection {
-    /// Widths of cells: given, or from the size of the box.
-    fn spacing(self, document: &Document<'_>) -> Result<[Spacing; 3]> {
-        const AXES: [&str; 3] = ["x", "y", "z"];
-        let cells = [self.nx, self.ny, self.nz];
-        let fail = |key: &str, message: String| document.failure_at_key(key, &message);
-        let complete = |key: &str, given: usize| {
-            // Directions of one cell may be left out at the end.
-            if given > 3 || (given..3).any(|d| cells[d] > 1) {
-                return Err(fail(key, format!("{given} entries; give one for each of x, y and z")));
-            }
-            Ok(())
-        };
-        let mut spacing = cells.map(|n| Spacing::Uniform(1.0 / n as f64));
-        if let (Some(_), Some(_)) = (&self.spacing, &self.size) {
-            return Err(fail("grid.size", "grid.spacing is given too; give one of them".into()));
-        }
-        if let Some(size) = self.size {
-            complete("grid.size", size.len())?;
-            for (d, length) in size.into_iter().enumerate() {
-                if !(length > 0.0 && length <= LONGEST) {
-                    return Err(fail(
-                        "grid.size",
-                        format!("{length} in {}; use a positive number, at most {LONGEST:e}", AXES[d]),
-                    ));
-                }
-                spacing[d] = Spacing::Uniform(length / cells[d] as f64);
-            }
-        }
-        if let Some(widths) = self.spacing {
-            complete("grid.spacing", widths.len())?;
-            for (d, widths) in widths.into_iter().enumerate() {
-                let all = match &widths {
-                    Widths::All(width) => std::slice::from_ref(width),
-                    Widths::Each(widths) if widths.len() == cells[d] => widths,
-                    Widths::Each(widths) => {
-                        let (found, axis, wanted) = (widths.len(), AXES[d], cells[d]);
-                        return Err(fail(
-                            "grid.spacing",
-                            format!("{found} widths in {axis}, where there are {wanted} cells"),
-                        ));
-                    }
-                };
-                if let Some(n) = all.iter().position(|width| !(*width > 0.0 && *width <= LONGEST)) {
-                    let (width, axis) = (all[n], AXES[d]);
-                    return Err(fail(
-                        "grid.spacing",
-                        format!("cell {n} in {axis} has the width {width}; use a positive number, at most {LONGEST:e}"),
-                    ));
-                }
-                spacing[d] = match widths {
-                    Widths::All(width) => Spacing::Uniform(width),
-                    Widths::Each(widths) => Spacing::Given(widths),
-                };
-            }
-        }
-        Ok(spacing)
-    }
-}
-
-/// Beyond this, areas times coefficients may overflow.
-const LONGEST: f64 = 1e30;
-
-impl Sides {
-    /// Lower and upper side of x, y and z.
-    fn all(&self) -> [[Boundary; 2]; 3] {
-        let &Self { west, east, south, north, bottom, top } = self;
-        [[west, east], [south, north], [bottom, top]].map(|sides| sides.map(Boundary::from))
     }
 }
 
@@ -445,12 +267,10 @@ impl DiffusionSection {
     }
 
     pub(crate) fn sources(&self, nz: usize) -> Vec<Source> {
-        let source = |&SourceSection { i, j, k, rate }: &_| Source { i, j, k: levels(k, nz), rate };
-        self.sources.iter().map(source).collect()
+        self.sources.iter().map(|source| source.on(nz)).collect()
     }
 
     pub(crate) fn wells(&self, nz: usize) -> Vec<Well> {
-        let well = |&WellSection { i, j, k, value, radius }: &_| Well { i, j, k: levels(k, nz), value, radius };
-        self.wells.iter().map(well).collect()
+        self.wells.iter().map(|well| well.on(nz)).collect()
     }
 }
