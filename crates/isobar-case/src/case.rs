@@ -1,5 +1,7 @@
 //! Everything a case file says.
 
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use isobar::Guess;
@@ -60,7 +62,12 @@ impl Case {
     /// or out of range; the message shows the line or the override at fault.
     pub fn load(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let bytes = read_limited(path).map_err(|error| unreadable(path, &error))?;
+        if bytes.len() as u64 > LONGEST {
+            let message =
+                format!("longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
+            return Err(Error::at(path, message));
+        }
         let text = String::from_utf8(bytes).map_err(|error| {
             Error::at(
                 path,
@@ -118,7 +125,7 @@ impl Case {
     /// # Errors
     /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
     pub fn assemble(&self) -> Result<Assembled> {
-        self.problem.assemble()
+        self.problem.assemble().map_err(|error| Error::at(&self.path, error))
     }
 
     /// Where the iteration starts: shape (nz, ny, nx), C order.
@@ -155,9 +162,23 @@ fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOpti
             solver.preconditioner.kind = PreconditionerKind::Multigrid;
         }
     }
+    for (key, sweeps) in [
+        ("solver.multigrid.pre", solver.multigrid.pre),
+        ("solver.multigrid.post", solver.multigrid.post),
+        ("solver.multigrid.coarse_sweeps", solver.multigrid.coarse_sweeps),
+    ] {
+        if sweeps > MOST_SWEEPS {
+            return Err(
+                document.failure_at_key(key, &format!("{sweeps} sweeps; use at most {MOST_SWEEPS} (1 or 2 are usual)"))
+            );
+        }
+    }
     solver.validate().map_err(|error| at_key(document, error))?;
     Ok((solver, guess))
 }
+
+/// More relaxation sweeps a cycle than this never pay.
+const MOST_SWEEPS: usize = 1000;
 
 /// An error of the library, shown at the key that it names.
 pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
@@ -167,10 +188,21 @@ pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    use std::io::ErrorKind;
+/// A case file longer than this is none, and `/dev/zero` never ends. B
+const LONGEST: u64 = 64 << 20;
+
+/// The content of a file, or its beginning where it is longer than [`LONGEST`].
+fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
     let message = match error.kind() {
-        ErrorKind::NotFound => "no such file; give the path of a case file, such as cases/panel.toml".to_owned(),
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            "no such file; give the path of a case file, such as cases/panel.toml".to_owned()
+        }
         ErrorKind::IsADirectory => "a folder; give the path of a case file in it".to_owned(),
         ErrorKind::PermissionDenied => "permission denied; make it readable".to_owned(),
         _ => format!("cannot be read: {error}"),

@@ -188,7 +188,9 @@ impl<'t> Document<'t> {
                     (!finite).then(|| (path.to_owned(), node.span(), number.to_string()))
                 }
                 DeValue::Table(table) => find(table, &format!("{path}.")),
-                DeValue::Array(items) => items.iter().find_map(|item| find_in(item, path)),
+                DeValue::Array(items) => {
+                    items.iter().enumerate().find_map(|(n, item)| find_in(item, &format!("{path}[{n}]")))
+                }
                 _ => None,
             }
         }

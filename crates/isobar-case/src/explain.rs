@@ -98,6 +98,7 @@ pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (S
         }
         Problem::Value { choice, wanted: true } => format!("{path} = {choice:?} needs a value, {{ {choice} = … }}"),
         Problem::Value { choice, wanted: false } => format!("{path}: {choice:?} takes no value; write it as a string"),
+        Problem::Entries { found: 1, wanted } => format!("{path} has 1 entry; give {wanted}"),
         Problem::Entries { found, wanted } => format!("{path} has {found} entries; give {wanted}"),
         Problem::Message(message) => format!("{path}: {message}"),
     };

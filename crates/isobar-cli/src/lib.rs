@@ -60,9 +60,17 @@ pub fn main() -> ExitCode {
         }),
         // clap's own exit status for misuse, 2, means something else here.
         Err(message) => {
-            let wrong = message.use_stderr();
-            let _reader_gone = message.print();
-            if wrong { FAILURE } else { SUCCESS }
+            if !message.use_stderr() {
+                let _reader_gone = message.print();
+                return SUCCESS;
+            }
+            // It quotes arguments as they are. Without colours, whose codes would be written out too.
+            if std::env::args_os().any(|argument| argument.to_string_lossy().contains(char::is_control)) {
+                complain(message.render().to_string().trim_end());
+            } else {
+                let _reader_gone = message.print();
+            }
+            FAILURE
         }
     });
     ExitCode::from(status.unwrap_or(FAILURE))

@@ -92,10 +92,9 @@ impl GridSection {
                     return Err(fail(
                         "grid.size",
                         format!(
-                            "{} in {axis} makes {} {} wide; {}",
+                            "{} in {axis} makes {} {width:.3e} wide; {}",
                             Number(length),
                             plural(n, "cell"),
-                            Number(width),
                             use_a_width()
                         ),
                     ));

@@ -90,6 +90,9 @@ fn values_out_of_range_name_the_key_and_the_range() {
         ("solver.tolerance=0", &["solver.tolerance", "between 0 and 1"]),
         ("solver.tolerance=-1e-5", &["solver.tolerance"]),
         ("solver.multigrid.levels=0", &["solver.multigrid.levels"]),
+        ("solver.multigrid.pre=18446744073709551615", &["solver.multigrid.pre", "at most 1000"]),
+        ("solver.multigrid.post=1000000", &["solver.multigrid.post", "1000000 sweeps"]),
+        ("solver.multigrid.coarse_sweeps=2000", &["solver.multigrid.coarse_sweeps"]),
         ("solver.multigrid.relaxation=7", &["solver.multigrid.relaxation", "between 0 and 2"]),
         ("problem.courant=-1", &["problem.courant", "0 to 1e12"]),
         ("problem.lambda=1e300", &["problem.lambda"]),
@@ -172,7 +175,7 @@ fn lists_of_another_length_are_counted() {
         (MINIMAL, "problem.advection=[1, 2, 3, 4]", &["problem.advection has 4 entries; give 3"][..]),
         (MINIMAL, "problem.advection=[1, 2]", &["problem.advection has 2 entries; give 3"]),
         (MINIMAL, "solver.deflation.stripes={ blocks = [1, 2, 3, 4] }", &["stripes.blocks has 4 entries; give 3"]),
-        (MINIMAL, "solver.deflation.stripes={ blocks = [1] }", &["stripes.blocks has 1 entries; give 3"]),
+        (MINIMAL, "solver.deflation.stripes={ blocks = [1] }", &["stripes.blocks has 1 entry; give 3"]),
         (&with(""), "grid.size=[1, 1, 1, 1]", &["grid.size", "4 entries", "x, y and z"]),
         (&with(""), "grid.spacing=[1, 1, 1, 1, 1]", &["grid.spacing", "5 entries"]),
         (&with(""), "grid.spacing=[1, 1, [1, 2, 3, 4, 5]]", &["grid.spacing", "5 widths in z", "4 cells"]),
@@ -184,7 +187,7 @@ fn lists_of_another_length_are_counted() {
         (
             &with(""),
             "diffusion.wells=[{ i = 1, j = 1, k = [1], value = 1.0, radius = 1e-3 }]",
-            &["diffusion.wells[0].k has 1 entries", "[0, 21]"],
+            &["diffusion.wells[0].k has 1 entry", "[0, 21]"],
         ),
     ] {
         assert_all_in(&message(text, &[set]), parts);
@@ -329,7 +332,7 @@ fn cells_are_neither_tiny_nor_huge() {
         ),
         ("grid.spacing=[1, 1e200, 1]", &["cell 0 in y has the width 1e200"]),
         ("grid.spacing=[1, 1, [1, 1, 0, 1]]", &["cell 2 in z has the width 0"]),
-        ("grid.size=[1e-200, 1, 1]", &["grid.size: 1e-200 in x makes 8 cells 1.25e-201 wide"]),
+        ("grid.size=[1e-200, 1, 1]", &["grid.size: 1e-200 in x makes 8 cells 1.250e-201 wide"]),
         ("grid.size=[-1, 1, 1]", &["grid.size: -1 in x"]),
     ] {
         assert_all_in(&message(&with(""), &[set]), parts);

@@ -59,6 +59,8 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");
     usage(&["solve", "a.toml", "--report"], "--report");
+    let output = isobar(["solve", "a.toml", "--device", "\u{7}\u{1b}[31mred"]).output().unwrap();
+    assert!(stderr(&output).contains("red' for '--device") && !stderr(&output).contains(['\u{7}', '\u{1b}']));
     usage(&["reproduce"], "PAPER");
     usage(&["reproduce", "a", "--size", "huge"], "small");
     usage(&["export", "a.toml"], "--matrix");
@@ -69,6 +71,10 @@ fn case_files_that_cannot_be_read() {
     fails(&["solve", "no/such/case.toml"], &["no/such/case.toml", "no such file"]);
     let folder = tempdir().unwrap();
     fails(&["solve", folder.path().to_str().unwrap()], &["a folder"]);
+    let path = case("panel-tiny.toml");
+    fails(&["solve", &format!("{}/", path.to_str().unwrap())], &["no such file"]);
+    #[cfg(target_os = "linux")]
+    fails(&["solve", "/dev/zero"], &["/dev/zero: longer than 64 MiB"]);
     case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
     case_fails(b"\x93NUMPY\x01\x00", &["not UTF-8"]);
     case_fails("", &["no problem.kind"]);
