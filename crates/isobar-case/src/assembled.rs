@@ -12,6 +12,7 @@ use isobar_io::{Mesh, Units, npy};
 use crate::diffusion::{DiffusionCase, RhsKind};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::memory;
 use crate::values::{Values, check_sizes, read_cells};
 
 /// A linear system with what is known about it, in (z, y, x) C order.
@@ -82,7 +83,12 @@ impl DiffusionCase {
             values
         };
         // Only the horizontal coefficients are multiplied.
-        let vertical = along_z.or_else(|| (along_y.is_some() || multiplier.is_some()).then(|| along_x.clone()));
+        let vertical = match along_z {
+            None if along_y.is_some() || multiplier.is_some() => {
+                Some(memory::collect("diffusion.coefficient", along_x.len(), along_x.iter().copied())?)
+            }
+            given => given,
+        };
         problem.coefficient = match (along_y, vertical) {
             (Some(along_y), Some(along_z)) => Coefficient::Diagonal([scaled(along_x), scaled(along_y), along_z]),
             (_, Some(vertical)) => Coefficient::Layered { horizontal: scaled(along_x), vertical },
@@ -105,10 +111,11 @@ impl DiffusionCase {
         problem.active = match &section.active {
             Some(Values::File(path)) => {
                 let mask = read_cells("diffusion.active", path, shape)?;
-                Some(mask.into_iter().map(|value| value != 0.0).collect())
+                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
             }
             Some(values) => {
-                Some(fill("diffusion.active", values, &[])?.into_iter().map(|value| value != 0.0).collect())
+                let mask = fill("diffusion.active", values, &[])?;
+                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
             }
             None => None,
         };
@@ -144,7 +151,8 @@ impl DiffusionCase {
             }
         };
         let exact = (kind == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
-        let active: Vec<bool> = stencil.cells().map(|at| stencil.is_active(at)).collect();
+        let cells = stencil.cells().map(|at| stencil.is_active(at));
+        let active: Vec<bool> = memory::collect("the mask", self.shape.cells(), cells)?;
         Ok(Assembled {
             rhs: values,
             exact,

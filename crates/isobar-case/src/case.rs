@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::iter::repeat_n;
 use std::path::{Path, PathBuf};
 
 use isobar::Guess;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::overrides::Override;
 use crate::problem::Problem;
 use crate::text::shorten;
-use crate::{diffusion, explain, problem, reader};
+use crate::{diffusion, explain, memory, problem, reader};
 
 /// The sections of a case file.
 const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
@@ -134,16 +135,19 @@ impl Case {
     /// Memory that cannot be had.
     pub fn first_guess(&self) -> Result<Vec<f64>> {
         let cells = self.problem.shape().cells();
-        Ok(match self.guess {
-            FirstGuess::Zero => vec![0.0; cells],
+        match self.guess {
+            FirstGuess::Zero => memory::collect("the solution", cells, repeat_n(0.0, cells)),
             FirstGuess::Random => random_guess(self.problem.seed(), cells),
-        })
+        }
     }
 }
 
 /// Uniform in (0, 1): a first guess so rough that no solution is found fast by luck.
-pub fn random_guess(seed: u64, cells: usize) -> Vec<f64> {
-    (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))).collect()
+///
+/// # Errors
+/// Memory that cannot be had.
+pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
+    memory::collect("the first guess", cells, (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))))
 }
 
 /// `[solver]`, with the defaults of the problem. That diffusion is solved by conjugate gradients with multigrid, and

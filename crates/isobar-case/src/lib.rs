@@ -35,6 +35,7 @@
 //! | `reader` | options out of that tree |
 //! | `explain` | error messages |
 //! | `planned` | what the format names but this version cannot do |
+//! | [`memory`], [`Footprint`] | how much memory there is, and how much a case takes |
 //! | [`text`] | how names and numbers read |
 
 pub mod assembled;
@@ -43,8 +44,10 @@ pub mod diffusion;
 mod document;
 mod error;
 mod explain;
+mod footprint;
 pub mod helmholtz;
 pub mod matrix;
+pub mod memory;
 mod overrides;
 mod planned;
 pub mod problem;
@@ -57,6 +60,7 @@ pub mod values;
 pub use assembled::Assembled;
 pub use case::{Case, FirstGuess, random_guess};
 pub use error::{Error, Result};
+pub use footprint::Footprint;
 pub use matrix::Matrix;
 pub use overrides::Override;
 pub use problem::Problem;

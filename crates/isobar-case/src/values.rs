@@ -1,6 +1,7 @@
 //! Values of cells as the case file gives them: a number, a file, or a recipe.
 
 use std::fmt;
+use std::iter::repeat_n;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::text::Number;
 
 /// One number a cell.
@@ -192,7 +194,7 @@ impl Values {
     /// makes no sense.
     pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
         Ok(match self {
-            Self::Number(value) => vec![*value; shape.cells()],
+            Self::Number(value) => memory::collect(key, shape.cells(), repeat_n(*value, shape.cells()))?,
             Self::File(path) => read_cells(key, path, shape)?,
             Self::Layers(layers) => materials::layers(shape, layers.contrast, layers.seed)?,
             Self::TwoPhase(phases) => materials::two_phase(shape, phases.contrast)?,
@@ -201,7 +203,7 @@ impl Values {
                 materials::bubbles(shape, extent, &bubbles)?
             }
             Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
-            Self::Ratio(ratio) => horizontal.iter().map(|value| ratio * value).collect(),
+            Self::Ratio(ratio) => memory::collect(key, horizontal.len(), horizontal.iter().map(|value| ratio * value))?,
             Self::RatioFile(path) => {
                 let ratios = npy::read_levels(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
                 if let Some(level) = ratios.iter().position(|ratio| *ratio < 0.0) {
@@ -212,7 +214,9 @@ impl Values {
                     )));
                 }
                 let levels = horizontal.chunks(shape.nx * shape.ny);
-                levels.zip(&ratios).flat_map(|(level, ratio)| level.iter().map(move |value| ratio * value)).collect()
+                let values =
+                    levels.zip(&ratios).flat_map(|(level, ratio)| level.iter().map(move |value| ratio * value));
+                memory::collect(key, horizontal.len(), values)?
             }
         })
     }

@@ -4,7 +4,8 @@
 //! solution and the summary are still written. A second one, or one at any other time, ends the process at once.
 //! The exit status is [`INTERRUPTED`](crate::INTERRUPTED) either way, and no temporary file stays behind.
 //!
-//! A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the process.
+//! Memory that cannot be had, where nothing asked for it first, ends the process with exit status 1 and a message, not with
+//! a dump of its core. A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the process.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,16 +54,27 @@ mod unix {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+    use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     use signal_hook::iterator::Signals;
     use signal_hook::low_level;
 
     use super::{REQUESTED, SOLVING};
-    use crate::INTERRUPTED;
+    use crate::{FAILURE, INTERRUPTED};
+
+    /// What is said when Rust aborts the process, after a line of its own: memory that cannot be had, mostly.
+    const ABORTED: &[u8] = b"error: isobar was aborted, most likely because memory ran out; use a smaller grid, \
+        solver.precision = \"f32\", or a machine with more memory\n";
 
     pub(super) fn listen() -> io::Result<()> {
         // With any handler at all, the write fails with EFBIG instead.
         signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        // SAFETY: write and _exit may be called in a signal handler, and the message is static.
+        unsafe {
+            low_level::register(SIGABRT, || {
+                libc::write(libc::STDERR_FILENO, ABORTED.as_ptr().cast(), ABORTED.len());
+                libc::_exit(i32::from(FAILURE));
+            })?;
+        }
         let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal));
         let mut signals = Signals::new(wanted)?;
         thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(act))?;

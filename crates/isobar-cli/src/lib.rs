@@ -11,7 +11,6 @@
 //! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
 //! | [`interrupt`] | signals that ask for an end |
-//! | [`memory`] | how much memory there is |
 //! | [`failure`] | what ends with exit status 1 |
 
 pub mod args;
@@ -21,7 +20,6 @@ pub mod device;
 pub mod failure;
 pub mod files;
 pub mod interrupt;
-pub mod memory;
 mod plot;
 pub mod progress;
 pub mod report;

@@ -4,19 +4,21 @@ use std::time::Instant;
 
 use isobar::Device;
 use isobar::layout::{ArrayView, ArrayViewMut};
+use isobar::options::{Method, PreconditionerKind};
 use isobar::outcome::Outcome;
+use isobar::real::Precision;
 use isobar::solver::{Description, StepTraffic};
-use isobar_case::{Assembled, Case};
+use isobar_case::{Assembled, Case, memory};
 
 use crate::console::Console;
 use crate::failure::Result;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::report::{
     Checks, DeviceReport, ErrorReport, KernelReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport,
     TrafficReport,
 };
 use crate::summary;
-use crate::{interrupt, memory};
 
 /// A solve that has ended, and all there is to say about it.
 pub struct Run {
@@ -43,7 +45,7 @@ pub struct Run {
 pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
     let clock = Instant::now();
     let shape = case.problem.shape();
-    memory::require(&format!("a grid of {shape} cells"), needed_bytes(case))?;
+    memory::require(&format!("a grid of {shape} cells"), case.footprint().peak(solver_bytes(case, device)))?;
     let assembled = case.assemble()?;
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
@@ -88,19 +90,25 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     Ok(run)
 }
 
-/// Host arrays and device vectors, from below: the grid that is refused cannot possibly work.
-fn needed_bytes(case: &Case) -> f64 {
-    use isobar::options::Method;
-    use isobar::real::Precision;
-    let cells = case.problem.shape().cells() as f64;
-    let iteration = match case.solver.method {
+/// Host memory that a solver will take: b and u, the vectors of its iteration, and a hierarchy of grids. B
+///
+/// A guess from below, so that a grid that is refused cannot possibly work; it stands here until a solver predicts
+/// its own memory.
+fn solver_bytes(case: &Case, device: &Device) -> f64 {
+    if let Device::Cuda(_) = device {
+        return 0.0;
+    }
+    let options = &case.solver;
+    let iteration = match options.method {
         Method::Cg | Method::CgTextbook | Method::DeflatedCg => 4.0,
         Method::Bicgstab => 6.0,
         Method::Multigrid => 2.0 / 3.0,
     };
-    let size = if case.solver.precision == Precision::F64 { 8.0 } else { 4.0 };
-    // Right-hand side and solution, in the user's order and in the device's.
-    cells * (4.0 * 8.0 + iteration * size)
+    let preconditioned = options.method != Method::Multigrid;
+    let hierarchy =
+        if preconditioned && options.preconditioner.kind == PreconditionerKind::Multigrid { 2.0 } else { 0.0 };
+    let size = if options.precision == Precision::F64 { 8.0 } else { 4.0 };
+    case.problem.shape().cells() as f64 * (2.0 * 8.0 + (iteration + hierarchy) * size)
 }
 
 impl Run {

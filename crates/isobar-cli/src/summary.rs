@@ -6,10 +6,9 @@ use isobar::layout::Shape;
 use isobar::options::Method;
 use isobar::outcome::{Outcome, Stop};
 use isobar::solver::Description;
-use isobar_case::Case;
 use isobar_case::text::{name, plural};
+use isobar_case::{Case, memory};
 
-use crate::memory;
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
 /// A line of the summary: what it is about, and what there is to say.

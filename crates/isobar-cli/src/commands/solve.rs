@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isobar_case::Case;
+use isobar_case::{Case, memory};
 use isobar_io::{Field, Format};
 
 use crate::args::SolveArgs;
@@ -69,10 +69,15 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
     let shape = case.problem.shape();
     let active = run.assembled.active.as_deref();
     // A number in a cell that takes no part would be taken for a result.
-    let masked: Option<Vec<f64>> = active.map(|active| {
+    let masked = active.map(|active| {
         let cells = run.solution.iter().zip(active);
-        cells.map(|(&value, &active)| if active { value } else { f64::NAN }).collect()
+        let marked = cells.map(|(&value, &active)| if active { value } else { f64::NAN });
+        memory::collect("the solution with inactive cells marked", active.len(), marked)
     });
+    let masked: Option<Vec<f64>> = match masked.transpose() {
+        Ok(masked) => masked,
+        Err(error) => return first_failure.and(Err(error.into())),
+    };
     let field = Field {
         name: "u",
         values: masked.as_deref().unwrap_or(&run.solution),

@@ -206,3 +206,26 @@ fn papers_that_are_not_there() {
     fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["--report", "does not exist"]);
     assert!(!Path::new("no").exists());
 }
+
+/// Whatever the limit: solved, or refused, or ended with a message; never killed by a signal.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory() {
+    let path = case("bubbles_3d.toml");
+    let run = |limit: u32| {
+        let command = format!(
+            "ulimit -v {limit}; exec '{}' solve '{}' --device cpu --threads 1 --quiet --set grid.nx=96 --set grid.ny=96 --set \
+             grid.nz=96 --set solver.max_iterations=1",
+            env!("CARGO_BIN_EXE_isobar"),
+            path.display()
+        );
+        std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
+    };
+    assert_fails(&run(100_000), &["a grid of 96×96×96 cells needs", "of memory are available"]);
+    for limit in (120_000..480_000).step_by(40_000) {
+        let output = run(limit);
+        let message = stderr(&output);
+        assert!(matches!(output.status.code(), Some(0..=2)), "{limit}: {:?} {message}", output.status);
+        assert!(output.status.code() != Some(1) || message.contains("error: "), "{limit}: {message}");
+    }
+}

@@ -14,6 +14,7 @@ use isobar::backend::Backend;
 use isobar::cpu::Cpu;
 use isobar::grid::GridOptions;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_case::memory;
 use isobar_case::text::plural;
 use serde::Serialize;
 
@@ -22,7 +23,7 @@ use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::{Failure, Result};
 use crate::report::DeviceReport;
-use crate::{SUCCESS, files, memory};
+use crate::{SUCCESS, files};
 use sheet::Sheet;
 
 /// The machine-readable tables.
