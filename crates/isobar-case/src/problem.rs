@@ -102,9 +102,12 @@ impl Problem {
     }
 }
 
-/// A right-hand side from a file needs the file's name.
+/// A right-hand side from a file needs the file's name, and a name without the kind would not be read.
 pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
     match path {
+        Some(_) if !from_file && document.get("problem.rhs.kind").is_none() => {
+            Err(document.failure_at_key("problem.rhs.path", "is not read unless problem.rhs.kind is \"file\"; set it"))
+        }
         None if from_file => {
             let message = "\"file\" needs problem.rhs.path, an .npy file of shape (nz, ny, nx)";
             Err(document.failure_at_key("problem.rhs.kind", message))

@@ -2,7 +2,7 @@
 //!
 //! During a solve, the first of them asks for its end: the solve stops after the iteration it is in, and the report, the
 //! solution and the summary are still written. A second one, or one at any other time, ends the process at once.
-//! The exit status is [`INTERRUPTED`](crate::INTERRUPTED) either way, and no temporary file stays behind.
+//! The exit status is 130 either way, and no temporary file stays behind.
 //!
 //! Memory that cannot be had, where nothing asked for it first, ends the process with exit status 1 and a message, not with
 //! a dump of its core. A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the process.

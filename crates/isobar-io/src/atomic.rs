@@ -1,7 +1,8 @@
 //! Files that are there whole or not at all.
 //!
 //! A file is written beside its target under a temporary name, flushed to the disk and renamed.
-//! Whatever fails, the temporary goes away and an earlier target stays as it was.
+//! Whatever fails, the temporary goes away and an earlier target stays as it was. Only a process that is killed without
+//! notice (SIGKILL, a power cut) leaves one, `.isobar-*.tmp`, which can be deleted.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -146,6 +146,9 @@ impl fmt::Display for WriteRemedy<'_> {
             ErrorKind::ReadOnlyFilesystem => {
                 write!(f, "{folder} is on a read-only disk; choose another folder")
             }
+            ErrorKind::NotFound if self.folder == Path::new(".") => {
+                f.write_str("the working folder no longer exists; change to one that does")
+            }
             ErrorKind::NotFound => {
                 write!(f, "the folder {folder} does not exist; create it first (mkdir -p {folder})")
             }

@@ -102,6 +102,7 @@ fn values_out_of_range_name_the_key_and_the_range() {
         ("grid.depth=1e999", &["grid.depth", "not a finite number"]),
         ("problem.rhs.path=", &["no value"]),
         ("problem.rhs.kind=file", &["problem.rhs.path"]),
+        ("problem.rhs.path=rhs.npy", &["problem.rhs.path", "problem.rhs.kind is \"file\""]),
     ] {
         let message = message(MINIMAL, &[set]);
         assert_all_in(&message, parts);

@@ -148,6 +148,22 @@ fn names_that_are_no_files() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_working_folder_that_is_gone() {
+    let folder = folder();
+    let gone = folder.path().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let script = format!(
+        "cd '{0}' && rmdir '{0}' && exec '{1}' solve '{2}/case.toml' --report run.json",
+        gone.display(),
+        env!("CARGO_BIN_EXE_isobar"),
+        folder.path().display()
+    );
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_fails(&output, &["--report run.json", "the working folder no longer exists"]);
+}
+
 #[test]
 fn a_hyphen_is_standard_output() {
     let folder = folder();
