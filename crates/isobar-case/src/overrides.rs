@@ -23,3 +23,9 @@ impl From<&str> for Override {
         Self::new(assignment, format!("override {assignment}"))
     }
 }
+
+impl From<String> for Override {
+    fn from(assignment: String) -> Self {
+        Self::from(assignment.as_str())
+    }
+}

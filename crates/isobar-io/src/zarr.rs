@@ -3,9 +3,10 @@
 //! The field is an array over the dimensions (z, y, x); `x`, `y` and `z` are coordinates, and
 //! `z_faces` holds the heights between and around the levels.
 
-use std::fs;
+mod ours;
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -24,8 +25,6 @@ use crate::temporary::step;
 /// A chunk of the field stays below this, so that a reader can take a level without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// The attribute of the root that says which arrays isobar put into a store, and so what may go with it.
-const MARK: &str = "isobar_variables";
 /// Coordinates that go with every field.
 const COORDINATES: [&str; 4] = ["x", "y", "z", "z_faces"];
 
@@ -64,82 +63,9 @@ pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
 }
 
 fn check_replaceable(path: &Path) -> Result<()> {
-    match obstacle(path) {
+    match ours::obstacle(path) {
         None => Ok(()),
         Some(found) => Err(Error::NotReplaceable { path: path.to_path_buf(), found }),
-    }
-}
-
-/// Why what is at `path` must stay.
-fn obstacle(path: &Path) -> Option<String> {
-    let found = fs::symlink_metadata(path).ok()?;
-    if found.is_symlink() && !path.exists() {
-        return None;
-    }
-    if !path.is_dir() {
-        return Some("exists and is not a zarr store".to_owned());
-    }
-    match fs::read_dir(path).map(|mut entries| entries.next()) {
-        Ok(None) => return None,
-        Ok(Some(_)) => {}
-        Err(error) => return Some(format!("is a folder that cannot be read ({error})")),
-    }
-    let root = path.join("zarr.json");
-    let marked = fs::symlink_metadata(&root).is_ok_and(|found| found.is_file() && found.len() < LONGEST_ROOT);
-    let root =
-        marked.then(|| fs::read(root).ok()).flatten().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    let Some(root) = root else {
-        return Some(if is_store(path) { OTHERS.to_owned() } else { "is a folder and not a zarr store".to_owned() });
-    };
-    let Some(names) = root["attributes"][MARK].as_array() else {
-        return Some(OTHERS.to_owned());
-    };
-    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
-    let foreign = first_foreign(path, &names)?;
-    Some(format!("is a zarr store of isobar's that also holds {}, which isobar did not write", foreign.display()))
-}
-
-/// A root longer than this is none of ours. B
-const LONGEST_ROOT: u64 = 1 << 20;
-const OTHERS: &str = "is a zarr store that isobar did not write";
-
-/// Whether a folder has the marks of a zarr store of either version.
-fn is_store(path: &Path) -> bool {
-    ["zarr.json", ".zgroup", ".zarray"].iter().any(|mark| path.join(mark).exists())
-}
-
-/// The first entry of a store, relative to it, that is not part of one of the named arrays.
-fn first_foreign(store: &Path, names: &[&str]) -> Option<PathBuf> {
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        // What cannot be looked at is not known to be ours.
-        let Ok(entries) = fs::read_dir(store.join(&folder)) else { return Some(folder) };
-        for entry in entries {
-            let Ok(entry) = entry else { return Some(folder) };
-            let path = folder.join(entry.file_name());
-            let Ok(kind) = entry.file_type() else { return Some(path) };
-            if !is_part(&path, kind.is_dir(), kind.is_file(), names) {
-                return Some(path);
-            }
-            if kind.is_dir() {
-                folders.push(path);
-            }
-        }
-    }
-    None
-}
-
-/// Whether an entry is `zarr.json`, `NAME/zarr.json`, or a chunk such as `NAME/c/0/0/0`, or a folder of these.
-fn is_part(path: &Path, is_folder: bool, is_file: bool, names: &[&str]) -> bool {
-    let parts: Option<Vec<&str>> = path.iter().map(std::ffi::OsStr::to_str).collect();
-    let number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
-    match parts.as_deref() {
-        Some(["zarr.json"]) => is_file,
-        Some([name]) => is_folder && names.contains(name),
-        Some([_, "zarr.json"]) => is_file,
-        Some([_, "c"]) => is_folder,
-        Some([_, "c", chunk @ ..]) => chunk.len() <= 3 && chunk.iter().all(number) && (is_file || is_folder),
-        _ => false,
     }
 }
 
@@ -164,6 +90,7 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
             attributes: Map::new(),
         },
     ];
+    let names = variables.each_ref().map(|variable| variable.name);
     let mut consolidated = ConsolidatedMetadata::default();
     for variable in variables {
         let name = variable.name.to_owned();
@@ -173,7 +100,7 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let mut group = GroupBuilder::new().build(store, "/").map_err(io::Error::other)?;
     let attributes = group.attributes_mut();
     attributes.extend(field.attributes.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
-    attributes.insert(MARK.to_owned(), COORDINATES.into_iter().chain([field.name]).map(Value::from).collect());
+    attributes.extend(ours::mark(folder, &names)?);
     // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
     group.set_consolidated_metadata(Some(consolidated));
     step(|| group.store_metadata().map_err(io_error))

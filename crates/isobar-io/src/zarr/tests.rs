@@ -1,6 +1,8 @@
 //! Stores as zarr itself reads them, and what is never replaced.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 
 use zarrs::group::Group;
 
@@ -36,7 +38,7 @@ fn zarr_reads_it_back() {
     let store = Arc::new(FilesystemStore::new(&path).unwrap());
     let group = Group::open(Arc::clone(&store), "/").unwrap();
     assert_eq!(group.attributes()["case"], "a");
-    assert_eq!(group.attributes()[MARK], serde_json::json!(["x", "y", "z", "z_faces", "u"]));
+    assert_eq!(group.attributes()[ours::NAMES], serde_json::json!(["x", "y", "z", "z_faces", "u"]));
     assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
     let array = Array::open(store, "/u").unwrap();
     let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
@@ -109,6 +111,38 @@ fn a_store_that_others_put_something_into_stays() {
         std::os::unix::fs::symlink("c", path.join("u/2")).unwrap();
         assert!(check(&path).unwrap_err().to_string().contains("u/2"));
     }
+}
+
+#[test]
+fn a_store_that_another_program_wrote_from_ours_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+    // The same arrays and attributes, but compressed, indented or whatever.
+    let array = path.join("u/zarr.json");
+    let text = fs::read_to_string(&array).unwrap();
+    fs::write(&array, text.clone() + " ").unwrap();
+    touch(&path.join("zarr.json"));
+    assert!(check(&path).unwrap_err().to_string().contains("isobar did not write"));
+    fs::write(&array, text).unwrap();
+    touch(&path.join("zarr.json"));
+    check(&path).unwrap();
+}
+
+#[test]
+fn a_store_that_was_changed_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    write(&path, &field(&[2.0; 6], &mesh())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    touch(&path.join("u/c/0/0/0"));
+    let message = write(&path, &field(&[1.0; 6], &mesh())).unwrap_err().to_string();
+    assert!(message.contains("was changed since, u/c/0/0/0"), "{message}");
+}
+
+/// Writes a file again as it is.
+fn touch(path: &Path) {
+    fs::write(path, fs::read(path).unwrap()).unwrap();
 }
 
 #[test]
