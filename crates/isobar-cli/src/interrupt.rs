@@ -4,8 +4,9 @@
 //! solution and the summary are still written. A second one, or one at any other time, ends the process at once.
 //! The exit status is 130 either way, and no temporary file stays behind.
 //!
-//! Memory that cannot be had, where nothing asked for it first, ends the process with exit status 1 and a message, not with
-//! a dump of its core. A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the process.
+//! A file larger than `ulimit -f` allows is an error of the write that hits the limit, not a signal that ends the
+//! process. Memory that cannot be had, where nothing asked for it first, ends the process with exit status 1 and a
+//! message, not with a dump of its core.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -93,7 +93,10 @@ pub enum Error {
         value: f64,
     },
     /// Memory that could not be had.
-    #[error("{what} takes {:.1} GiB, more than this machine's memory can take; choose a smaller grid", *bytes as f64 / f64::from(1 << 30))]
+    #[error(
+        "{what} takes {:.1} GiB, more than this machine's memory can take; choose a smaller grid",
+        *bytes as f64 / f64::from(1 << 30)
+    )]
     OutOfMemory {
         /// What was to be stored.
         what: String,

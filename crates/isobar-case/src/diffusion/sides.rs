@@ -39,7 +39,8 @@ impl<'de> Deserialize<'de> for Side {
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", { dirichlet = VALUE } or { neumann = FLUX }",
+                    "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", { dirichlet = VALUE } or \
+                     { neumann = FLUX }",
                 )
             }
 
