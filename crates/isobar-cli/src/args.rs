@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use isobar_case::{Case, Override};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,7 +15,8 @@ Examples:
   isobar bench cases/panel.toml --threads 8
   isobar reproduce b --size small
 
-Exit status: 0 converged; 2 stopped without converging; 1 anything else.";
+Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
+Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
 
 /// Fast matrix-free solvers for the linear systems of structured-grid PDEs.
 #[derive(Debug, Parser)]
@@ -60,9 +62,16 @@ pub struct CaseArgs {
 }
 
 impl CaseArgs {
-    /// A case file as it is.
-    pub fn new(case: impl Into<PathBuf>) -> Self {
-        Self { case: case.into(), set: Vec::new(), precision: None }
+    /// Reads the case with its changes.
+    ///
+    /// # Errors
+    /// Those of [`Case::load`].
+    pub fn load(&self) -> isobar_case::Result<Case> {
+        let sets = self.set.iter().map(|set| Override::new(set, format!("--set {set}")));
+        let precision = self.precision.iter().map(|precision| {
+            Override::new(format!("solver.precision={precision}"), format!("--precision {precision}"))
+        });
+        Case::load(&self.case, &sets.chain(precision).collect::<Vec<_>>())
     }
 }
 
@@ -88,7 +97,7 @@ pub struct SolveArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Write a report of the run as JSON
+    /// Write a report of the run as JSON; - writes it to standard output, and the summary to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
@@ -115,7 +124,7 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Write the numbers as JSON
+    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
@@ -140,7 +149,7 @@ pub struct ReproduceArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
-    /// Write the numbers as JSON
+    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
@@ -173,11 +182,11 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub case: CaseArgs,
 
-    /// Write the matrix here, in Matrix Market coordinate format
+    /// Write the matrix here, in Matrix Market coordinate format; - is standard output
     #[arg(long, value_name = "A.mtx")]
     pub matrix: PathBuf,
 
-    /// Write the right-hand side here, in Matrix Market array format
+    /// Write the right-hand side here, in Matrix Market array format; - is standard output
     #[arg(long, value_name = "b.mtx")]
     pub rhs: Option<PathBuf>,
 
@@ -225,14 +234,19 @@ impl std::fmt::Display for DeviceChoice {
     }
 }
 
-/// More threads than this are a slip of the finger, and would exhaust the machine before the solve.
-const MOST_THREADS: usize = 4096;
+/// The most threads that make sense: four a core, for cores that the system hides, or 256, which cost little anywhere.
+/// Thousands on a few cores spend minutes waiting for each other.
+fn most_threads() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (4 * cores).max(256)
+}
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let most = most_threads();
     text.parse::<NonZeroUsize>()
         .ok()
-        .filter(|count| count.get() <= MOST_THREADS)
-        .ok_or_else(|| format!("use a whole number from 1 to {MOST_THREADS}"))
+        .filter(|count| count.get() <= most)
+        .ok_or_else(|| format!("use a whole number from 1 to {most}, such as the number of cores"))
 }
 
 #[cfg(test)]
@@ -260,7 +274,9 @@ mod tests {
     fn threads_have_bounds() {
         assert!(threads("0").is_err());
         assert!(threads("-1").is_err());
-        assert!(threads("5000").is_err());
+        assert!(threads("4096").is_err() || most_threads() >= 4096);
+        assert!(threads(&(most_threads() + 1).to_string()).is_err());
+        assert!(threads(&most_threads().to_string()).is_ok());
         assert_eq!(threads("2").map(NonZeroUsize::get), Ok(2));
     }
 }

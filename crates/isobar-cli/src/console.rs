@@ -1,7 +1,9 @@
-//! Standard output, for people.
+//! What people read: on standard output, or on standard error where a result goes to standard output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+
+use isobar_case::text::printable;
 
 use crate::failure::{Failure, Result};
 
@@ -9,14 +11,24 @@ use crate::failure::{Failure, Result};
 /// nothing else: files are still written, and the exit status stays that of the solve.
 #[derive(Debug)]
 pub struct Console {
+    stream: Stream,
     silent: bool,
     failed: Option<io::Error>,
 }
 
+/// One of the two streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
 impl Console {
-    /// Standard output; with `quiet`, nothing.
-    pub fn new(quiet: bool) -> Self {
-        Self { silent: quiet, failed: None }
+    /// Prints on a stream; with `quiet`, nothing.
+    pub fn new(stream: Stream, quiet: bool) -> Self {
+        Self { stream, silent: quiet, failed: None }
     }
 
     /// Prints a line.
@@ -24,8 +36,16 @@ impl Console {
         if self.silent {
             return;
         }
-        let mut out = io::stdout().lock();
-        if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
+        // Names of files are part of it, and may hold anything.
+        let line = printable(&line.to_string());
+        let printed = match self.stream {
+            Stream::Output => {
+                let mut out = io::stdout().lock();
+                writeln!(out, "{line}").and_then(|()| out.flush())
+            }
+            Stream::Error => writeln!(io::stderr(), "{line}"),
+        };
+        if let Err(error) = printed {
             self.silent = true;
             if error.kind() != ErrorKind::BrokenPipe {
                 self.failed = Some(error);
@@ -38,20 +58,24 @@ impl Console {
         self.silent
     }
 
-    /// Whether both streams reach a person at a terminal, so that a moving bar makes sense.
+    /// Whether all that is printed reaches a person at a terminal, so that a moving bar makes sense.
     pub fn is_interactive(&self) -> bool {
-        !self.silent && io::stdout().is_terminal() && io::stderr().is_terminal()
+        !self.silent && io::stderr().is_terminal() && (self.stream == Stream::Error || io::stdout().is_terminal())
     }
 
     /// Reports, at the end, that output was lost.
     ///
     /// # Errors
-    /// Standard output could not be written, for a reason other than its reader's leaving.
+    /// The stream could not be written, for a reason other than its reader's leaving.
     pub fn finish(self) -> Result<()> {
+        let stream = match self.stream {
+            Stream::Output => "output",
+            Stream::Error => "error",
+        };
         match self.failed {
             None => Ok(()),
             Some(error) => {
-                Err(Failure::new(format!("standard output: {error}; redirect it elsewhere, or use --quiet")))
+                Err(Failure::new(format!("standard {stream}: {error}; redirect it elsewhere, or use --quiet")))
             }
         }
     }

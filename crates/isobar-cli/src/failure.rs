@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use isobar_case::text::printable;
+
 /// One message for the user, complete as it is: what is at fault (key, file or device) and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(String);
@@ -11,14 +13,14 @@ pub struct Failure(String);
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure with this message.
+    /// A failure with this message, its control characters written out.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self(printable(&message.into()))
     }
 
     /// A failure at a file: `path: message`.
     pub fn at(path: &Path, message: impl fmt::Display) -> Self {
-        Self(format!("{}: {message}", path.display()))
+        Self::new(format!("{}: {message}", path.display()))
     }
 }
 
@@ -30,8 +32,20 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+impl From<isobar_case::Error> for Failure {
+    fn from(error: isobar_case::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<isobar_io::Error> for Failure {
+    fn from(error: isobar_io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl From<isobar::Error> for Failure {
     fn from(error: isobar::Error) -> Self {
-        Self(error.to_string())
+        isobar_case::Error::from(error).into()
     }
 }

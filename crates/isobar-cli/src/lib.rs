@@ -3,26 +3,24 @@
 //! | module | what |
 //! |---|---|
 //! | [`args`] | the command line |
-//! | [`case`] | the case file |
 //! | [`commands`] | one module a subcommand |
 //! | [`device`] | what to compute on |
 //! | [`run`] | a case's solve from start to end |
 //! | [`report`] | the JSON report |
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
-//! | `output` | solution files and the plot |
+//! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
-//! | [`memory`] | how much memory there is |
+//! | [`interrupt`] | signals that ask for an end |
 //! | [`failure`] | what ends with exit status 1 |
 
 pub mod args;
-pub mod case;
 pub mod commands;
 pub mod console;
 pub mod device;
 pub mod failure;
 pub mod files;
-pub mod memory;
-mod output;
+pub mod interrupt;
+mod plot;
 pub mod progress;
 pub mod report;
 pub mod run;
@@ -35,6 +33,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Parser;
+use isobar_case::text::printable;
 
 use args::{Cli, Command};
 use failure::Result;
@@ -45,10 +44,13 @@ const SUCCESS: u8 = 0;
 const FAILURE: u8 = 1;
 /// The solve stopped without converging.
 const NOT_CONVERGED: u8 = 2;
+/// A signal asked for an end.
+const INTERRUPTED: u8 = 130;
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
     report_panics_once();
+    interrupt::listen();
     let status = panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
             complain(&format!("error: {failure}"));
@@ -56,9 +58,17 @@ pub fn main() -> ExitCode {
         }),
         // clap's own exit status for misuse, 2, means something else here.
         Err(message) => {
-            let wrong = message.use_stderr();
-            let _reader_gone = message.print();
-            if wrong { FAILURE } else { SUCCESS }
+            if !message.use_stderr() {
+                let _reader_gone = message.print();
+                return SUCCESS;
+            }
+            // It quotes arguments as they are. Without colours, whose codes would be written out too.
+            if std::env::args_os().any(|argument| argument.to_string_lossy().contains(char::is_control)) {
+                complain(message.render().to_string().trim_end());
+            } else {
+                let _reader_gone = message.print();
+            }
+            FAILURE
         }
     });
     ExitCode::from(status.unwrap_or(FAILURE))
@@ -93,5 +103,5 @@ fn report_panics_once() {
 
 /// Writes to standard error, where nothing can be done if that is gone.
 fn complain(message: &str) {
-    let _gone = writeln!(std::io::stderr(), "{message}");
+    let _gone = writeln!(std::io::stderr(), "{}", printable(message));
 }

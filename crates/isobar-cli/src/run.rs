@@ -4,16 +4,15 @@ use std::time::Instant;
 
 use isobar::Device;
 use isobar::layout::{ArrayView, ArrayViewMut};
-use isobar::operator::Guess;
+use isobar::options::{Method, PreconditionerKind};
 use isobar::outcome::Outcome;
-use isobar::problem::random;
+use isobar::real::Precision;
 use isobar::solver::{Description, StepTraffic};
+use isobar_case::{Assembled, Case, memory};
 
-use crate::case::assembled::Assembled;
-use crate::case::{Case, FirstGuess};
 use crate::console::Console;
 use crate::failure::Result;
-use crate::memory;
+use crate::interrupt;
 use crate::progress::Progress;
 use crate::report::{
     Checks, DeviceReport, ErrorReport, KernelReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport,
@@ -46,23 +45,23 @@ pub struct Run {
 pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
     let clock = Instant::now();
     let shape = case.problem.shape();
-    memory::require(&format!("a grid of {shape} cells"), needed_bytes(case))?;
-    let assembled = case.problem.assemble()?;
+    memory::require(&format!("a grid of {shape} cells"), case.footprint().peak(solver_bytes(case, device)))?;
+    let assembled = case.assemble()?;
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
     console.line(summary::opening(case, solver.description()));
 
-    let (mut solution, guess) = match case.guess {
-        FirstGuess::Zero => (vec![0.0; shape.cells()], Guess::Zero),
-        FirstGuess::Random => (first_guess(case.problem.seed(), shape.cells()), Guess::Given),
-    };
+    let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
+    let solving = interrupt::solving();
     let outcome = solver.solve(
         ArrayView::c_order(&assembled.rhs, shape)?,
         &mut ArrayViewMut::c_order(&mut solution, shape)?,
-        guess,
+        case.guess.into(),
+        // Once an observer can stop a solve, this one returns interrupt::flow().
         &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
     );
+    drop(solving);
     progress.finish();
     let outcome = outcome?;
     let timing = outcome.timing;
@@ -91,24 +90,25 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     Ok(run)
 }
 
-/// Uniform in (0, 1).
-pub fn first_guess(seed: u64, cells: usize) -> Vec<f64> {
-    (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))).collect()
-}
-
-/// Host arrays and device vectors, from below: the grid that is refused cannot possibly work.
-fn needed_bytes(case: &Case) -> f64 {
-    use isobar::options::Method;
-    use isobar::real::Precision;
-    let cells = case.problem.shape().cells() as f64;
-    let iteration = match case.solver.method {
+/// Host memory that a solver will take: b and u, the vectors of its iteration, and a hierarchy of grids. B
+///
+/// A guess from below, so that a grid that is refused cannot possibly work; it stands here until a solver predicts
+/// its own memory.
+fn solver_bytes(case: &Case, device: &Device) -> f64 {
+    if let Device::Cuda(_) = device {
+        return 0.0;
+    }
+    let options = &case.solver;
+    let iteration = match options.method {
         Method::Cg | Method::CgTextbook | Method::DeflatedCg => 4.0,
         Method::Bicgstab => 6.0,
         Method::Multigrid => 2.0 / 3.0,
     };
-    let size = if case.solver.precision == Precision::F64 { 8.0 } else { 4.0 };
-    // Right-hand side and solution, in the user's order and in the device's.
-    cells * (4.0 * 8.0 + iteration * size)
+    let preconditioned = options.method != Method::Multigrid;
+    let hierarchy =
+        if preconditioned && options.preconditioner.kind == PreconditionerKind::Multigrid { 2.0 } else { 0.0 };
+    let size = if options.precision == Precision::F64 { 8.0 } else { 4.0 };
+    case.problem.shape().cells() as f64 * (2.0 * 8.0 + (iteration + hierarchy) * size)
 }
 
 impl Run {
@@ -118,7 +118,7 @@ impl Run {
         let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
         Report {
             version: env!("CARGO_PKG_VERSION"),
-            case: case.name.clone(),
+            case: case.name(),
             problem: ProblemReport {
                 kind: case.problem.kind(),
                 unknowns: shape.cells(),

@@ -6,9 +6,9 @@ use isobar::layout::Shape;
 use isobar::options::Method;
 use isobar::outcome::{Outcome, Stop};
 use isobar::solver::Description;
+use isobar_case::text::{name, plural};
+use isobar_case::{Case, memory};
 
-use crate::case::Case;
-use crate::memory;
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
 /// A line of the summary: what it is about, and what there is to say.
@@ -61,19 +61,6 @@ fn solver(case: &Case, description: &Description) -> String {
         );
     }
     text
-}
-
-/// The name of a choice as the case file has it.
-pub fn name(choice: &impl serde::Serialize) -> String {
-    match serde_json::to_value(choice) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => String::new(),
-    }
-}
-
-/// A count with its noun.
-pub fn plural(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Less than this taken out of a right-hand side is its rounding.

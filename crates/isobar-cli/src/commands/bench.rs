@@ -1,7 +1,6 @@
 //! `isobar bench`
 
 use crate::args::BenchArgs;
-use crate::case::Case;
 use crate::console::Console;
 use crate::device;
 use crate::failure::Result;
@@ -10,19 +9,21 @@ use isobar::bench::Timed;
 
 use crate::summary::Time;
 use crate::table::Table;
-use crate::{NOT_CONVERGED, SUCCESS, files};
+use crate::{files, interrupt};
 
 /// Solves a case, then times every step of its iteration alone.
 ///
 /// # Errors
 /// Whatever keeps the case from being solved or the report from being written.
 pub fn run(args: &BenchArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
-    files::check(&[("--report", args.report.as_deref())], &[&args.case.case])?;
+    let case = args.case.load()?;
+    let targets = [("--report", args.report.as_deref())];
+    files::check(&targets, &case.inputs())?;
     let device = device::open(&args.device)?;
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
-    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, &run.description.traffic)?;
+    let steps = if interrupt::requested() { &[][..] } else { &run.description.traffic };
+    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, steps)?;
 
     let copy = run.traffic.copy_gb_per_s * 1e9;
     console.line("");
@@ -40,7 +41,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         super::write_report(path, &run.report(&case, kernels))?;
     }
     console.finish()?;
-    Ok(if run.outcome.converged() { SUCCESS } else { NOT_CONVERGED })
+    Ok(super::status(&run))
 }
 
 fn table(timed: &[Timed], copy: f64) -> Table {

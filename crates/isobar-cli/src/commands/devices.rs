@@ -5,14 +5,15 @@ use isobar::cuda::cusparse::Cusparse;
 use isobar::cuda::nvrtc::Nvrtc;
 use isobar::cuda::{self, Cuda, DeviceDescription};
 use isobar::layout::{Layout, Shape};
+use isobar_case::memory;
+use isobar_case::text::plural;
 
+use crate::SUCCESS;
 use crate::args::{DeviceArgs, DeviceChoice, DevicesArgs};
-use crate::console::Console;
+use crate::console::{Console, Stream};
 use crate::device::{self, on_device};
 use crate::failure::Result;
-use crate::summary::plural;
 use crate::table::Table;
-use crate::{SUCCESS, memory};
 
 /// Vectors of this shape, 128 MiB each, are far beyond any cache that they would be copied within.
 const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
@@ -22,7 +23,7 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 /// # Errors
 /// A device fails while its bandwidth is measured.
 pub fn run(args: &DevicesArgs) -> Result<u8> {
-    let mut console = Console::new(false);
+    let mut console = Console::new(Stream::Output, false);
     let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
     let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
     let (info, bandwidth) =

@@ -5,27 +5,29 @@ use std::path::Path;
 
 use isobar::layout::Shape;
 use isobar::stencil::matrix_market;
+use isobar_case::memory;
 
 use crate::args::ExportArgs;
-use crate::case::Case;
 use crate::console::Console;
-use crate::failure::{Failure, Result};
-use crate::{SUCCESS, files, memory, output};
+use crate::failure::Result;
+use crate::{SUCCESS, files};
 
 /// Writes a case's matrix and right-hand side for other packages to read.
 ///
 /// # Errors
 /// The case cannot be assembled, or a file cannot be written.
 pub fn run(args: &ExportArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
-    files::check(&[("--matrix", Some(&args.matrix)), ("--rhs", args.rhs.as_deref())], &[&args.case.case])?;
+    let case = args.case.load()?;
+    let targets = [("--matrix", Some(args.matrix.as_path())), ("--rhs", args.rhs.as_deref())];
+    files::check(&targets, &case.inputs())?;
     let shape = case.problem.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
-    memory::require(&format!("the stored matrix of a grid of {shape} cells"), shape.cells() as f64 * 7.0 * 12.0 * 1.5)?;
+    let stored = shape.cells() as f64 * 7.0 * 12.0 * 1.5;
+    memory::require(&format!("the stored matrix of a grid of {shape} cells"), case.footprint().peak(stored))?;
     let assembled = case.problem.assemble()?;
     let matrix = assembled.matrix.to_csr()?;
 
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     write(&args.matrix, "--matrix", |mut out| matrix_market::write_matrix(&mut out, &matrix))?;
     console.line(format_args!(
         "wrote {}: {} rows, {} entries; unknown (i, j, k) is row 1 + i + nx (k + nz j)",
@@ -38,7 +40,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
         console.line(format_args!("the rows of {inactive} inactive cells are empty"));
     }
     if let Some(path) = &args.rhs {
-        let vector = in_matrix_order(&assembled.rhs, shape);
+        let vector = in_matrix_order(&assembled.rhs, shape)?;
         write(path, "--rhs", |mut out| matrix_market::write_vector(&mut out, &vector))?;
         console.line(format_args!("wrote {}: {} entries", path.display(), vector.len()));
     }
@@ -47,19 +49,19 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
 }
 
 /// From (z, y, x) C order to that of the matrix, in which the vertical runs before y.
-fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Vec<f64> {
+fn in_matrix_order(values: &[f64], Shape { nx, ny, nz }: Shape) -> Result<Vec<f64>> {
     let row = |k: usize, j: usize| &values[nx * (j + ny * k)..][..nx];
-    (0..ny).flat_map(|j| (0..nz).flat_map(move |k| row(k, j).iter().copied())).collect()
+    let ordered = (0..ny).flat_map(|j| (0..nz).flat_map(move |k| row(k, j).iter().copied()));
+    Ok(memory::collect("the right-hand side", values.len(), ordered)?)
 }
 
 fn write(path: &Path, option: &str, fill: impl FnOnce(&mut dyn io::Write) -> isobar::Result<()>) -> Result<()> {
-    output::atomic::write_with(path, |out| {
+    files::write_text(option, path, |out| {
         fill(out).map_err(|error| match error {
             isobar::Error::Io(error) => error,
             other => io::Error::other(other),
         })
     })
-    .map_err(|error| Failure::new(format!("{option} {error}")))
 }
 
 #[cfg(test)]
@@ -70,6 +72,6 @@ mod tests {
     fn the_vertical_runs_before_y() {
         let shape = Shape::new(2, 3, 2);
         let values: Vec<f64> = (0..12).map(f64::from).collect();
-        assert_eq!(in_matrix_order(&values, shape), [0., 1., 6., 7., 2., 3., 8., 9., 4., 5., 10., 11.]);
+        assert_eq!(in_matrix_order(&values, shape).unwrap(), [0., 1., 6., 7., 2., 3., 8., 9., 4., 5., 10., 11.]);
     }
 }

@@ -8,12 +8,23 @@ pub mod solve;
 
 use std::path::Path;
 
-use crate::failure::{Failure, Result};
-use crate::output;
+use crate::failure::Result;
 use crate::report::to_json;
+use crate::run::Run;
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, interrupt};
 
-/// Writes a report, whole or not at all.
+/// The exit status that a solve leads to.
+fn status(run: &Run) -> u8 {
+    if interrupt::requested() {
+        INTERRUPTED
+    } else if run.outcome.converged() {
+        SUCCESS
+    } else {
+        NOT_CONVERGED
+    }
+}
+
+/// Writes a report, to a file or to standard output.
 fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {
-    output::atomic::write_whole(path, to_json(report).as_bytes())
-        .map_err(|error| Failure::new(format!("--report {error}")))
+    files::write_text("--report", path, |out| out.write_all(to_json(report).as_bytes()))
 }

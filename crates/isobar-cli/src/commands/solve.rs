@@ -2,45 +2,47 @@
 
 use std::collections::BTreeMap;
 
+use isobar_case::{Case, memory};
+use isobar_io::{Field, Format};
+
 use crate::args::SolveArgs;
-use crate::case::Case;
-use crate::console::Console;
+use crate::console::{Console, Stream};
 use crate::device;
 use crate::failure::{Failure, Result};
-use crate::output::plot::PlotInput;
-use crate::output::{self, Field, Format};
+use crate::files;
+use crate::plot::{self, PlotInput};
 use crate::run::Run;
-use crate::{NOT_CONVERGED, SUCCESS, files};
 
 /// Solves a case and writes what was asked for.
 ///
 /// # Errors
 /// Whatever keeps the case from being solved or a file from being written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
-    let case = Case::load(&args.case)?;
-    check_files(args, &case)?;
+    let case = args.case.load()?;
+    let stream = check_files(args, &case)?;
     let device = device::open(&args.device)?;
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(stream, args.quiet);
     let run = crate::run::solve(&case, &device, &mut console)?;
     let written = write(args, &case, &run, &mut console);
     console.finish()?;
     written?;
-    Ok(if run.outcome.converged() { SUCCESS } else { NOT_CONVERGED })
+    Ok(super::status(&run))
 }
 
-fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
+/// Checks what is to be written; where the summary goes.
+fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
     if let Some(path) = &args.output {
+        files::refuse_standard_output("--output", path, ".npy, .vti or .zarr")?;
         Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
     }
     if let Some(path) = &args.plot {
-        output::plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
+        files::refuse_standard_output("--plot", path, ".png")?;
+        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
-    let mut inputs = vec![args.case.case.as_path()];
-    inputs.extend(case.problem.inputs());
-    files::check(
-        &[("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())],
-        &inputs,
-    )
+    let targets =
+        [("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())];
+    files::check(&targets, &case.inputs())?;
+    Ok(files::summary_stream(&targets))
 }
 
 /// Writes everything that can be written, even where something before it cannot; the report comes
@@ -48,7 +50,9 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<()> {
 fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
     let mut first_failure = Ok(());
     let mut note = |path: &Option<std::path::PathBuf>, written: Result<()>| {
-        if let (Some(path), Ok(())) = (path, &written) {
+        if let (Some(path), Ok(())) = (path, &written)
+            && !files::is_standard_output(path)
+        {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
         if first_failure.is_ok() {
@@ -65,10 +69,15 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
     let shape = case.problem.shape();
     let active = run.assembled.active.as_deref();
     // A number in a cell that takes no part would be taken for a result.
-    let masked: Option<Vec<f64>> = active.map(|active| {
+    let masked = active.map(|active| {
         let cells = run.solution.iter().zip(active);
-        cells.map(|(&value, &active)| if active { value } else { f64::NAN }).collect()
+        let marked = cells.map(|(&value, &active)| if active { value } else { f64::NAN });
+        memory::collect("the solution with inactive cells marked", active.len(), marked)
     });
+    let masked: Option<Vec<f64>> = match masked.transpose() {
+        Ok(masked) => masked,
+        Err(error) => return first_failure.and(Err(error.into())),
+    };
     let field = Field {
         name: "u",
         values: masked.as_deref().unwrap_or(&run.solution),
@@ -78,14 +87,14 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         attributes: attributes(case, run),
     };
     if let Some(path) = &args.output {
-        let written = output::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
+        let written = isobar_io::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
         note(&args.output, written);
     }
     if let Some(path) = &args.plot {
-        let title = format!("{} — {shape}, {}, {}", case.name, run.description.method, run.description.precision);
+        let title = format!("{} — {shape}, {}, {}", case.name(), run.description.method, run.description.precision);
         let plot =
             PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
-        let written = output::plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
+        let written = plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
         note(&args.plot, written);
     }
     first_failure
@@ -94,7 +103,7 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
 /// What travels with the solution.
 fn attributes(case: &Case, run: &Run) -> BTreeMap<String, String> {
     [
-        ("case", case.name.clone()),
+        ("case", case.name()),
         ("problem", case.problem.kind().to_owned()),
         ("solver", run.description.method.clone()),
         ("precision", run.description.precision.to_string()),

@@ -1,6 +1,8 @@
 //! The command as a user meets it.
 
 mod diffusion;
+mod interrupt;
 mod misuse;
+mod outputs;
 mod solve;
 mod support;

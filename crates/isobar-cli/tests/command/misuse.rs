@@ -57,7 +57,10 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--device", "cuda:x"], "cuda:N");
     usage(&["solve", "a.toml", "--threads", "0"], "from 1 to");
     usage(&["solve", "a.toml", "--threads", "many"], "from 1 to");
+    usage(&["solve", "a.toml", "--threads", "100000"], "from 1 to");
     usage(&["solve", "a.toml", "--report"], "--report");
+    let output = isobar(["solve", "a.toml", "--device", "\u{7}\u{1b}[31mred"]).output().unwrap();
+    assert!(stderr(&output).contains("red' for '--device") && !stderr(&output).contains(['\u{7}', '\u{1b}']));
     usage(&["reproduce"], "PAPER");
     usage(&["reproduce", "a", "--size", "huge"], "small");
     usage(&["export", "a.toml"], "--matrix");
@@ -68,6 +71,10 @@ fn case_files_that_cannot_be_read() {
     fails(&["solve", "no/such/case.toml"], &["no/such/case.toml", "no such file"]);
     let folder = tempdir().unwrap();
     fails(&["solve", folder.path().to_str().unwrap()], &["a folder"]);
+    let path = case("panel-tiny.toml");
+    fails(&["solve", &format!("{}/", path.to_str().unwrap())], &["no such file"]);
+    #[cfg(target_os = "linux")]
+    fails(&["solve", "/dev/zero"], &["/dev/zero: longer than 64 MiB"]);
     case_fails(b"[problem]\nkind = \"\xff\xfe\"\n", &["byte 18 is not UTF-8"]);
     case_fails(b"\x93NUMPY\x01\x00", &["not UTF-8"]);
     case_fails("", &["no problem.kind"]);
@@ -198,4 +205,27 @@ fn papers_that_are_not_there() {
     fails(&["reproduce", "z"], &["\"z\"", "available: a, b"]);
     fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["--report", "does not exist"]);
     assert!(!Path::new("no").exists());
+}
+
+/// Whatever the limit: solved, or refused, or ended with a message; never killed by a signal.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_little_memory() {
+    let path = case("bubbles_3d.toml");
+    let run = |limit: u32| {
+        let command = format!(
+            "ulimit -v {limit}; exec '{}' solve '{}' --device cpu --threads 1 --quiet --set grid.nx=96 --set grid.ny=96 --set \
+             grid.nz=96 --set solver.max_iterations=1",
+            env!("CARGO_BIN_EXE_isobar"),
+            path.display()
+        );
+        std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
+    };
+    assert_fails(&run(100_000), &["a grid of 96×96×96 cells needs", "of memory are available"]);
+    for limit in (120_000..480_000).step_by(40_000) {
+        let output = run(limit);
+        let message = stderr(&output);
+        assert!(matches!(output.status.code(), Some(0..=2)), "{limit}: {:?} {message}", output.status);
+        assert!(output.status.code() != Some(1) || message.contains("error: "), "{limit}: {message}");
+    }
 }

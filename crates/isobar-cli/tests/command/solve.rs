@@ -4,8 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use isobar_cli::args::CaseArgs;
-use isobar_cli::case::Case;
+use isobar_case::Case;
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -263,7 +262,7 @@ fn every_case_of_the_repository_is_valid() {
         let path = entry.unwrap().path();
         // The files that a case reads lie in folders.
         if path.is_file() {
-            Case::load(&CaseArgs::new(&path)).unwrap().problem.assemble().unwrap();
+            Case::load(&path, &[]).unwrap().assemble().unwrap();
             count += 1;
         }
     }

@@ -12,12 +12,11 @@ use isobar::problem::materials::{self, Bubbles};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar::solver::{Solve, System};
 use isobar::stencil::Diffusion;
+use isobar_case::{memory, random_guess};
 
 use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
 use super::sheet::{Cell, Sheet};
 use crate::failure::Result;
-use crate::memory;
-use crate::run::first_guess;
 
 /// Ratio of the two fluids' densities.
 const CONTRAST: f64 = 1e3;
@@ -184,7 +183,7 @@ fn solve<B: DiffusionBackend + Clone>(
     let mut solver = System::new(backend, &square.stencil, options)?;
     backend.synchronize()?;
     let setup = clock.elapsed().as_secs_f64();
-    let mut solution = first_guess(seed, shape.cells());
+    let mut solution = random_guess(seed, shape.cells())?;
     let outcome = solver.solve(
         ArrayView::c_order(&square.rhs, shape)?,
         &mut ArrayViewMut::c_order(&mut solution, shape)?,

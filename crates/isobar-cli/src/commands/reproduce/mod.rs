@@ -14,6 +14,8 @@ use isobar::backend::Backend;
 use isobar::cpu::Cpu;
 use isobar::grid::GridOptions;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_case::memory;
+use isobar_case::text::plural;
 use serde::Serialize;
 
 use crate::args::{ReproduceArgs, Size};
@@ -21,8 +23,7 @@ use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::{Failure, Result};
 use crate::report::DeviceReport;
-use crate::summary::plural;
-use crate::{SUCCESS, files, memory};
+use crate::{SUCCESS, files};
 use sheet::Sheet;
 
 /// The machine-readable tables.
@@ -53,10 +54,11 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
             )));
         }
     }
-    files::check(&[("--report", args.report.as_deref())], &[])?;
+    let targets = [("--report", args.report.as_deref())];
+    files::check(&targets, &[])?;
     let device = device::open(&args.device)?;
     let info = on_device!(&device, backend => backend.device());
-    let mut console = Console::new(args.quiet);
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     console.line(format_args!("paper {paper}, {}: {}, {}\n", info.kind, info.name, plural(info.threads, "thread")));
 
     let mut tables = Vec::new();

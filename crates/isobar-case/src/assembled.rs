@@ -1,0 +1,182 @@
+//! The linear system of a case.
+
+use std::path::Path;
+
+use isobar::layout::Shape;
+use isobar::null_space::Parts;
+use isobar::problem::{self, Coefficient, DiffusionProblem, Spacing};
+use isobar::region::RegionMap;
+use isobar::stencil::Diffusion;
+use isobar_io::{Mesh, Units, npy};
+
+use crate::diffusion::{DiffusionCase, RhsKind};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::memory;
+use crate::values::{Values, check_sizes, read_cells};
+
+/// A linear system with what is known about it, in (z, y, x) C order.
+#[derive(Clone, Debug)]
+pub struct Assembled {
+    /// The matrix.
+    pub matrix: Matrix,
+    /// The right-hand side.
+    pub rhs: Vec<f64>,
+    /// The exact solution at the cell centres, where it is known.
+    pub exact: Option<Vec<f64>>,
+    /// Which cells take part; nothing means all.
+    pub active: Option<Vec<bool>>,
+    /// Where the cells are.
+    pub mesh: Mesh,
+}
+
+/// The cells of a problem.
+fn mesh_of(problem: &DiffusionProblem) -> Mesh {
+    let Shape { nx, ny, nz } = problem.shape;
+    let cells = [nx, ny, nz];
+    let faces = [0, 1, 2].map(|d| {
+        let mut edge = 0.0;
+        let widths = (0..cells[d]).map(|n| problem.spacing[d].width(n));
+        std::iter::once(0.0)
+            .chain(widths.map(|width| {
+                edge += width;
+                edge
+            }))
+            .collect()
+    });
+    let uniform = |d: usize| match problem.spacing[d] {
+        Spacing::Uniform(width) => Some(width),
+        Spacing::Given(_) => None,
+    };
+    let spacing = match [0, 1, 2].map(uniform) {
+        [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),
+        _ => None,
+    };
+    Mesh { centres: problem.coordinates(), faces, spacing, units: Units::Unspecified }
+}
+
+impl DiffusionCase {
+    /// The problem, its files read.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit; values that make no sense, naming the cell.
+    pub fn problem(&self) -> Result<DiffusionProblem> {
+        let (shape, section) = (self.shape, &self.section);
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
+        problem.spacing = self.spacing.clone();
+        let extent = problem.extent();
+        let fill = |key: &str, values: &Values, horizontal: &[f64]| values.fill(key, shape, extent, horizontal);
+        let along_x = fill("diffusion.coefficient", &section.coefficient, &[])?;
+        let along_y =
+            section.coefficient_y.as_ref().map(|values| fill("diffusion.coefficient_y", values, &[])).transpose()?;
+        let along_z = section
+            .coefficient_z
+            .as_ref()
+            .map(|values| fill("diffusion.coefficient_z", values, &along_x))
+            .transpose()?;
+        let multiplier =
+            section.multiplier.as_ref().map(|values| fill("diffusion.multiplier", values, &[])).transpose()?;
+        let scaled = |mut values: Vec<f64>| {
+            for (value, factor) in values.iter_mut().zip(multiplier.iter().flatten()) {
+                *value *= factor;
+            }
+            values
+        };
+        // Only the horizontal coefficients are multiplied.
+        let vertical = match along_z {
+            None if along_y.is_some() || multiplier.is_some() => {
+                Some(memory::collect("diffusion.coefficient", along_x.len(), along_x.iter().copied())?)
+            }
+            given => given,
+        };
+        problem.coefficient = match (along_y, vertical) {
+            (Some(along_y), Some(along_z)) => Coefficient::Diagonal([scaled(along_x), scaled(along_y), along_z]),
+            (_, Some(vertical)) => Coefficient::Layered { horizontal: scaled(along_x), vertical },
+            _ => Coefficient::Isotropic(along_x),
+        };
+        let [x, y, z] = ["diffusion.coefficient", "diffusion.coefficient_y", "diffusion.coefficient_z"];
+        let fields: Vec<(&str, &Vec<f64>)> = match &problem.coefficient {
+            Coefficient::Isotropic(all) => vec![(x, all)],
+            Coefficient::Layered { horizontal, vertical } => vec![(x, horizontal), (z, vertical)],
+            Coefficient::Diagonal([along_x, along_y, along_z]) => vec![(x, along_x), (y, along_y), (z, along_z)],
+        };
+        for (key, field) in fields {
+            check_sizes(key, field, shape)?;
+        }
+        problem.reaction =
+            section.reaction.as_ref().map(|values| fill("diffusion.reaction", values, &[])).transpose()?;
+        if let Some(reaction) = &problem.reaction {
+            check_sizes("diffusion.reaction", reaction, shape)?;
+        }
+        problem.active = match &section.active {
+            Some(Values::File(path)) => {
+                let mask = read_cells("diffusion.active", path, shape)?;
+                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
+            }
+            Some(values) => {
+                let mask = fill("diffusion.active", values, &[])?;
+                Some(memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0))?)
+            }
+            None => None,
+        };
+        problem.boundary = section.boundary();
+        problem.sources = section.sources(shape.nz);
+        problem.wells = section.wells(shape.nz);
+        problem.validate()?;
+        Ok(problem)
+    }
+
+    /// Builds the linear system.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
+    pub fn assemble(&self) -> Result<Assembled> {
+        let problem = self.problem()?;
+        let stencil = problem.stencil()?;
+        let rhs = &self.rhs;
+        let made = |kind| problem.rhs(kind, rhs.seed, rhs.weighting);
+        let kind = self.rhs_kind();
+        let values = match kind {
+            RhsKind::None => made(None)?,
+            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
+            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
+            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
+            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
+            RhsKind::File => {
+                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
+                let Shape { nx, ny, nz } = self.shape;
+                let body =
+                    npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
+                problem.rhs_from(body, rhs.weighting)?
+            }
+        };
+        let exact = (kind == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
+        let cells = stencil.cells().map(|at| stencil.is_active(at));
+        let active: Vec<bool> = memory::collect("the mask", self.shape.cells(), cells)?;
+        Ok(Assembled {
+            rhs: values,
+            exact,
+            active: active.iter().any(|active| !active).then_some(active),
+            mesh: mesh_of(&problem),
+            matrix: Matrix::Diffusion(stencil),
+        })
+    }
+}
+
+/// Of all solutions of a singular system, the one that solvers return: with mean 0 wherever a constant is free.
+fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion) -> Vec<f64> {
+    let floating: RegionMap = Parts::of(stencil).floating();
+    let sizes = floating.sizes();
+    let mut sums = vec![0.0; floating.count()];
+    for (cell, value) in solution.iter().enumerate() {
+        if let Some(part) = floating.region(cell) {
+            sums[part] += value;
+        }
+    }
+    for (cell, value) in solution.iter_mut().enumerate() {
+        if let Some(part) = floating.region(cell) {
+            *value -= sums[part] / sizes[part] as f64;
+        }
+    }
+    solution
+}

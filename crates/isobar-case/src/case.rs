@@ -1,0 +1,237 @@
+//! Everything a case file says.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::iter::repeat_n;
+use std::path::{Path, PathBuf};
+
+use isobar::Guess;
+use isobar::grid::GridOptions;
+use isobar::options::{Method, PreconditionerKind, SolverOptions};
+use isobar::problem::random;
+use serde::Deserialize;
+
+use crate::assembled::Assembled;
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::overrides::Override;
+use crate::problem::Problem;
+use crate::text::shorten;
+use crate::{diffusion, explain, memory, problem, reader};
+
+/// The sections of a case file.
+const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
+
+/// Everything a case file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// The file, as the user named it.
+    pub path: PathBuf,
+    /// `[problem]`, `[grid]` and `[diffusion]`
+    pub problem: Problem,
+    /// `[solver]`
+    pub solver: SolverOptions,
+    /// `solver.guess`
+    pub guess: FirstGuess,
+}
+
+/// `solver.guess`: where the iteration starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstGuess {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).
+    Random,
+}
+
+impl From<FirstGuess> for Guess {
+    fn from(guess: FirstGuess) -> Self {
+        match guess {
+            FirstGuess::Zero => Self::Zero,
+            FirstGuess::Random => Self::Given,
+        }
+    }
+}
+
+impl Case {
+    /// Reads a case file and applies overrides, one after another.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not TOML, has a key or value that is not known, of the wrong type
+    /// or out of range; the message shows the line or the override at fault.
+    pub fn load(path: impl AsRef<Path>, overrides: &[Override]) -> Result<Self> {
+        let path = path.as_ref();
+        let bytes = read_limited(path).map_err(|error| unreadable(path, &error))?;
+        if bytes.len() as u64 > LONGEST {
+            let message =
+                format!("longer than {} MiB; a case file is TOML text (is this the right file?)", LONGEST >> 20);
+            return Err(Error::at(path, message));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            Error::at(
+                path,
+                format!(
+                    "byte {} is not UTF-8; a case file is TOML text (is this the right file?)",
+                    error.utf8_error().valid_up_to()
+                ),
+            )
+        })?;
+        Self::parse(path, &text, overrides)
+    }
+
+    /// The same from text; relative paths in it are relative to `path`'s folder.
+    ///
+    /// # Errors
+    /// Those of [`Case::load`].
+    pub fn parse(path: &Path, text: &str, overrides: &[Override]) -> Result<Self> {
+        let name = path.display().to_string();
+        let mut document = Document::parse(&name, text)?;
+        for change in overrides {
+            document.set(change)?;
+        }
+        for (key, node) in document.sections() {
+            if !SECTIONS.contains(&key.get_ref().as_ref()) {
+                let (message, help) = explain::unknown_key("", key.get_ref(), &SECTIONS);
+                return Err(document.failure(Some(key.span()), &message, help.as_deref()));
+            }
+            if !node.get_ref().is_table() {
+                let (key, found) = (key.get_ref(), reader::in_words(node.get_ref()));
+                let message = format!("{key} must be a section, [{key}], not {found}");
+                return Err(document.failure(Some(node.span()), &message, None));
+            }
+        }
+
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let problem = Problem::read(&document, folder)?;
+        let (solver, guess) = read_solver(&document, &problem)?;
+        Ok(Self { path: path.to_path_buf(), problem, solver, guess })
+    }
+
+    /// The file, as the user named it.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The files that it is read from: the case itself and those that it names.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let mut inputs = self.problem.inputs();
+        inputs.insert(0, &self.path);
+        inputs
+    }
+
+    /// Builds the linear system, reading the files that the case names.
+    ///
+    /// # Errors
+    /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
+    pub fn assemble(&self) -> Result<Assembled> {
+        self.problem.assemble().map_err(|error| Error::at(&self.path, error))
+    }
+
+    /// Where the iteration starts: shape (nz, ny, nx), C order.
+    ///
+    /// # Errors
+    /// Memory that cannot be had.
+    pub fn first_guess(&self) -> Result<Vec<f64>> {
+        let cells = self.problem.shape().cells();
+        match self.guess {
+            FirstGuess::Zero => memory::collect("the solution", cells, repeat_n(0.0, cells)),
+            FirstGuess::Random => random_guess(self.problem.seed(), cells),
+        }
+    }
+}
+
+/// Uniform in (0, 1): a first guess so rough that no solution is found fast by luck.
+///
+/// # Errors
+/// Memory that cannot be had.
+pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
+    memory::collect("the first guess", cells, (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))))
+}
+
+/// `[solver]`, with the defaults of the problem. That diffusion is solved by conjugate gradients with multigrid, and
+/// the atmosphere by multigrid, is decided here until the solver itself decides it from the stencil.
+fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOptions, FirstGuess)> {
+    let mut solver: SolverOptions = document.read_without("solver", &["guess"])?;
+    let guess = match document.get("solver.guess") {
+        Some(_) => document.read("solver.guess")?,
+        None => FirstGuess::default(),
+    };
+    if let Problem::Diffusion(_) = problem {
+        if document.get("solver.method").is_none() {
+            solver.method = Method::Cg;
+        }
+        if document.get("solver.preconditioner.kind").is_none() {
+            solver.preconditioner.kind = PreconditionerKind::Multigrid;
+        }
+    }
+    for (key, sweeps) in [
+        ("solver.multigrid.pre", solver.multigrid.pre),
+        ("solver.multigrid.post", solver.multigrid.post),
+        ("solver.multigrid.coarse_sweeps", solver.multigrid.coarse_sweeps),
+    ] {
+        if sweeps > MOST_SWEEPS {
+            return Err(
+                document.failure_at_key(key, &format!("{sweeps} sweeps; use at most {MOST_SWEEPS} (1 or 2 are usual)"))
+            );
+        }
+    }
+    solver.validate().map_err(|error| at_key(document, error))?;
+    Ok((solver, guess))
+}
+
+/// More relaxation sweeps a cycle than this never pay.
+const MOST_SWEEPS: usize = 1000;
+
+/// An error of the library, shown at the key that it names.
+pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
+    match error {
+        isobar::Error::Invalid { key, message } => document.failure_at_key(&key, &shorten(&message)),
+        other => other.into(),
+    }
+}
+
+/// A case file longer than this is none, and `/dev/zero` never ends. B
+const LONGEST: u64 = 64 << 20;
+
+/// The content of a file, or its beginning where it is longer than [`LONGEST`].
+fn read_limited(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let message = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            "no such file; give the path of a case file, such as cases/panel.toml".to_owned()
+        }
+        ErrorKind::IsADirectory => "a folder; give the path of a case file in it".to_owned(),
+        ErrorKind::PermissionDenied => "permission denied; make it readable".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    };
+    Error::at(path, message)
+}
+
+/// Every dotted key that a case may hold, for suggestions.
+pub(crate) fn keys() -> Vec<String> {
+    let mut found = Vec::new();
+    flatten("problem", &problem::defaults(), &mut found);
+    flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);
+    flatten("solver", &serde_json::json!(SolverOptions::default()), &mut found);
+    found.push("solver.guess".to_owned());
+    found.extend(diffusion::KEYS.map(str::to_owned));
+    found
+}
+
+fn flatten(prefix: &str, value: &serde_json::Value, into: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(members) => {
+            for (key, member) in members {
+                flatten(&format!("{prefix}.{key}"), member, into);
+            }
+        }
+        _ => into.push(prefix.to_owned()),
+    }
+}

@@ -1,0 +1,146 @@
+//! `[grid]` of a box: cells, and how wide they are.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use isobar::problem::Spacing;
+use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+
+use crate::document::Document;
+use crate::error::Result;
+use crate::text::{Number, plural};
+
+/// `[grid]` of a box.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct GridSection {
+    pub(super) nx: usize,
+    pub(super) ny: usize,
+    pub(super) nz: usize,
+    spacing: Option<Vec<Widths>>,
+    size: Option<Vec<f64>>,
+}
+
+impl Default for GridSection {
+    fn default() -> Self {
+        Self { nx: 128, ny: 128, nz: 1, spacing: None, size: None }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Widths {
+    All(f64),
+    Each(Vec<f64>),
+}
+
+impl<'de> Deserialize<'de> for Widths {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Widths;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a width, or a list of the widths of all cells")
+            }
+
+            fn visit_f64<E: de::Error>(self, width: f64) -> Result<Widths, E> {
+                Ok(Widths::All(width))
+            }
+
+            fn visit_i64<E: de::Error>(self, width: i64) -> Result<Widths, E> {
+                Ok(Widths::All(width as f64))
+            }
+
+            fn visit_u64<E: de::Error>(self, width: u64) -> Result<Widths, E> {
+                Ok(Widths::All(width as f64))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, widths: A) -> Result<Widths, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(widths)).map(Widths::Each)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl GridSection {
+    /// Widths of cells: given, or from the size of the box.
+    pub(super) fn spacing(self, document: &Document<'_>) -> Result<[Spacing; 3]> {
+        const AXES: [&str; 3] = ["x", "y", "z"];
+        let cells = [self.nx, self.ny, self.nz];
+        let fail = |key: &str, message: String| document.failure_at_key(key, &message);
+        let complete = |key: &str, given: usize| {
+            // Directions of one cell may be left out at the end.
+            if given > 3 || (given..3).any(|d| cells[d] > 1) {
+                return Err(fail(key, format!("{given} entries; give one for each of x, y and z")));
+            }
+            Ok(())
+        };
+        let mut spacing = cells.map(|n| Spacing::Uniform(1.0 / n as f64));
+        if let (Some(_), Some(_)) = (&self.spacing, &self.size) {
+            return Err(fail("grid.size", "grid.spacing is given too; give one of them".into()));
+        }
+        if let Some(size) = self.size {
+            complete("grid.size", size.len())?;
+            for (d, length) in size.into_iter().enumerate() {
+                let width = length / cells[d] as f64;
+                if !WIDTHS.contains(&width) {
+                    let (axis, n) = (AXES[d], cells[d]);
+                    return Err(fail(
+                        "grid.size",
+                        format!(
+                            "{} in {axis} makes {} {width:.3e} wide; {}",
+                            Number(length),
+                            plural(n, "cell"),
+                            use_a_width()
+                        ),
+                    ));
+                }
+                spacing[d] = Spacing::Uniform(width);
+            }
+        }
+        if let Some(widths) = self.spacing {
+            complete("grid.spacing", widths.len())?;
+            for (d, widths) in widths.into_iter().enumerate() {
+                let all = match &widths {
+                    Widths::All(width) => std::slice::from_ref(width),
+                    Widths::Each(widths) if widths.len() == cells[d] => widths,
+                    Widths::Each(widths) => {
+                        let (found, axis, wanted) = (widths.len(), AXES[d], cells[d]);
+                        return Err(fail(
+                            "grid.spacing",
+                            format!("{found} widths in {axis}, where there are {wanted} cells"),
+                        ));
+                    }
+                };
+                if let Some(n) = all.iter().position(|width| !WIDTHS.contains(width)) {
+                    let (width, axis) = (Number(all[n]), AXES[d]);
+                    return Err(fail(
+                        "grid.spacing",
+                        format!("cell {n} in {axis} has the width {width}; {}", use_a_width()),
+                    ));
+                }
+                spacing[d] = match widths {
+                    Widths::All(width) => Spacing::Uniform(width),
+                    Widths::Each(widths) => Spacing::Given(widths),
+                };
+            }
+        }
+        Ok(spacing)
+    }
+}
+
+/// Between these, and with coefficients of [`crate::values::SIZES`], products of areas, coefficients and inverse widths
+/// neither overflow nor vanish.
+const WIDTHS: RangeInclusive<f64> = 1e-30..=1e30;
+
+fn use_a_width() -> String {
+    format!(
+        "use a positive number, {} to {}, in other units if need be",
+        Number(*WIDTHS.start()),
+        Number(*WIDTHS.end())
+    )
+}

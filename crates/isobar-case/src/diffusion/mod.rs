@@ -1,0 +1,276 @@
+//! Problems of kind "diffusion" and "poisson": `[problem]`, `[grid]` and `[diffusion]`.
+//!
+//! * `grid` cells and their widths,
+//! * `sides` what holds on the sides,
+//! * `points` sources and wells.
+
+mod grid;
+mod points;
+mod sides;
+
+use std::path::{Path, PathBuf};
+
+use isobar::layout::{Layout, Shape};
+use isobar::problem::{Boundary, Source, Spacing, Weighting, Well};
+use serde::Deserialize;
+
+use crate::document::Document;
+use crate::error::Result;
+use crate::values::Values;
+pub use points::{SourceSection, WellSection};
+pub use sides::Sides;
+
+/// Everything that says what is to be solved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiffusionCase {
+    /// "diffusion" or "poisson"
+    pub kind: &'static str,
+    /// `[problem.rhs]`
+    pub rhs: RhsSection,
+    /// The grid.
+    pub shape: Shape,
+    /// Widths of cells in x, y and z.
+    pub spacing: [Spacing; 3],
+    /// `[diffusion]`
+    pub section: DiffusionSection,
+}
+
+/// `[problem]`, the kind apart.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ProblemSection {
+    rhs: RhsSection,
+}
+
+/// `[problem.rhs]`: the body source.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RhsSection {
+    /// Which; by default "none" where sources, wells or boundary values drive the solution, else "constant".
+    pub kind: Option<RhsKind>,
+    /// Of kind "random", and of a random first guess.
+    pub seed: u64,
+    /// Whether entries are values of f, to be integrated over cells, or the vector itself.
+    pub weighting: Weighting,
+    /// Of kind "file": where; after reading, relative to the working directory.
+    pub path: Option<PathBuf>,
+}
+
+/// `problem.rhs.kind`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RhsKind {
+    /// Zeros.
+    None,
+    /// Ones.
+    Constant,
+    /// Reproducible noise in [−1, 1).
+    Random,
+    /// A few waves.
+    Smooth,
+    /// A x with x = cos n in cell n, and nothing else.
+    Manufactured,
+    /// Read from an `.npy` file of shape (nz, ny, nx).
+    File,
+}
+
+/// `[diffusion]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiffusionSection {
+    /// κ; of x and y where the others are given.
+    pub coefficient: Values,
+    /// κ in y.
+    pub coefficient_y: Option<Values>,
+    /// κ in z.
+    pub coefficient_z: Option<Values>,
+    /// Times the coefficients of x and y: net-to-gross.
+    pub multiplier: Option<Values>,
+    /// c of c u.
+    pub reaction: Option<Values>,
+    /// Which cells take part.
+    pub active: Option<Values>,
+    /// What holds on the sides.
+    pub boundary: Sides,
+    /// Given rates.
+    pub sources: Vec<SourceSection>,
+    /// Given values.
+    pub wells: Vec<WellSection>,
+}
+
+impl Default for DiffusionSection {
+    fn default() -> Self {
+        Self {
+            coefficient: Values::Number(1.0),
+            coefficient_y: None,
+            coefficient_z: None,
+            multiplier: None,
+            reaction: None,
+            active: None,
+            boundary: Sides::default(),
+            sources: Vec::new(),
+            wells: Vec::new(),
+        }
+    }
+}
+
+/// Every key of the sections that only these kinds have, for suggestions.
+pub(crate) const KEYS: [&str; 20] = [
+    "grid.spacing",
+    "grid.size",
+    "diffusion.coefficient",
+    "diffusion.coefficient_y",
+    "diffusion.coefficient_z",
+    "diffusion.multiplier",
+    "diffusion.reaction",
+    "diffusion.active",
+    "diffusion.boundary.west",
+    "diffusion.boundary.east",
+    "diffusion.boundary.south",
+    "diffusion.boundary.north",
+    "diffusion.boundary.bottom",
+    "diffusion.boundary.top",
+    "diffusion.sources",
+    "diffusion.wells",
+    "diffusion.coefficient.file",
+    "diffusion.coefficient.layers",
+    "diffusion.coefficient.two_phase",
+    "diffusion.coefficient.bubbles",
+];
+
+impl DiffusionCase {
+    pub(crate) fn read(kind: &'static str, document: &Document<'_>, folder: &Path) -> Result<Self> {
+        let ProblemSection { mut rhs } = document.read_without("problem", &["kind"])?;
+        crate::problem::check_rhs_path(document, rhs.kind == Some(RhsKind::File), rhs.path.as_deref())?;
+        rhs.path = rhs.path.map(|path| folder.join(path));
+        for key in ["grid.geometry", "grid.depth", "grid.grading"] {
+            if document.get(key).is_some() {
+                let message = format!(
+                    "belongs to problem.kind = \"helmholtz\"; a problem of kind \"{kind}\" lies on a box of grid.size = [Lx, Ly, \
+                     Lz], or of cells of grid.spacing = [dx, dy, dz]"
+                );
+                return Err(document.failure_at_key(key, &message));
+            }
+        }
+        let grid: grid::GridSection = document.read("grid")?;
+        let shape = Shape::new(grid.nx, grid.ny, grid.nz);
+        Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
+        let spacing = grid.spacing(document)?;
+        let mut section: DiffusionSection = document.read("diffusion")?;
+        section.check(document, shape)?;
+        section.values_mut().for_each(|values| values.rebase(folder));
+        Ok(Self { kind, rhs, shape, spacing, section })
+    }
+
+    /// The body source, the default resolved.
+    pub fn rhs_kind(&self) -> RhsKind {
+        self.rhs.kind.unwrap_or_else(|| {
+            let section = &self.section;
+            let on_sides = section
+                .boundary
+                .all()
+                .into_iter()
+                .flatten()
+                .any(|side| matches!(side, Boundary::Neumann(value) | Boundary::Dirichlet(value) if value != 0.0));
+            let driven = on_sides || !section.sources.is_empty() || !section.wells.is_empty();
+            if driven { RhsKind::None } else { RhsKind::Constant }
+        })
+    }
+
+    /// The files that the problem is read from.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        self.rhs.path.as_deref().into_iter().chain(self.section.values().filter_map(Values::path))
+    }
+
+    /// For the summary.
+    pub fn describe(&self) -> String {
+        let Shape { nx, ny, nz } = self.shape;
+        let section = &self.section;
+        let mut text = format!("{} on {nx}×{ny}×{nz} = {} cells", self.kind, self.shape.cells());
+        text += &format!(", coefficient {}", section.coefficient.describe());
+        if let Some(vertical) = &section.coefficient_z {
+            text += &format!(", in z {}", vertical.describe());
+        }
+        for (count, noun) in [(section.sources.len(), "source"), (section.wells.len(), "well")] {
+            if count > 0 {
+                text += &format!(", {}", crate::text::plural(count, noun));
+            }
+        }
+        match self.rhs_kind() {
+            RhsKind::None => {}
+            RhsKind::Constant => text += ", constant right-hand side",
+            RhsKind::Random => text += &format!(", random right-hand side (seed {})", self.rhs.seed),
+            RhsKind::Smooth => text += ", smooth right-hand side",
+            RhsKind::Manufactured => text += ", manufactured solution cos n",
+            RhsKind::File => {
+                let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
+                text += &format!(", right-hand side from {}", path.display());
+            }
+        }
+        text
+    }
+}
+
+impl DiffusionSection {
+    fn values(&self) -> impl Iterator<Item = &Values> {
+        let Self { coefficient, coefficient_y, coefficient_z, multiplier, reaction, active, .. } = self;
+        let others = [coefficient_y, coefficient_z, multiplier, reaction, active];
+        std::iter::once(coefficient).chain(others.into_iter().flatten())
+    }
+
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut Values> {
+        let Self { coefficient, coefficient_y, coefficient_z, multiplier, reaction, active, .. } = self;
+        let others = [coefficient_y, coefficient_z, multiplier, reaction, active];
+        std::iter::once(coefficient).chain(others.into_iter().flatten())
+    }
+
+    fn check(&self, document: &Document<'_>, shape: Shape) -> Result<()> {
+        let values = [
+            ("diffusion.coefficient", Some(&self.coefficient), true, false),
+            ("diffusion.coefficient_y", self.coefficient_y.as_ref(), true, false),
+            ("diffusion.coefficient_z", self.coefficient_z.as_ref(), true, true),
+            ("diffusion.multiplier", self.multiplier.as_ref(), false, false),
+            ("diffusion.reaction", self.reaction.as_ref(), false, false),
+            ("diffusion.active", self.active.as_ref(), false, false),
+        ];
+        for (key, values, recipes, ratios) in values {
+            if let Some(message) = values.and_then(|values| values.misfit(recipes, ratios)) {
+                return Err(document.failure_at_key(key, &message));
+            }
+        }
+        let names = [["west", "east"], ["south", "north"], ["bottom", "top"]];
+        let cells = [shape.nx, shape.ny, shape.nz];
+        for (d, [lower, upper]) in self.boundary.all().into_iter().enumerate() {
+            let periodic = [lower, upper].map(|side| side == Boundary::Periodic);
+            let key = |n: usize| format!("diffusion.boundary.{}", names[d][n]);
+            if periodic[0] != periodic[1] {
+                let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
+                let message = format!("\"periodic\", but {} is not; make both so", names[d][other]);
+                return Err(document.failure_at_key(&key(this), &message));
+            }
+            if periodic[0] && d < 2 && cells[d] > 1 && cells[d] % 2 == 1 {
+                let axis = ["x", "y"][d];
+                let message = format!(
+                    "{axis} is periodic with {} cells; use an even number, grid.n{axis} = {}",
+                    cells[d],
+                    cells[d] + 1
+                );
+                return Err(document.failure_at_key(&key(0), &message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lower and upper side of x, y and z.
+    pub(crate) fn boundary(&self) -> [[Boundary; 2]; 3] {
+        self.boundary.all()
+    }
+
+    pub(crate) fn sources(&self, nz: usize) -> Vec<Source> {
+        self.sources.iter().map(|source| source.on(nz)).collect()
+    }
+
+    pub(crate) fn wells(&self, nz: usize) -> Vec<Well> {
+        self.wells.iter().map(|well| well.on(nz)).collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! Error messages, in the words of a user of case files.
+
+use crate::planned;
+use crate::reader::{Problem, ReadError};
+use crate::text::one_line;
+
+/// Of the known names, the one a user most likely meant.
+pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let fold = |name: &str| name.to_lowercase().replace('_', "-");
+    let wrong = fold(wrong);
+    known
+        .into_iter()
+        .map(|name| {
+            let folded = fold(name);
+            let distance = strsim::damerau_levenshtein(&wrong, &folded);
+            // An abbreviation (tol, iterations, multi) is a likely slip too, and far by edits.
+            let part = wrong.len() >= 3 && (folded.starts_with(&wrong) || folded.ends_with(&wrong));
+            (if part { 1 } else { distance }, name)
+        })
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The message for an unknown key of a section (none for a section of the case itself), and a help line with what
+/// there is.
+pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, Option<String>) {
+    let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
+    if planned::is_section(&path) {
+        let there = if section.is_empty() { "sections" } else { "keys" };
+        return (
+            format!("[{path}] is not available in this version"),
+            Some(format!("available {there}: {}", known.join(", "))),
+        );
+    }
+    let place = if section.is_empty() { String::new() } else { format!(" in {}", bracketed(section)) };
+    let mut message = format!("unknown key \"{}\"{place}", one_line(key));
+    // A key of another section, named without it or put into the wrong one.
+    let elsewhere =
+        || crate::case::keys().into_iter().find(|known| *known != path && known.rsplit('.').next() == Some(key));
+    if let Some(name) = nearest(key, known.iter().copied()) {
+        message.push_str(&format!("; did you mean \"{name}\"?"));
+    } else if let Some(name) = elsewhere() {
+        message.push_str(&format!("; did you mean {name}?"));
+    }
+    let help = if known.is_empty() {
+        "it takes no keys".to_owned()
+    } else if section.is_empty() {
+        format!("sections of a case: {}", known.join(", "))
+    } else {
+        format!("keys of {}: {}", bracketed(section), known.join(", "))
+    };
+    (message, Some(help))
+}
+
+/// A section as it is written; an entry of a list by its index.
+fn bracketed(section: &str) -> String {
+    if section.ends_with(']') { section.to_owned() } else { format!("[{section}]") }
+}
+
+/// The message for a value that is none of the choices, and a help line with these.
+pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
+    let mut message = format!("{path} = \"{}\"", one_line(value));
+    if planned::is_choice(path, value) {
+        message.push_str(" is not available in this version");
+    } else {
+        message.push_str(" is not a known choice");
+        if let Some(name) = nearest(value, known.iter().copied()) {
+            message.push_str(&format!("; did you mean \"{name}\"?"));
+        }
+    }
+    (message, Some(format!("available: {}", known.join(", "))))
+}
+
+/// Choices that are more than a word.
+const FORMS: [(&str, &str); 1] = [(
+    "solver.deflation.stripes",
+    "\"half-rows\", \"bodies\", or so many blocks in x, y and z, as in { blocks = [4, 4, 1] }",
+)];
+
+/// The message for a value that cannot be read, and a help line. `apart` are keys of `section` besides those that the
+/// error lists.
+pub(crate) fn read_error(error: &ReadError, section: &str, apart: &[&str]) -> (String, Option<String>) {
+    let path = error.path(section);
+    let found = error.place.as_ref().map_or("nothing", |place| &place.found);
+    let message = match &error.problem {
+        Problem::UnknownKey { key, known } => {
+            let more = if path == section { apart } else { &[] };
+            return unknown_key(&path, key, &[more, known].concat());
+        }
+        Problem::UnknownChoice { value, known } => return unknown_choice(&path, value, known),
+        Problem::MissingKey(key) => format!("{} needs the key \"{key}\"", bracketed(&path)),
+        Problem::Type(expected) => format!("{path} must be {}, not {found}", expected_in_words(expected, &path)),
+        Problem::Form(known) => {
+            let forms = FORMS.iter().find(|(key, _)| *key == path).map(|(_, forms)| (*forms).to_owned());
+            let forms = forms.unwrap_or_else(|| format!("one of \"{}\"", known.join("\", \"")));
+            format!("{path} must be {forms}, not {found}")
+        }
+        Problem::Value { choice, wanted: true } => format!("{path} = {choice:?} needs a value, {{ {choice} = … }}"),
+        Problem::Value { choice, wanted: false } => format!("{path}: {choice:?} takes no value; write it as a string"),
+        Problem::Entries { found: 1, wanted } => format!("{path} has 1 entry; give {wanted}"),
+        Problem::Entries { found, wanted } => format!("{path} has {found} entries; give {wanted}"),
+        Problem::Message(message) => format!("{path}: {message}"),
+    };
+    (message, None)
+}
+
+/// What serde expects, as a user calls it.
+fn expected_in_words<'e>(expected: &'e str, path: &str) -> &'e str {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" => "a string in quotes",
+        "path string" => "a path in quotes",
+        "a sequence" => "a list",
+        // An entry of a list is written in braces.
+        _ if expected.starts_with("struct ") && path.ends_with(']') => "a table of keys, as in { i = 0, j = 0 }",
+        _ if expected.starts_with("struct ") || expected == "a map" => "a section",
+        "an array of length 2" => "a list of 2",
+        "an array of length 3" => "a list of 3",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_find_their_key() {
+        let keys = ["method", "tolerance", "norm", "max_iterations", "precision", "multigrid", "preconditioner"];
+        for (wrong, right) in [
+            ("tolerence", "tolerance"),
+            ("tol", "tolerance"),
+            ("max-iterations", "max_iterations"),
+            ("maxiterations", "max_iterations"),
+            ("iterations", "max_iterations"),
+            ("Method", "method"),
+            ("multi_grid", "multigrid"),
+            ("preconditionner", "preconditioner"),
+        ] {
+            assert_eq!(nearest(wrong, keys), Some(right), "{wrong}");
+        }
+        assert_eq!(nearest("colour", keys), None);
+        assert_eq!(nearest("", keys), None);
+    }
+}

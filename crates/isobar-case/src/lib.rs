@@ -1,0 +1,66 @@
+//! Case files: TOML text and overrides in; the problem, the solver's options and the linear system out.
+//!
+//! ```
+//! use isobar_case::{Case, Override};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("case.toml");
+//! # std::fs::write(&path, "[problem]\nkind = \"poisson\"\n[grid]\nnx = 8\nny = 8\n[diffusion]\nboundary.west = \"dirichlet\"\n")?;
+//! let case = Case::load(&path, &[Override::from("solver.tolerance=1e-8")])?;
+//! let system = case.assemble()?; // reads the files that the case names
+//! let mut solver = system.matrix.solver(&isobar::Device::cpu()?, &case.solver)?;
+//!
+//! let (shape, mut u) = (case.problem.shape(), case.first_guess()?);
+//! let outcome = solver.solve(
+//!     isobar::ArrayView::c_order(&system.rhs, shape)?,
+//!     &mut isobar::ArrayViewMut::c_order(&mut u, shape)?,
+//!     case.guess.into(),
+//!     &mut |_| {},
+//! )?;
+//! assert!(outcome.converged());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! An [`Error`] is one message, complete as it is: it shows the line of the file, or the override, and says what to do.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`Case`] | everything a case file says |
+//! | [`problem`] | which problem it is; [`helmholtz`] and [`diffusion`] what each kind reads |
+//! | [`values`] | numbers of cells: from files and recipes |
+//! | [`assembled`], [`matrix`] | the linear system that comes of it |
+//! | `document` | the tree of keys and values, with their places |
+//! | `reader` | options out of that tree |
+//! | `explain` | error messages |
+//! | `planned` | what the format names but this version cannot do |
+//! | [`memory`], [`Footprint`] | how much memory there is, and how much a case takes |
+//! | [`text`] | how names and numbers read |
+
+pub mod assembled;
+mod case;
+pub mod diffusion;
+mod document;
+mod error;
+mod explain;
+mod footprint;
+pub mod helmholtz;
+pub mod matrix;
+pub mod memory;
+mod overrides;
+mod planned;
+pub mod problem;
+mod reader;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod values;
+
+pub use assembled::Assembled;
+pub use case::{Case, FirstGuess, random_guess};
+pub use error::{Error, Result};
+pub use footprint::Footprint;
+pub use matrix::Matrix;
+pub use overrides::Override;
+pub use problem::Problem;

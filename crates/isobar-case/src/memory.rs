@@ -1,0 +1,156 @@
+//! How much memory there is, asked before it is needed: a case with a zero too many should get an
+//! answer, not bring the machine down.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Refuses what does not fit into the memory that is available now.
+///
+/// # Errors
+/// More bytes are needed than there are. Where the system does not tell, nothing is refused.
+pub fn require(what: &str, needed: f64) -> Result<()> {
+    match available() {
+        Some(available) if needed > available => Err(Error::new(format!(
+            "{what} needs {}, but {} of memory are available; use a smaller grid, solver.precision = \"f32\", or a \
+             machine with more memory",
+            readable(needed),
+            readable(available)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// `length` values in memory that is had before the first is made.
+///
+/// # Errors
+/// Memory that cannot be had; `what` is said to need it.
+pub fn collect<T>(what: &str, length: usize, values: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
+    let mut collected = Vec::new();
+    collected.try_reserve_exact(length).map_err(|_| {
+        let bytes = readable(length as f64 * size_of::<T>() as f64);
+        Error::new(format!("{what} takes {bytes}, which cannot be had; use a smaller grid"))
+    })?;
+    collected.extend(values);
+    Ok(collected)
+}
+
+/// A number of bytes as a person reads one.
+pub fn readable(bytes: f64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value >= 1e6 {
+        format!("{value:.1e} {}", units[unit])
+    } else if unit == 0 || value >= 100.0 {
+        format!("{value:.0} {}", units[unit])
+    } else {
+        format!("{value:.1} {}", units[unit])
+    }
+}
+
+/// Bytes that can be had without swapping: the machine's, or less where a control group or `ulimit -v` limits them.
+pub fn available() -> Option<f64> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| parse_meminfo(&text));
+    let group = read("/proc/self/cgroup").and_then(|text| control_group(&text, Path::new("/sys/fs/cgroup")));
+    let process = || address_space(&read("/proc/self/limits")?, &read("/proc/self/status")?);
+    [machine, group, process()].into_iter().flatten().reduce(f64::min)
+}
+
+fn parse_meminfo(text: &str) -> Option<f64> {
+    kib(text, "MemAvailable:")
+}
+
+/// The bytes of a line such as `VmSize:    2048 kB`.
+fn kib(text: &str, name: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0)
+}
+
+/// What `ulimit -v` leaves this process.
+fn address_space(limits: &str, status: &str) -> Option<f64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let limit: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some((limit - kib(status, "VmSize:")?).max(0.0))
+}
+
+/// What the tightest of this process's control groups has left (version 2: one hierarchy, in which limits of all
+/// ancestors hold); cached files give way, so they count as free.
+fn control_group(own: &str, mounted: &Path) -> Option<f64> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let left = |group: &Path| {
+        let read = |name: &str| fs::read_to_string(group.join(name)).ok();
+        let number = |name: &str| read(name)?.trim().parse::<f64>().ok();
+        let cached = read("memory.stat")
+            .and_then(|text| text.lines().find_map(|line| line.strip_prefix("file ")?.trim().parse::<f64>().ok()))
+            .unwrap_or(0.0);
+        Some((number("memory.max")? - number("memory.current")? + cached).max(0.0))
+    };
+    let group = mounted.join(own);
+    group.ancestors().take_while(|group| group.starts_with(mounted)).filter_map(left).reduce(f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        assert_eq!(parse_meminfo("MemTotal: 9 kB\nMemAvailable:   2048 kB\n"), Some(2048.0 * 1024.0));
+        assert_eq!(parse_meminfo("MemTotal: 9 kB\n"), None);
+        assert_eq!(parse_meminfo("MemAvailable: much\n"), None);
+        let limits = |limit: &str| {
+            format!("Limit   Soft Limit   Hard Limit   Units\nMax address space   {limit}   unlimited   bytes\n")
+        };
+        assert_eq!(address_space(&limits("4096"), "VmSize:  1 kB\n"), Some(3072.0));
+        assert_eq!(address_space(&limits("1000"), "VmSize:  1 kB\n"), Some(0.0));
+        assert_eq!(address_space(&limits("unlimited"), "VmSize:  1 kB\n"), None);
+    }
+
+    #[test]
+    fn the_tightest_control_group_counts() {
+        let mounted = tempfile::tempdir().unwrap();
+        let job = mounted.path().join("slurm/job");
+        fs::create_dir_all(&job).unwrap();
+        let write = |folder: &Path, name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        let left = || control_group("1:cpu:/else\n0::/slurm/job\n", mounted.path());
+        assert_eq!(left(), None);
+        for (folder, max, current) in [(job.parent().unwrap(), "1000\n", "300\n"), (&*job, "max\n", "100\n")] {
+            write(folder, "memory.max", max);
+            write(folder, "memory.current", current);
+        }
+        assert_eq!(left(), Some(700.0), "the job's own has no limit");
+        write(&job, "memory.max", "400\n");
+        write(&job, "memory.stat", "anon 50\nfile 25\n");
+        assert_eq!(left(), Some(325.0));
+        assert_eq!(control_group("4:memory:/old\n", mounted.path()), None);
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(readable(12.0), "12 bytes");
+        assert_eq!(readable(1536.0), "1.5 KiB");
+        assert_eq!(readable(3.0 * 1024.0 * 1024.0 * 1024.0), "3.0 GiB");
+        assert_eq!(readable(250.0 * 1024.0 * 1024.0), "250 MiB");
+        assert_eq!(readable(1e300), "8.9e284 PiB");
+    }
+
+    #[test]
+    fn the_impossible_is_refused() {
+        if available().is_some() {
+            let message = require("a grid of 10⁶ × 10⁶ × 10⁶ cells", 8e18).unwrap_err().to_string();
+            assert!(message.contains("PiB") && message.contains("available"), "{message}");
+        }
+        assert!(require("nothing", 0.0).is_ok());
+        let message = collect("the solution", 1 << 55, [1.0]).unwrap_err().to_string();
+        assert!(message.contains("the solution takes 256 PiB, which cannot be had"), "{message}");
+        assert_eq!(collect("", 3, 0..3).unwrap(), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,127 @@
+//! `problem.kind`: which equation, and what it reads of the case.
+
+use std::path::Path;
+
+use isobar::layout::Shape;
+
+use crate::assembled::Assembled;
+use crate::diffusion::DiffusionCase;
+use crate::document::Document;
+use crate::error::Result;
+use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
+use crate::{explain, reader};
+
+/// The problem of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// −ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f (papers A and B).
+    Helmholtz(HelmholtzCase),
+    /// −∇·(κ∇u) + c u = f (paper D, reservoirs, aquifers).
+    Diffusion(Box<DiffusionCase>),
+}
+
+/// The kinds that this version solves.
+const KINDS: [&str; 3] = ["helmholtz", "poisson", "diffusion"];
+
+impl Problem {
+    /// The name of its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Helmholtz(_) => "helmholtz",
+            Self::Diffusion(case) => case.kind,
+        }
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::Helmholtz(case) => case.grid.shape(),
+            Self::Diffusion(case) => case.shape,
+        }
+    }
+
+    /// What random numbers are made from.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Helmholtz(case) => case.section.rhs.seed,
+            Self::Diffusion(case) => case.rhs.seed,
+        }
+    }
+
+    /// The files that it reads.
+    pub fn inputs(&self) -> Vec<&Path> {
+        match self {
+            Self::Helmholtz(case) => case.section.rhs.path.as_deref().into_iter().collect(),
+            Self::Diffusion(case) => case.inputs().collect(),
+        }
+    }
+
+    /// For the summary.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Helmholtz(case) => case.describe(),
+            Self::Diffusion(case) => case.describe(),
+        }
+    }
+
+    /// Builds the linear system.
+    ///
+    /// # Errors
+    /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
+    pub fn assemble(&self) -> Result<Assembled> {
+        match self {
+            Self::Helmholtz(case) => case.assemble(),
+            Self::Diffusion(case) => case.assemble(),
+        }
+    }
+
+    pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
+        let Some(kind) = document.get("problem.kind") else {
+            let [first, others @ ..] = KINDS;
+            let message = format!(
+                "no problem.kind; begin the case with\n  [problem]\n  kind = \"{first}\"  # or \"{}\"",
+                others.join("\", \"")
+            );
+            return Err(document.failure(None, &message, None));
+        };
+        let diffusion = |kind| Ok(Self::Diffusion(Box::new(DiffusionCase::read(kind, document, folder)?)));
+        match kind.get_ref().as_str() {
+            Some("helmholtz") => Ok(Self::Helmholtz(HelmholtzCase::read(document, folder)?)),
+            Some("poisson") => diffusion("poisson"),
+            Some("diffusion") => diffusion("diffusion"),
+            Some(other) => {
+                let (message, help) = explain::unknown_choice("problem.kind", other, &KINDS);
+                Err(document.failure(Some(kind.span()), &message, help.as_deref()))
+            }
+            None => {
+                let message =
+                    format!("problem.kind must be a string in quotes, not {}", reader::in_words(kind.get_ref()));
+                Err(document.failure(Some(kind.span()), &message, None))
+            }
+        }
+    }
+}
+
+/// A right-hand side from a file needs the file's name, and a name without the kind would not be read.
+pub(crate) fn check_rhs_path(document: &Document<'_>, from_file: bool, path: Option<&Path>) -> Result<()> {
+    match path {
+        Some(_) if !from_file && document.get("problem.rhs.kind").is_none() => {
+            Err(document.failure_at_key("problem.rhs.path", "is not read unless problem.rhs.kind is \"file\"; set it"))
+        }
+        None if from_file => {
+            let message = "\"file\" needs problem.rhs.path, an .npy file of shape (nz, ny, nx)";
+            Err(document.failure_at_key("problem.rhs.kind", message))
+        }
+        Some(path) if from_file && path.as_os_str().is_empty() => {
+            Err(document.failure_at_key("problem.rhs.path", "an empty path; name an .npy file"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every key of `[problem]` with its default, for suggestions.
+pub(crate) fn defaults() -> serde_json::Value {
+    let mut members = serde_json::json!(HelmholtzSection::default());
+    members["kind"] = serde_json::json!(KINDS[0]);
+    members
+}

@@ -1,0 +1,362 @@
+//! What is said to a case file that is wrong.
+
+use super::*;
+use crate::diffusion;
+
+#[test]
+fn an_unknown_key_is_shown_with_its_line_and_the_nearest_one() {
+    let text = format!("{MINIMAL}[solver]\ntolerence = 1e-5\n");
+    assert_all_in(
+        &message(&text, &[]),
+        &[
+            "cases/x.toml:8:1",
+            "unknown key \"tolerence\" in [solver]",
+            "did you mean \"tolerance\"?",
+            "8 | tolerence = 1e-5",
+            "^^^^^^^^^",
+        ],
+    );
+    assert_all_in(
+        &message(MINIMAL, &["solver.multigrid.smother=line-jacobi"]),
+        &[
+            "--set solver.multigrid.smother=line-jacobi",
+            "unknown key \"smother\" in [solver.multigrid]",
+            "\"smoother\"",
+        ],
+    );
+    assert_all_in(&message("[problm]\n", &[]), &["x.toml:1:2", "unknown key \"problm\"", "\"problem\""]);
+    assert_all_in(
+        &message(MINIMAL, &["tolerance=1e-5"]),
+        &["--set tolerance=1e-5", "unknown key \"tolerance\"", "did you mean solver.tolerance?"],
+    );
+    assert_all_in(&message(MINIMAL, &["problem.knd=1"]), &["did you mean \"kind\"?"]);
+    assert_all_in(&message(MINIMAL, &["problem.rhs.sead=1"]), &["[problem.rhs]", "did you mean \"seed\"?"]);
+}
+
+#[test]
+fn an_unknown_choice_lists_what_there_is() {
+    assert_all_in(
+        &message(MINIMAL, &["grid.geometry=boxx"]),
+        &["grid.geometry = \"boxx\"", "did you mean \"box\"?", "available: panel, equiangular-panel, box"],
+    );
+    assert_all_in(&message(MINIMAL, &["solver.method=sor"]), &["solver.method", "available: cg"]);
+    assert_all_in(&message("[problem]\nkind = \"helmholz\"", &[]), &["x.toml:2:8", "did you mean \"helmholtz\"?"]);
+}
+
+#[test]
+fn what_is_planned_says_so() {
+    let later = "not available in this version";
+    for (set, name) in [
+        ("problem.kind=heat", "problem.kind = \"heat\""),
+        ("solver.method=jacobi", "solver.method = \"jacobi\""),
+        ("solver.preconditioner.kind=mic", "solver.preconditioner.kind = \"mic\""),
+        ("heat.dt=1e-3", "[heat]"),
+        ("solver.jacobi.overlap=4", "[solver.jacobi]"),
+    ] {
+        assert_all_in(&message(MINIMAL, &[set]), &[name, later, "available"]);
+    }
+}
+
+#[test]
+fn wrong_types_are_named() {
+    for (set, parts) in [
+        ("grid.nx=12.5", &["grid.nx must be a whole number, 0 or more, not the number 12.5"][..]),
+        ("grid.nx=-5", &["grid.nx must be a whole number, 0 or more, not the whole number -5"]),
+        ("grid.nx=\"12\"", &["grid.nx must be a whole number, 0 or more, not the string \"12\""]),
+        ("grid.nx=12 34", &["not the string \"12 34\""]),
+        ("grid.nx=true", &["not the boolean true"]),
+        ("grid.nx=[1, 2]", &["grid.nx must be a whole number, 0 or more, not a list"]),
+        ("grid.nx={}", &["grid.nx must be a whole number, 0 or more, not a section"]),
+        ("grid.nx=99999999999999999999999", &["grid.nx", "99999999999999999999999"]),
+        ("grid.depth=deep", &["grid.depth must be a number, not the string \"deep\""]),
+        ("grid.geometry=3", &["grid.geometry must be"]),
+        ("solver.multigrid=5", &["solver.multigrid must be a section, not the whole number 5"]),
+        ("grid=5", &["grid must be a section"]),
+        ("problem.kind=3", &["problem.kind must be a string"]),
+        ("problem.rhs=random", &["problem.rhs must be a section, not the string \"random\""]),
+    ] {
+        let message = message(MINIMAL, &[set]);
+        assert_all_in(&message, parts);
+        assert_all_in(&message, &[&format!("--set {set}: ")]);
+    }
+}
+
+#[test]
+fn values_out_of_range_name_the_key_and_the_range() {
+    for (set, parts) in [
+        ("grid.nx=0", &["grid.nx", "1 or more"][..]),
+        ("grid.depth=-1", &["grid.depth", "-1"]),
+        ("grid.depth=0", &["grid.depth"]),
+        ("solver.tolerance=0", &["solver.tolerance", "between 0 and 1"]),
+        ("solver.tolerance=-1e-5", &["solver.tolerance"]),
+        ("solver.multigrid.levels=0", &["solver.multigrid.levels"]),
+        ("solver.multigrid.pre=18446744073709551615", &["solver.multigrid.pre", "at most 1000"]),
+        ("solver.multigrid.post=1000000", &["solver.multigrid.post", "1000000 sweeps"]),
+        ("solver.multigrid.coarse_sweeps=2000", &["solver.multigrid.coarse_sweeps"]),
+        ("solver.multigrid.relaxation=7", &["solver.multigrid.relaxation", "between 0 and 2"]),
+        ("problem.courant=-1", &["problem.courant", "0 to 1e12"]),
+        ("problem.lambda=1e300", &["problem.lambda"]),
+        ("solver.tolerance=nan", &["solver.tolerance", "not a finite number"]),
+        ("grid.depth=inf", &["grid.depth", "not a finite number"]),
+        ("grid.depth=-inf", &["grid.depth", "not a finite number"]),
+        ("grid.depth=1e999", &["grid.depth", "not a finite number"]),
+        ("problem.rhs.path=", &["no value"]),
+        ("problem.rhs.kind=file", &["problem.rhs.path"]),
+        ("problem.rhs.path=rhs.npy", &["problem.rhs.path", "problem.rhs.kind is \"file\""]),
+    ] {
+        let message = message(MINIMAL, &[set]);
+        assert_all_in(&message, parts);
+        assert_all_in(&message, &[&format!("--set {set}: ")]);
+    }
+    assert_all_in(
+        &message(MINIMAL, &["grid.nx=1000000000", "grid.ny=1000000000", "grid.nz=1000000000"]),
+        &["grid", "cells"],
+    );
+}
+
+#[test]
+fn the_line_of_a_value_out_of_range_is_shown() {
+    let text = format!("{MINIMAL}[solver]\ntolerance = 0.0 # too small\n");
+    assert_all_in(&message(&text, &[]), &["cases/x.toml:8:13: solver.tolerance:", "8 | tolerance = 0.0"]);
+}
+
+#[test]
+fn overrides_that_are_none_say_how_to_write_one() {
+    for (set, part) in [
+        ("grid.nx", "no \"=\""),
+        ("=5", "dotted names"),
+        ("grid..nx=5", "dotted names"),
+        (".=5", "dotted names"),
+        ("grid.nx=", "no value"),
+        ("grid.nx.deep=3", "nx is a value, not a section"),
+    ] {
+        assert_all_in(&message(MINIMAL, &[set]), &[&format!("--set {set}: "), part]);
+    }
+}
+
+#[test]
+fn broken_toml_is_shown_with_its_line() {
+    assert_all_in(&message("[problem]\nkind = \n", &[]), &["x.toml:2:"]);
+    assert_all_in(&message("[problem]\nkind = \"a\"\nkind = \"b\"\n", &[]), &["x.toml:3:", "duplicate"]);
+    assert_all_in(&message("[problem", &[]), &["x.toml:1:"]);
+    assert_all_in(&message("", &[]), &["x.toml", "problem.kind"]);
+}
+
+#[test]
+fn bottomless_cases_are_refused() {
+    for text in ["a = [", "a = {a=", "a."].map(|part| part.repeat(100_000)) {
+        assert_all_in(&message(&text, &[]), &["x.toml"]);
+    }
+    assert_all_in(&message(&format!("{}a = 1", "a.".repeat(100_000)), &[]), &["nested too deeply"]);
+    let set = format!("{}a=1", "a.".repeat(100_000));
+    assert_all_in(&message(MINIMAL, &[&set]), &["so many parts"]);
+    let set = format!("grid.nx={}", "[".repeat(100_000));
+    assert_all_in(&message(MINIMAL, &[&set]), &["grid.nx must be"]);
+}
+
+#[test]
+fn every_key_that_is_suggested_is_known() {
+    for key in diffusion::KEYS {
+        let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
+        let set = format!("{key}=[[[]]]");
+        if let Err(failure) = parse(text, &[&set]) {
+            assert!(!failure.to_string().contains("unknown key"), "{failure}");
+        }
+    }
+}
+
+/// A case of diffusion with this line in `[diffusion]`.
+fn with(line: &str) -> String {
+    format!("[problem]\nkind = \"diffusion\"\n[grid]\nnx = 8\nny = 6\nnz = 4\n[diffusion]\n{line}\n")
+}
+
+#[test]
+fn lists_of_another_length_are_counted() {
+    for (text, set, parts) in [
+        (MINIMAL, "problem.advection=[1, 2, 3, 4]", &["problem.advection has 4 entries; give 3"][..]),
+        (MINIMAL, "problem.advection=[1, 2]", &["problem.advection has 2 entries; give 3"]),
+        (MINIMAL, "solver.deflation.stripes={ blocks = [1, 2, 3, 4] }", &["stripes.blocks has 4 entries; give 3"]),
+        (MINIMAL, "solver.deflation.stripes={ blocks = [1] }", &["stripes.blocks has 1 entry; give 3"]),
+        (&with(""), "grid.size=[1, 1, 1, 1]", &["grid.size", "4 entries", "x, y and z"]),
+        (&with(""), "grid.spacing=[1, 1, 1, 1, 1]", &["grid.spacing", "5 entries"]),
+        (&with(""), "grid.spacing=[1, 1, [1, 2, 3, 4, 5]]", &["grid.spacing", "5 widths in z", "4 cells"]),
+        (
+            &with(""),
+            "diffusion.sources=[{ i = 1, j = 1, k = [1, 2, 3], rate = 1.0 }]",
+            &["diffusion.sources[0].k has 3 entries", "a level"],
+        ),
+        (
+            &with(""),
+            "diffusion.wells=[{ i = 1, j = 1, k = [1], value = 1.0, radius = 1e-3 }]",
+            &["diffusion.wells[0].k has 1 entry", "[0, 21]"],
+        ),
+    ] {
+        assert_all_in(&message(text, &[set]), parts);
+    }
+}
+
+#[test]
+fn lists_are_no_sections() {
+    for set in ["problem.rhs=[\"random\", 3]", "solver.multigrid=[3]", "diffusion.boundary=[\"neumann\"]"] {
+        assert_all_in(&message(&with(""), &[set]), &["must be a section, not a list"]);
+    }
+    assert_all_in(
+        &message(&with("sources = [[1, 2, 3, 4.0]]"), &[]),
+        &["x.toml:8:12", "diffusion.sources[0]", "not a list"],
+    );
+    assert_all_in(
+        &message(&with("sources = [1, 2]"), &[]),
+        &["diffusion.sources[0]", "i = 0", "not the whole number 1"],
+    );
+    assert_all_in(&message(&with("sources = { i = 1 }"), &[]), &["diffusion.sources must be a list, not a section"]);
+}
+
+#[test]
+fn entries_of_sources_and_wells_are_named() {
+    let good = "{ i = 1, j = 1, rate = 1.0 }";
+    for (entry, parts) in [
+        ("{ i = 1, rate = 1.0 }", &["diffusion.sources[1] needs the key \"j\""][..]),
+        ("{ i = 1, j = 1 }", &["diffusion.sources[1] needs the key \"rate\""]),
+        (
+            "{ i = 1, j = \"a\", rate = 1.0 }",
+            &["diffusion.sources[1].j must be a whole number, 0 or more, not the string \"a\""],
+        ),
+        (
+            "{ i = -1, j = 1, rate = 1.0 }",
+            &["diffusion.sources[1].i must be a whole number, 0 or more, not the whole number -1"],
+        ),
+        ("{ i = 1, j = 1, k = 2.5, rate = 1.0 }", &["diffusion.sources[1].k must be a level", "not the number 2.5"]),
+        (
+            "{ i = 1, j = 1, k = -1, rate = 1.0 }",
+            &["diffusion.sources[1].k must be a level", "not the whole number -1"],
+        ),
+        (
+            "{ i = 1, j = 1, rat = 1.0 }",
+            &[
+                "unknown key \"rat\" in diffusion.sources[1]; did you mean \"rate\"?",
+                "keys of diffusion.sources[1]: i, j, k, rate",
+            ],
+        ),
+    ] {
+        assert_all_in(&message(&with(&format!("sources = [{good}, {entry}]")), &[]), parts);
+        assert_all_in(&message(&with(&format!("sources = [{good}, {entry}]")), &[]), &["cases/x.toml:8:"]);
+    }
+    assert_all_in(
+        &message(&with("wells = [{ i = 1, j = 1, value = 1.0 }]"), &[]),
+        &["diffusion.wells[0] needs the key \"radius\""],
+    );
+}
+
+#[test]
+fn choices_say_which_forms_there_are() {
+    let stripes = |value: &str| message(MINIMAL, &[&format!("solver.deflation.stripes={value}")]);
+    for value in ["{}", "{ blocks = [1, 1, 1], bodies = 1 }", "[1, 1, 1]", "3"] {
+        assert_all_in(
+            &stripes(value),
+            &["solver.deflation.stripes must be \"half-rows\", \"bodies\", or", "{ blocks = [4, 4, 1] }"],
+        );
+    }
+    assert_all_in(&stripes("blocks"), &["solver.deflation.stripes = \"blocks\" needs a value, { blocks = … }"]);
+    assert_all_in(&stripes("{ bodies = [] }"), &["\"bodies\" takes no value"]);
+    assert_all_in(&stripes("{ block = [1, 1, 1] }"), &["\"block\" is not a known choice; did you mean \"blocks\"?"]);
+    assert_all_in(&stripes("{ blocks = 3 }"), &["stripes.blocks must be a list of 3, not the whole number 3"]);
+    assert_all_in(
+        &message(MINIMAL, &["solver.method=3"]),
+        &["solver.method must be one of \"cg\", \"cg-textbook\"", "not the whole number 3"],
+    );
+    for value in ["3", "{}", "open", "[1]"] {
+        let message = message(&with(""), &[&format!("diffusion.boundary.east={value}")]);
+        assert_all_in(
+            &message,
+            &["diffusion.boundary.east must be \"neumann\" (no flow)", "{ dirichlet = VALUE }", ", not "],
+        );
+    }
+    let side = |value: &str| message(&with(""), &[&format!("diffusion.boundary.east={value}")]);
+    assert_all_in(&side("{ dirichlet = 1, neumann = 2 }"), &["both a value and a flux"]);
+    assert_all_in(
+        &side("{ dirichlet = \"a\" }"),
+        &["diffusion.boundary.east.dirichlet must be a number, not the string \"a\""],
+    );
+    assert_all_in(
+        &side("{ robin = 1 }"),
+        &["unknown key \"robin\" in [diffusion.boundary.east]", "neumann, dirichlet"],
+    );
+}
+
+#[test]
+fn dates_are_dates() {
+    for (set, parts) in [
+        ("grid.nx=1979-05-27", "grid.nx must be a whole number, 0 or more, not the date 1979-05-27"),
+        ("grid.depth=07:32:00", "grid.depth must be a number, not the time 07:32:00"),
+        (
+            "problem.kind=1979-05-27T07:32:00Z",
+            "problem.kind must be a string in quotes, not the date 1979-05-27T07:32:00Z",
+        ),
+        ("solver=1979-05-27", "solver must be a section, [solver], not the date"),
+        ("solver.method=1979-05-27", "not the date 1979-05-27"),
+    ] {
+        assert_all_in(&message(MINIMAL, &[set]), &[parts]);
+    }
+    assert_all_in(
+        &message(&with("coefficient = 1979-05-27"), &[]),
+        &["diffusion.coefficient must be a number, or a table such as", "not the date"],
+    );
+}
+
+#[test]
+fn numbers_are_short() {
+    for (set, parts) in [
+        ("solver.tolerance=1e308", &["solver.tolerance: 1e308 is not between 0 and 1"][..]),
+        ("solver.multigrid.relaxation=1e308", &["solver.multigrid.relaxation: 1e308 is not"]),
+        ("grid.depth=1e308", &["grid.depth: 1e308 m"]),
+        ("grid.depth=1e-308", &["grid.depth: 1e-308 m"]),
+        ("problem.courant=-1e300", &["problem.courant: -1e300 is out of range"]),
+        ("grid.nx=1e308", &["not the number 1e308"]),
+    ] {
+        let message = message(MINIMAL, &[set]);
+        assert_all_in(&message, parts);
+        assert!(message.len() < 300, "{message}");
+    }
+    for line in ["coefficient = -1e308", "coefficient = 1e308", "coefficient = 1e-300", "reaction = 1e100"] {
+        let message = message(&with(line), &[]);
+        assert_all_in(&message, &["cases/x.toml:8:", "diffusion.", line.rsplit(' ').next().unwrap(), "use 0 or"]);
+        assert!(message.len() < 300, "{message}");
+    }
+}
+
+#[test]
+fn cells_are_neither_tiny_nor_huge() {
+    for (set, parts) in [
+        (
+            "grid.spacing=[1e-200, 1, 1]",
+            &["grid.spacing: cell 0 in x has the width 1e-200; use a positive number, 1e-30 to 1e30"][..],
+        ),
+        ("grid.spacing=[1, 1e200, 1]", &["cell 0 in y has the width 1e200"]),
+        ("grid.spacing=[1, 1, [1, 1, 0, 1]]", &["cell 2 in z has the width 0"]),
+        ("grid.size=[1e-200, 1, 1]", &["grid.size: 1e-200 in x makes 8 cells 1.250e-201 wide"]),
+        ("grid.size=[-1, 1, 1]", &["grid.size: -1 in x"]),
+    ] {
+        assert_all_in(&message(&with(""), &[set]), parts);
+    }
+}
+
+#[test]
+fn the_terminal_is_not_commanded() {
+    for set in ["grid.nx=\u{1b}[31mred", "grid.\u{1b}[31mnx=3", "\u{1b}]0;title\u{7}=1", "grid.nx=a\nb\r"] {
+        let message = message(MINIMAL, &[set]);
+        assert!(!message.contains(|c: char| c.is_control() && c != '\n'), "{message:?}");
+        assert!(
+            message.starts_with("--set ") && message.contains("\\u{") || message.contains("a\\nb\\r: "),
+            "{message:?}"
+        );
+    }
+    let long = format!("grid.nx={}", "9".repeat(10_000));
+    assert!(message(MINIMAL, &[&long]).len() < 1000);
+    assert_all_in(&message("\u{1b}[31m = 3", &[]), &["x.toml:1:"]);
+    assert_all_in(&message("[\"\\u001b[31m\"]", &[]), &["\\u{1b}[31m"]);
+}
+
+#[test]
+fn the_first_lines_of_a_case_are_shown() {
+    assert_all_in(&message("", &[]), &["  [problem]\n  kind = \"helmholtz\"  # or \"poisson\", \"diffusion\""]);
+}

@@ -1,0 +1,279 @@
+//! Values of cells as the case file gives them: a number, a file, or a recipe.
+
+use std::fmt;
+use std::iter::repeat_n;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use isobar::layout::Shape;
+use isobar::problem::materials::{self, Bubbles};
+use isobar_io::npy;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::text::Number;
+
+/// One number a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// The same everywhere.
+    Number(f64),
+    /// `{ file = "perm.npy" }`: shape (nz, ny, nx).
+    File(PathBuf),
+    /// `{ layers = { contrast, seed } }`
+    Layers(Layers),
+    /// `{ two_phase = { contrast } }`
+    TwoPhase(TwoPhase),
+    /// `{ bubbles = { count, radius, contrast, seed } }`
+    Bubbles(Bubbly),
+    /// `{ noise = { sigma, seed } }`
+    Noise(Noise),
+    /// `{ ratio = 0.1 }`: so many times the horizontal coefficient.
+    Ratio(f64),
+    /// `{ ratio_file = "kv_over_kh.npy" }`: the same with one number a level, shape (nz,).
+    RatioFile(PathBuf),
+}
+
+/// Layers between 1/contrast and 1.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layers {
+    /// Largest over smallest coefficient.
+    contrast: f64,
+    /// Of the coefficients.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// Two fluids, one above the other.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TwoPhase {
+    /// Lower over upper coefficient.
+    contrast: f64,
+}
+
+/// Round bubbles.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bubbly {
+    /// How many.
+    count: usize,
+    /// Relative to the shortest side of the domain.
+    radius: f64,
+    /// Coefficient inside over outside.
+    contrast: f64,
+    /// Of their places.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// exp(σξ), ξ independent from cell to cell.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Noise {
+    /// σ
+    sigma: f64,
+    /// Of ξ.
+    #[serde(default)]
+    seed: u64,
+}
+
+/// The keys of a table of values, of which one is given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    file: Option<PathBuf>,
+    layers: Option<Layers>,
+    two_phase: Option<TwoPhase>,
+    bubbles: Option<Bubbly>,
+    noise: Option<Noise>,
+    ratio: Option<f64>,
+    ratio_file: Option<PathBuf>,
+}
+
+impl Table {
+    fn into_values(self) -> Result<Values, String> {
+        let given: Vec<Values> = [
+            self.file.map(Values::File),
+            self.layers.map(Values::Layers),
+            self.two_phase.map(Values::TwoPhase),
+            self.bubbles.map(Values::Bubbles),
+            self.noise.map(Values::Noise),
+            self.ratio.map(Values::Ratio),
+            self.ratio_file.map(Values::RatioFile),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let count = given.len();
+        match <[Values; 1]>::try_from(given) {
+            Ok([values]) => Ok(values),
+            Err(_) => Err(format!("{count} keys where one is needed, as in {{ file = \"values.npy\" }}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Values;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or a table such as { file = \"values.npy\" }")
+            }
+
+            fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Values, E> {
+                Ok(Values::Number(value))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Values, E> {
+                Ok(Values::Number(value as f64))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Values, E> {
+                Ok(Values::Number(value as f64))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Values, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map))?.into_values().map_err(A::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl Values {
+    /// Takes paths as relative to a folder.
+    pub(crate) fn rebase(&mut self, folder: &Path) {
+        if let Self::File(path) | Self::RatioFile(path) = self {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// The file that they come from.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) | Self::RatioFile(path) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with them as the value of a key that takes numbers and files, and recipes and ratios where said.
+    pub(crate) fn misfit(&self, recipes: bool, ratios: bool) -> Option<String> {
+        match self {
+            Self::Number(value) if *value < 0.0 => Some(format!("{} is negative; use 0 or more", Number(*value))),
+            Self::Number(value) if !fits(*value) => {
+                Some(format!("{} is out of range; {}", Number(*value), use_a_size()))
+            }
+            Self::Ratio(value) if ratios && *value < 0.0 => {
+                Some(format!("the ratio {} is negative; use 0 or more", Number(*value)))
+            }
+            Self::Ratio(_) | Self::RatioFile(_) if !ratios => {
+                Some("a ratio to the horizontal coefficient makes sense for diffusion.coefficient_z only".into())
+            }
+            Self::File(path) | Self::RatioFile(path) if path.as_os_str().is_empty() => {
+                Some("an empty path; name an .npy file".into())
+            }
+            Self::Layers(_) | Self::TwoPhase(_) | Self::Bubbles(_) | Self::Noise(_) if !recipes => {
+                Some("give a number or { file = \"values.npy\" }".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// The number of every cell, shape (nz, ny, nx) in C order. `horizontal` is what ratios refer to.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has another shape; values that are negative, naming the cell; a recipe that
+    /// makes no sense.
+    pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
+        Ok(match self {
+            Self::Number(value) => memory::collect(key, shape.cells(), repeat_n(*value, shape.cells()))?,
+            Self::File(path) => read_cells(key, path, shape)?,
+            Self::Layers(layers) => materials::layers(shape, layers.contrast, layers.seed)?,
+            Self::TwoPhase(phases) => materials::two_phase(shape, phases.contrast)?,
+            Self::Bubbles(Bubbly { count, radius, contrast, seed }) => {
+                let bubbles = Bubbles { count: *count, radius: *radius, contrast: *contrast, seed: *seed };
+                materials::bubbles(shape, extent, &bubbles)?
+            }
+            Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
+            Self::Ratio(ratio) => memory::collect(key, horizontal.len(), horizontal.iter().map(|value| ratio * value))?,
+            Self::RatioFile(path) => {
+                let ratios = npy::read_levels(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
+                if let Some(level) = ratios.iter().position(|ratio| *ratio < 0.0) {
+                    return Err(Error::new(format!(
+                        "{key}: {}: {} at level {level}, counted from 0; ratios must not be negative",
+                        path.display(),
+                        Number(ratios[level])
+                    )));
+                }
+                let levels = horizontal.chunks(shape.nx * shape.ny);
+                let values =
+                    levels.zip(&ratios).flat_map(|(level, ratio)| level.iter().map(move |value| ratio * value));
+                memory::collect(key, horizontal.len(), values)?
+            }
+        })
+    }
+
+    /// What they are, for the summary.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Number(value) => Number(*value).to_string(),
+            Self::File(path) => path.display().to_string(),
+            Self::Layers(layers) => format!("layers of contrast {:e}", layers.contrast),
+            Self::TwoPhase(phases) => format!("two phases of contrast {:e}", phases.contrast),
+            Self::Bubbles(bubbles) => format!("{} bubbles of contrast {:e}", bubbles.count, bubbles.contrast),
+            Self::Noise(noise) => format!("noise of sigma {}", Number(noise.sigma)),
+            Self::Ratio(ratio) => format!("{} times the horizontal one", Number(*ratio)),
+            Self::RatioFile(path) => format!("the horizontal one times {}", path.display()),
+        }
+    }
+}
+
+/// Sizes of coefficients that are not 0: products of two transmissibilities neither overflow nor vanish.
+pub(crate) const SIZES: RangeInclusive<f64> = 1e-60..=1e60;
+
+fn fits(value: f64) -> bool {
+    value == 0.0 || SIZES.contains(&value)
+}
+
+fn use_a_size() -> String {
+    format!("use 0 or {} to {}, in other units if need be", Number(*SIZES.start()), Number(*SIZES.end()))
+}
+
+/// Fails where the values of a key, as they come from files, recipes and factors, are out of range, naming the cell.
+pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
+    match values.iter().position(|&value| !fits(value)) {
+        None => Ok(()),
+        Some(n) => {
+            let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+            Err(Error::new(format!(
+                "{key}: {} in cell (i, j, k) = ({i}, {j}, {k}) is out of range; {}",
+                Number(values[n]),
+                use_a_size()
+            )))
+        }
+    }
+}
+
+/// Numbers from a file, one a cell and none negative.
+pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
+    let values =
+        npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;
+    if let Some(n) = values.iter().position(|value| *value < 0.0) {
+        let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+        return Err(Error::new(format!(
+            "{key}: {}: {} in cell (i, j, k) = ({i}, {j}, {k}), a[{k}, {j}, {i}]; it must not be negative (0 makes a \
+             cell of a coefficient inactive)",
+            path.display(),
+            Number(values[n])
+        )));
+    }
+    Ok(values)
+}

@@ -1,0 +1,169 @@
+//! One picture of a solve: how it converged, and the solution along two planes, or the one there is.
+//!
+//! The picture is drawn twice as large as it is saved and averaged down, which smooths every line.
+//! The font is compiled in: a fresh machine needs neither fonts nor fontconfig.
+
+mod convergence;
+mod profile;
+mod scale;
+mod slice;
+
+use std::path::Path;
+
+use isobar_io::{Field, atomic};
+use plotters::chart::MeshStyle;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+use crate::failure::{Failure, Result};
+
+/// Size of the saved picture. px
+const SIZE: (u32, u32) = (1600, 1000);
+/// How much larger it is drawn.
+const OVERSIZE: u32 = 2;
+const FONT: &str = "sans-serif";
+/// Axes and frames.
+const FRAME: ShapeStyle = ShapeStyle { color: RGBAColor(38, 38, 38, 1.0), filled: false, stroke_width: OVERSIZE };
+const GRID: RGBColor = RGBColor(226, 226, 226);
+
+type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+/// The drawing library's errors have no common type but their message.
+type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What the picture shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlotInput<'a> {
+    /// The line above everything: the case and how it was solved.
+    pub(crate) title: &'a str,
+    /// Relative residual before the first iteration and after each.
+    pub(crate) history: &'a [f64],
+    /// Where the solver stops.
+    pub(crate) tolerance: f64,
+    /// The solution.
+    pub(crate) field: &'a Field<'a>,
+}
+
+/// Checks before a solve that a plot can be written to `path`: a PNG by its name, in a folder that
+/// is there and writable.
+///
+/// # Errors
+/// Another ending; what [`atomic::check`] says.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
+        return Err(Failure::at(path, "the plot is a PNG image; give it a name that ends in .png"));
+    }
+    Ok(atomic::check(path)?)
+}
+
+/// Draws the convergence, the middle level and the middle row as one PNG; where there is one level only, that
+/// level; and where there is one row only, a curve.
+///
+/// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
+///
+/// # Errors
+/// A failure naming `path`; what stood there before is then untouched.
+pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<()> {
+    input.field.validate()?;
+    let image = render(input)
+        .and_then(|pixels| encode(&pixels))
+        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
+    Ok(atomic::write_whole(path, &image)?)
+}
+
+/// The picture, three bytes a pixel.
+fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| "the compiled-in font is damaged")?;
+    let (width, height) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
+    let mut pixels = vec![0; (width * height * 3) as usize];
+    {
+        let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (header, panels) = root.split_vertically(px(70));
+        header.draw(&Text::new(fit(input.title, 92), (px(30), px(24)), font(30.0)))?;
+        match input.field.shape {
+            [1, 1, _] => {
+                let (upper, lower) = panels.split_vertically(px(465));
+                convergence::draw(&upper, input.history, input.tolerance)?;
+                profile::draw(&lower, input.field)?;
+            }
+            [1, _, _] => {
+                let (left, right) = panels.split_horizontally(px(680));
+                convergence::draw(&left, input.history, input.tolerance)?;
+                slice::draw_horizontal(&right, input.field)?;
+            }
+            _ => {
+                let (upper, lower) = panels.split_vertically(px(525));
+                let (left, right) = upper.split_horizontally(px(850));
+                convergence::draw(&left, input.history, input.tolerance)?;
+                slice::draw_horizontal(&right, input.field)?;
+                slice::draw_vertical(&lower, input.field)?;
+            }
+        }
+        root.present()?;
+    }
+    Ok(average(&pixels))
+}
+
+/// Averages squares of `OVERSIZE`² pixels.
+fn average(pixels: &[u8]) -> Vec<u8> {
+    let row = (SIZE.0 * OVERSIZE * 3) as usize;
+    let side = OVERSIZE as usize;
+    let mut small = Vec::with_capacity((SIZE.0 * SIZE.1 * 3) as usize);
+    for rows in pixels.chunks(row * side) {
+        for x in (0..row).step_by(3 * side) {
+            for channel in 0..3 {
+                let square = (0..side * side).map(|n| u32::from(rows[n / side * row + x + n % side * 3 + channel]));
+                small.push((square.sum::<u32>() / (OVERSIZE * OVERSIZE)) as u8);
+            }
+        }
+    }
+    small
+}
+
+fn encode(pixels: &[u8]) -> Drawn<Vec<u8>> {
+    let mut image = Vec::new();
+    let mut encoder = png::Encoder::new(&mut image, SIZE.0, SIZE.1);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.add_text_chunk("Software".into(), concat!("isobar ", env!("CARGO_PKG_VERSION")).into())?;
+    encoder.write_header()?.write_image_data(pixels)?;
+    Ok(image)
+}
+
+/// The look that all axes share: their ticks, labels and names.
+fn styled<'m, 'a, 'b, 'd, X, Y>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, BitMapBackend<'d>>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, BitMapBackend<'d>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    mesh.label_style(font(18.0))
+        .axis_desc_style(font(20.0))
+        .axis_style(FRAME)
+        .set_all_tick_mark_size(px(4))
+        // The font stands this much above the middle of its boxes.
+        .y_label_offset(px(2))
+}
+
+/// A length in pixels of the saved picture.
+fn px(length: i32) -> i32 {
+    length * OVERSIZE as i32
+}
+
+fn font(size: f64) -> TextStyle<'static> {
+    (FONT, size * f64::from(OVERSIZE)).into_font().color(&FRAME.color)
+}
+
+/// Cuts a text that is too long for its place.
+fn fit(text: &str, characters: usize) -> String {
+    if text.chars().count() <= characters {
+        return text.to_owned();
+    }
+    text.chars().take(characters - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Planes through the solution as colour maps.
+
+use plotters::element::BitMapElement;
+use plotters::prelude::*;
+
+use isobar_io::Units;
+
+use super::scale::{Colours, Scale};
+use super::{Area, Drawn, FRAME, Field, font, px, styled};
+
+/// Cells that take no part: paper, a shade darker than any value's.
+pub(super) const BLANK: [u8; 3] = [232, 232, 226];
+
+/// One direction of a plane: what it is called and where its cells begin and end.
+struct Axis {
+    name: &'static str,
+    faces: Vec<f64>,
+}
+
+/// The middle level, seen from above.
+pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
+    let [nz, ny, nx] = field.shape;
+    let level = nz / 2;
+    let height = match (field.mesh.units, field.mesh.centres[2][level]) {
+        (Units::Atmosphere, metres) if metres >= 1000.0 => format!(" at {:.1} km", metres / 1000.0),
+        (Units::Atmosphere, metres) => format!(" at {metres:.1} m"),
+        (Units::Unspecified, z) => format!(" at z = {}", short(z)),
+    };
+    let title = match nz {
+        1 => field.name.to_owned(),
+        _ => format!("{}{height} (level {} of {nz})", field.name, level + 1),
+    };
+    let axes = [Axis::across(field, 0), Axis::across(field, 1)];
+    draw(area, title, field, axes, true, |row, column| (level * ny + row) * nx + column)
+}
+
+/// The middle row, seen from the side.
+pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
+    let [_, ny, nx] = field.shape;
+    let row = ny / 2;
+    let title = format!("{} at y = {} (row {} of {ny})", field.name, short(field.mesh.centres[1][row]), row + 1);
+    let z_faces = &field.mesh.faces[2];
+    let top = z_faces.last().copied().unwrap_or_default();
+    let (name, unit) = match field.mesh.units {
+        Units::Atmosphere if top >= 1000.0 => ("height (km)", 1000.0),
+        Units::Atmosphere => ("height (m)", 1.0),
+        Units::Unspecified => ("z", 1.0),
+    };
+    let faces = z_faces.iter().map(|height| height / unit).collect();
+    let axes = [Axis::across(field, 0), Axis::new(name, faces)];
+    draw(area, title, field, axes, false, |level, column| (level * ny + row) * nx + column)
+}
+
+/// A coordinate in a title.
+fn short(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Axis {
+    /// That of x (0) or y (1).
+    fn across(field: &Field<'_>, direction: usize) -> Self {
+        let name = match field.mesh.units {
+            Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],
+            Units::Unspecified => ["x", "y"][direction],
+        };
+        match &field.mesh.faces[direction] {
+            faces if faces.is_empty() => Self::between(name, &field.mesh.centres[direction]),
+            faces => Self::new(name, faces.clone()),
+        }
+    }
+
+    fn new(name: &'static str, faces: Vec<f64>) -> Self {
+        let increasing = faces.windows(2).all(|pair| pair[0] < pair[1]);
+        if increasing && faces.iter().all(|face| face.is_finite()) {
+            return Axis { name, faces };
+        }
+        // Coordinates that order no cells: count the cells instead.
+        Axis { name, faces: (0..faces.len()).map(|n| n as f64).collect() }
+    }
+
+    /// Faces half-way between the centres; at the ends as far out as the first one is in.
+    fn between(name: &'static str, centres: &[f64]) -> Self {
+        let mut faces: Vec<f64> = centres.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+        let [first, .., last] = *centres else {
+            let centre = centres.first().copied().unwrap_or_default();
+            return Axis::new(name, vec![centre - 0.5, centre + 0.5]);
+        };
+        let ends = (2.0 * first - faces[0], 2.0 * last - faces[faces.len() - 1]);
+        faces.insert(0, ends.0);
+        faces.push(ends.1);
+        Axis::new(name, faces)
+    }
+
+    fn low(&self) -> f64 {
+        self.faces[0]
+    }
+
+    fn high(&self) -> f64 {
+        self.faces[self.faces.len() - 1]
+    }
+
+    /// The cell under each of `pixels` equal steps from the low end to the high end.
+    fn cells(&self, pixels: u32) -> Vec<usize> {
+        let step = (self.high() - self.low()) / f64::from(pixels);
+        let inner = &self.faces[1..self.faces.len() - 1];
+        (0..pixels)
+            .map(|pixel| {
+                let at = self.low() + (f64::from(pixel) + 0.5) * step;
+                inner.partition_point(|&face| face <= at)
+            })
+            .collect()
+    }
+}
+
+/// Draws the values of `cell(row, column)` in true proportions (`square`) or filling the area, with their scale.
+fn draw(
+    area: &Area<'_>,
+    mut title: String,
+    field: &Field<'_>,
+    [across, up]: [Axis; 2],
+    square: bool,
+    cell: impl Fn(usize, usize) -> usize,
+) -> Drawn {
+    let (columns, rows) = (across.faces.len() - 1, up.faces.len() - 1);
+    let active = || {
+        let cells = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
+        cells.map(|(row, column)| cell(row, column)).filter(|&cell| field.is_active(cell))
+    };
+    let broken = active().filter(|&cell| !field.values[cell].is_finite()).count();
+    if broken > 0 {
+        title.push_str(&format!(", {broken} cells not finite"));
+    }
+    let colours = Colours::new(active().map(|cell| field.values[cell]));
+    let colour = |row, column| {
+        let cell = cell(row, column);
+        if field.is_active(cell) { colours.colour(field.values[cell]) } else { BLANK }
+    };
+    area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
+
+    let (left, top, bottom) = (px(104), px(46), px(64));
+    let bar_scale = Scale::new(colours.low, colours.high, 6);
+    let bar_labels = px(10 * bar_scale.longest_label() as i32 + 42);
+    let (gap, bar) = (px(18), px(22));
+    let (width, height) = area.dim_in_pixel();
+    let room = (width as i32 - left - gap - bar - bar_labels - px(8), height as i32 - top - bottom);
+    let size = if square {
+        let proportion = (across.high() - across.low()) / (up.high() - up.low());
+        // A strip thinner than this shows nothing; it is stretched.
+        let proportion = proportion.clamp(0.25, 4.0);
+        let width = room.0.min((f64::from(room.1) * proportion) as i32);
+        (width, room.1.min((f64::from(width) / proportion) as i32))
+    } else {
+        room
+    };
+
+    // Labels take some 60 pixels each.
+    let most = (size.0 / px(60)).clamp(2, 8) as usize;
+    let across_scale = Scale::new(across.low(), across.high(), most);
+    let up_scale = Scale::new(up.low(), up.high(), 6);
+    let (across_name, up_name) =
+        (format!("{}{}", across.name, across_scale.factor()), format!("{}{}", up.name, up_scale.factor()));
+    let map = area.clone().shrink((0, top), (left + size.0, size.1 + bottom));
+    let mut chart = ChartBuilder::on(&map)
+        .x_label_area_size(bottom - px(8))
+        .y_label_area_size(left - px(16))
+        .margin_left(px(16))
+        .margin_bottom(px(8))
+        .build_cartesian_2d(across_scale, up_scale)?;
+    let (width, height) = chart.plotting_area().dim_in_pixel();
+    let (columns, rows) = (across.cells(width), up.cells(height));
+    let pixels = rows.iter().rev().flat_map(|&row| columns.iter().map(move |&column| (row, column)));
+    let image = pixels.flat_map(|(row, column)| colour(row, column)).collect();
+    let corner = (across.low(), up.high());
+    chart.draw_series(BitMapElement::with_owned_buffer(corner, (width, height), image))?;
+    styled(chart.configure_mesh().disable_mesh().x_desc(across_name).y_desc(up_name)).draw()?;
+    chart.draw_series([Rectangle::new([(across.low(), up.low()), (across.high(), up.high())], FRAME)])?;
+
+    let key = area.clone().shrink((left + size.0 + gap, top), (bar + bar_labels, size.1));
+    draw_key(&key, bar_labels, &colours, bar_scale, field.name)
+}
+
+/// The colours from the lowest to the highest value.
+fn draw_key(area: &Area<'_>, room: i32, colours: &Colours, scale: Scale, name: &str) -> Drawn {
+    let (low, high) = (colours.low, colours.high);
+    let name = format!("{name}{}", scale.factor());
+    let mut chart = ChartBuilder::on(area).right_y_label_area_size(room).build_cartesian_2d(0.0..1.0, scale)?;
+    let (width, height) = chart.plotting_area().dim_in_pixel();
+    let image = (0..height)
+        .rev()
+        .map(|row| low + (f64::from(row) + 0.5) / f64::from(height) * (high - low))
+        .flat_map(|value| colours.colour(value).repeat(width as usize))
+        .collect();
+    chart.draw_series(BitMapElement::with_owned_buffer((0.0, high), (width, height), image))?;
+    styled(chart.configure_mesh().disable_mesh().disable_x_axis().y_desc(name)).draw()?;
+    chart.draw_series([Rectangle::new([(0.0, low), (1.0, high)], FRAME)])?;
+    Ok(())
+}

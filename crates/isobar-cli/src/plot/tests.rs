@@ -1,0 +1,134 @@
+//! The picture of fields and histories at the edges of what a solve gives.
+
+use std::collections::BTreeMap;
+use std::f64::consts::PI;
+
+use isobar_io::{Mesh, Units};
+
+use super::*;
+
+/// A field of any shape on the unit square under 10 km with graded levels.
+fn with_field<T>(shape: [usize; 3], value: impl Fn([f64; 3]) -> f64, then: impl FnOnce(&Field<'_>) -> T) -> T {
+    let centres = |n: usize| (0..n).map(|i| (i as f64 + 0.5) / n as f64).collect::<Vec<_>>();
+    let [nz, ny, nx] = shape;
+    let z_faces: Vec<f64> = (0..=nz).map(|k| 1e4 * (k as f64 / nz as f64).powi(2)).collect();
+    let z: Vec<f64> = z_faces.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
+    let mesh = Mesh {
+        centres: [centres(nx), centres(ny), z],
+        faces: [Vec::new(), Vec::new(), z_faces],
+        spacing: None,
+        units: Units::Atmosphere,
+    };
+    let mut values = Vec::new();
+    for z in &mesh.centres[2] {
+        for y in &mesh.centres[1] {
+            values.extend(mesh.centres[0].iter().map(|&x| value([z / 1e4, *y, x])));
+        }
+    }
+    then(&Field { name: "u", values: &values, shape, mesh: &mesh, active: None, attributes: BTreeMap::new() })
+}
+
+fn wave([z, y, x]: [f64; 3]) -> f64 {
+    1e-3 * (2.0 * PI * x).sin() * (PI * y).sin() * (1.0 - z)
+}
+
+fn pixels(history: &[f64], tolerance: f64, field: &Field<'_>) -> Vec<u8> {
+    let input = PlotInput { title: "cases/a.toml: multigrid, f64", history, tolerance, field };
+    render(&input).unwrap()
+}
+
+#[test]
+fn writes_a_png_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.png");
+    check(&path).unwrap();
+    with_field([8, 6, 10], wave, |field| {
+        let input = PlotInput { title: "", history: &[1.0, 1e-3], tolerance: 1e-2, field };
+        solution(&path, &input).unwrap();
+        let missing = folder.path().join("no/such/u.png");
+        let error = solution(&missing, &input).unwrap_err().to_string();
+        assert!(error.contains("mkdir -p"), "{error}");
+    });
+    let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
+    let reader = png::Decoder::new(file).read_info().unwrap();
+    assert_eq!((reader.info().width, reader.info().height), SIZE);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn only_a_png_is_a_plot() {
+    let error = check(Path::new("plot.pdf")).unwrap_err().to_string();
+    assert!(error.contains("ends in .png"), "{error}");
+}
+
+#[test]
+fn the_solution_is_in_the_picture() {
+    let red = |pixels: &[u8]| pixels.chunks(3).filter(|p| p[0] > 150 && p[2] < 90).count();
+    let (sign_changes, constant) = (
+        with_field([8, 6, 10], wave, |field| pixels(&[1.0], 1e-5, field)),
+        with_field([8, 6, 10], |_| 3.0, |field| pixels(&[1.0], 1e-5, field)),
+    );
+    assert!(red(&sign_changes) > red(&constant) + 10_000);
+}
+
+#[test]
+fn every_shape_is_drawn() {
+    for shape in [[1, 1, 1], [1, 1, 10], [1, 6, 10], [8, 1, 10], [8, 6, 1], [300, 3, 2000]] {
+        with_field(shape, wave, |field| pixels(&[1.0, 0.1], 1e-5, field));
+    }
+}
+
+#[test]
+fn every_value_is_drawn() {
+    for value in [0.0, -2.0, 1e300, 1e-300, f64::MAX, f64::NAN, f64::INFINITY] {
+        with_field([4, 4, 4], |_| value, |field| pixels(&[1.0, 0.1], 1e-5, field));
+        let some = |[_, _, x]: [f64; 3]| if x < 0.5 { value } else { -value };
+        with_field([4, 4, 4], some, |field| pixels(&[1.0, 0.1], 1e-5, field));
+    }
+}
+
+#[test]
+fn every_history_is_drawn() {
+    let long: Vec<f64> = (0..5000).map(|n| 0.99_f64.powi(n)).collect();
+    let histories: [&[f64]; 9] = [
+        &[],
+        &[1.0],
+        &[0.0],
+        &[1.0, 0.0],
+        &[1.0, f64::NAN, 0.5, f64::INFINITY],
+        &[f64::NAN],
+        &[1.0, 1e300, f64::MAX],
+        &[1e-5, 1e-5],
+        &long,
+    ];
+    with_field([2, 2, 2], wave, |field| {
+        for history in histories {
+            for tolerance in [1e-5, 0.0, -1.0, f64::NAN, f64::MIN_POSITIVE] {
+                pixels(history, tolerance, field);
+            }
+        }
+    });
+}
+
+#[test]
+fn broken_coordinates_are_counted_instead() {
+    with_field([2, 3, 4], wave, |field| {
+        let mut mesh = field.mesh.clone();
+        mesh.centres[0] = vec![0.0; 4];
+        mesh.centres[1] = vec![0.0, f64::NAN, 1.0];
+        pixels(&[1.0], 1e-5, &Field { mesh: &mesh, ..field.clone() });
+    });
+}
+
+#[test]
+fn inactive_cells_are_blank() {
+    let blank = |pixels: &[u8]| pixels.chunks(3).filter(|p| *p == slice::BLANK).count();
+    for shape in [[1, 1, 10], [1, 6, 10], [8, 6, 10]] {
+        with_field(shape, wave, |field| {
+            assert_eq!(blank(&pixels(&[1.0], 1e-5, field)), 0);
+            let active: Vec<bool> = (0..field.values.len()).map(|n| n % 2 == 0).collect();
+            let masked = pixels(&[1.0], 1e-5, &Field { active: Some(&active), ..field.clone() });
+            assert_eq!(blank(&masked) > 10_000, shape[1] > 1, "{shape:?}");
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! Signals, sent to a real process: what it leaves and how it ends.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::tempdir;
+
+use crate::support::{assert_fails, case, entries, isobar, stderr};
+
+/// Starts the command in a folder.
+fn start(folder: &Path, args: &[&str]) -> Child {
+    isobar(args).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn send(signal: &str, child: &Child) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", child.id())]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Waits for something that must come soon.
+#[track_caller]
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !there() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+fn temporaries(folder: &Path) -> Vec<String> {
+    entries(folder).into_iter().filter(|name| name.starts_with(".isobar-")).collect()
+}
+
+/// The exit status and what was said on standard error.
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), stderr(&output))
+}
+
+/// A solve that takes many iterations and reaches no tolerance.
+fn endless() -> Vec<String> {
+    let sets = [
+        "solver.method=cg",
+        "solver.preconditioner.kind=none",
+        "solver.tolerance=1e-300",
+        "solver.max_iterations=2000000",
+    ];
+    let grid = ["grid.nx=128", "grid.ny=128", "grid.nz=64"];
+    let path = case("box.toml").to_str().unwrap().to_owned();
+    let sets = sets.into_iter().chain(grid).flat_map(|set| ["--set".to_owned(), set.to_owned()]);
+    [vec!["solve".to_owned(), path, "--device".to_owned(), "cpu".to_owned()], sets.collect()].concat()
+}
+
+#[test]
+fn no_temporary_stays_behind() {
+    // Written slowly enough to be caught: 7 million lines, and 256 files.
+    let matrix = case("box.toml");
+    let export =
+        ["export", matrix.to_str().unwrap(), "--matrix", "A.mtx", "--set", "grid.nx=128", "--set", "grid.nz=64"];
+    for signal in ["INT", "TERM", "HUP"] {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("A.mtx"), "an earlier one").unwrap();
+        let child = start(folder.path(), &export);
+        // The check before the work makes an empty one.
+        let begun = |name: &String| fs::metadata(folder.path().join(name)).is_ok_and(|file| file.len() > 0);
+        wait_for("half a matrix", || temporaries(folder.path()).iter().any(begun));
+        send(signal, &child);
+        let (status, message) = end(child);
+        assert_eq!((status, message.as_str()), (Some(130), format!("SIG{signal}: interrupted\n").as_str()));
+        assert_eq!(entries(folder.path()), ["A.mtx"], "{signal}");
+        assert_eq!(fs::read_to_string(folder.path().join("A.mtx")).unwrap(), "an earlier one");
+    }
+}
+
+#[test]
+fn half_a_store_never_stays_behind() {
+    let path = case("box.toml");
+    let args =
+        ["solve", path.to_str().unwrap(), "--device", "cpu", "--set", "grid.nx=512", "--set", "grid.ny=512", "--set"];
+    let args =
+        [&args[..], &["grid.nz=64", "--set", "solver.max_iterations=1", "--output", "u.zarr", "--quiet"]].concat();
+    let folder = tempdir().unwrap();
+    let child = start(folder.path(), &args);
+    // The check before the solve makes and removes one too: wait for the one with content.
+    wait_for("chunks", || {
+        temporaries(folder.path()).iter().any(|name| folder.path().join(name).join("u/c/0").exists())
+    });
+    send("TERM", &child);
+    assert_eq!(end(child).0, Some(130));
+    // It may have been in its place by then.
+    let left = entries(folder.path());
+    assert!(left.is_empty() || left == ["u.zarr"] && folder.path().join("u.zarr/zarr.json").exists(), "{left:?}");
+}
+
+#[test]
+fn a_second_signal_ends_a_solve_at_once() {
+    let folder = tempdir().unwrap();
+    let args = endless();
+    let args: Vec<&str> = args.iter().map(String::as_str).chain(["--report", "run.json"]).collect();
+    let mut child = start(folder.path(), &args);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("iteration") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
+    }
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    send("INT", &child);
+    let mut said = String::new();
+    errors.read_line(&mut said).unwrap();
+    assert!(said.starts_with("SIGINT: stopping the solve; once more to end at once"), "{said}");
+    send("INT", &child);
+    let begin = Instant::now();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    said.clear();
+    errors.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "SIGINT: interrupted\n");
+    assert!(entries(folder.path()).is_empty());
+}
+
+#[test]
+fn an_interrupted_solve_still_writes_its_report() {
+    let folder = tempdir().unwrap();
+    // Ends by itself soon, for a solve that takes no notice of the request.
+    let mut args = endless();
+    args.extend(["--set", "solver.max_iterations=300", "--report", "run.json"].map(str::to_owned));
+    let mut child = start(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("iteration") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
+    }
+    send("TERM", &child);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let (status, message) = end(child);
+    assert_eq!(status, Some(130), "{message}");
+    assert!(rest.contains("outcome"), "{rest}");
+    assert_eq!(entries(folder.path()), ["run.json"]);
+}
+
+#[test]
+fn ignored_signals_stay_ignored() {
+    let folder = tempdir().unwrap();
+    let args = endless().join(" ");
+    let script = format!("trap '' HUP; exec '{}' {args}", env!("CARGO_BIN_EXE_isobar"));
+    let mut child =
+        Command::new("sh").args(["-c", &script]).current_dir(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    send("HUP", &child);
+    sleep(Duration::from_millis(300));
+    assert_eq!(child.try_wait().unwrap(), None, "nohup must go on working");
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error() {
+    let folder = tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_isobar");
+    let path = case("panel-tiny.toml");
+    for output in ["u.npy", "u.vti", "u.zarr"] {
+        let script = format!("ulimit -f 8; exec '{binary}' solve '{}' --device cpu --output {output}", path.display());
+        let run = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+        assert_fails(&run, &["--output", output, "`ulimit -f` allows"]);
+        assert!(entries(folder.path()).is_empty());
+    }
+}

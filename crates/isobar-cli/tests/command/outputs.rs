@@ -1,0 +1,223 @@
+//! What is written never costs an input, another output, or what somebody else put there.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{assert_fails, entries, isobar, npy, stderr, stdout};
+
+const CASE: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"file\"\npath = \"f.npy\"\n[grid]\nnx = 4\nny = 4\n\
+                    [diffusion]\ncoefficient = { file = \"k.npy\" }\ncoefficient_z = { ratio_file = \"ratio.npy\" }\n\
+                    active = { file = \"active.npy\" }\nreaction = { file = \"c.npy\" }\nmultiplier = { file = \"ntg.npy\" }\n";
+/// Every file that the case is read from.
+const INPUTS: [&str; 7] = ["case.toml", "f.npy", "k.npy", "ratio.npy", "active.npy", "c.npy", "ntg.npy"];
+
+/// A folder with the case and its files.
+fn folder() -> TempDir {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("case.toml"), CASE).unwrap();
+    for name in &INPUTS[1..] {
+        let (shape, count) = if *name == "ratio.npy" { ("(1,)", 1) } else { ("(4, 4)", 16) };
+        fs::write(folder.path().join(name), npy(shape, &vec![1.0; count])).unwrap();
+    }
+    folder
+}
+
+/// Runs the command in a folder; it must refuse, and leave the folder as it is.
+#[track_caller]
+fn refused(folder: &Path, args: &[&str], parts: &[&str]) {
+    let before = snapshot(folder);
+    let output = isobar(args).current_dir(folder).output().unwrap();
+    assert_fails(&output, parts);
+    assert_eq!(stdout(&output), "");
+    assert_eq!(snapshot(folder), before, "{args:?}");
+}
+
+/// Every file below a folder with its content.
+fn snapshot(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for name in entries(folder) {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            files.extend(snapshot(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            files.push((name, fs::read(&path).unwrap_or_default()));
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn solved(folder: &Path, args: &[&str]) {
+    let output =
+        isobar([&["solve", "case.toml", "--device", "cpu"], args].concat()).current_dir(folder).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn no_option_overwrites_an_input() {
+    let folder = folder();
+    let folder = folder.path();
+    for input in INPUTS {
+        for (command, option) in [("solve", "--report"), ("bench", "--report"), ("export", "--matrix")] {
+            refused(folder, &[command, "case.toml", option, input], &[option, input, "would overwrite an input"]);
+        }
+        let rhs = ["export", "case.toml", "--matrix", "A.mtx", "--rhs", input];
+        refused(folder, &rhs, &["--rhs", input, "would overwrite an input"]);
+        if input.ends_with(".npy") {
+            refused(folder, &["solve", "case.toml", "--output", input], &["--output", "would overwrite an input"]);
+        }
+    }
+    fs::copy(folder.join("k.npy"), folder.join("k.png")).unwrap();
+    let set = "diffusion.coefficient.file=k.png";
+    refused(folder, &["solve", "case.toml", "--set", set, "--plot", "k.png"], &["--plot", "would overwrite an input"]);
+    let spelt = format!("../{}/./k.npy", folder.file_name().unwrap().to_str().unwrap());
+    refused(folder, &["solve", "case.toml", "--report", &spelt], &["would overwrite an input"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("k.npy", folder.join("link.json")).unwrap();
+        refused(folder, &["solve", "case.toml", "--report", "link.json"], &["would overwrite an input"]);
+    }
+}
+
+#[test]
+fn no_output_overwrites_another() {
+    let folder = folder();
+    let folder = folder.path();
+    fs::create_dir(folder.join("deep")).unwrap();
+    refused(folder, &["export", "case.toml", "--matrix", "A.mtx", "--rhs", "deep/../A.mtx"], &["--rhs", "same file"]);
+    refused(folder, &["solve", "case.toml", "--report", "u.npy", "--output", "./u.npy"], &["--output", "same file"]);
+    refused(folder, &["solve", "case.toml", "--report", "u.zarr", "--output", "u.zarr/"], &["--output", "same file"]);
+    solved(folder, &["--output", "u.zarr"]);
+    let args = ["solve", "case.toml", "--output", "u.zarr", "--report", "u.zarr/run.json"];
+    refused(folder, &args, &["--output u.zarr", "u.zarr/run.json of --report lies in it"]);
+    let args = ["solve", "case.toml", "--output", "u.zarr", "--plot", "u.zarr/u/u.png"];
+    refused(folder, &args, &["--plot u.zarr/u/u.png", "lies in u.zarr, which --output replaces"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("run.json", folder.join("link.json")).unwrap();
+        let args = ["export", "case.toml", "--matrix", "run.json", "--rhs", "link.json"];
+        refused(folder, &args, &["--rhs", "same file"]);
+    }
+}
+
+#[test]
+fn stores_of_others_stay() {
+    let folder = folder();
+    let folder = folder.path();
+    solved(folder, &["--output", "u.zarr"]);
+    solved(folder, &["--output", "u.zarr"]);
+    // An input that somebody keeps in the store.
+    fs::copy(folder.join("k.npy"), folder.join("u.zarr/k.npy")).unwrap();
+    let set = ["--set", "diffusion.coefficient.file=u.zarr/k.npy"];
+    let args = [&["solve", "case.toml", "--output", "u.zarr"][..], &set].concat();
+    refused(folder, &args, &["--output u.zarr", "replaced as a whole", "u.zarr/k.npy, an input"]);
+    refused(folder, &["solve", "case.toml", "--output", "u.zarr"], &["also holds k.npy", "choose another name"]);
+    fs::remove_file(folder.join("u.zarr/k.npy")).unwrap();
+    // Another program's array.
+    fs::create_dir(folder.join("u.zarr/temperature")).unwrap();
+    fs::write(folder.join("u.zarr/temperature/zarr.json"), "{}").unwrap();
+    refused(folder, &["solve", "case.toml", "--output", "u.zarr"], &["also holds temperature"]);
+    // The whole working folder is a store.
+    fs::write(folder.join("zarr.json"), "{\"zarr_format\": 3, \"node_type\": \"group\"}").unwrap();
+    let up = format!("../{}.zarr", folder.file_name().unwrap().to_str().unwrap());
+    #[cfg(unix)]
+    {
+        let link = folder.join(&up);
+        std::os::unix::fs::symlink(folder, &link).unwrap();
+        refused(folder, &["solve", "case.toml", "--output", &up], &["--output", "an input, lies in it"]);
+        fs::remove_file(link).unwrap();
+    }
+    fs::create_dir(folder.join("other.zarr")).unwrap();
+    fs::write(folder.join("other.zarr/.zgroup"), "{\"zarr_format\": 2}").unwrap();
+    refused(folder, &["solve", "case.toml", "--output", "other.zarr"], &["is a zarr store that isobar did not write"]);
+}
+
+#[test]
+fn names_that_are_no_files() {
+    let folder = folder();
+    let folder = folder.path();
+    for path in ["run.json/", "run.json/."] {
+        refused(folder, &["solve", "case.toml", "--report", path], &["--report", "without a slash at its end"]);
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("no/such/run.json", folder.join("nowhere")).unwrap();
+        refused(folder, &["solve", "case.toml", "--report", "nowhere"], &["the folder no/such does not exist"]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_working_folder_that_is_gone() {
+    let folder = folder();
+    let gone = folder.path().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let script = format!(
+        "cd '{0}' && rmdir '{0}' && exec '{1}' solve '{2}/case.toml' --report run.json",
+        gone.display(),
+        env!("CARGO_BIN_EXE_isobar"),
+        folder.path().display()
+    );
+    let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_fails(&output, &["--report run.json", "the working folder no longer exists"]);
+}
+
+#[test]
+fn a_hyphen_is_standard_output() {
+    let folder = folder();
+    let folder = folder.path();
+    let run = |args: &[&str]| {
+        let output = isobar(args).current_dir(folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(entries(folder).len(), INPUTS.len(), "{:?}", entries(folder));
+        output
+    };
+    for command in ["solve", "bench"] {
+        let output = run(&[command, "case.toml", "--device", "cpu", "--report", "-"]);
+        let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        assert_eq!(report["outcome"]["stop"], "converged");
+        assert!(stderr(&output).contains("outcome    converged"), "{}", stderr(&output));
+        let quiet = run(&[command, "case.toml", "--device", "cpu", "--report", "-", "--quiet"]);
+        assert!(!stdout(&quiet).is_empty() && stderr(&quiet).is_empty());
+    }
+    let output = run(&["export", "case.toml", "--matrix", "-"]);
+    assert!(isobar::stencil::matrix_market::read_matrix(output.stdout.as_slice()).is_ok());
+    assert!(stderr(&output).contains("16 rows"));
+
+    refused(
+        folder,
+        &["export", "case.toml", "--matrix", "-", "--rhs", "-"],
+        &["--rhs -: --matrix goes to standard output too"],
+    );
+    refused(
+        folder,
+        &["solve", "case.toml", "--output", "-"],
+        &["--output -", "a file only", ".npy, .vti or .zarr", "./-"],
+    );
+    refused(folder, &["solve", "case.toml", "--plot", "-"], &["--plot -", "a file only", ".png"]);
+    #[cfg(target_os = "linux")]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let args = ["solve", "case.toml", "--device", "cpu", "--report", "-", "--quiet"];
+        let output = isobar(args).current_dir(folder).stdout(full).output().unwrap();
+        assert_fails(&output, &["--report -: standard output"]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn names_of_files_do_not_command_the_terminal() {
+    let folder = folder();
+    let folder = folder.path();
+    fs::copy(folder.join("case.toml"), folder.join("\u{1b}[31m.toml")).unwrap();
+    let output = isobar(["solve", "\u{1b}[31m.toml", "--device", "cpu", "--report", "\u{1b}]0;x\u{7}"])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let text = stdout(&output) + &stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("wrote      \\u{1b}]0;x\\u{7}") && !text.contains('\u{1b}'), "{text:?}");
+    refused(folder, &["solve", "\u{1b}[2J"], &["\\u{1b}[2J: no such file"]);
+}

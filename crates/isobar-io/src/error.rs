@@ -1,0 +1,203 @@
+//! What can go wrong between a field and the disk, in words that say what to do about it.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// The result of everything that reads or writes.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A file could not be read or written. Every message names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The ending of an output file names no format.
+    #[error(
+        "{path}: cannot tell the output format from this ending; use .npy (NumPy), .vti (ParaView) or .zarr (xarray)"
+    )]
+    UnknownEnding {
+        /// The output file as the user wrote it.
+        path: PathBuf,
+    },
+    /// A file is wanted where a folder is.
+    #[error("{path}: is a folder; name a file, for example {}", path.join("isobar.npy").display())]
+    IsFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A path that ends in a slash, or in no name at all, is to be a file.
+    #[error("{path:?}: does not name a file; give a name without a slash at its end")]
+    NotAFileName {
+        /// The path as the user wrote it.
+        path: PathBuf,
+    },
+    /// A `.zarr` target exists and replacing it would destroy something that isobar did not write.
+    #[error("{path}: {found}, so it is not replaced; move it away or choose another name")]
+    NotReplaceable {
+        /// The file or folder in the way.
+        path: PathBuf,
+        /// Why it does not count as a store of isobar's.
+        found: String,
+    },
+    /// The operating system refused to write.
+    #[error("{path}: cannot write: {}", WriteRemedy { source, folder })]
+    Write {
+        /// The file that was to be written; what stood there before is untouched.
+        path: PathBuf,
+        /// The folder of the file itself, links followed.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An input could not be opened or read.
+    #[error("{path}: {}", ReadRemedy(source))]
+    Read {
+        /// The input file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An input is no array that can be used: no `.npy` file, a damaged one, another dtype or order.
+    #[error("{path}: {problem}")]
+    Npy {
+        /// The input file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        problem: String,
+    },
+    /// An input array has another shape than the grid.
+    #[error(
+        "{path}: has shape {}, the grid wants {} = {axes}{}",
+        tuple(found),
+        tuple(expected),
+        shape_remedy(found, expected)
+    )]
+    Shape {
+        /// The input file.
+        path: PathBuf,
+        /// Its shape.
+        found: Vec<u64>,
+        /// The shape that is wanted.
+        expected: Vec<u64>,
+        /// The same in letters, such as "(nz, ny, nx)".
+        axes: &'static str,
+    },
+    /// An entry of an input array is infinite or NaN.
+    #[error("{path}: a{index:?} is {value}; every entry must be finite (numpy.isfinite(a).all())")]
+    NotFinite {
+        /// The input file.
+        path: PathBuf,
+        /// Where, as Python indexes.
+        index: Vec<usize>,
+        /// The entry.
+        value: f64,
+    },
+    /// Memory that could not be had.
+    #[error(
+        "{what} takes {:.1} GiB, more than this machine's memory can take; choose a smaller grid",
+        *bytes as f64 / f64::from(1 << 30)
+    )]
+    OutOfMemory {
+        /// What was to be stored.
+        what: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A field cannot be called so in a store.
+    #[error("field {name:?}: a store cannot hold an array of this name; use another, such as u")]
+    FieldName {
+        /// The name.
+        name: String,
+    },
+    /// A field handed in does not fit its own shape. A mistake of the caller, not of the user.
+    #[error("field {name:?}: {what} has {found} entries, its shape (nz, ny, nx) wants {expected}")]
+    Inconsistent {
+        /// The field.
+        name: String,
+        /// Which of its arrays.
+        what: &'static str,
+        /// The length of that array.
+        found: usize,
+        /// The length that fits the shape.
+        expected: usize,
+    },
+}
+
+/// An operating system's error while writing, with its remedy.
+struct WriteRemedy<'a> {
+    source: &'a io::Error,
+    folder: &'a Path,
+}
+
+impl fmt::Display for WriteRemedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let folder = self.folder.display();
+        match self.source.kind() {
+            ErrorKind::StorageFull => f.write_str("the disk is full; free some space or write to another disk"),
+            ErrorKind::QuotaExceeded => {
+                f.write_str("your disk quota is used up; delete something or write to another disk")
+            }
+            ErrorKind::FileTooLarge => {
+                f.write_str("the file would be larger than this disk or `ulimit -f` allows; write to another disk")
+            }
+            ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "permission denied; choose a folder that you may write to, or make {folder} and the file writable (chmod u+w)"
+                )
+            }
+            ErrorKind::ReadOnlyFilesystem => {
+                write!(f, "{folder} is on a read-only disk; choose another folder")
+            }
+            ErrorKind::NotFound if self.folder == Path::new(".") => {
+                f.write_str("the working folder no longer exists; change to one that does")
+            }
+            ErrorKind::NotFound => {
+                write!(f, "the folder {folder} does not exist; create it first (mkdir -p {folder})")
+            }
+            ErrorKind::NotADirectory => {
+                write!(f, "{folder} is not a folder; choose another place")
+            }
+            ErrorKind::InvalidFilename => f.write_str("the file name is too long or not allowed; choose another"),
+            ErrorKind::BrokenPipe => f.write_str("the program reading from it has stopped"),
+            _ => write!(f, "{}; check the disk or choose another place", self.source),
+        }
+    }
+}
+
+/// An operating system's error while reading, with its remedy.
+struct ReadRemedy<'a>(&'a io::Error);
+
+impl fmt::Display for ReadRemedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => f.write_str("no such file; check the path"),
+            ErrorKind::IsADirectory => f.write_str("is a folder; name the .npy file in it"),
+            ErrorKind::PermissionDenied => f.write_str("permission denied; make the file readable (chmod u+r)"),
+            _ => write!(f, "cannot read: {}", self.0),
+        }
+    }
+}
+
+/// (4, 8, 10), as Python prints it.
+fn tuple(shape: &[u64]) -> String {
+    match shape {
+        [one] => format!("({one},)"),
+        _ => {
+            let entries: Vec<_> = shape.iter().map(u64::to_string).collect();
+            format!("({})", entries.join(", "))
+        }
+    }
+}
+
+/// The step that most likely gives the expected shape.
+fn shape_remedy(found: &[u64], expected: &[u64]) -> String {
+    let size = |shape: &[u64]| shape.iter().try_fold(1_u64, |product, &n| product.checked_mul(n));
+    if found.len() > 1 && found.iter().eq(expected.iter().rev()) {
+        "; the axes are reversed: save numpy.ascontiguousarray(a.transpose())".into()
+    } else if found.len() != expected.len() && size(found) == size(expected) {
+        format!("; if the values are in that order, save a.reshape{}", tuple(expected))
+    } else {
+        "; change the grid or the array".into()
+    }
+}

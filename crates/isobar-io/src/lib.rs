@@ -1,0 +1,43 @@
+//! Fields on structured grids, in and out of files.
+//!
+//! Every file and store is there whole or not at all: it is written beside its target under a temporary name and
+//! renamed, so that neither a full disk nor a signal leaves half of one, or costs what stood there before.
+//!
+//! ```
+//! use isobar_io::{Field, Mesh, npy};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("u.npy");
+//! let mesh = Mesh::unit([3, 2, 1]);
+//! let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+//! isobar_io::check_writable(&path)?; // before the work
+//! isobar_io::write(&path, &Field::new("u", &values, [1, 2, 3], &mesh))?; // or u.vti, or u.zarr
+//! assert_eq!(npy::read(&path, [1, 2, 3])?, values);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`Field`], [`Mesh`], [`Format`] | what is written, where its cells are, how |
+//! | [`npy`] | NumPy arrays, in and out |
+//! | `vti` | VTK ImageData for ParaView |
+//! | `zarr` | zarr version 3 for xarray |
+//! | [`atomic`] | files that are there whole or not at all |
+//! | [`temporary`] | what to do before a signal ends the program |
+//! | [`clash`](fn@clash) | whether writing one path would destroy another |
+//! | [`Error`] | what went wrong, and what to do |
+
+pub mod atomic;
+mod clash;
+mod error;
+mod field;
+pub mod npy;
+pub mod temporary;
+mod vti;
+mod zarr;
+
+pub use clash::{Clash, clash};
+pub use error::{Error, Result};
+pub use field::{Field, Format, Mesh, Units, check_writable, write};

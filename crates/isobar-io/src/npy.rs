@@ -1,0 +1,353 @@
+//! NumPy's `.npy` files: one array in C order; written as float64, read from any real dtype.
+//!
+//! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
+//! preamble, a Python dictionary in text, padding, the values. The dictionary is parsed by
+//! `py_literal`; everything a file can get wrong is answered before memory is taken for its values.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::path::Path;
+
+use py_literal::Value;
+
+use crate::error::{Error, Result};
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// NumPy itself reads no longer header, for the same reason: a literal is not cheap to parse.
+const MAX_HEADER: usize = 10_000;
+/// The parser's time grows with 3^depth; a plain array's header needs 2, a structured dtype 4.
+const MAX_DEPTH: usize = 6;
+
+/// Reads a `.npy` file of `shape` (nz, ny, nx) in C order, of floating-point, integer or bool dtype and either
+/// byte order. Leading directions of one cell may be missing: (ny, nx) will do where nz is 1.
+///
+/// # Errors
+/// [`Error::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
+/// order, is cut short or too long, or holds a value that is not finite.
+pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)" })
+}
+
+/// The same for an array of shape (nz,).
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_levels(path: &Path, nz: usize) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { shape: &[nz], axes: "(nz,)" })
+}
+
+/// The shape that an array must have.
+struct Wanted<'a> {
+    shape: &'a [usize],
+    /// The same in letters.
+    axes: &'static str,
+}
+
+impl Wanted<'_> {
+    fn is_met_by(&self, found: &[u64]) -> bool {
+        let leading = self.shape.len().saturating_sub(found.len());
+        found.len() <= self.shape.len()
+            && (leading == 0 || !found.is_empty())
+            && self.shape[..leading].iter().all(|&n| n == 1)
+            && self.shape[leading..].iter().zip(found).all(|(&n, &m)| n as u64 == m)
+    }
+
+    /// The index of an entry, as Python has it.
+    fn index(&self, mut at: usize) -> Vec<usize> {
+        let mut index: Vec<usize> = self
+            .shape
+            .iter()
+            .rev()
+            .map(|&n| {
+                let digit = at % n;
+                at /= n;
+                digit
+            })
+            .collect();
+        index.reverse();
+        index
+    }
+}
+
+fn read_file(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>> {
+    open_and_parse(path, wanted).map_err(|problem| problem.of(path))
+}
+
+fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
+    // Looked at before it is opened: opening a pipe would wait for its writer.
+    let found = fs::metadata(path).map_err(Problem::Io)?;
+    if found.is_dir() {
+        return Err(Problem::Io(ErrorKind::IsADirectory.into()));
+    }
+    if !found.is_file() {
+        return Err(Problem::Special);
+    }
+    let file = File::open(path).map_err(Problem::Io)?;
+    parse(BufReader::new(file), found.len(), wanted)
+}
+
+/// What is wrong with a `.npy` file, before it has a name.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("{0}")]
+    Io(io::Error),
+    #[error("is not a regular file; save the array to a .npy file with numpy.save")]
+    Special,
+    #[error("is not a .npy file (it does not start with \\x93NUMPY); save the array with numpy.save")]
+    NotNpy,
+    #[error("is a .npz archive; save the one array in it with numpy.save")]
+    Npz,
+    #[error("has the unknown .npy version {major}.{minor}; save the array again with numpy.save")]
+    Version { major: u8, minor: u8 },
+    #[error("has a damaged .npy header ({0}); save the array again with numpy.save")]
+    Header(String),
+    #[error(
+        "has dtype {0}, a real number (float64, float32, an integer or bool) is expected; convert with a.astype(\"float64\")"
+    )]
+    Dtype(String),
+    #[error("has shape {found:?}")]
+    Shape { found: Vec<u64>, expected: Vec<u64>, axes: &'static str },
+    #[error(
+        "is stored in Fortran (column-major) order; save numpy.ascontiguousarray(a), which keeps the shape and writes C order"
+    )]
+    FortranOrder,
+    #[error("is cut short: its header promises {expected} bytes of data, {found} are there; copy or save it again")]
+    Truncated { found: u64, expected: u64 },
+    #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
+    Trailing(u64),
+    #[error("a{index:?} is {value}")]
+    NotFinite { index: Vec<usize>, value: f64 },
+    #[error("{0} bytes")]
+    Memory(u64),
+}
+
+impl Problem {
+    fn of(self, path: &Path) -> Error {
+        let path = path.to_path_buf();
+        match self {
+            Self::Io(source) => Error::Read { path, source },
+            Self::Shape { found, expected, axes } => Error::Shape { path, found, expected, axes },
+            Self::NotFinite { index, value } => Error::NotFinite { path, index, value },
+            Self::Memory(bytes) => Error::OutOfMemory { what: format!("{}: its array", path.display()), bytes },
+            other => Error::Npy { path, problem: other.to_string() },
+        }
+    }
+}
+
+/// How a dtype's bytes become numbers.
+struct Dtype {
+    width: usize,
+    decode: fn(&[u8], &mut Vec<f64>),
+}
+
+impl Dtype {
+    /// Of `<f8` and the like.
+    fn of(descr: &str) -> Option<Self> {
+        /// Both byte orders of a type.
+        macro_rules! dtype {
+            ($type:ty) => {{
+                const WIDTH: usize = size_of::<$type>();
+                let decode: fn(&[u8], &mut Vec<f64>) = if descr.starts_with('>') {
+                    |bytes, values| values.extend(bytes.as_chunks().0.iter().map(|&b| <$type>::from_be_bytes(b) as f64))
+                } else {
+                    |bytes, values| values.extend(bytes.as_chunks().0.iter().map(|&b| <$type>::from_le_bytes(b) as f64))
+                };
+                Some(Dtype { width: WIDTH, decode })
+            }};
+        }
+        match descr.strip_prefix(['<', '>', '|', '='])? {
+            "f8" => dtype!(f64),
+            "f4" => dtype!(f32),
+            "b1" | "u1" => dtype!(u8),
+            "i1" => dtype!(i8),
+            "i2" => dtype!(i16),
+            "u2" => dtype!(u16),
+            "i4" => dtype!(i32),
+            "u4" => dtype!(u32),
+            "i8" => dtype!(i64),
+            "u8" => dtype!(u64),
+            _ => None,
+        }
+    }
+}
+
+/// Reads an array from a stream of `length` bytes.
+fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
+    let (header, header_length) = read_header(&mut input)?;
+    let dtype = Dtype::of(&header.descr).ok_or_else(|| Problem::Dtype(header.descr.clone()))?;
+    let shape = wanted.shape;
+    if !wanted.is_met_by(&header.shape) {
+        let expected = shape.iter().map(|&n| n as u64).collect();
+        return Err(Problem::Shape { found: header.shape, expected, axes: wanted.axes });
+    }
+    // With one long axis at most the two orders are the same.
+    if header.fortran_order && shape.iter().filter(|&&n| n > 1).count() > 1 {
+        return Err(Problem::FortranOrder);
+    }
+    let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
+    let promised = count.and_then(|count| (count as u64).checked_mul(dtype.width as u64));
+    let (Some(count), Some(promised)) = (count, promised) else {
+        return Err(Problem::Memory(u64::MAX));
+    };
+    let there = length.saturating_sub(header_length);
+    if there < promised {
+        return Err(Problem::Truncated { found: there, expected: promised });
+    }
+    if there > promised {
+        return Err(Problem::Trailing(there - promised));
+    }
+    let mut values = Vec::new();
+    values.try_reserve_exact(count).map_err(|_| Problem::Memory(8 * count as u64))?;
+    read_values(&mut input, &dtype, promised, &mut values)?;
+    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+        return Err(Problem::NotFinite { index: wanted.index(at), value: values[at] });
+    }
+    Ok(values)
+}
+
+/// Appends `length` bytes' worth of values.
+fn read_values(input: &mut impl Read, dtype: &Dtype, length: u64, values: &mut Vec<f64>) -> Result<(), Problem> {
+    // A multiple of every width, so that no value straddles two reads.
+    let mut buffer = [0_u8; 1 << 14];
+    let mut left = length;
+    while left > 0 {
+        let step = left.min(buffer.len() as u64);
+        let bytes = &mut buffer[..step as usize];
+        input.read_exact(bytes).map_err(|error| match error.kind() {
+            // It was long enough when its length was asked for.
+            ErrorKind::UnexpectedEof => Problem::Truncated { found: length - left, expected: length },
+            _ => Problem::Io(error),
+        })?;
+        (dtype.decode)(bytes, values);
+        left -= step;
+    }
+    Ok(())
+}
+
+/// What the dictionary of a header says.
+struct Header {
+    /// `<f8` and the like; for a structured dtype its text.
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<u64>,
+}
+
+/// The header and the number of bytes up to the first value.
+fn read_header(input: &mut impl Read) -> Result<(Header, u64), Problem> {
+    let mut start = [0_u8; 8];
+    let missing = |error: io::Error| match error.kind() {
+        ErrorKind::UnexpectedEof => Problem::NotNpy,
+        _ => Problem::Io(error),
+    };
+    input.read_exact(&mut start[..4]).map_err(missing)?;
+    if start.starts_with(b"PK\x03\x04") {
+        return Err(Problem::Npz);
+    }
+    input.read_exact(&mut start[4..]).map_err(missing)?;
+    if !start.starts_with(MAGIC) {
+        return Err(Problem::NotNpy);
+    }
+    let [.., major, minor] = start;
+    let cut = |error: io::Error| match error.kind() {
+        ErrorKind::UnexpectedEof => Problem::Header("it is cut short".into()),
+        _ => Problem::Io(error),
+    };
+    let mut length = [0_u8; 4];
+    let length_bytes = match (major, minor) {
+        (1, 0) => 2,
+        (2 | 3, 0) => 4,
+        _ => return Err(Problem::Version { major, minor }),
+    };
+    input.read_exact(&mut length[..length_bytes]).map_err(cut)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_HEADER {
+        return Err(Problem::Header(format!("{length} bytes long")));
+    }
+    let mut text = vec![0; length];
+    input.read_exact(&mut text).map_err(cut)?;
+    Ok((parse_dictionary(&text)?, (start.len() + length_bytes + length) as u64))
+}
+
+fn parse_dictionary(text: &[u8]) -> Result<Header, Problem> {
+    let wrong = |what: &str| Problem::Header(what.to_owned());
+    let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
+    if depth(text) > MAX_DEPTH {
+        return Err(wrong("its brackets are nested too deeply"));
+    }
+    let dictionary: Value = text.trim_end().parse().map_err(|_| wrong("it is no dictionary"))?;
+    let entries = dictionary.as_dict().ok_or_else(|| wrong("it is no dictionary"))?;
+    let entry = |key: &str| {
+        let found = entries.iter().find(|(name, _)| name.as_string().is_some_and(|name| name == key));
+        found.map(|(_, value)| value).ok_or_else(|| Problem::Header(format!("no '{key}' in it")))
+    };
+    let descr = match entry("descr")? {
+        Value::String(plain) => plain.clone(),
+        structured => structured.to_string(),
+    };
+    let fortran_order = match entry("fortran_order")? {
+        Value::Boolean(order) => *order,
+        _ => return Err(wrong("'fortran_order' is neither True nor False")),
+    };
+    let lengths = entry("shape")?.as_tuple().ok_or_else(|| wrong("'shape' is no tuple"))?;
+    let shape = lengths
+        .iter()
+        .map(|length| length.as_integer().and_then(|length| u64::try_from(length).ok()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| wrong("'shape' holds something other than lengths"))?;
+    Ok(Header { descr, fortran_order, shape })
+}
+
+/// How deeply brackets are nested, those in strings included.
+fn depth(text: &str) -> usize {
+    let mut open = 0_usize;
+    let mut deepest = 0;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    deepest
+}
+
+/// Writes an array of `shape` as float64 in C order.
+///
+/// # Errors
+/// Those of `out`; [`ErrorKind::InvalidInput`] where `shape` does not hold as many values as there are.
+pub fn write(mut out: impl Write, shape: &[usize], values: &[f64]) -> io::Result<()> {
+    if shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n)) != Some(values.len()) {
+        let message = format!("an array of shape {shape:?} does not hold {} values", values.len());
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
+    let lengths: String = shape.iter().map(|n| format!("{n}, ")).collect();
+    // One length keeps its comma, (4,), which makes it a tuple.
+    let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
+    let dictionary = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({lengths}), }}");
+    // The values start at a multiple of 64 bytes, so that they can be mapped into memory.
+    let preamble = MAGIC.len() + 4;
+    let length = (preamble + dictionary.len() + 1).next_multiple_of(64) - preamble;
+    let Ok(stored_length) = u16::try_from(length) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, format!("{} directions are too many", shape.len())));
+    };
+    out.write_all(MAGIC)?;
+    out.write_all(&[1, 0])?;
+    out.write_all(&stored_length.to_le_bytes())?;
+    writeln!(out, "{dictionary:width$}", width = length - 1)?;
+    write_f64(&mut out, values)
+}
+
+/// Writes little-endian values.
+pub(crate) fn write_f64(out: &mut dyn Write, values: &[f64]) -> io::Result<()> {
+    let mut buffer = Vec::with_capacity(1 << 14);
+    for chunk in values.chunks(1 << 11) {
+        buffer.clear();
+        buffer.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+        out.write_all(&buffer)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! Temporary files and folders that are being written now, so that a program that is told to end can take them along.
+//!
+//! They are listed while they live. [`remove_all`] removes those on the list and lets no new ones be made. Putting a
+//! result into its place, and every step that could make files inside a temporary folder, holds a lock that
+//! [`remove_all`] waits for: it comes before or after such a step and never in its middle.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tempfile::{Builder, NamedTempFile, TempDir};
+
+const PREFIX: &str = ".isobar-";
+const SUFFIX: &str = ".tmp";
+
+/// Removes every temporary file and folder of this process, `.isobar-*.tmp`. Whatever is being written comes to
+/// nothing, and whatever stood in its place before stays: for a program that is about to end because of a signal.
+///
+/// Locks, allocates and talks to the disk, so it must not be called inside a signal handler, but from a thread that one
+/// wakes. Waits for at most one chunk of a store. Nothing can be written by this process afterwards.
+pub fn remove_all() {
+    LIST.remove_all();
+}
+
+/// The temporaries of this process.
+static LIST: List = List::new();
+
+/// Temporaries that are there.
+struct List(RwLock<Entries>);
+
+struct Entries {
+    paths: Vec<PathBuf>,
+    closed: bool,
+}
+
+impl List {
+    const fn new() -> Self {
+        Self(RwLock::new(Entries { paths: Vec::new(), closed: false }))
+    }
+
+    // A panic elsewhere leaves the list as good as it was.
+    fn read(&self) -> RwLockReadGuard<'_, Entries> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove_all(&self) {
+        let mut entries = self.write();
+        entries.closed = true;
+        for path in entries.paths.drain(..) {
+            let _gone_or_not_ours_to_remove =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+}
+
+impl Entries {
+    fn forget(&mut self, path: &Path) {
+        self.paths.retain(|listed| listed != path);
+    }
+
+    fn check_open(&self) -> io::Result<()> {
+        if self.closed { Err(io::Error::other("the program is about to end")) } else { Ok(()) }
+    }
+}
+
+/// A place on the list.
+struct Entry {
+    list: &'static List,
+    path: PathBuf,
+}
+
+impl Entry {
+    fn new(list: &'static List, entries: &mut Entries, path: &Path) -> Self {
+        let path = path.to_path_buf();
+        entries.paths.push(path.clone());
+        Self { list, path }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.list.write().forget(&self.path);
+    }
+}
+
+/// A file that goes away unless it is put into its place.
+pub(crate) struct TemporaryFile {
+    // Dropped, and so removed, before it leaves the list.
+    file: NamedTempFile,
+    entry: Entry,
+}
+
+impl TemporaryFile {
+    /// A new file in a folder, as readable as the user's umask lets it be.
+    pub(crate) fn new_in(folder: &Path) -> io::Result<Self> {
+        Self::on(&LIST, folder)
+    }
+
+    fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
+        let mut entries = list.write();
+        entries.check_open()?;
+        let file = builder(0o666).tempfile_in(folder)?;
+        let entry = Entry::new(list, &mut entries, file.path());
+        Ok(Self { file, entry })
+    }
+
+    pub(crate) fn as_file_mut(&mut self) -> &mut fs::File {
+        self.file.as_file_mut()
+    }
+
+    /// Renames it to `target`, in place of what is there.
+    pub(crate) fn persist(self, target: &Path) -> io::Result<()> {
+        let entries = self.entry.list.write();
+        entries.check_open()?;
+        self.file.persist(target).map(drop).map_err(|failed| failed.error)
+    }
+}
+
+/// A folder that goes away with all that is in it unless it is put into its place.
+pub(crate) struct TemporaryFolder {
+    folder: TempDir,
+    entry: Entry,
+}
+
+impl TemporaryFolder {
+    /// A new folder in a folder, as readable as the user's umask lets it be.
+    pub(crate) fn new_in(folder: &Path) -> io::Result<Self> {
+        Self::on(&LIST, folder)
+    }
+
+    fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
+        let mut entries = list.write();
+        entries.check_open()?;
+        let folder = builder(0o777).tempdir_in(folder)?;
+        let entry = Entry::new(list, &mut entries, folder.path());
+        Ok(Self { folder, entry })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Renames it to `target`; a folder that is there must first pass `check`, and then goes.
+    ///
+    /// A folder cannot be renamed over one with content: the old one steps aside first, and comes back should the new
+    /// one not take its place.
+    pub(crate) fn persist(self, target: &Path, check: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let old = Self::on(self.entry.list, crate::atomic::folder(target))?;
+        let aside = old.path().join("old");
+        // Given back before the old folder is removed, which may take long.
+        let mut entries = self.entry.list.write();
+        entries.check_open()?;
+        check()?;
+        let had_old = target.exists();
+        if had_old {
+            fs::rename(target, &aside)?;
+        }
+        if let Err(error) = fs::rename(self.path(), target) {
+            if had_old && fs::rename(&aside, target).is_err() {
+                // Better a stray folder than a lost result.
+                entries.forget(old.path());
+                let _kept = old.folder.keep();
+            }
+            return Err(error);
+        }
+        // The temporary is now the target: nothing is left for its guard to remove.
+        entries.forget(self.path());
+        let _moved = self.folder.keep();
+        Ok(())
+    }
+}
+
+fn builder(mode: u32) -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX);
+    permissions(&mut builder, mode);
+    builder
+}
+
+/// Temporary files are private by default; a result is as readable as the user's umask lets it be.
+#[cfg(unix)]
+fn permissions(builder: &mut Builder<'_, '_>, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    builder.permissions(fs::Permissions::from_mode(mode));
+}
+
+#[cfg(not(unix))]
+fn permissions(_builder: &mut Builder<'_, '_>, _mode: u32) {}
+
+/// Does something that makes files in a temporary folder, which must not come to life again once it is removed.
+pub(crate) fn step<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let entries = LIST.read();
+    entries.check_open()?;
+    act()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn list() -> &'static List {
+        Box::leak(Box::new(List::new()))
+    }
+
+    fn is_empty(folder: &Path) -> bool {
+        fs::read_dir(folder).unwrap().next().is_none()
+    }
+
+    #[test]
+    fn all_go_and_none_come_after() {
+        let (list, place) = (list(), tempfile::tempdir().unwrap());
+        let mut file = TemporaryFile::on(list, place.path()).unwrap();
+        file.as_file_mut().write_all(b"half").unwrap();
+        let folder = TemporaryFolder::on(list, place.path()).unwrap();
+        fs::write(folder.path().join("chunk"), b"half").unwrap();
+        list.remove_all();
+        assert!(is_empty(place.path()));
+        let target = place.path().join("target");
+        assert!(file.persist(&target).is_err());
+        assert!(folder.persist(&target, || Ok(())).is_err());
+        assert!(TemporaryFile::on(list, place.path()).is_err() && TemporaryFolder::on(list, place.path()).is_err());
+        assert!(is_empty(place.path()));
+    }
+
+    #[test]
+    fn what_is_in_its_place_stays() {
+        let (list, place) = (list(), tempfile::tempdir().unwrap());
+        let (file, store) = (place.path().join("file"), place.path().join("store"));
+        TemporaryFile::on(list, place.path()).unwrap().persist(&file).unwrap();
+        for _ in 0..2 {
+            let folder = TemporaryFolder::on(list, place.path()).unwrap();
+            fs::write(folder.path().join("chunk"), b"whole").unwrap();
+            folder.persist(&store, || Ok(())).unwrap();
+        }
+        drop(TemporaryFolder::on(list, place.path()).unwrap());
+        assert!(list.read().paths.is_empty());
+        list.remove_all();
+        assert!(file.is_file() && store.join("chunk").is_file());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_refused_folder_stays_as_it_was() {
+        let (list, place) = (list(), tempfile::tempdir().unwrap());
+        let store = place.path().join("store");
+        fs::create_dir(&store).unwrap();
+        let folder = TemporaryFolder::on(list, place.path()).unwrap();
+        folder.persist(&store, || Err(io::Error::other("not ours"))).unwrap_err();
+        assert!(is_empty(&store));
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+}

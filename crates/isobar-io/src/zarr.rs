@@ -1,0 +1,165 @@
+//! A zarr version 3 group (`.zarr`), which xarray opens as a dataset.
+//!
+//! The field is an array over the dimensions (z, y, x); `x`, `y` and `z` are coordinates, and
+//! `z_faces` holds the heights between and around the levels.
+
+mod ours;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use zarrs::array::{Array, ArrayBuilder, ArrayError, data_type};
+use zarrs::filesystem::FilesystemStore;
+use zarrs::group::GroupBuilder;
+use zarrs::metadata::NodeMetadata;
+use zarrs::metadata_ext::group::consolidated_metadata::ConsolidatedMetadata;
+use zarrs::storage::StorageError;
+
+use crate::atomic;
+use crate::error::{Error, Result};
+use crate::field::{Field, Units};
+use crate::temporary::step;
+
+/// A chunk of the field stays below this, so that a reader can take a level without the rest. B
+const CHUNK_BYTES: usize = 16 << 20;
+
+/// Coordinates that go with every field.
+const COORDINATES: [&str; 4] = ["x", "y", "z", "z_faces"];
+
+/// Checks that `path` is free, an empty folder, or a store that isobar wrote and that holds nothing else, and that its
+/// folder can be written to.
+pub(crate) fn check(path: &Path) -> Result<()> {
+    check_replaceable(path)?;
+    atomic::check_folder(path)
+}
+
+/// Writes a field as a zarr group; an earlier one of isobar's is replaced.
+pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
+    let simple = |c: char| c.is_alphanumeric() || "_-+. ".contains(c);
+    let name = field.name;
+    if name.trim_matches('.').is_empty()
+        || name.starts_with("__")
+        || !name.chars().all(simple)
+        || COORDINATES.contains(&name)
+    {
+        return Err(Error::FieldName { name: name.to_owned() });
+    }
+    check(path)?;
+    let mut refusal = None;
+    let written = atomic::replace_folder(
+        path,
+        // Something may have been put there while the new one was written.
+        || {
+            check_replaceable(path).map_err(|error| {
+                refusal = Some(error);
+                io::Error::other("not replaceable")
+            })
+        },
+        |folder| fill(folder, field),
+    );
+    refusal.map_or(written, Err)
+}
+
+fn check_replaceable(path: &Path) -> Result<()> {
+    match ours::obstacle(path) {
+        None => Ok(()),
+        Some(found) => Err(Error::NotReplaceable { path: path.to_path_buf(), found }),
+    }
+}
+
+fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
+    let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
+    let [nz, ny, nx] = field.shape;
+    let levels = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
+    let [x, y, z] = &field.mesh.centres;
+    let (across, up) = match field.mesh.units {
+        Units::Atmosphere => (Some("1"), Some("m")),
+        Units::Unspecified => (None, None),
+    };
+    let variables = [
+        Variable::coordinate("x", x, across, "x of the cell centres"),
+        Variable::coordinate("y", y, across, "y of the cell centres"),
+        Variable::coordinate("z", z, up, "height of the cell centres"),
+        Variable::coordinate("z_faces", &field.mesh.faces[2], up, "height of the level boundaries"),
+        Variable {
+            name: field.name,
+            dimensions: vec![("z", nz, levels), ("y", ny, ny), ("x", nx, nx)],
+            values: field.values,
+            attributes: Map::new(),
+        },
+    ];
+    let names = variables.each_ref().map(|variable| variable.name);
+    let mut consolidated = ConsolidatedMetadata::default();
+    for variable in variables {
+        let name = variable.name.to_owned();
+        let array = variable.store(&store)?;
+        consolidated.metadata.insert(name, NodeMetadata::Array(array.metadata().clone()));
+    }
+    let mut group = GroupBuilder::new().build(store, "/").map_err(io::Error::other)?;
+    let attributes = group.attributes_mut();
+    attributes.extend(field.attributes.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
+    attributes.extend(ours::mark(folder, &names)?);
+    // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
+    group.set_consolidated_metadata(Some(consolidated));
+    step(|| group.store_metadata().map_err(io_error))
+}
+
+/// An array of the group.
+struct Variable<'a> {
+    name: &'a str,
+    /// Name, length and chunk length. Chunks are whole but in the first direction, so that the
+    /// values of one are neighbours.
+    dimensions: Vec<(&'static str, usize, usize)>,
+    values: &'a [f64],
+    attributes: Map<String, Value>,
+}
+
+impl<'a> Variable<'a> {
+    fn coordinate(name: &'static str, values: &'a [f64], units: Option<&str>, meaning: &str) -> Self {
+        let attributes = [("units", units), ("long_name", Some(meaning))]
+            .into_iter()
+            .filter_map(|(key, text)| Some((key.to_owned(), Value::from(text?))));
+        let dimensions = vec![(name, values.len(), values.len())];
+        Variable { name, dimensions, values, attributes: Map::from_iter(attributes) }
+    }
+
+    fn store(self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
+        let lengths = |of: fn(&(&str, usize, usize)) -> usize| -> Vec<u64> {
+            self.dimensions.iter().map(|dimension| of(dimension) as u64).collect()
+        };
+        let (shape, chunk) = (lengths(|d| d.1), lengths(|d| d.2));
+        let array = ArrayBuilder::new(shape, chunk, data_type::float64(), 0.0)
+            .dimension_names(Some(self.dimensions.iter().map(|d| d.0)))
+            .attributes(self.attributes)
+            .build(Arc::clone(store), &format!("/{}", self.name))
+            .map_err(io::Error::other)?;
+        step(|| array.store_metadata().map_err(io_error))?;
+        let size = self.dimensions.iter().map(|d| d.2).product();
+        let mut at = vec![0; self.dimensions.len()];
+        for (index, values) in self.values.chunks(size).enumerate() {
+            at[0] = index as u64;
+            if values.len() == size {
+                step(|| array.store_chunk(&at, values).map_err(io_error))?;
+            } else {
+                // The last chunk is as large as the others; what juts out is never read.
+                let mut padded = values.to_vec();
+                padded.resize(size, 0.0);
+                step(|| array.store_chunk(&at, padded).map_err(io_error))?;
+            }
+        }
+        Ok(array)
+    }
+}
+
+/// The operating system's error inside zarr's, which says whether the disk is full.
+fn io_error(error: impl Into<ArrayError>) -> io::Error {
+    match error.into() {
+        ArrayError::StorageError(StorageError::IOError(source)) => io::Error::new(source.kind(), source),
+        other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

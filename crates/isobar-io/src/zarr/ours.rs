@@ -1,0 +1,131 @@
+//! Which stores isobar wrote itself, so that they may be replaced.
+//!
+//! The root, which is written last, carries two attributes: the names of the arrays, and a checksum of their metadata.
+//! A store that another program wrote from one of ours copies both but has other metadata; one that was changed in place
+//! has files younger than its root.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+
+/// The attribute with the names of the arrays, which may go with the store.
+pub(super) const NAMES: &str = "isobar_variables";
+/// The attribute with the checksum.
+const CHECKSUM: &str = "isobar_checksum";
+/// A root longer than this is none of ours. B
+const LONGEST_ROOT: u64 = 1 << 20;
+const OTHERS: &str = "is a zarr store that isobar did not write";
+
+/// The attributes that mark a folder, with these arrays in it, as a store of isobar's.
+pub(super) fn mark(store: &Path, names: &[&str]) -> io::Result<Map<String, Value>> {
+    let names_value = names.iter().copied().map(Value::from).collect();
+    let checksum = Value::from(format!("{:016x}", checksum(store, names)?));
+    Ok(Map::from_iter([(NAMES.to_owned(), names_value), (CHECKSUM.to_owned(), checksum)]))
+}
+
+/// Why what is at `path` must stay; nothing where it may be replaced.
+pub(super) fn obstacle(path: &Path) -> Option<String> {
+    let found = fs::symlink_metadata(path).ok()?;
+    if found.is_symlink() && !path.exists() {
+        return None;
+    }
+    if !path.is_dir() {
+        return Some("exists and is not a zarr store".to_owned());
+    }
+    match fs::read_dir(path).map(|mut entries| entries.next()) {
+        Ok(None) => return None,
+        Ok(Some(_)) => {}
+        Err(error) => return Some(format!("is a folder that cannot be read ({error})")),
+    }
+    let Some((root, written)) = read_root(path) else {
+        let store = ["zarr.json", ".zgroup", ".zarray"].iter().any(|mark| path.join(mark).exists());
+        return Some(if store { OTHERS } else { "is a folder and not a zarr store" }.to_owned());
+    };
+    let attributes = &root["attributes"];
+    let Some(names) = attributes[NAMES].as_array() else {
+        return Some(OTHERS.to_owned());
+    };
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+    match first_odd(path, &names, written) {
+        None => {}
+        Some((entry, Odd::Foreign)) => {
+            let entry = entry.display();
+            return Some(format!("is a zarr store of isobar's that also holds {entry}, which isobar did not write"));
+        }
+        Some((entry, Odd::Younger)) => {
+            let entry = entry.display();
+            return Some(format!("is a zarr store of isobar's that was changed since, {entry} for one"));
+        }
+    }
+    let found = checksum(path, &names).map(|found| format!("{found:016x}")).unwrap_or_default();
+    (attributes[CHECKSUM].as_str() != Some(found.as_str())).then(|| OTHERS.to_owned())
+}
+
+/// The root's metadata and when it was written.
+fn read_root(store: &Path) -> Option<(Value, SystemTime)> {
+    let path = store.join("zarr.json");
+    let found = fs::symlink_metadata(&path).ok().filter(|found| found.is_file() && found.len() < LONGEST_ROOT)?;
+    Some((serde_json::from_slice(&fs::read(path).ok()?).ok()?, found.modified().ok()?))
+}
+
+/// What makes an entry of a store odd.
+enum Odd {
+    /// No part of the named arrays.
+    Foreign,
+    /// Written after the root.
+    Younger,
+}
+
+/// The first odd entry of a store, relative to it.
+fn first_odd(store: &Path, names: &[&str], written: SystemTime) -> Option<(PathBuf, Odd)> {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        // What cannot be looked at is not known to be ours.
+        let Ok(entries) = fs::read_dir(store.join(&folder)) else { return Some((folder, Odd::Foreign)) };
+        for entry in entries {
+            let Ok(entry) = entry else { return Some((folder, Odd::Foreign)) };
+            let path = folder.join(entry.file_name());
+            // Of a link itself, not of what it points at.
+            let Some(found) = entry.metadata().ok().filter(|found| is_part(&path, found, names)) else {
+                return Some((path, Odd::Foreign));
+            };
+            if found.is_dir() {
+                folders.push(path);
+            } else if found.modified().is_ok_and(|time| time > written) {
+                return Some((path, Odd::Younger));
+            }
+        }
+    }
+    None
+}
+
+/// Whether an entry is `zarr.json`, `NAME/zarr.json`, or a chunk such as `NAME/c/0/0/0`, or a folder of these.
+fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
+    let parts: Option<Vec<&str>> = path.iter().map(OsStr::to_str).collect();
+    let number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    match parts.as_deref() {
+        Some(["zarr.json"] | [_, "zarr.json"]) => found.is_file(),
+        Some([name]) => found.is_dir() && names.contains(name),
+        Some([_, "c"]) => found.is_dir(),
+        Some([_, "c", chunk @ ..]) => {
+            chunk.len() <= 3 && chunk.iter().all(number) && (found.is_file() || found.is_dir())
+        }
+        _ => false,
+    }
+}
+
+/// FNV-1a, 64 bits, of the arrays' names and metadata: no protection against forgery, which nobody gains from.
+fn checksum(store: &Path, names: &[&str]) -> io::Result<u64> {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for name in names {
+        let metadata = fs::read(store.join(name).join("zarr.json"))?;
+        for byte in name.bytes().chain([0]).chain(metadata) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    Ok(hash)
+}

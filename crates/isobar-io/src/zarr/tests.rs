@@ -1,0 +1,173 @@
+//! Stores as zarr itself reads them, and what is never replaced.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use zarrs::group::Group;
+
+use super::*;
+use crate::field::Mesh;
+
+fn mesh() -> Mesh {
+    Mesh {
+        centres: [vec![0.25, 0.75], vec![0.5], vec![1.0, 3.0, 5.0]],
+        faces: [vec![], vec![], vec![0.0, 2.0, 4.0, 6.0]],
+        spacing: None,
+        units: Units::Atmosphere,
+    }
+}
+
+fn field<'a>(values: &'a [f64], mesh: &'a Mesh) -> Field<'a> {
+    Field {
+        name: "u",
+        values,
+        shape: [3, 1, 2],
+        mesh,
+        active: None,
+        attributes: BTreeMap::from([("case".into(), "a".into())]),
+    }
+}
+
+#[test]
+fn zarr_reads_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    let values = [0.0, -1.0, 2.0, 3.0, 4.0, f64::NAN];
+    write(&path, &field(&values, &mesh())).unwrap();
+    let store = Arc::new(FilesystemStore::new(&path).unwrap());
+    let group = Group::open(Arc::clone(&store), "/").unwrap();
+    assert_eq!(group.attributes()["case"], "a");
+    assert_eq!(group.attributes()[ours::NAMES], serde_json::json!(["x", "y", "z", "z_faces", "u"]));
+    assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
+    let array = Array::open(store, "/u").unwrap();
+    let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
+    assert_eq!(names, ["z", "y", "x"]);
+    let read: Vec<f64> = array.retrieve_array_subset(&array.subset_all()).unwrap();
+    assert_eq!(read[..5], values[..5]);
+    assert!(read[5].is_nan());
+}
+
+#[test]
+fn replaces_a_store_of_its_own_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    fs::create_dir(&path).unwrap();
+    check(&path).unwrap();
+    write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+    write(&path, &field(&[1.0; 6], &mesh())).unwrap();
+    assert!(path.join("u/c/0/0/0").is_file());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+    #[track_caller]
+    fn refused(path: &Path, part: &str) {
+        let count = || walk(path).len();
+        let before = count();
+        for error in [check(path).unwrap_err(), write(path, &field(&[0.0; 6], &mesh())).unwrap_err()] {
+            let message = error.to_string();
+            assert!(message.contains(part), "{message}");
+            assert!(message.contains("is not replaced; move it away or choose another name"), "{message}");
+        }
+        assert_eq!(count(), before);
+    }
+    let place = |name: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let thesis = place("thesis.zarr");
+    fs::write(thesis.join("chapter1.tex"), b"").unwrap();
+    refused(&thesis, "is a folder and not a zarr store");
+    for mark in [".zgroup", "zarr.json", ".zarray"] {
+        let other = place(&format!("{}.zarr", mark.trim_matches('.')));
+        fs::write(other.join(mark), b"{\"attributes\": {}}").unwrap();
+        refused(&other, "is a zarr store that isobar did not write");
+    }
+    let file = folder.path().join("file.zarr");
+    fs::write(&file, b"mine").unwrap();
+    refused(&file, "is not a zarr store");
+}
+
+#[test]
+fn a_store_that_others_put_something_into_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    for foreign in
+        ["case.toml", "v/zarr.json", "u/notes.txt", "u/c/0/0/0.bak", "u/c/x", "c/0", ".zgroup", "x/c/9/0/0/0"]
+    {
+        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+        let file = path.join(foreign);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, b"mine").unwrap();
+        let message = write(&path, &field(&[1.0; 6], &mesh())).unwrap_err().to_string();
+        let first = foreign.split('/').next().unwrap();
+        assert!(message.contains("also holds") && message.contains(first), "{foreign}: {message}");
+        assert_eq!(fs::read(&file).unwrap(), b"mine");
+        fs::remove_dir_all(&path).unwrap();
+    }
+    #[cfg(unix)]
+    {
+        write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+        std::os::unix::fs::symlink("c", path.join("u/2")).unwrap();
+        assert!(check(&path).unwrap_err().to_string().contains("u/2"));
+    }
+}
+
+#[test]
+fn a_store_that_another_program_wrote_from_ours_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    write(&path, &field(&[0.0; 6], &mesh())).unwrap();
+    // The same arrays and attributes, but compressed, indented or whatever.
+    let array = path.join("u/zarr.json");
+    let text = fs::read_to_string(&array).unwrap();
+    fs::write(&array, text.clone() + " ").unwrap();
+    touch(&path.join("zarr.json"));
+    assert!(check(&path).unwrap_err().to_string().contains("isobar did not write"));
+    fs::write(&array, text).unwrap();
+    touch(&path.join("zarr.json"));
+    check(&path).unwrap();
+}
+
+#[test]
+fn a_store_that_was_changed_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    write(&path, &field(&[2.0; 6], &mesh())).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    touch(&path.join("u/c/0/0/0"));
+    let message = write(&path, &field(&[1.0; 6], &mesh())).unwrap_err().to_string();
+    assert!(message.contains("was changed since, u/c/0/0/0"), "{message}");
+}
+
+/// Writes a file again as it is.
+fn touch(path: &Path) {
+    fs::write(path, fs::read(path).unwrap()).unwrap();
+}
+
+#[test]
+fn names_that_no_array_can_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    let mesh = mesh();
+    for name in ["", ".", "..", "a/b", "../../u", "__u", "x", "z_faces", "u\n", "zarr\0"] {
+        let field = Field { name, ..field(&[0.0; 6], &mesh) };
+        assert!(matches!(write(&path, &field), Err(Error::FieldName { .. })), "{name}");
+    }
+    write(&path, &Field { name: "vertical velocity", ..field(&[0.0; 6], &mesh) }).unwrap();
+    write(&path, &field(&[0.0; 6], &mesh)).unwrap();
+}
+
+/// Every file below a path.
+fn walk(path: &Path) -> Vec<PathBuf> {
+    match fs::read_dir(path) {
+        Ok(entries) => entries.flat_map(|entry| walk(&entry.unwrap().path())).collect(),
+        Err(_) => vec![path.to_path_buf()],
+    }
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6], &mesh())).unwrap_err();
+    assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
+}
