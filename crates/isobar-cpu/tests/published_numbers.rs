@@ -1,15 +1,17 @@
 //! Numbers of an independent implementation at the papers' sizes: norms to ten digits, iteration
 //! counts to ±1.
 
-use isobar_core::backend::{Backend, Slot, TensorProductBackend};
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::{Backend, Scalar};
+use isobar_core::build::{Solve, System};
 use isobar_core::grid::{Geometry, GridOptions};
-use isobar_core::layout::{ArrayView, ArrayViewMut, Layout};
 use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{Method, MultigridOptions, Smoother, SolverOptions, Start};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
-use isobar_core::solver::{Solve, System};
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use isobar_cpu::{Cpu, Vector};
 
 fn problem(geometry: Geometry, n: usize, nz: usize) -> Helmholtz {
@@ -23,10 +25,10 @@ fn solve(problem: &Helmholtz, rhs: RhsKind, options: &SolverOptions) -> Outcome 
     System::new(&Cpu::with_all_threads().unwrap(), &stencil, options)
         .unwrap()
         .solve(
-            ArrayView::c_order(&b, stencil.shape()).unwrap(),
-            &mut ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap(),
+            ArrayView::c_order(&b, stencil.shape()).unwrap().into(),
+            ArrayViewMut::c_order(&mut u, stencil.shape()).unwrap().into(),
             Guess::Zero,
-            &mut |_| {},
+            &mut ignore,
         )
         .unwrap()
 }
@@ -47,18 +49,18 @@ fn assert_count(outcome: &Outcome, expected: usize, what: &str) {
 fn norms_on_the_panel() {
     let problem = problem(Geometry::Panel, 128, 128);
     let stencil = problem.stencil().unwrap();
-    let layout = Layout::new(stencil.shape()).unwrap();
     let cpu = Cpu::with_all_threads().unwrap();
-    let a = cpu.tensor_product::<f64>(&stencil).unwrap();
+    let layout = Supports::<TensorProduct>::layout(&cpu, &stencil).unwrap();
+    let a = Supports::operator::<f64>(&cpu, &stencil).unwrap();
     let (mut u, mut v) = (cpu.zeros::<f64>(&layout).unwrap(), cpu.zeros::<f64>(&layout).unwrap());
     let field = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
-    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap(), &mut u).unwrap();
+    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap().into(), &mut u).unwrap();
     let mut scalars = cpu.scalars().unwrap();
     let mut products = |u: &Vector<f64>, v: &Vector<f64>| {
-        cpu.dot(v, v, Slot::new(0), &mut scalars).unwrap();
-        cpu.dot(u, v, Slot::new(1), &mut scalars).unwrap();
+        cpu.dot(v, v, Scalar::new(0), &mut scalars).unwrap();
+        cpu.dot(u, v, Scalar::new(1), &mut scalars).unwrap();
         let bank = cpu.read(&scalars).unwrap();
-        [bank[Slot::new(0).index()].sqrt(), bank[Slot::new(1).index()]]
+        [bank[Scalar::new(0).index()].sqrt(), bank[Scalar::new(1).index()]]
     };
     a.apply(&u, &mut v).unwrap();
     let [norm, product] = products(&u, &v);

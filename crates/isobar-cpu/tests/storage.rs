@@ -3,13 +3,15 @@
 use std::alloc::{GlobalAlloc, Layout as AllocLayout, System as SystemAllocator};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
 use isobar_core::grid::GridOptions;
-use isobar_core::layout::{ArrayView, ArrayViewMut};
 use isobar_core::operator::Guess;
-use isobar_core::options::{Method, PreconditionerKind, Smoother, SolverOptions, Start};
+use isobar_core::options::{Form, Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
-use isobar_core::solver::{Solve, System};
+use isobar_core::solver::ignore;
+use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -44,15 +46,14 @@ fn problem() -> Helmholtz {
 fn variants() -> Vec<(SolverOptions, f64)> {
     let coarse = 1.0 / 3.0;
     let mut all = Vec::new();
-    for (method, kind, vectors) in [
-        (Method::Multigrid, PreconditionerKind::None, 2.0 + 2.0 * coarse),
-        (Method::Cg, PreconditionerKind::Line, 6.0),
-        (Method::CgTextbook, PreconditionerKind::Jacobi, 6.0),
-        (Method::Bicgstab, PreconditionerKind::Line, 8.0),
-        (Method::Cg, PreconditionerKind::Multigrid, 6.0 + 2.0 * coarse),
+    for (method, form, preconditioner, vectors) in [
+        (Method::Multigrid, Form::Fused, Preconditioner::None, 2.0 + 2.0 * coarse),
+        (Method::Cg, Form::Fused, Preconditioner::Line, 6.0),
+        (Method::Cg, Form::Textbook, Preconditioner::Jacobi, 6.0),
+        (Method::Bicgstab, Form::Fused, Preconditioner::Line, 8.0),
+        (Method::Cg, Form::Fused, Preconditioner::Multigrid, 6.0 + 2.0 * coarse),
     ] {
-        let mut options = SolverOptions { method, tolerance: 1e-4, ..SolverOptions::default() };
-        options.preconditioner.kind = kind;
+        let mut options = SolverOptions { method, form, preconditioner, tolerance: 1e-4, ..SolverOptions::default() };
         all.push((options.clone(), vectors));
         options.precision = Precision::F32;
         // b and u in double precision, everything else in single.
@@ -91,10 +92,10 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
             let before = COUNT.load(Relaxed);
             system
                 .solve(
-                    ArrayView::c_order(&rhs, shape).unwrap(),
-                    &mut ArrayViewMut::c_order(&mut u, shape).unwrap(),
+                    ArrayView::c_order(&rhs, shape).unwrap().into(),
+                    ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
                     Guess::Zero,
-                    &mut |_| {},
+                    &mut ignore,
                 )
                 .unwrap();
             *count = COUNT.load(Relaxed) - before;

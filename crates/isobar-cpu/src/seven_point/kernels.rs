@@ -58,7 +58,6 @@ impl<T: Real> Kernel<T> for Apply<T> {
             let (ax, mut out) = unsafe {
                 (Applied::new(simd, g, x, &h, w), y.packs_mut(simd, position, w.columns.n))
             };
-            let ahead = y.ahead(position);
             for i in 0..out.len() {
                 ax.around.fetch_ahead(i);
                 row.fetch_ahead(i);

@@ -8,6 +8,8 @@
 //! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
 //! * [`substitution`] factorisation and substitution in blocks, [`aggregated`] deflation's step.
 
+#![expect(private_bounds, reason = "operators are public as types that back ends name; what they store is not")]
+
 pub(crate) mod aggregated;
 pub(crate) mod coefficients;
 pub(crate) mod kernels;
