@@ -12,6 +12,7 @@ use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
 use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
+use crate::memory::Buffer;
 use crate::vector::{Vector, c_name, index};
 
 /// The kernels, in one precision.
@@ -75,8 +76,8 @@ impl Cuda {
         self.launch(kernel, [layout.pitch().div_ceil(32), nz.div_ceil(8), ny], [32, 8], arguments)
     }
 
-    /// Puts coefficients into the layout: `values` in C order times a factor, and zero in cells from `end` on, in any
-    /// direction.
+    /// Puts coefficients of the host into the layout: `values` in C order times a factor, and zero in cells from `end` on,
+    /// in any direction.
     pub(crate) fn upload_coefficients<T: Real>(
         &self,
         layout: &Layout,
@@ -85,23 +86,83 @@ impl Cuda {
         end: [usize; 3],
         to: Pointer,
     ) -> Result<()> {
-        let shape @ Shape { nx, ny, nz } = layout.shape();
+        let shape = layout.shape();
         if values.len() != shape.cells() {
             return Err(Error::shape("coefficients", values.len().to_string(), format!("{} = {shape}", shape.cells())));
         }
-        let kernel = self.array_kernel::<T>("import_coefficients")?;
         self.staged([values], |[from]| {
-            let arguments = Arguments::new()
-                .with(nx as i32)
-                .with(ny as i32)
-                .with(nz as i32)
-                .with(layout.pitch() as i32)
-                .with(factor)
-                .with(End(end.map(|n| n as i32)))
-                .with(from)
-                .with(to);
-            self.over_rows(kernel, layout, arguments)
+            self.place_coefficients::<T>(layout, Precision::F64, c_order(shape), factor, end, [from, to, 0])
         })
+    }
+
+    /// Puts coefficients of a caller's array on this card into the layout, times a factor.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for coefficients that are negative or not finite, naming the first cell.
+    pub(crate) fn import_coefficients<T: Real>(
+        &self,
+        layout: &Layout,
+        what: &str,
+        source: &DeviceArray,
+        factor: f64,
+        to: Pointer,
+    ) -> Result<()> {
+        const NONE: u64 = u64::MAX;
+        let Shape { nx, ny, nz } = layout.shape();
+        let mut first = [NONE];
+        let invalid = Buffer::from_slice(self.context(), &first, "the number of a cell")?;
+        self.with_device_array(source, layout, "importing", || {
+            let pointers = [source.pointer(), to, invalid.start()];
+            self.place_coefficients::<T>(layout, source.precision(), source.strides(), factor, [nx, ny, nz], pointers)
+        })?;
+        invalid.read(&mut first)?;
+        let [first] = first.map(|cell| cell as usize);
+        if first as u64 == NONE {
+            return Ok(());
+        }
+        let (i, j, k) = (first % nx, first / nx % ny, first / nx / ny);
+        Err(Error::invalid(
+            what,
+            format!("negative or not finite in cell (i, j, k) = ({i}, {j}, {k}), the first such; it must be neither"),
+        ))
+    }
+
+    fn place_coefficients<T: Real>(
+        &self,
+        layout: &Layout,
+        precision: Precision,
+        strides: [usize; 3],
+        factor: f64,
+        end: [usize; 3],
+        [from, to, invalid]: [Pointer; 3],
+    ) -> Result<()> {
+        let Shape { nx, ny, nz } = layout.shape();
+        let arguments = Arguments::new()
+            .with(nx as i32)
+            .with(ny as i32)
+            .with(nz as i32)
+            .with(layout.pitch() as i32)
+            .with(Strides(strides.map(|stride| stride as i64)))
+            .with(factor)
+            .with(End(end.map(|n| n as i32)))
+            .with(from)
+            .with(to)
+            .with(invalid);
+        let name = match precision {
+            Precision::F32 => "import_coefficients_f32",
+            _ => "import_coefficients_f64",
+        };
+        self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
+    }
+
+    /// A caller's array on this card, as an array of the host in C order.
+    pub(crate) fn read_array(&self, source: &DeviceArray) -> Result<Vec<f64>> {
+        let layout = Layout::new(source.shape())?;
+        let mut vector = Vector::<f64>::zeros(self.context(), &layout)?;
+        self.import_array(source, &mut vector)?;
+        let mut values = vec![0.0; source.shape().cells()];
+        self.download_array(&vector, &mut ArrayViewMut::c_order(&mut values, source.shape())?)?;
+        Ok(values)
     }
 
     pub(crate) fn upload_array<S: Real, T: Real>(

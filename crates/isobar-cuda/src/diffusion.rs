@@ -78,7 +78,7 @@ impl Kind for Diffusion {
     fn of(stencil: &stencil::Diffusion) -> Self {
         let Shape { nx, ny, nz } = stencil.shape();
         let (stored_faces, fields) = match stencil.coefficients() {
-            Coefficients::Cells { axes, .. } => (false, axes.map(|(field, _)| field)),
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => (false, axes.map(|(field, _)| field)),
             Coefficients::Faces(_) => (true, [0, 1, 2]),
         };
         let (mut fixed, mut periodic) = (0, 0);
@@ -98,7 +98,7 @@ impl Kind for Diffusion {
             used[fields[d]] |= if stored_faces { d < 2 || nz > 1 } else { extent > 1 || fixed >> (2 * d) & 3 != 0 };
         }
         used[0] |= used == [false; 3];
-        Self { stored_faces, fields, used, fixed, periodic, shift: stencil.stored_shift().is_some() }
+        Self { stored_faces, fields, used, fixed, periodic, shift: stencil.has_shift() }
     }
 
     fn define(&self, source: Source) -> Source {
@@ -155,16 +155,31 @@ impl Kind for Diffusion {
     ) -> Result<()> {
         let Shape { nx, ny, nz } = layout.shape();
         let extents = [nx, ny, nz];
+        // A field holds the h of the first direction that takes it.
+        let first = |axes: &[(usize, f64); 3], field: usize| {
+            axes.iter().find(|axis| axis.0 == field).map_or(1.0, |&(_, factor)| factor)
+        };
+        let send_ratios = |axes: &[(usize, f64); 3]| {
+            let ratios = axes.map(|(field, factor)| T::from_f64(factor / first(axes, field)));
+            cuda.context().send(&ratios, operands.ratio)
+        };
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
-                // A field holds the h of the first direction that takes it.
-                let first = |field: usize| axes.iter().find(|axis| axis.0 == field).map_or(1.0, |axis| axis.1);
                 for field in self.used_fields() {
                     let to = operands.fields[field];
-                    cuda.upload_coefficients::<T>(layout, &fields[field], first(field), extents, to)?;
+                    cuda.upload_coefficients::<T>(layout, &fields[field], first(axes, field), extents, to)?;
                 }
-                let ratios = axes.map(|(field, factor)| T::from_f64(factor / first(field)));
-                cuda.context().send(&ratios, operands.ratio)?;
+                send_ratios(axes)?;
+            }
+            Coefficients::DeviceCells { fields, axes, shift } => {
+                for field in self.used_fields() {
+                    let (what, to) = ("diffusion.coefficient", operands.fields[field]);
+                    cuda.import_coefficients::<T>(layout, what, &fields[field], first(axes, field), to)?;
+                }
+                send_ratios(axes)?;
+                if let Some(shift) = shift {
+                    cuda.import_coefficients::<T>(layout, "the shift", shift, 1.0, operands.shift)?;
+                }
             }
             Coefficients::Faces(faces) => {
                 for axis in self.used_fields().map(|axis| Axis::ALL[axis]) {
@@ -187,16 +202,16 @@ impl Kind for Diffusion {
         stencil.transfer_weights()
     }
 
-    fn galerkin(stencil: &stencil::Diffusion, map: &AggregateMap) -> Vec<Entry> {
-        stencil.galerkin(map)
+    fn galerkin(cuda: &Cuda, stencil: &stencil::Diffusion, map: &AggregateMap) -> Result<Vec<Entry>> {
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.galerkin(map))
     }
 
-    fn components(stencil: &stencil::Diffusion) -> Option<Components> {
-        stencil.components()
+    fn components(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<Option<Components>> {
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.components())
     }
 
-    fn bodies(stencil: &stencil::Diffusion) -> AggregateMap {
-        stencil.bodies()
+    fn bodies(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<AggregateMap> {
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies())
     }
 }
 
@@ -238,7 +253,11 @@ impl Supports<stencil::Diffusion> for Cuda {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare(Steps::Sweeps)?;
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        let cuda = self.clone();
+        let on_host = move |stencil: &stencil::Diffusion| stencil.on_host(|array| cuda.read_array(array));
+        let hierarchy = by_coarsening(self, &on_host(stencil)?, finest, wanted)?;
+        let update = hierarchy.update;
+        Ok(Some(Hierarchy { update: Box::new(move |stencil| update(&on_host(stencil)?)), ..hierarchy }))
     }
 
     fn mixed_top(

@@ -6,7 +6,7 @@ mod common;
 use std::process::ExitCode;
 
 use common::OnCard;
-use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Colour, Layout, Shape};
@@ -20,6 +20,8 @@ use isobar_core::problem::random;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
+use cudarc::driver::result;
+use isobar_core::error::Error;
 use isobar_cuda::Cuda;
 
 fn main() -> ExitCode {
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
     all.add("many_tiles", many_tiles);
     all.add("repeated_solves", repeated_solves);
     all.add("updates_between_solves", updates_between_solves);
+    all.add("coefficients_on_the_card", coefficients_on_the_card);
     all.run()
 }
 
@@ -210,4 +213,85 @@ fn updates_between_solves(cuda: &Cuda) {
             assert!(u == v && found.converged());
         }
     }
+}
+
+/// Coefficients that lie on the card already, in either precision and any order: made from and updated with, the solver
+/// does what it does with the host's; what is wrong with them is seen there.
+fn coefficients_on_the_card(cuda: &Cuda) {
+    let shape @ Shape { nx, ny, nz } = Shape::new(37, 22, 13);
+    let sides = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
+    let axes = [(0, 1.0), (0, 0.7), (0, 2.5)];
+    let field = |seed: u64| -> Vec<f32> { (0..shape.cells()).map(|n| (2.0 + random(seed, n)) as f32).collect() };
+    let shift: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + random(3, n)).collect();
+    // Single precision, columns contiguous.
+    let strides = [ny * nz, nz, 1];
+    let in_c_order = |values: &[f32]| -> Vec<f64> {
+        let view = ArrayView::new(values, shape, strides).unwrap();
+        (0..shape.cells()).map(|n| f64::from(view.get(n % nx, n / nx % ny, n / nx / ny))).collect()
+    };
+    cuda.synchronize().unwrap();
+    // SAFETY: the back end has made its context current on this thread; the allocations are of those sizes.
+    let (pointers, arrays) = unsafe {
+        let pointers = [result::malloc_sync(4 * shape.cells()).unwrap(), result::malloc_sync(8 * shape.cells()).unwrap()];
+        result::memcpy_htod_sync(pointers[1], &shift).unwrap();
+        let field = DeviceArray::new::<f32>(pointers[0], shape, strides, cuda.ordinal());
+        (pointers, (field, DeviceArray::c_order::<f64>(pointers[1], shape, cuda.ordinal())))
+    };
+    let fill = |values: &[f32]| {
+        // SAFETY: as above; nothing uses the array at this time.
+        unsafe { result::memcpy_htod_sync(pointers[0], values).unwrap() };
+    };
+    let on_card = || {
+        let cells = Coefficients::DeviceCells { fields: vec![arrays.0], axes, shift: Some(arrays.1) };
+        Diffusion::new(shape, cells, None, sides).unwrap()
+    };
+    let on_host = |values: &[f32]| {
+        let cells = Coefficients::Cells { fields: vec![in_c_order(values).into()], axes };
+        Diffusion::new(shape, cells, Some(shift.clone()), sides).unwrap()
+    };
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(5, n)).collect();
+    let solve = |system: &mut dyn Solve<Diffusion>| {
+        let mut u = vec![f64::NAN; shape.cells()];
+        let (b, out) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore).unwrap();
+        assert!(outcome.converged(), "{outcome:?}");
+        (outcome.history, u)
+    };
+    for preconditioner in [
+        Preconditioner::Line,
+        Preconditioner::Jacobi,
+        Preconditioner::Neumann { order: 2 },
+        Preconditioner::BlockIc { block: None },
+        Preconditioner::Multigrid,
+    ] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        fill(&field(1));
+        let mut found = System::new(cuda, &on_card(), &options).unwrap();
+        let mut expected = System::new(cuda, &on_host(&field(1)), &options).unwrap();
+        assert!(solve(&mut found) == solve(&mut expected), "{options:?}");
+        fill(&field(2));
+        found.update(&on_card()).unwrap();
+        expected.update(&on_host(&field(2))).unwrap();
+        assert!(solve(&mut found) == solve(&mut expected), "{options:?}");
+    }
+    // Closed faces: what hangs together is found on the host.
+    let mut holes = field(4);
+    (0..shape.cells()).filter(|n| n % 5 == 0).for_each(|n| holes[n] = 0.0);
+    fill(&holes);
+    let options = SolverOptions { method: Method::Cg, tolerance: 1e-9, ..SolverOptions::default() };
+    let found = solve(&mut System::new(cuda, &on_card(), &options).unwrap());
+    assert!(found == solve(&mut System::new(cuda, &on_host(&holes), &options).unwrap()));
+
+    for wrong in [f32::NAN, f32::INFINITY, -1.0] {
+        let mut values = field(1);
+        values[11 * strides[0] + 7 * strides[1] + 5] = wrong;
+        fill(&values);
+        match System::new(cuda, &on_card(), &options).err() {
+            Some(Error::Invalid { message, .. }) => assert!(message.contains("(11, 7, 5)"), "{message}"),
+            other => panic!("{wrong}: {other:?}"),
+        }
+    }
+    assert!(matches!(System::new(&Reference, &on_card(), &options), Err(Error::Unsupported(_))));
+    // SAFETY: allocated above, freed once, and nothing uses them any more.
+    unsafe { pointers.into_iter().for_each(|pointer| result::free_sync(pointer).unwrap()) };
 }

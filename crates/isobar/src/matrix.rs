@@ -21,7 +21,7 @@ pub enum Inner {
     Own(Box<dyn Solve<OwnOperator>>),
 }
 
-pub mod sealed {
+pub(crate) mod sealed {
     use super::*;
 
     /// How a matrix meets a device.

@@ -63,6 +63,7 @@ impl SevenPoint for Diffusion {
     type Rows<T: Real> = DiffusionRows<T>;
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
+        self.require_host()?;
         let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
             let mut v = Vector::zeros(layout)?;
             fill(&mut v, |at| T::from_f64(value(at)));

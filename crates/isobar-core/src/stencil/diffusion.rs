@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Coarsen, Stencil};
+use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::options::{Choice, Method, Preconditioner};
@@ -46,6 +47,16 @@ pub enum Coefficients {
         fields: Vec<Arc<[f64]>>,
         /// Of each direction: the number of its field, and the factor.
         axes: [(usize, f64); 3],
+    },
+    /// As [`Coefficients::Cells`], in the memory of a GPU: what a solver on that GPU is made from or updated with without
+    /// anything passing through the host. They are read while that call lasts, and checked there.
+    DeviceCells {
+        /// The fields, one to three; directions may share one.
+        fields: Vec<DeviceArray>,
+        /// Of each direction: the number of its field, and the factor.
+        axes: [(usize, f64); 3],
+        /// s without the Dirichlet sides, where it is not zero.
+        shift: Option<DeviceArray>,
     },
     /// The transmissibilities themselves: entry n of direction d is that of the face between cell n and
     /// its upper neighbour in d (the first cell, where d is periodic), and 0 where there is none.
@@ -108,18 +119,29 @@ impl Diffusion {
                 }
             }
         };
+        let check_axes = |axes: &[(usize, f64); 3], count: usize| {
+            match axes.iter().find(|&&(field, factor)| field >= count || !(factor > 0.0 && factor.is_finite())) {
+                None => Ok(()),
+                Some((field, factor)) => Err(Error::invalid(
+                    "diffusion.coefficient",
+                    format!("factor {factor} of field {field}, of {count}; factors are positive"),
+                )),
+            }
+        };
         match &coefficients {
             Coefficients::Cells { fields, axes } => {
                 for field in fields {
                     check("diffusion.coefficient", field)?;
                 }
-                for &(field, factor) in axes {
-                    if field >= fields.len() || !(factor > 0.0 && factor.is_finite()) {
-                        return Err(Error::invalid(
-                            "diffusion.coefficient",
-                            format!("factor {factor} of field {field}, of {}; factors are positive", fields.len()),
-                        ));
-                    }
+                check_axes(axes, fields.len())?;
+            }
+            Coefficients::DeviceCells { fields, axes, shift: on_device } => {
+                if let Some(array) = fields.iter().chain(on_device).find(|array| array.shape() != shape) {
+                    return Err(Error::shape("diffusion.coefficient", array.shape().to_string(), shape.to_string()));
+                }
+                check_axes(axes, fields.len())?;
+                if on_device.is_some() && shift.is_some() {
+                    return Err(Error::invalid("the shift", "one on the device and one on the host; use either"));
                 }
             }
             Coefficients::Faces(faces) => {
@@ -165,22 +187,58 @@ impl Diffusion {
         &self.coefficients
     }
 
-    /// s without the Dirichlet sides, where it is not zero.
+    /// s without the Dirichlet sides, where it is not zero and on the host.
     pub fn stored_shift(&self) -> Option<&[f64]> {
         self.shift.as_deref()
+    }
+
+    /// Whether s has more than the Dirichlet sides.
+    pub fn has_shift(&self) -> bool {
+        self.shift.is_some() || matches!(&self.coefficients, Coefficients::DeviceCells { shift: Some(_), .. })
+    }
+
+    /// The same with all arrays on the host, those of a GPU as `read` brings them, in C order.
+    ///
+    /// # Errors
+    /// Those of `read`; those of [`Diffusion::new`] for what it brings.
+    pub fn on_host(&self, mut read: impl FnMut(&DeviceArray) -> Result<Vec<f64>>) -> Result<Self> {
+        let Coefficients::DeviceCells { fields, axes, shift } = &self.coefficients else { return Ok(self.clone()) };
+        let fields = fields.iter().map(|field| read(field).map(Arc::from)).collect::<Result<_>>()?;
+        let shift = match shift {
+            Some(shift) => Some(read(shift)?),
+            None => self.shift.as_deref().map(<[f64]>::to_vec),
+        };
+        Self::new(self.shape, Coefficients::Cells { fields, axes: *axes }, shift, self.sides)
+    }
+
+    /// Fails for coefficients that lie on a GPU, for back ends that are elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], saying so.
+    pub fn require_host(&self) -> Result<()> {
+        match &self.coefficients {
+            Coefficients::DeviceCells { .. } => Err(Error::Unsupported(
+                "coefficients in the memory of a GPU, for a solver that is not on it; copy them to the host, or make the \
+                 solver on that GPU"
+                    .into(),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
     /// or their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
         let used: Vec<Axis> = Axis::ALL.into_iter().filter(|&axis| self.extents()[axis as usize] > 1).collect();
+        let fields = |count: usize, axes: &[(usize, f64); 3]| {
+            (0..count).filter(|&field| used.iter().any(|&axis| axes[axis as usize].0 == field)).count()
+        };
         let vectors = match &self.coefficients {
-            Coefficients::Cells { fields, axes } => {
-                (0..fields.len()).filter(|&field| used.iter().any(|&axis| axes[axis as usize].0 == field)).count()
-            }
+            Coefficients::Cells { fields: all, axes } => fields(all.len(), axes),
+            Coefficients::DeviceCells { fields: all, axes, .. } => fields(all.len(), axes),
             Coefficients::Faces(_) => used.len(),
         };
-        (vectors + usize::from(self.shift.is_some())) as f64
+        (vectors + usize::from(self.has_shift())) as f64
     }
 
     /// Lower and upper side of each direction.
@@ -227,7 +285,7 @@ impl Diffusion {
         Some(at)
     }
 
-    /// h, the transmissibility from a cell's centre to its face; 0 where only faces are stored.
+    /// h, the transmissibility from a cell's centre to its face; 0 where only faces are stored, NaN on a GPU.
     #[inline(always)]
     pub fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         match &self.coefficients {
@@ -235,6 +293,7 @@ impl Diffusion {
                 let (field, factor) = axes[axis as usize];
                 factor * fields[field][self.cell(at)]
             }
+            Coefficients::DeviceCells { .. } => f64::NAN,
             Coefficients::Faces(_) => 0.0,
         }
     }
@@ -245,6 +304,7 @@ impl Diffusion {
         let Some(upper) = self.upper(axis, at) else { return 0.0 };
         match &self.coefficients {
             Coefficients::Cells { .. } => harmonic(self.half(axis, at), self.half(axis, upper)),
+            Coefficients::DeviceCells { .. } => f64::NAN,
             Coefficients::Faces(faces) => faces[axis as usize][self.cell(at)],
         }
     }
@@ -324,7 +384,7 @@ impl Diffusion {
     pub(crate) fn is_one_piece(&self) -> bool {
         match &self.coefficients {
             Coefficients::Cells { fields, .. } => fields.iter().all(|field| field.iter().all(|&h| h > 0.0)),
-            Coefficients::Faces(_) => false,
+            Coefficients::DeviceCells { .. } | Coefficients::Faces(_) => false,
         }
     }
 
@@ -338,7 +398,7 @@ impl Diffusion {
     /// Whether a cell takes part: its row is not zero.
     pub fn is_active(&self, at: [usize; 3]) -> bool {
         match &self.coefficients {
-            Coefficients::Cells { .. } => {
+            Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {
                 Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) > 0.0
             }
             Coefficients::Faces(_) => self.diagonal(at) > 0.0,
@@ -365,6 +425,7 @@ impl Stencil for Diffusion {
         }
         let form = |stencil: &Self| match &stencil.coefficients {
             Coefficients::Cells { fields, axes } => (fields.len(), axes.map(|(field, _)| field)),
+            Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes.map(|(field, _)| field)),
             Coefficients::Faces(_) => (0, [0; 3]),
         };
         if form(self) != form(new) {
@@ -373,7 +434,7 @@ impl Stencil for Diffusion {
                 "it has another number of fields than before; make a new solver to go from one coefficient to several",
             ));
         }
-        if self.shift.is_some() != new.shift.is_some() {
+        if self.has_shift() != new.has_shift() {
             return Err(Error::invalid(
                 "diffusion.reaction",
                 "a reaction or wells where there were none, or none where there were; make a new solver, or begin with a \

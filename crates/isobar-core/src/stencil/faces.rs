@@ -24,7 +24,7 @@ impl Diffusion {
         let shape @ Shape { nx, ny, nz } = self.shape();
         let faces = match self.coefficients() {
             Coefficients::Faces(faces) => faces.clone(),
-            Coefficients::Cells { .. } => Axis::ALL.map(|axis| self.faces_along(axis)),
+            _ => Axis::ALL.map(|axis| self.faces_along(axis)),
         };
         let end = |axis: Axis, upper: bool| -> Arc<[f64]> {
             let at = |n: usize, count: usize| if upper { count - 1 } else { n };
@@ -82,7 +82,7 @@ impl Diffusion {
             }
             let faces = match self.coefficients() {
                 Coefficients::Faces(faces) => faces[axis as usize].clone(),
-                Coefficients::Cells { .. } => self.faces_along(axis),
+                _ => self.faces_along(axis),
             };
             for (block, faces) in faces.chunks(count * stride).enumerate() {
                 let first = block * count * stride;

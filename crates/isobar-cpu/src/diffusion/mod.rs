@@ -53,11 +53,12 @@ enum Kind<T> {
 
 impl<T: Real> DiffusionCoefficients<T> {
     fn new(cpu: &Cpu, layout: &Layout, periodic: [bool; 3], stencil: &stencil::Diffusion) -> Result<Self> {
+        stencil.require_host()?;
         let kind = match stencil.coefficients() {
             stencil::Coefficients::Cells { fields, .. } => {
                 Kind::Cells(Cells::new(cpu, layout, stencil, fields.len())?)
             }
-            stencil::Coefficients::Faces(_) => Kind::Faces(Faces::new(cpu, layout, periodic[0], stencil)?),
+            _ => Kind::Faces(Faces::new(cpu, layout, periodic[0], stencil)?),
         };
         let mut coefficients = Self { kind, vectors: stencil.coefficient_vectors(), stencil: stencil.clone() };
         coefficients.set(cpu, stencil)?;
@@ -65,6 +66,7 @@ impl<T: Real> DiffusionCoefficients<T> {
     }
 
     fn set(&mut self, cpu: &Cpu, stencil: &stencil::Diffusion) -> Result<()> {
+        stencil.require_host()?;
         match (&mut self.kind, stencil.coefficients()) {
             (Kind::Cells(cells), stencil::Coefficients::Cells { fields, axes }) => {
                 cells.set(cpu, stencil, fields, *axes);

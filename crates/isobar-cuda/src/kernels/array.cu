@@ -53,16 +53,33 @@ extern "C" __global__ void export_f32(int nx, int nz, int pitch, Strides stride,
     export_field(nx, nz, pitch, stride, from, to);
 }
 
-// Coefficients, which come in double precision and C order: times a factor, and zero in cells i, j, k from `end` on in any
-// direction, whatever they hold there.
+// Coefficients, which come in any order: times a factor, and zero in cells i, j, k from `end` on in any direction, whatever
+// they hold there. Where asked for, `invalid` becomes the number, in C order, of the first cell with a coefficient that is
+// negative or not finite, if that is less than what it was.
 struct End {
     int x, y, z;
 };
 
-extern "C" __global__ void import_coefficients(int nx, int ny, int nz, int pitch, double factor, End end,
-                                               const double* __restrict__ from, T* __restrict__ to) {
+template <class U>
+__device__ __forceinline__ void import_coefficients(int nx, int ny, int nz, int pitch, Strides stride, double factor,
+                                                    End end, const U* from, T* to, unsigned long long* invalid) {
     for_each_cell(nz, pitch, [&](int i, int j, int k, long long at) {
         bool inside = i < end.x && j < end.y && k < end.z;
-        to[at] = inside ? T(factor * from[i + (long long)nx * (j + (long long)ny * k)]) : T(0);
+        double value = inside ? double(from[i * stride.x + j * stride.y + k * stride.z]) : 0.0;
+        if (invalid != nullptr && !(value >= 0.0 && value <= 1.7976931348623157e308))
+            atomicMin(invalid, i + (unsigned long long)nx * (j + (unsigned long long)ny * k));
+        to[at] = T(factor * value);
     });
+}
+
+extern "C" __global__ void import_coefficients_f64(int nx, int ny, int nz, int pitch, Strides stride, double factor,
+                                                   End end, const double* __restrict__ from, T* __restrict__ to,
+                                                   unsigned long long* invalid) {
+    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
+}
+
+extern "C" __global__ void import_coefficients_f32(int nx, int ny, int nz, int pitch, Strides stride, double factor,
+                                                   End end, const float* __restrict__ from, T* __restrict__ to,
+                                                   unsigned long long* invalid) {
+    import_coefficients(nx, ny, nz, pitch, stride, factor, end, from, to, invalid);
 }

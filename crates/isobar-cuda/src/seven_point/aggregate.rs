@@ -7,7 +7,7 @@ use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 
-use super::SevenPoint;
+use super::{Kernels, SevenPoint};
 use super::kind::Kind;
 use super::passes::Passes;
 use crate::aggregate::{AggregateVector, Aggregates};
@@ -31,7 +31,7 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
-        Ok(K::galerkin(&self.kernels.stencil(), map))
+        K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }
 
     /// Most matrices are regular, which the card sees at once.
@@ -40,10 +40,10 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         if self.kernels.is_plainly_regular()? {
             return Ok(None);
         }
-        Ok(K::components(&self.kernels.stencil()))
+        K::components(self.kernels.cuda(), &self.kernels.stencil())
     }
 
     fn bodies(&self) -> Result<AggregateMap> {
-        Ok(K::bodies(&self.kernels.stencil()))
+        K::bodies(self.kernels.cuda(), &self.kernels.stencil())
     }
 }

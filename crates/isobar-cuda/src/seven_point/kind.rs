@@ -58,13 +58,13 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     fn transfer_weights(stencil: &Self::Stencil) -> [Option<Vec<f64>>; 2];
 
     /// As [`isobar_core::operator::AggregateOperator::galerkin`].
-    fn galerkin(stencil: &Self::Stencil, map: &AggregateMap) -> Vec<Entry>;
+    fn galerkin(cuda: &Cuda, stencil: &Self::Stencil, map: &AggregateMap) -> Result<Vec<Entry>>;
 
     /// As [`isobar_core::operator::AggregateOperator::components`].
-    fn components(stencil: &Self::Stencil) -> Option<Components>;
+    fn components(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Option<Components>>;
 
     /// As [`isobar_core::operator::AggregateOperator::bodies`].
-    fn bodies(stencil: &Self::Stencil) -> AggregateMap;
+    fn bodies(cuda: &Cuda, stencil: &Self::Stencil) -> Result<AggregateMap>;
 }
 
 /// What is compiled for stencils of a kind on grids of a size.
