@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isobar::layout::Shape;
+use isobar::Shape;
 
 use crate::assembled::Assembled;
 use crate::diffusion::DiffusionCase;

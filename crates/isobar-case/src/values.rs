@@ -5,7 +5,7 @@ use std::iter::repeat_n;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use isobar::layout::Shape;
+use isobar::Shape;
 use isobar::problem::materials::{self, Bubbles};
 use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;

@@ -10,7 +10,8 @@ mod sides;
 
 use std::path::{Path, PathBuf};
 
-use isobar::layout::{Layout, Shape};
+use isobar::Shape;
+use isobar::internals::layout::Layout;
 use isobar::problem::{Boundary, Source, Spacing, Weighting, Well};
 use serde::Deserialize;
 

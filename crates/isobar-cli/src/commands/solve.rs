@@ -60,7 +60,7 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         }
     };
     if let Some(path) = &args.report {
-        note(&args.report, super::write_report(path, &run.report(case, Vec::new())));
+        note(&args.report, super::write_report(path, &run.report(case)));
     }
     if args.output.is_none() && args.plot.is_none() {
         return first_failure;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::advice::advice;
 use super::assembly::{Parts, assemble};
 use crate::array::{ArrayView, Source, Target};
-use crate::backend::{Backend, DeviceInfo, Scalar};
+use crate::backend::{Backend, DeviceInfo, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
@@ -450,9 +450,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        // Beyond this size a copy is no faster, and two more vectors may not fit beside the solver.
-        let large = Layout::new(Shape::new(512, 512, 128))?;
-        self.backend.copy_bandwidth(if self.layout.len() < large.len() { &self.layout } else { &large })
+        copy_bandwidth(&self.backend, self.layout.shape())
     }
 }
 
