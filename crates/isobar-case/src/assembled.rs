@@ -16,15 +16,15 @@ use crate::values::{Values, check_sizes, read_cells};
 /// A linear system with what is known about it, in (z, y, x) C order.
 #[derive(Clone, Debug)]
 pub struct Assembled {
-    /// The matrix.
+    /// A, from the equation and its boundary conditions.
     pub matrix: Matrix,
-    /// The right-hand side.
+    /// b, with boundary values, sources and wells in it.
     pub rhs: Vec<f64>,
     /// The exact solution at the cell centres, where it is known.
     pub exact: Option<Vec<f64>>,
     /// Which cells take part; nothing means all.
     pub active: Option<Vec<bool>>,
-    /// Where the cells are.
+    /// Where the cells lie, for files and plots.
     pub mesh: Mesh,
 }
 

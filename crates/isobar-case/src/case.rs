@@ -27,11 +27,11 @@ const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
 pub struct Case {
     /// The file, as the user named it.
     pub path: PathBuf,
-    /// `[problem]`, `[grid]` and `[diffusion]`
+    /// The equation, its grid and its right-hand side: `[problem]`, `[grid]` and `[diffusion]`.
     pub problem: Problem,
-    /// `[solver]`
+    /// The method and its parameters, `[solver]`; what is left open, the matrix chooses.
     pub solver: SolverOptions,
-    /// `solver.guess`
+    /// Where the iteration starts, `solver.guess`.
     pub guess: FirstGuess,
 }
 
@@ -39,7 +39,7 @@ pub struct Case {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FirstGuess {
-    /// Zeros.
+    /// u₀ = 0.
     #[default]
     Zero,
     /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).

@@ -4,12 +4,12 @@ use isobar::options::SolverOptions;
 use isobar::stencil::{Csr, Diffusion, Stencil, TensorProduct};
 use isobar::{Device, Setup, Shape, Solver, Timed};
 
-/// A matrix.
+/// The matrix of a linear system, as the problem's kind has it.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// Vertical vectors times horizontal fields.
+    /// Of "helmholtz": vertical vectors times horizontal fields.
     TensorProduct(TensorProduct),
-    /// A coefficient in every cell.
+    /// Of "diffusion" and "poisson": a coefficient in every cell.
     Diffusion(Diffusion),
 }
 

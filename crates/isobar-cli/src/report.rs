@@ -7,23 +7,23 @@ use serde::Serialize;
 /// `--report`: numbers that are not finite become null.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Of isobar.
+    /// The version of isobar that wrote it.
     pub version: &'static str,
     /// The case file, as the user named it.
     pub case: String,
-    /// What was solved.
+    /// The kind of problem and its size.
     pub problem: ProblemReport,
-    /// Where.
+    /// The device that solved it.
     pub device: DeviceReport,
-    /// How.
+    /// The method, as it was after all automatic choices.
     pub solver: SolverReport,
-    /// What came of it.
+    /// How the iteration ended.
     pub outcome: OutcomeReport,
     /// Distance from the exact solution, where that is known.
     pub error: Option<ErrorReport>,
     /// Fingerprint of the solution; nulls where there is none.
     pub checks: Checks,
-    /// Wall-clock time.
+    /// Wall-clock time of the run.
     pub seconds: Seconds,
     /// Memory traffic of the iteration.
     pub traffic: TrafficReport,

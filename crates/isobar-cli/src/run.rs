@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
-use isobar::{Description, Device, Outcome};
+use isobar::{Description, Device, Outcome, Stop};
 use isobar_case::{Assembled, Case, footprint, memory};
 
 use crate::console::Console;
@@ -17,19 +17,19 @@ use crate::summary;
 
 /// A solve that has ended, and all there is to say about it.
 pub struct Run {
-    /// The linear system.
+    /// The linear system that was solved.
     pub assembled: Assembled,
-    /// The solution in (z, y, x) C order; the first guess where the outcome says that none is returned.
+    /// The solution in (z, y, x) C order, where [`Run::has_solution`].
     pub solution: Vec<f64>,
-    /// What was put together.
+    /// The device, the method and the grids that were put together.
     pub description: Description,
-    /// How it ended.
+    /// How the iteration ended, with its history.
     pub outcome: Outcome,
-    /// Where the exact solution is known.
+    /// Distance from the exact solution, where that is known.
     pub error: Option<ErrorReport>,
-    /// Wall-clock time.
+    /// Wall-clock time by what was done.
     pub seconds: Seconds,
-    /// Bandwidth reached.
+    /// Memory traffic of the iteration, against a plain copy.
     pub traffic: TrafficReport,
 }
 
@@ -87,8 +87,9 @@ fn solve_since(
     drop(solver);
     let copy = copy_bandwidth(case, device);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
+    let found = has_solution(&outcome);
     let run = Run {
-        error: assembled.exact.as_ref().filter(|_| outcome.is_returned).map(|exact| ErrorReport::new(&solution, exact)),
+        error: assembled.exact.as_ref().filter(|_| found).map(|exact| ErrorReport::new(&solution, exact)),
         traffic: TrafficReport::new(bytes, timing.solve, copy),
         assembled,
         solution,
@@ -96,7 +97,7 @@ fn solve_since(
         outcome,
         seconds,
     };
-    console.line(summary::closing(case, &run.outcome, run.error, &run.seconds, &run.traffic));
+    console.line(summary::closing(case, &run.outcome, found, run.error, &run.seconds, &run.traffic));
     Ok(run)
 }
 
@@ -122,6 +123,11 @@ pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
     Ok(())
 }
 
+fn has_solution(outcome: &Outcome) -> bool {
+    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && outcome.relative_residual > 1.0;
+    outcome.is_returned && !is_lost
+}
+
 /// Bytes a second of a plain copy; unknown where there is no memory for one, which is no reason to lose a solution.
 fn copy_bandwidth(case: &Case, device: &Device) -> f64 {
     let fits = memory::require("a copy", footprint::COPY).is_ok();
@@ -129,6 +135,12 @@ fn copy_bandwidth(case: &Case, device: &Device) -> f64 {
 }
 
 impl Run {
+    /// Whether there is a solution to write, good or bad: not after a breakdown or a divergence that left nothing finite,
+    /// or something worse than the first guess.
+    pub fn has_solution(&self) -> bool {
+        has_solution(&self.outcome)
+    }
+
     /// The report of this run.
     pub fn report(&self, case: &Case) -> Report {
         let shape = case.problem.shape();
@@ -149,7 +161,7 @@ impl Run {
             },
             outcome: OutcomeReport::from(&self.outcome),
             error: self.error,
-            checks: if self.outcome.is_returned { Checks::new(&self.solution) } else { Checks::NONE },
+            checks: if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE },
             seconds: self.seconds,
             traffic: self.traffic,
             timing: None,

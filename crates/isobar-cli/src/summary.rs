@@ -67,6 +67,7 @@ const WORTH_A_WORD: f64 = 1e-13;
 pub fn closing(
     case: &Case,
     outcome: &Outcome,
+    has_solution: bool,
     error: Option<ErrorReport>,
     seconds: &Seconds,
     traffic: &TrafficReport,
@@ -88,6 +89,9 @@ pub fn closing(
     )];
     if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {
         lines.push(entry("last good", format!("iteration {iteration}, relative residual {residual:.3e}")));
+    }
+    if !has_solution {
+        lines.push(entry("solution", "none: what the solve left is not finite, or worse than the first guess"));
     }
     if let Some(advice) = &outcome.advice {
         lines.push(entry("try", advice));

@@ -186,7 +186,7 @@ fn lists_of_another_length_are_counted() {
         (
             &with(""),
             "diffusion.sources=[{ i = 1, j = 1, k = [1, 2, 3], rate = 1.0 }]",
-            &["diffusion.sources[0].k has 3 entries", "a level"],
+            &["diffusion.sources[0].k has 3 entries", "a layer"],
         ),
         (
             &with(""),
@@ -228,10 +228,10 @@ fn entries_of_sources_and_wells_are_named() {
             "{ i = -1, j = 1, rate = 1.0 }",
             &["diffusion.sources[1].i must be a whole number, 0 or more, not the whole number -1"],
         ),
-        ("{ i = 1, j = 1, k = 2.5, rate = 1.0 }", &["diffusion.sources[1].k must be a level", "not the number 2.5"]),
+        ("{ i = 1, j = 1, k = 2.5, rate = 1.0 }", &["diffusion.sources[1].k must be a layer", "not the number 2.5"]),
         (
             "{ i = 1, j = 1, k = -1, rate = 1.0 }",
-            &["diffusion.sources[1].k must be a level", "not the whole number -1"],
+            &["diffusion.sources[1].k must be a layer", "not the whole number -1"],
         ),
         (
             "{ i = 1, j = 1, rat = 1.0 }",

@@ -65,6 +65,12 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
     if args.output.is_none() && args.plot.is_none() {
         return first_failure;
     }
+    if !run.has_solution() {
+        for path in [&args.output, &args.plot].into_iter().flatten() {
+            console.line(format_args!("{:<10} {}: there is no solution", "unwritten", path.display()));
+        }
+        return first_failure;
+    }
 
     let shape = case.problem.shape();
     let active = run.assembled.active.as_deref();

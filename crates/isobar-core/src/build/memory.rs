@@ -302,7 +302,11 @@ impl Setup<'_> {
                         self.vectors(weights, &layout, size);
                     }
                 }
-                _ if n > 0 => self.operator(grid, &layout, size),
+                _ if n > 0 => {
+                    // The columns' factors on the host, and the corners that they are computed from.
+                    self.pass(HOST, (16 * 8 * grid.shape.nx * grid.shape.ny) as f64);
+                    self.operator(grid, &layout, size);
+                }
                 _ => {}
             }
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &layout, size);
@@ -333,18 +337,22 @@ impl Setup<'_> {
         };
         self.keep(HOST, 7.0 * ENTRY * count);
         if is_inverse {
-            self.pass(HOST, 8.0 * count * count);
             self.keep(DEVICE, 8.0 * count * count);
+            // Its entries once more, and the columns that are solved for at once.
+            self.pass(HOST, 8.0 * count * (count + 32.0));
         }
         // Where memory belongs to which.
         let runs = 2.0 * (shape.ny * shape.nz) as f64 * (across + 2.0);
-        self.keep(if self.is_cuda() { DEVICE } else { HOST }, if self.is_cuda() { map } else { 0.0 } + 24.0 * runs);
+        self.keep(if self.is_cuda() { DEVICE } else { HOST }, if self.is_cuda() { map } else { 0.0 } + 32.0 * runs);
     }
 
     fn memory(&self) -> Memory {
+        /// Small tables, and what the coarsest levels are padded to.
+        const MARGIN: f64 = 1.03;
+        let [device, host, both] = self.most.map(|bytes| MARGIN * bytes);
         match self.processor {
-            Processor::Cpu { .. } => Memory { host: self.most[2], device: 0.0 },
-            Processor::Cuda => Memory { host: self.most[HOST], device: self.most[DEVICE] },
+            Processor::Cpu { .. } => Memory { host: both, device: 0.0 },
+            Processor::Cuda => Memory { host, device },
         }
     }
 }

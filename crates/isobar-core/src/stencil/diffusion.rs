@@ -117,7 +117,11 @@ impl Diffusion {
                     if field >= fields.len() || !(factor > 0.0 && factor.is_finite()) {
                         return Err(Error::invalid(
                             "diffusion.coefficient",
-                            format!("factor {factor} of field {field}, of {}; factors are positive", fields.len()),
+                            format!(
+                                "a direction has field {field}, counted from 0, of {}, times {factor}; use a field that there is and a \
+                                 positive, finite factor (extreme widths of cells make others: use other units)",
+                                fields.len()
+                            ),
                         ));
                     }
                 }
