@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use isobar::layout::Shape;
-use isobar::null_space::Parts;
+use isobar::Shape;
 use isobar::problem::{self, Coefficient, DiffusionProblem, Spacing};
-use isobar::region::RegionMap;
 use isobar::stencil::Diffusion;
 use isobar_io::{Mesh, Units, npy};
 
@@ -18,15 +16,15 @@ use crate::values::{Values, check_sizes, read_cells};
 /// A linear system with what is known about it, in (z, y, x) C order.
 #[derive(Clone, Debug)]
 pub struct Assembled {
-    /// The matrix.
+    /// A, from the equation and its boundary conditions.
     pub matrix: Matrix,
-    /// The right-hand side.
+    /// b, with boundary values, sources and wells in it.
     pub rhs: Vec<f64>,
     /// The exact solution at the cell centres, where it is known.
     pub exact: Option<Vec<f64>>,
     /// Which cells take part; nothing means all.
     pub active: Option<Vec<bool>>,
-    /// Where the cells are.
+    /// Where the cells lie, for files and plots.
     pub mesh: Mesh,
 }
 
@@ -165,17 +163,18 @@ impl DiffusionCase {
 
 /// Of all solutions of a singular system, the one that solvers return: with mean 0 wherever a constant is free.
 fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion) -> Vec<f64> {
-    let floating: RegionMap = Parts::of(stencil).floating();
+    let Some(components) = stencil.components() else { return solution };
+    let floating = components.floating();
     let sizes = floating.sizes();
     let mut sums = vec![0.0; floating.count()];
     for (cell, value) in solution.iter().enumerate() {
-        if let Some(part) = floating.region(cell) {
-            sums[part] += value;
+        if let Some(component) = floating.aggregate(cell) {
+            sums[component] += value;
         }
     }
     for (cell, value) in solution.iter_mut().enumerate() {
-        if let Some(part) = floating.region(cell) {
-            *value -= sums[part] / sizes[part] as f64;
+        if let Some(component) = floating.aggregate(cell) {
+            *value -= sums[component] / sizes[component] as f64;
         }
     }
     solution

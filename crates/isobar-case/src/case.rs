@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use isobar::Guess;
 use isobar::grid::GridOptions;
-use isobar::options::{Method, PreconditionerKind, SolverOptions};
+use isobar::options::SolverOptions;
 use isobar::problem::random;
 use serde::Deserialize;
 
@@ -27,11 +27,11 @@ const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
 pub struct Case {
     /// The file, as the user named it.
     pub path: PathBuf,
-    /// `[problem]`, `[grid]` and `[diffusion]`
+    /// The equation, its grid and its right-hand side: `[problem]`, `[grid]` and `[diffusion]`.
     pub problem: Problem,
-    /// `[solver]`
+    /// The method and its parameters, `[solver]`; what is left open, the matrix chooses.
     pub solver: SolverOptions,
-    /// `solver.guess`
+    /// Where the iteration starts, `solver.guess`.
     pub guess: FirstGuess,
 }
 
@@ -39,7 +39,7 @@ pub struct Case {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FirstGuess {
-    /// Zeros.
+    /// u₀ = 0.
     #[default]
     Zero,
     /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).
@@ -105,7 +105,7 @@ impl Case {
 
         let folder = path.parent().unwrap_or(Path::new(""));
         let problem = Problem::read(&document, folder)?;
-        let (solver, guess) = read_solver(&document, &problem)?;
+        let (solver, guess) = read_solver(&document)?;
         Ok(Self { path: path.to_path_buf(), problem, solver, guess })
     }
 
@@ -150,39 +150,16 @@ pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
     memory::collect("the first guess", cells, (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))))
 }
 
-/// `[solver]`, with the defaults of the problem. That diffusion is solved by conjugate gradients with multigrid, and
-/// the atmosphere by multigrid, is decided here until the solver itself decides it from the stencil.
-fn read_solver(document: &Document<'_>, problem: &Problem) -> Result<(SolverOptions, FirstGuess)> {
-    let mut solver: SolverOptions = document.read_without("solver", &["guess"])?;
+/// `[solver]`; what it leaves open is the matrix's to choose.
+fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
+    let solver: SolverOptions = document.read_without("solver", &["guess"])?;
     let guess = match document.get("solver.guess") {
         Some(_) => document.read("solver.guess")?,
         None => FirstGuess::default(),
     };
-    if let Problem::Diffusion(_) = problem {
-        if document.get("solver.method").is_none() {
-            solver.method = Method::Cg;
-        }
-        if document.get("solver.preconditioner.kind").is_none() {
-            solver.preconditioner.kind = PreconditionerKind::Multigrid;
-        }
-    }
-    for (key, sweeps) in [
-        ("solver.multigrid.pre", solver.multigrid.pre),
-        ("solver.multigrid.post", solver.multigrid.post),
-        ("solver.multigrid.coarse_sweeps", solver.multigrid.coarse_sweeps),
-    ] {
-        if sweeps > MOST_SWEEPS {
-            return Err(
-                document.failure_at_key(key, &format!("{sweeps} sweeps; use at most {MOST_SWEEPS} (1 or 2 are usual)"))
-            );
-        }
-    }
     solver.validate().map_err(|error| at_key(document, error))?;
     Ok((solver, guess))
 }
-
-/// More relaxation sweeps a cycle than this never pay.
-const MOST_SWEEPS: usize = 1000;
 
 /// An error of the library, shown at the key that it names.
 pub(crate) fn at_key(document: &Document<'_>, error: isobar::Error) -> Error {
@@ -219,7 +196,7 @@ pub(crate) fn keys() -> Vec<String> {
     let mut found = Vec::new();
     flatten("problem", &problem::defaults(), &mut found);
     flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);
-    flatten("solver", &serde_json::json!(SolverOptions::default()), &mut found);
+    found.extend(SolverOptions::keys().map(|key| format!("solver.{key}")));
     found.push("solver.guess".to_owned());
     found.extend(diffusion::KEYS.map(str::to_owned));
     found

@@ -1,75 +1,150 @@
-//! The memory that a case takes on the host, predicted from its sizes before any is allocated.
+//! The memory that a case takes, predicted from its sizes before any is allocated.
+
+use isobar::Memory;
+use isobar::internals::build::memory::{MatrixKind, MatrixSize, Processor, predict};
+use isobar::problem::Spacing;
 
 use crate::case::Case;
 use crate::diffusion::{self, DiffusionCase};
+use crate::error::{Error, Result};
 use crate::helmholtz::{self, HelmholtzCase};
 use crate::problem::Problem;
+use crate::values::Values;
 
-/// Host memory of a case by what it is for, for as long as it is there. B
+/// Memory of a case by what it is for, for as long as it is there. B
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Footprint {
-    /// Matrix, right-hand side, exact solution and mask: from assembling to the end.
+    /// Matrix, right-hand side, exact solution and mask, on the host from assembling to the end.
     pub system: f64,
-    /// What the matrix is made of, while it is made.
+    /// What the matrix is made of, on the host while it is made.
     pub assembly: f64,
-    /// First guess and solution, and the solution with inactive cells marked, where outputs need it.
+    /// First guess and solution, on the host.
     pub solution: f64,
+    /// The solver, on the host.
+    pub solver: f64,
+    /// The solution with inactive cells marked, on the host when the solver is gone.
+    pub marked: f64,
+    /// The solver on a device that is not the host.
+    pub device: f64,
 }
 
 impl Footprint {
-    /// The most that is there at one time, with a solver that takes so many bytes on the host.
-    pub fn peak(&self, solver: f64) -> f64 {
-        self.system + self.assembly.max(self.solution + solver)
+    /// The most that the host holds at one time.
+    pub fn peak(&self) -> f64 {
+        let Self { system, assembly, solution, solver, marked, .. } = self;
+        PROGRAM + system + assembly.max(solution + solver.max(*marked))
     }
 }
 
 /// Of a value a cell.
 const VALUE: f64 = 8.0;
+/// What a program takes that does nothing yet. B
+const PROGRAM: f64 = (16 << 20) as f64;
+/// What measuring the bandwidth of a copy takes at most, beside a case whose solver is gone. B
+pub const COPY: f64 = 2.0 * (512 * 512 * 128) as f64 * VALUE;
 
 impl Case {
-    /// What it will hold.
-    pub fn footprint(&self) -> Footprint {
+    /// What it will hold, with a solver on this processor.
+    ///
+    /// # Errors
+    /// Options that do not go together.
+    pub fn footprint(&self, processor: Processor) -> Result<Footprint> {
         let cells = self.problem.shape().cells() as f64;
-        let (system, assembly, masked) = match &self.problem {
+        let size = self.problem.matrix_size();
+        let Memory { host, device } =
+            predict(&size, size.choice(), &self.solver, processor).map_err(|error| Error::at(&self.path, error))?;
+        let held = match &self.problem {
             Problem::Helmholtz(case) => case.values_held(),
             Problem::Diffusion(case) => case.values_held(),
         };
-        Footprint {
-            system: system * VALUE * cells,
-            assembly: assembly * VALUE * cells,
-            solution: if masked { 2.0 } else { 1.0 } * VALUE * cells,
-        }
+        Ok(Footprint {
+            system: held.system * VALUE * cells,
+            assembly: held.assembly * VALUE * cells,
+            solution: VALUE * cells,
+            solver: host,
+            marked: if held.may_be_marked { VALUE * cells } else { 0.0 },
+            device,
+        })
     }
 }
 
+impl Problem {
+    /// What the memory of its solvers depends on.
+    pub fn matrix_size(&self) -> MatrixSize {
+        let kind = match self {
+            Self::Helmholtz(_) => MatrixKind::TensorProduct,
+            Self::Diffusion(case) => case.matrix_kind(),
+        };
+        MatrixSize { shape: self.shape(), kind }
+    }
+}
+
+/// Values a cell.
+struct Held {
+    /// Of the system.
+    system: f64,
+    /// Of what it is made of.
+    assembly: f64,
+    /// Whether there may be inactive cells.
+    may_be_marked: bool,
+}
+
 impl HelmholtzCase {
-    /// Values a cell of the system and of what it is made of, and whether there may be inactive cells. The tables of
-    /// the matrix are vanishingly small.
-    fn values_held(&self) -> (f64, f64, bool) {
+    fn values_held(&self) -> Held {
         let manufactured = self.section.rhs.kind == helmholtz::RhsKind::Manufactured;
-        (if manufactured { 2.0 } else { 1.0 }, 0.0, false)
+        // Six numbers a column are the matrix, made of as many.
+        let columns = 6.5 / self.grid.nz as f64;
+        Held { system: if manufactured { 2.0 } else { 1.0 } + columns, assembly: columns, may_be_marked: false }
     }
 }
 
 impl DiffusionCase {
-    fn values_held(&self) -> (f64, f64, bool) {
+    /// Whether the coefficient of z is another than that of x, in memory.
+    fn is_layered(&self) -> bool {
+        let section = &self.section;
+        section.coefficient_z.is_some() || section.coefficient_y.is_some() || section.multiplier.is_some()
+    }
+
+    fn matrix_kind(&self) -> MatrixKind {
+        let section = &self.section;
+        let is_uniform = [0, 1, 2].map(|d| matches!(self.spacing[d], Spacing::Uniform(_)));
+        let fields = match (is_uniform, section.coefficient_y.is_some()) {
+            ([true, true, true], false) => 1 + usize::from(self.is_layered()),
+            ([true, true, false], false) => 2,
+            _ => 3,
+        };
+        // A power of the widths, and of coefficients that are plain numbers.
+        let cells = [self.shape.nx, self.shape.ny];
+        let widths = [0, 1].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
+        let along = match (&section.coefficient, &section.coefficient_y) {
+            (Values::Number(x), Some(Values::Number(y))) if *x > 0.0 && *y > 0.0 => x / y,
+            _ => 1.0,
+        };
+        let x_over_y = along * (widths[1] / widths[0]).powi(2);
+        let sides = section.boundary();
+        let is_periodic = [0, 1].map(|d| sides[d][0] == isobar::problem::Boundary::Periodic);
+        let has_shift = section.reaction.is_some() || !section.wells.is_empty();
+        MatrixKind::Diffusion { fields, has_shift, x_over_y, is_periodic }
+    }
+
+    fn values_held(&self) -> Held {
         let section = &self.section;
         let count = |given: bool| if given { 1.0 } else { 0.0 };
-        let vertical =
-            section.coefficient_z.is_some() || section.coefficient_y.is_some() || section.multiplier.is_some();
-        let coefficients = 1.0 + count(section.coefficient_y.is_some()) + count(vertical);
-        // The matrix has at least as many fields, and a shift where something ties cells to the outside.
-        let shift = section.reaction.is_some() || !section.wells.is_empty();
-        let manufactured = self.rhs_kind() == diffusion::RhsKind::Manufactured;
+        let MatrixKind::Diffusion { fields, has_shift, .. } = self.matrix_kind() else {
+            return Held { system: 0.0, assembly: 0.0, may_be_marked: false };
+        };
+        let matrix = fields as f64 + count(has_shift);
+        let manufactured = count(self.rhs_kind() == diffusion::RhsKind::Manufactured);
         // A mask is a byte a cell.
         let mask = 1.0 / VALUE;
-        let system = coefficients + count(shift) + 1.0 + count(manufactured) + mask;
-        let assembly = coefficients
-            + count(section.reaction.is_some())
-            + mask * count(section.active.is_some())
-            // The solution that a manufactured right-hand side is made from.
-            + count(manufactured);
-        let masked = section.active.is_some() || section.coefficient != crate::values::Values::Number(1.0);
-        (system, assembly, masked)
+        let coefficients = 1.0 + count(section.coefficient_y.is_some()) + count(self.is_layered());
+        let problem = coefficients + count(section.reaction.is_some()) + mask * count(section.active.is_some());
+        // A manufactured right-hand side is the product of a matrix of its own with the solution.
+        let on_the_way = manufactured * matrix;
+        Held {
+            system: matrix + 1.0 + manufactured + mask,
+            assembly: problem + on_the_way,
+            may_be_marked: section.active.is_some() || section.coefficient != Values::Number(1.0),
+        }
     }
 }

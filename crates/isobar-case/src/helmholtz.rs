@@ -17,9 +17,9 @@ use crate::text::{Number, name};
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HelmholtzCase {
-    /// `[problem]`
+    /// The equation and its right-hand side, `[problem]`.
     pub section: HelmholtzSection,
-    /// `[grid]`
+    /// The panel or the box, `[grid]`.
     pub grid: GridOptions,
 }
 
@@ -35,7 +35,7 @@ pub struct HelmholtzSection {
     pub omega: Option<f64>,
     /// ξ of −ω² ξ·∇u, constant in x, y and the vertical.
     pub advection: [f64; 3],
-    /// `[problem.rhs]`
+    /// The right-hand side, `[problem.rhs]`.
     pub rhs: RhsSection,
 }
 
@@ -49,7 +49,7 @@ impl Default for HelmholtzSection {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RhsSection {
-    /// Which.
+    /// Where its entries come from.
     pub kind: RhsKind,
     /// Of kind "random": the same seed gives the same numbers everywhere.
     pub seed: u64,
@@ -64,12 +64,12 @@ pub struct RhsSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RhsKind {
-    /// Ones.
+    /// 1 everywhere.
     Constant,
     /// Reproducible noise in [−1, 1).
     #[default]
     Random,
-    /// A few waves.
+    /// A sum of two smooth functions of the relative position.
     Smooth,
     /// That of a known solution.
     Manufactured,
@@ -98,7 +98,7 @@ impl HelmholtzCase {
         Ok(Self { section, grid })
     }
 
-    /// For the summary.
+    /// One line about the problem, for the summary of a run.
     pub fn describe(&self) -> String {
         let (section, shape) = (&self.section, self.grid.shape());
         let size = match section.omega {

@@ -11,13 +11,8 @@
 //! let system = case.assemble()?; // reads the files that the case names
 //! let mut solver = system.matrix.solver(&isobar::Device::cpu()?, &case.solver)?;
 //!
-//! let (shape, mut u) = (case.problem.shape(), case.first_guess()?);
-//! let outcome = solver.solve(
-//!     isobar::ArrayView::c_order(&system.rhs, shape)?,
-//!     &mut isobar::ArrayViewMut::c_order(&mut u, shape)?,
-//!     case.guess.into(),
-//!     &mut |_| {},
-//! )?;
+//! let mut u = case.first_guess()?;
+//! let outcome = solver.solve_from(&system.rhs, &mut u)?;
 //! assert!(outcome.converged());
 //! # Ok(())
 //! # }
@@ -35,7 +30,7 @@
 //! | `reader` | options out of that tree |
 //! | `explain` | error messages |
 //! | `planned` | what the format names but this version cannot do |
-//! | [`memory`], [`Footprint`] | how much memory there is, and how much a case takes |
+//! | [`memory`], [`footprint`] | how much memory there is, and how much a case takes |
 //! | [`text`] | how names and numbers read |
 
 pub mod assembled;
@@ -44,7 +39,7 @@ pub mod diffusion;
 mod document;
 mod error;
 mod explain;
-mod footprint;
+pub mod footprint;
 pub mod helmholtz;
 pub mod matrix;
 pub mod memory;

@@ -1,20 +1,15 @@
-//! The matrix of a case, of whichever stencil, and what is done with it: all that touches devices and solvers.
+//! The matrix of a case, of whichever kind, and what is done with it: all that touches devices and solvers.
 
-use isobar::Device;
-use isobar::bench::{self, Timed};
-use isobar::cpu::Cpu;
-use isobar::cuda::Cuda;
-use isobar::layout::Shape;
 use isobar::options::SolverOptions;
-use isobar::solver::{Solve, StepTraffic};
 use isobar::stencil::{Csr, Diffusion, Stencil, TensorProduct};
+use isobar::{Device, Setup, Shape, Solver, Timed};
 
-/// A matrix.
+/// The matrix of a linear system, as the problem's kind has it.
 #[derive(Clone, Debug)]
 pub enum Matrix {
-    /// Vertical vectors times horizontal fields.
+    /// Of "helmholtz": vertical vectors times horizontal fields.
     TensorProduct(TensorProduct),
-    /// A coefficient in every cell.
+    /// Of "diffusion" and "poisson": a coefficient in every cell.
     Diffusion(Diffusion),
 }
 
@@ -22,27 +17,22 @@ impl Matrix {
     /// A solver for it on a device.
     ///
     /// # Errors
-    /// Those of [`isobar::solver()`].
-    pub fn solver(&self, device: &Device, options: &SolverOptions) -> isobar::Result<Box<dyn Solve>> {
+    /// Those of [`isobar::SolverBuilder::build`].
+    pub fn solver(&self, device: &Device, options: &SolverOptions) -> isobar::Result<Solver> {
         match self {
-            Self::TensorProduct(stencil) => isobar::solver(device, stencil, options),
-            Self::Diffusion(stencil) => isobar::solver(device, stencil, options),
+            Self::TensorProduct(matrix) => Solver::builder(matrix).device(device).options(options).build(),
+            Self::Diffusion(matrix) => Solver::builder(matrix).device(device).options(options).build(),
         }
     }
 
-    /// Times the steps of an iteration, each alone.
+    /// Times setting a solver up, and the steps of an iteration, each alone.
     ///
     /// # Errors
-    /// What the device reports.
-    pub fn time_iteration(
-        &self,
-        device: &Device,
-        options: &SolverOptions,
-        steps: &[StepTraffic],
-    ) -> isobar::Result<Vec<Timed>> {
+    /// Those of [`isobar::bench`].
+    pub fn bench(&self, device: &Device, options: &SolverOptions) -> isobar::Result<(Setup, Vec<Timed>)> {
         match self {
-            Self::TensorProduct(stencil) => time_iteration(device, stencil, options, steps),
-            Self::Diffusion(stencil) => time_iteration(device, stencil, options, steps),
+            Self::TensorProduct(matrix) => isobar::bench(device, matrix, options),
+            Self::Diffusion(matrix) => isobar::bench(device, matrix, options),
         }
     }
 
@@ -55,21 +45,6 @@ impl Matrix {
             Self::TensorProduct(stencil) => stencil.to_csr(),
             Self::Diffusion(stencil) => diffusion_to_csr(stencil),
         }
-    }
-}
-
-fn time_iteration<S>(
-    device: &Device,
-    stencil: &S,
-    options: &SolverOptions,
-    steps: &[StepTraffic],
-) -> isobar::Result<Vec<Timed>>
-where
-    S: Stencil<Cpu> + Stencil<Cuda>,
-{
-    match device {
-        Device::Cpu(backend) => bench::time_iteration(backend, stencil, options, steps),
-        Device::Cuda(backend) => bench::time_iteration(backend, stencil, options, steps),
     }
 }
 

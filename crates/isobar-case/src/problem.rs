@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isobar::layout::Shape;
+use isobar::Shape;
 
 use crate::assembled::Assembled;
 use crate::diffusion::DiffusionCase;
@@ -24,7 +24,7 @@ pub enum Problem {
 const KINDS: [&str; 3] = ["helmholtz", "poisson", "diffusion"];
 
 impl Problem {
-    /// The name of its kind.
+    /// Its kind, as `problem.kind` names it.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Helmholtz(_) => "helmholtz",
@@ -32,7 +32,7 @@ impl Problem {
         }
     }
 
-    /// The grid.
+    /// Cells in x, y and the vertical.
     pub fn shape(&self) -> Shape {
         match self {
             Self::Helmholtz(case) => case.grid.shape(),
@@ -56,7 +56,7 @@ impl Problem {
         }
     }
 
-    /// For the summary.
+    /// One line about the problem, for the summary of a run.
     pub fn describe(&self) -> String {
         match self {
             Self::Helmholtz(case) => case.describe(),

@@ -5,7 +5,7 @@ use std::iter::repeat_n;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use isobar::layout::Shape;
+use isobar::Shape;
 use isobar::problem::materials::{self, Bubbles};
 use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::text::Number;
 
-/// One number a cell.
+/// One number for every cell: a coefficient, a reaction, or a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// The same everywhere.
@@ -33,7 +33,7 @@ pub enum Values {
     Noise(Noise),
     /// `{ ratio = 0.1 }`: so many times the horizontal coefficient.
     Ratio(f64),
-    /// `{ ratio_file = "kv_over_kh.npy" }`: the same with one number a level, shape (nz,).
+    /// `{ ratio_file = "kv_over_kh.npy" }`: the same with one number a layer, shape (nz,).
     RatioFile(PathBuf),
 }
 
@@ -56,17 +56,17 @@ pub struct TwoPhase {
     contrast: f64,
 }
 
-/// Round bubbles.
+/// Round bubbles of one size in a liquid whose coefficient is 1.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bubbly {
-    /// How many.
+    /// How many bubbles there are.
     count: usize,
     /// Relative to the shortest side of the domain.
     radius: f64,
     /// Coefficient inside over outside.
     contrast: f64,
-    /// Of their places.
+    /// Of the random numbers that their places are drawn from.
     #[serde(default)]
     seed: u64,
 }
@@ -75,9 +75,9 @@ pub struct Bubbly {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noise {
-    /// σ
+    /// σ, 0 to 100.
     sigma: f64,
-    /// Of ξ.
+    /// Of the random numbers ξ.
     #[serde(default)]
     seed: u64,
 }
@@ -205,17 +205,17 @@ impl Values {
             Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
             Self::Ratio(ratio) => memory::collect(key, horizontal.len(), horizontal.iter().map(|value| ratio * value))?,
             Self::RatioFile(path) => {
-                let ratios = npy::read_levels(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
-                if let Some(level) = ratios.iter().position(|ratio| *ratio < 0.0) {
+                let ratios = npy::read_layers(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
+                if let Some(layer) = ratios.iter().position(|ratio| *ratio < 0.0) {
                     return Err(Error::new(format!(
-                        "{key}: {}: {} at level {level}, counted from 0; ratios must not be negative",
+                        "{key}: {}: {} at layer {layer}, counted from 0; ratios must not be negative",
                         path.display(),
-                        Number(ratios[level])
+                        Number(ratios[layer])
                     )));
                 }
-                let levels = horizontal.chunks(shape.nx * shape.ny);
+                let layers = horizontal.chunks(shape.nx * shape.ny);
                 let values =
-                    levels.zip(&ratios).flat_map(|(level, ratio)| level.iter().map(move |value| ratio * value));
+                    layers.zip(&ratios).flat_map(|(layer, ratio)| layer.iter().map(move |value| ratio * value));
                 memory::collect(key, horizontal.len(), values)?
             }
         })

@@ -22,7 +22,7 @@ Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
 #[derive(Debug, Parser)]
 #[command(name = "isobar", version, about, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand with its options.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -90,10 +90,10 @@ pub struct DeviceArgs {
 /// `isobar solve`
 #[derive(Debug, Args)]
 pub struct SolveArgs {
-    /// What to solve.
+    /// The case file with its changes.
     #[command(flatten)]
     pub case: CaseArgs,
-    /// Where.
+    /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
 
@@ -117,10 +117,10 @@ pub struct SolveArgs {
 /// `isobar bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// What to time.
+    /// The case file with its changes.
     #[command(flatten)]
     pub case: CaseArgs,
-    /// Where.
+    /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
 
@@ -145,7 +145,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_enum, default_value_t = Size::Small)]
     pub size: Size,
 
-    /// Where.
+    /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
 
@@ -178,7 +178,7 @@ pub struct DevicesArgs {
 /// `isobar export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// What to export.
+    /// The case file with its changes.
     #[command(flatten)]
     pub case: CaseArgs,
 

@@ -11,6 +11,7 @@ macro_rules! on_device {
         match $device {
             isobar::Device::Cpu($backend) => $body,
             isobar::Device::Cuda($backend) => $body,
+            _ => return Err($crate::failure::Failure::new("this command does not know devices of this kind")),
         }
     };
 }

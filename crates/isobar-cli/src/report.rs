@@ -1,32 +1,35 @@
 //! The machine-readable report of a run. Its keys are part of the command's interface.
 
-use isobar::backend::DeviceInfo;
-use isobar::outcome::{Outcome, Stop};
+use isobar::internals::backend::DeviceInfo;
+use isobar::{Outcome, Setup, Stop};
 use serde::Serialize;
 
 /// `--report`: numbers that are not finite become null.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Of isobar.
+    /// The version of isobar that wrote it.
     pub version: &'static str,
     /// The case file, as the user named it.
     pub case: String,
-    /// What was solved.
+    /// The kind of problem and its size.
     pub problem: ProblemReport,
-    /// Where.
+    /// The device that solved it.
     pub device: DeviceReport,
-    /// How.
+    /// The method, as it was after all automatic choices.
     pub solver: SolverReport,
-    /// What came of it.
+    /// How the iteration ended.
     pub outcome: OutcomeReport,
     /// Distance from the exact solution, where that is known.
     pub error: Option<ErrorReport>,
-    /// Fingerprint of the solution.
+    /// Fingerprint of the solution; nulls where there is none.
     pub checks: Checks,
-    /// Wall-clock time.
+    /// Wall-clock time of the run.
     pub seconds: Seconds,
     /// Memory traffic of the iteration.
     pub traffic: TrafficReport,
+    /// Seconds of making and changing a solver; only of `bench`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timing: Option<SetupReport>,
     /// Every fused step of the solve, timed alone; only of `bench`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<KernelReport>,
@@ -144,13 +147,16 @@ pub struct Checks {
 }
 
 impl Checks {
+    /// Where there is no solution.
+    pub const NONE: Self = Self { sum: f64::NAN, norm2: f64::NAN };
+
     /// Of this solution.
     pub fn new(solution: &[f64]) -> Self {
-        // Summed in pieces, so that rounding does not grow with the number of entries.
-        let pieces = |term: fn(f64) -> f64| -> f64 {
-            solution.chunks(4096).map(|piece| piece.iter().map(|&x| term(x)).sum::<f64>()).sum()
+        // Summed by blocks, so that rounding does not grow with the number of entries.
+        let sum = |term: fn(f64) -> f64| -> f64 {
+            solution.chunks(4096).map(|block| block.iter().map(|&x| term(x)).sum::<f64>()).sum()
         };
-        Self { sum: pieces(|x| x), norm2: pieces(|x| x * x).sqrt() }
+        Self { sum: sum(|x| x), norm2: sum(|x| x * x).sqrt() }
     }
 }
 
@@ -167,6 +173,23 @@ pub struct Seconds {
     pub download: f64,
     /// All of these, and what lies between.
     pub total: f64,
+}
+
+/// Seconds that a solver takes to be made and to be given other coefficients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SetupReport {
+    /// Made the first time in this process: kernels are compiled or loaded.
+    pub setup: f64,
+    /// Made once more.
+    pub setup_warm: f64,
+    /// Given coefficients.
+    pub update: f64,
+}
+
+impl From<Setup> for SetupReport {
+    fn from(setup: Setup) -> Self {
+        Self { setup: setup.first, setup_warm: setup.again, update: setup.update }
+    }
 }
 
 /// Memory traffic of the iteration.
@@ -247,6 +270,7 @@ mod tests {
             checks: Checks::new(&[3.0, 4.0]),
             seconds: Seconds::default(),
             traffic: TrafficReport::new(2e9, 1.0, 4e9),
+            timing: None,
             kernels: Vec::new(),
         }
     }
@@ -273,6 +297,9 @@ mod tests {
         assert!(json["error"].is_null());
         assert_eq!(json["checks"]["norm2"], 5.0);
         assert_eq!(json["traffic"]["fraction_of_copy"], 0.5);
+        let timing = Some(Setup { first: 3.0, again: 2.0, update: 1.0 }.into());
+        let json: serde_json::Value = serde_json::from_str(&to_json(&Report { timing, ..report() })).unwrap();
+        assert_eq!(json["timing"], serde_json::json!({"setup": 3.0, "setup_warm": 2.0, "update": 1.0}));
     }
 
     #[test]

@@ -2,39 +2,34 @@
 
 use std::time::Instant;
 
-use isobar::Device;
-use isobar::layout::{ArrayView, ArrayViewMut};
-use isobar::options::{Method, PreconditionerKind};
-use isobar::outcome::Outcome;
-use isobar::real::Precision;
-use isobar::solver::{Description, StepTraffic};
-use isobar_case::{Assembled, Case, memory};
+use isobar::internals::traffic::StepTraffic;
+use isobar::{Description, Device, Outcome, Stop};
+use isobar_case::{Assembled, Case, footprint, memory};
 
 use crate::console::Console;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::report::{
-    Checks, DeviceReport, ErrorReport, KernelReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport,
-    TrafficReport,
+    Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, TrafficReport,
 };
 use crate::summary;
 
 /// A solve that has ended, and all there is to say about it.
 pub struct Run {
-    /// The linear system.
+    /// The linear system that was solved.
     pub assembled: Assembled,
-    /// The solution in (z, y, x) C order.
+    /// The solution in (z, y, x) C order, where [`Run::has_solution`].
     pub solution: Vec<f64>,
-    /// What was put together.
+    /// The device, the method and the grids that were put together.
     pub description: Description,
-    /// How it ended.
+    /// How the iteration ended, with its history.
     pub outcome: Outcome,
-    /// Where the exact solution is known.
+    /// Distance from the exact solution, where that is known.
     pub error: Option<ErrorReport>,
-    /// Wall-clock time.
+    /// Wall-clock time by what was done.
     pub seconds: Seconds,
-    /// Bandwidth reached.
+    /// Memory traffic of the iteration, against a plain copy.
     pub traffic: TrafficReport,
 }
 
@@ -44,9 +39,26 @@ pub struct Run {
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
 pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
     let clock = Instant::now();
-    let shape = case.problem.shape();
-    memory::require(&format!("a grid of {shape} cells"), case.footprint().peak(solver_bytes(case, device)))?;
+    require_memory(case, device)?;
     let assembled = case.assemble()?;
+    solve_since(clock, case, assembled, device, console)
+}
+
+/// The same for a linear system that is there already.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
+    solve_since(Instant::now(), case, assembled, device, console)
+}
+
+fn solve_since(
+    clock: Instant,
+    case: &Case,
+    assembled: Assembled,
+    device: &Device,
+    console: &mut Console,
+) -> Result<Run> {
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
     console.line(summary::opening(case, solver.description()));
@@ -54,13 +66,10 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
     let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let solving = interrupt::solving();
-    let outcome = solver.solve(
-        ArrayView::c_order(&assembled.rhs, shape)?,
-        &mut ArrayViewMut::c_order(&mut solution, shape)?,
-        case.guess.into(),
-        // Once an observer can stop a solve, this one returns interrupt::flow().
-        &mut |seen| progress.observe(seen.iteration, seen.relative_residual),
-    );
+    let outcome = solver.solve_observed(&assembled.rhs, &mut solution, case.guess.into(), &mut |seen| {
+        progress.observe(seen.iteration, seen.relative_residual);
+        interrupt::flow()
+    });
     drop(solving);
     progress.finish();
     let outcome = outcome?;
@@ -73,12 +82,14 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
         total: clock.elapsed().as_secs_f64(),
     };
 
-    // The solution is there: that it cannot be compared with a copy is no reason to lose it.
-    let copy = solver.copy_bandwidth().unwrap_or(f64::NAN);
     let description = solver.description().clone();
+    // Its vectors make room for those of the copy.
+    drop(solver);
+    let copy = copy_bandwidth(case, device);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
+    let found = has_solution(&outcome);
     let run = Run {
-        error: assembled.exact.as_ref().map(|exact| ErrorReport::new(&solution, exact)),
+        error: assembled.exact.as_ref().filter(|_| found).map(|exact| ErrorReport::new(&solution, exact)),
         traffic: TrafficReport::new(bytes, timing.solve, copy),
         assembled,
         solution,
@@ -86,34 +97,52 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
         outcome,
         seconds,
     };
-    console.line(summary::closing(case, &run.outcome, run.error, &run.seconds, &run.traffic));
+    console.line(summary::closing(case, &run.outcome, found, run.error, &run.seconds, &run.traffic));
     Ok(run)
 }
 
-/// Host memory that a solver will take: b and u, the vectors of its iteration, and a hierarchy of grids. B
+/// Fails where a case needs more memory than there is, before any is taken.
 ///
-/// A guess from below, so that a grid that is refused cannot possibly work; it stands here until a solver predicts
-/// its own memory.
-fn solver_bytes(case: &Case, device: &Device) -> f64 {
-    if let Device::Cuda(_) = device {
-        return 0.0;
+/// # Errors
+/// What it needs, what there is, and what to do.
+pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
+    let what = format!("a grid of {} cells", case.problem.shape());
+    let footprint = case.footprint(device.processor())?;
+    memory::require(&what, footprint.peak())?;
+    if let Device::Cuda(cuda) = device {
+        let (needed, there) = (footprint.device, cuda.memory() as f64);
+        if needed > there {
+            return Err(Failure::new(format!(
+                "{what} needs {} on cuda:{}, which has {}; use a smaller grid, solver.precision = \"f32\", or --device cpu",
+                memory::readable(needed),
+                cuda.ordinal(),
+                memory::readable(there)
+            )));
+        }
     }
-    let options = &case.solver;
-    let iteration = match options.method {
-        Method::Cg | Method::CgTextbook | Method::DeflatedCg => 4.0,
-        Method::Bicgstab => 6.0,
-        Method::Multigrid => 2.0 / 3.0,
-    };
-    let preconditioned = options.method != Method::Multigrid;
-    let hierarchy =
-        if preconditioned && options.preconditioner.kind == PreconditionerKind::Multigrid { 2.0 } else { 0.0 };
-    let size = if options.precision == Precision::F64 { 8.0 } else { 4.0 };
-    case.problem.shape().cells() as f64 * (2.0 * 8.0 + (iteration + hierarchy) * size)
+    Ok(())
+}
+
+fn has_solution(outcome: &Outcome) -> bool {
+    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && outcome.relative_residual > 1.0;
+    outcome.is_returned && !is_lost
+}
+
+/// Bytes a second of a plain copy; unknown where there is no memory for one, which is no reason to lose a solution.
+fn copy_bandwidth(case: &Case, device: &Device) -> f64 {
+    let fits = memory::require("a copy", footprint::COPY).is_ok();
+    fits.then(|| device.copy_bandwidth(case.problem.shape()).ok()).flatten().unwrap_or(f64::NAN)
 }
 
 impl Run {
+    /// Whether there is a solution to write, good or bad: not after a breakdown or a divergence that left nothing finite,
+    /// or something worse than the first guess.
+    pub fn has_solution(&self) -> bool {
+        has_solution(&self.outcome)
+    }
+
     /// The report of this run.
-    pub fn report(&self, case: &Case, kernels: Vec<KernelReport>) -> Report {
+    pub fn report(&self, case: &Case) -> Report {
         let shape = case.problem.shape();
         let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
         Report {
@@ -132,10 +161,11 @@ impl Run {
             },
             outcome: OutcomeReport::from(&self.outcome),
             error: self.error,
-            checks: Checks::new(&self.solution),
+            checks: if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE },
             seconds: self.seconds,
             traffic: self.traffic,
-            kernels,
+            timing: None,
+            kernels: Vec::new(),
         }
     }
 }

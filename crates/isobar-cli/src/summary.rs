@@ -2,17 +2,14 @@
 
 use std::fmt::{self, Display, Write};
 
-use isobar::layout::Shape;
-use isobar::options::Method;
-use isobar::outcome::{Outcome, Stop};
-use isobar::solver::Description;
+use isobar::{Description, Outcome, Shape, Stop};
 use isobar_case::text::{name, plural};
 use isobar_case::{Case, memory};
 
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
 /// A line of the summary: what it is about, and what there is to say.
-fn entry(name: &str, text: impl Display) -> String {
+pub fn entry(name: &str, text: impl Display) -> String {
     format!("{name:<10} {text}")
 }
 
@@ -70,6 +67,7 @@ const WORTH_A_WORD: f64 = 1e-13;
 pub fn closing(
     case: &Case,
     outcome: &Outcome,
+    has_solution: bool,
     error: Option<ErrorReport>,
     seconds: &Seconds,
     traffic: &TrafficReport,
@@ -92,7 +90,10 @@ pub fn closing(
     if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {
         lines.push(entry("last good", format!("iteration {iteration}, relative residual {residual:.3e}")));
     }
-    if let Some(advice) = outcome.stop.advice() {
+    if !has_solution {
+        lines.push(entry("solution", "none: what the solve left is not finite, or worse than the first guess"));
+    }
+    if let Some(advice) = &outcome.advice {
         lines.push(entry("try", advice));
     }
     if let Some(error) = error {
@@ -101,7 +102,7 @@ pub fn closing(
     if let Some(spectrum) = outcome.spectrum {
         let (smallest, largest) = (spectrum.smallest, spectrum.largest);
         let matrix =
-            if case.solver.method == Method::DeflatedCg { "deflated, preconditioned" } else { "preconditioned" };
+            if case.solver.method_name() == "deflated-cg" { "deflated, preconditioned" } else { "preconditioned" };
         lines.push(entry(
             "condition",
             format!("{:.3e} of the {matrix} matrix: eigenvalues {smallest:.3e} to {largest:.3e}", spectrum.condition()),

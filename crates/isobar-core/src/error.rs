@@ -1,6 +1,8 @@
 //! Misuse and failure. A solve that does not converge is not an error but an
 //! [`Outcome`](crate::outcome::Outcome).
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// What can go wrong before, or instead of, a solve. Every message says what was found and what
@@ -77,9 +79,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// An [`Error::Invalid`].
+    /// An [`Error::Invalid`]. Numbers of hundreds of digits are written as a [`Number`] is.
     pub fn invalid(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Invalid { key: key.into(), message: message.into() }
+        Self::Invalid { key: key.into(), message: shorten(&message.into()) }
     }
 
     /// An [`Error::Shape`].
@@ -90,3 +92,76 @@ impl Error {
 
 /// The result of everything in isobar that can be misused or can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A number as people write it: plain from 1e-4 to 1e6, with an exponent beyond.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number(pub f64);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0.abs();
+        if size == 0.0 || (1e-4..1e6).contains(&size) || !size.is_finite() {
+            write!(f, "{}", self.0)
+        } else {
+            write!(f, "{:e}", self.0)
+        }
+    }
+}
+
+/// More digits in a row than any count or size has: a real number that was printed in full.
+const MANY_DIGITS: usize = 25;
+
+/// A message whose numbers of hundreds of digits are written as a [`Number`] is.
+pub fn shorten(message: &str) -> String {
+    let mut short = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[start..].find(|c: char| !(c.is_ascii_digit() || c == '.')).map_or(rest.len(), |n| start + n);
+        // A full stop at the end of a sentence is no part of the number.
+        let digits = rest[start..end].trim_end_matches('.');
+        short.push_str(&rest[..start]);
+        match digits.parse() {
+            Ok(value) if digits.len() > MANY_DIGITS => short.push_str(&Number(value).to_string()),
+            _ => short.push_str(digits),
+        }
+        rest = &rest[start + digits.len()..];
+    }
+    short + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_people_write_them() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-1.5, "-1.5"),
+            (1e-4, "0.0001"),
+            (123_456.0, "123456"),
+            (1e6, "1e6"),
+            (1e308, "1e308"),
+            (-2.5e-7, "-2.5e-7"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(Number(value).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn digits_by_the_hundred_are_shortened() {
+        assert_eq!(
+            shorten(&format!("{} is not between 0 and 1; use 1e-5.", 1e308)),
+            "1e308 is not between 0 and 1; use 1e-5."
+        );
+        assert_eq!(shorten(&format!("radius {}, {}", -1e-300, f64::MAX)), "radius -1e-300, 1.7976931348623157e308");
+        let plain = "line 3: 18446744073709551616 cells of 0.30000000000000004 and (4, 8, 10) are 2.0.1 é";
+        assert_eq!(shorten(plain), plain);
+        assert_eq!(shorten(&format!("{}.", 1e300)), "1e300.");
+        assert_eq!(shorten(&"1.".repeat(40)), "1.".repeat(40));
+        let error = Error::invalid("solver.tolerance", format!("{} is out of range", f64::MIN_POSITIVE));
+        assert_eq!(error.to_string(), "solver.tolerance: 2.2250738585072014e-308 is out of range");
+    }
+}

@@ -33,6 +33,17 @@ pub(crate) fn copy<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| y.copy_from_slice(x));
 }
 
+/// x = a x
+pub(crate) fn scale<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
+    let entries = Shared::of(x.entries_mut());
+    cpu.for_each_part(x.layout().len(), |_, start, end| {
+        // SAFETY: parts do not overlap.
+        for x in unsafe { entries.row_mut(start as isize, end - start) } {
+            *x = *x * a;
+        }
+    });
+}
+
 /// y += a x
 pub(crate) fn axpy<S: Real, T: Real>(cpu: &Cpu, a: T, x: &Vector<S>, y: &mut Vector<T>) {
     zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }));

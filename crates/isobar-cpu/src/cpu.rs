@@ -168,6 +168,11 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
+        blas::scale(self, T::from_f64(a), x);
+        Ok(())
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         blas::axpy(self, T::from_f64(scalars.value(a)), x, y);
         Ok(())

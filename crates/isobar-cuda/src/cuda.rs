@@ -215,6 +215,12 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
+    fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
+        let len = x.layout().len();
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(a).with(x.pointer());
+        self.elementwise(self.kernel::<T>("scale")?, len, arguments)
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
         let len = y.layout().len();
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());

@@ -32,7 +32,7 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
 ///
 /// # Errors
 /// Those of [`read`].
-pub fn read_levels(path: &Path, nz: usize) -> Result<Vec<f64>> {
+pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)" })
 }
 

@@ -1,9 +1,9 @@
 //! VTK ImageData in XML (`.vti`), which ParaView opens.
 //!
-//! ImageData is uniform, and a grid's levels need not be, nor does a panel in [−1, 1]² under 50 km
+//! ImageData is uniform, and a grid's layers need not be, nor does a panel in [−1, 1]² under 50 km
 //! of height look like anything: such cells are placed by their index, with spacing 1, and only those of a
 //! uniform box where they are. Where all really are goes along as field data `x`, `y`, `z` (cell centres) and
-//! `z_faces` (level boundaries).
+//! `z_faces` (boundaries of layers).
 //! The values follow the XML as raw binary, each block after its length in bytes:
 //! <https://docs.vtk.org/en/latest/vtk_file_formats/vtkxml_file_format.html>.
 
@@ -23,7 +23,7 @@ fn note(field: &Field<'_>) -> String {
         Units::Atmosphere => "; z and z_faces are in m",
         Units::Unspecified => "",
     };
-    format!("{place} Field data x, y, z are the true cell centres, z_faces the heights between the levels{units}.")
+    format!("{place} Field data x, y, z are the true cell centres, z_faces the heights between the layers{units}.")
 }
 
 /// Writes a field as cell data.

@@ -1,7 +1,7 @@
 //! A zarr version 3 group (`.zarr`), which xarray opens as a dataset.
 //!
 //! The field is an array over the dimensions (z, y, x); `x`, `y` and `z` are coordinates, and
-//! `z_faces` holds the heights between and around the levels.
+//! `z_faces` holds the heights between and around the layers.
 
 mod ours;
 
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::field::{Field, Units};
 use crate::temporary::step;
 
-/// A chunk of the field stays below this, so that a reader can take a level without the rest. B
+/// A chunk of the field stays below this, so that a reader can take a layer without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
 
 /// Coordinates that go with every field.
@@ -72,7 +72,7 @@ fn check_replaceable(path: &Path) -> Result<()> {
 fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
     let [nz, ny, nx] = field.shape;
-    let levels = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
+    let layers = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
     let [x, y, z] = &field.mesh.centres;
     let (across, up) = match field.mesh.units {
         Units::Atmosphere => (Some("1"), Some("m")),
@@ -82,10 +82,10 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
         Variable::coordinate("x", x, across, "x of the cell centres"),
         Variable::coordinate("y", y, across, "y of the cell centres"),
         Variable::coordinate("z", z, up, "height of the cell centres"),
-        Variable::coordinate("z_faces", &field.mesh.faces[2], up, "height of the level boundaries"),
+        Variable::coordinate("z_faces", &field.mesh.faces[2], up, "height of the boundaries of layers"),
         Variable {
             name: field.name,
-            dimensions: vec![("z", nz, levels), ("y", ny, ny), ("x", nx, nx)],
+            dimensions: vec![("z", nz, layers), ("y", ny, ny), ("x", nx, nx)],
             values: field.values,
             attributes: Map::new(),
         },

@@ -1,6 +1,8 @@
 //! Choosing where to compute.
 
+use isobar_core::backend::copy_bandwidth;
 use isobar_core::error::{Error, Result};
+use isobar_core::layout::Shape;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 
@@ -47,6 +49,17 @@ impl Device {
     /// Those of [`Device::cpu_with_threads`].
     pub fn auto(threads: Option<usize>) -> Result<Self> {
         Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
+    }
+
+    /// Bytes a second that a copy of a vector of this grid moves, measured now: the speed of light for any solver.
+    ///
+    /// # Errors
+    /// What the device reports; no memory for two vectors.
+    pub fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
+        match self {
+            Self::Cpu(backend) => copy_bandwidth(backend, shape),
+            Self::Cuda(backend) => copy_bandwidth(backend, shape),
+        }
     }
 
     /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card) or `cuda:N`. `threads` are the

@@ -62,6 +62,7 @@ mod arrays;
 mod bench;
 mod device;
 mod matrix;
+mod memory;
 mod solver;
 
 pub use isobar_core::{error, grid, options, outcome, problem, stencil};
@@ -79,6 +80,7 @@ pub use bench::{Setup, Timed, bench};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use matrix::Matrix;
+pub use memory::{Memory, predict_memory};
 pub use outcome::{Outcome, Stop};
 pub use solver::{Solver, SolverBuilder};
 
@@ -93,7 +95,7 @@ pub use solver::{Solver, SolverBuilder};
 ///   [`conformance`](internals::conformance) holds them.
 pub mod internals {
     pub use isobar_core::{
-        array, backend, build, conformance, layout, operator, precond, real, reference, simd, solver, traffic,
+        array, backend, bench, build, conformance, layout, operator, precond, real, reference, simd, solver, traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;

@@ -1,10 +1,10 @@
 //! The matrices that a solver can be made for.
 
 use isobar_core::bench::{Setup, Timed, time_iteration, time_setup};
-use isobar_core::build::{Solve, System};
+use isobar_core::build::{MatrixSize, Solve, System};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
 
@@ -28,6 +28,8 @@ pub(crate) mod sealed {
     pub trait Sealed {
         /// The grid.
         fn grid(&self) -> Shape;
+        /// What a solver's memory depends on, and the solver that suits it.
+        fn size(&self) -> (MatrixSize, Choice);
         /// A solver.
         fn make(
             &self,
@@ -54,11 +56,7 @@ fn make<B: Supports<S>, S: Stencil>(
     })
 }
 
-fn bench<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    matrix: &S,
-    options: &SolverOptions,
-) -> Result<(Setup, Vec<Timed>)> {
+fn bench<B: Supports<S>, S: Stencil>(backend: &B, matrix: &S, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
     let setup = time_setup(backend, matrix, options)?;
     let steps = System::new(backend, matrix, options)?.description().traffic.clone();
     Ok((setup, time_iteration(backend, matrix, options, &steps)?))
@@ -71,6 +69,10 @@ macro_rules! matrices {
         impl sealed::Sealed for $matrix {
             fn grid(&self) -> Shape {
                 Stencil::shape(self)
+            }
+
+            fn size(&self) -> (MatrixSize, Choice) {
+                (MatrixSize::from(self), self.choice())
             }
 
             fn make(

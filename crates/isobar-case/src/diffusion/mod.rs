@@ -10,7 +10,8 @@ mod sides;
 
 use std::path::{Path, PathBuf};
 
-use isobar::layout::{Layout, Shape};
+use isobar::Shape;
+use isobar::internals::layout::Layout;
 use isobar::problem::{Boundary, Source, Spacing, Weighting, Well};
 use serde::Deserialize;
 
@@ -25,13 +26,13 @@ pub use sides::Sides;
 pub struct DiffusionCase {
     /// "diffusion" or "poisson"
     pub kind: &'static str,
-    /// `[problem.rhs]`
+    /// The body source f, `[problem.rhs]`.
     pub rhs: RhsSection,
-    /// The grid.
+    /// Cells in x, y and z.
     pub shape: Shape,
-    /// Widths of cells in x, y and z.
+    /// Widths of cells in x, y and z, in the user's unit of length.
     pub spacing: [Spacing; 3],
-    /// `[diffusion]`
+    /// Coefficients, sides, sources and wells, `[diffusion]`.
     pub section: DiffusionSection,
 }
 
@@ -60,13 +61,13 @@ pub struct RhsSection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RhsKind {
-    /// Zeros.
+    /// f = 0: sides, sources and wells drive the solution.
     None,
-    /// Ones.
+    /// f = 1.
     Constant,
     /// Reproducible noise in [−1, 1).
     Random,
-    /// A few waves.
+    /// A sum of two smooth functions of the relative position.
     Smooth,
     /// A x with x = cos n in cell n, and nothing else.
     Manufactured,
@@ -80,21 +81,21 @@ pub enum RhsKind {
 pub struct DiffusionSection {
     /// κ; of x and y where the others are given.
     pub coefficient: Values,
-    /// κ in y.
+    /// κ in y, where it is not that of x.
     pub coefficient_y: Option<Values>,
-    /// κ in z.
+    /// κ in z, where it is not that of x.
     pub coefficient_z: Option<Values>,
     /// Times the coefficients of x and y: net-to-gross.
     pub multiplier: Option<Values>,
-    /// c of c u.
+    /// c of the reaction term c u, where it is not 0.
     pub reaction: Option<Values>,
-    /// Which cells take part.
+    /// Which cells take part: those where it is not 0.
     pub active: Option<Values>,
     /// What holds on the sides.
     pub boundary: Sides,
-    /// Given rates.
+    /// Columns with a source of given rate.
     pub sources: Vec<SourceSection>,
-    /// Given values.
+    /// Columns with a well that holds u at a value.
     pub wells: Vec<WellSection>,
 }
 
@@ -182,7 +183,7 @@ impl DiffusionCase {
         self.rhs.path.as_deref().into_iter().chain(self.section.values().filter_map(Values::path))
     }
 
-    /// For the summary.
+    /// One line about the problem, for the summary of a run.
     pub fn describe(&self) -> String {
         let Shape { nx, ny, nz } = self.shape;
         let section = &self.section;

@@ -13,7 +13,7 @@ use serde::de::{self, Deserializer, SeqAccess, Unexpected, Visitor};
 pub struct SourceSection {
     i: usize,
     j: usize,
-    k: Option<Levels>,
+    k: Option<Layers>,
     rate: f64,
 }
 
@@ -23,58 +23,58 @@ pub struct SourceSection {
 pub struct WellSection {
     i: usize,
     j: usize,
-    k: Option<Levels>,
+    k: Option<Layers>,
     value: f64,
     radius: f64,
 }
 
-/// First and last level.
+/// First and last layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Levels([usize; 2]);
+struct Layers([usize; 2]);
 
-impl<'de> Deserialize<'de> for Levels {
+impl<'de> Deserialize<'de> for Layers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
-            type Value = Levels;
+            type Value = Layers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a level such as 3, or the first and the last of a range such as [0, 21]")
+                f.write_str("a layer such as 3, or the first and the last of a range such as [0, 21]")
             }
 
-            fn visit_i64<E: de::Error>(self, level: i64) -> Result<Levels, E> {
-                let level = usize::try_from(level).map_err(|_| E::invalid_value(Unexpected::Signed(level), &self))?;
-                Ok(Levels([level; 2]))
+            fn visit_i64<E: de::Error>(self, layer: i64) -> Result<Layers, E> {
+                let layer = usize::try_from(layer).map_err(|_| E::invalid_value(Unexpected::Signed(layer), &self))?;
+                Ok(Layers([layer; 2]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, levels: A) -> Result<Levels, A::Error> {
-                let levels: Vec<usize> = Deserialize::deserialize(SeqAccessDeserializer::new(levels))?;
-                let range = levels.as_slice().try_into().map_err(|_| de::Error::invalid_length(levels.len(), &self))?;
-                Ok(Levels(range))
+            fn visit_seq<A: SeqAccess<'de>>(self, layers: A) -> Result<Layers, A::Error> {
+                let layers: Vec<usize> = Deserialize::deserialize(SeqAccessDeserializer::new(layers))?;
+                let range = layers.as_slice().try_into().map_err(|_| de::Error::invalid_length(layers.len(), &self))?;
+                Ok(Layers(range))
             }
         }
         deserializer.deserialize_any(Either)
     }
 }
 
-/// All levels, unless said otherwise.
-fn levels(k: Option<Levels>, nz: usize) -> [usize; 2] {
-    k.map_or([0, nz - 1], |Levels(range)| range)
+/// All layers, unless said otherwise.
+fn layers(k: Option<Layers>, nz: usize) -> [usize; 2] {
+    k.map_or([0, nz - 1], |Layers(range)| range)
 }
 
 impl SourceSection {
-    /// On a grid of so many levels.
+    /// On a grid of so many layers.
     pub(super) fn on(&self, nz: usize) -> Source {
         let &Self { i, j, k, rate } = self;
-        Source { i, j, k: levels(k, nz), rate }
+        Source { i, j, k: layers(k, nz), rate }
     }
 }
 
 impl WellSection {
-    /// On a grid of so many levels.
+    /// On a grid of so many layers.
     pub(super) fn on(&self, nz: usize) -> Well {
         let &Self { i, j, k, value, radius } = self;
-        Well { i, j, k: levels(k, nz), value, radius }
+        Well { i, j, k: layers(k, nz), value, radius }
     }
 }

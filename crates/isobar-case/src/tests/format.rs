@@ -1,10 +1,9 @@
 //! What a case file may say, and what it then means.
 
 use isobar::grid::Geometry;
-use isobar::layout::Shape;
-use isobar::options::{Method, Norm, PreconditionerKind, Smoother, SolverOptions, Stripes};
+use isobar::options::{Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
 use isobar::problem::{Boundary, Spacing, Weighting};
-use isobar::real::Precision;
+use isobar::{Precision, Shape};
 
 use super::*;
 use crate::FirstGuess;
@@ -76,8 +75,14 @@ fn a_path_is_relative_to_the_case_file() {
 fn every_key_of_a_diffusion_problem_is_read() {
     let case = parse(DIFFUSION, &[]).unwrap();
     assert_eq!((case.guess, case.solver.norm), (FirstGuess::Random, Norm::Scaled));
-    assert_eq!((case.solver.method, case.solver.preconditioner.kind), (Method::Cg, PreconditionerKind::BlockIc));
-    assert_eq!(case.solver.deflation.stripes, Stripes::Blocks([4, 4, 1]));
+    assert_eq!(case.solver.preconditioner, Preconditioner::BlockIc { block: Some(64) });
+    let stripes = case.solver.deflation.as_ref().map(|deflation| deflation.stripes);
+    assert_eq!(stripes, Some(Stripes::Blocks([4, 4, 1])));
+    // Deflation belongs to conjugate gradients, whoever chose them.
+    let resolved = case.solver.resolved(case.problem.matrix_size().choice()).unwrap();
+    assert_eq!((resolved.method, resolved.method_name()), (Method::Cg, "deflated-cg"));
+    let plain = parse(DIFFUSION, &["solver.method=cg"]).unwrap();
+    assert_eq!((plain.solver.deflation.is_none(), plain.solver.method_name()), (true, "cg"));
     let inputs: Vec<_> = case.problem.inputs().into_iter().map(|path| path.display().to_string()).collect();
     assert_eq!(inputs, ["cases/k.npy", "cases/r.npy", "cases/ntg.npy", "cases/actnum.npy"]);
     let case = super::diffusion(DIFFUSION, &[]);
@@ -96,7 +101,8 @@ fn every_key_of_a_diffusion_problem_is_read() {
 fn a_minimal_diffusion_problem_takes_the_defaults() {
     let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
     let case = parse(text, &[]).unwrap();
-    assert_eq!((case.solver.method, case.solver.preconditioner.kind), (Method::Cg, PreconditionerKind::Multigrid));
+    let solver = case.solver.resolved(case.problem.matrix_size().choice()).unwrap();
+    assert_eq!((solver.method, solver.preconditioner), (Method::Cg, Preconditioner::Multigrid));
     assert_eq!(case.guess, FirstGuess::Zero);
     let case = super::diffusion(text, &[]);
     assert_eq!((case.kind, case.shape), ("poisson", Shape::new(4, 8, 1)));

@@ -1,17 +1,16 @@
 //! `isobar bench`
 
+use isobar::{Setup, Timed};
+
 use crate::args::BenchArgs;
 use crate::console::Console;
-use crate::device;
 use crate::failure::Result;
-use crate::report::KernelReport;
-use isobar::bench::Timed;
-
-use crate::summary::Time;
+use crate::report::{KernelReport, Report};
+use crate::summary::{Time, entry};
 use crate::table::Table;
-use crate::{files, interrupt};
+use crate::{device, files};
 
-/// Solves a case, then times every step of its iteration alone.
+/// Times setting up the solver of a case, then every step of its iteration alone, then a whole solve.
 ///
 /// # Errors
 /// Whatever keeps the case from being solved or the report from being written.
@@ -21,10 +20,15 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     files::check(&targets, &case.inputs())?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
-    let run = crate::run::solve(&case, &device, &mut console)?;
-    let steps = if interrupt::requested() { &[][..] } else { &run.description.traffic };
-    let timed = run.assembled.matrix.time_iteration(&device, &case.solver, steps)?;
+    crate::run::require_memory(&case, &device)?;
+    let assembled = case.assemble()?;
+    // Before the solve, whose own setup would leave everything warm.
+    let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;
+    let Setup { first, again, update } = setup;
+    let times = format!("{} the first time, {} with warm caches; update {}", Time(first), Time(again), Time(update));
+    console.line(entry("setup", times));
 
+    let run = crate::run::solve_assembled(&case, assembled, &device, &mut console)?;
     let copy = run.traffic.copy_gb_per_s * 1e9;
     console.line("");
     console.line(table(&timed, copy));
@@ -38,7 +42,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
     if let Some(path) = &args.report {
         let kernels = timed.iter().map(|step| kernel_report(step, copy)).collect();
-        super::write_report(path, &run.report(&case, kernels))?;
+        super::write_report(path, &Report { timing: Some(setup.into()), kernels, ..run.report(&case) })?;
     }
     console.finish()?;
     Ok(super::status(&run))

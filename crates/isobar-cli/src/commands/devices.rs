@@ -1,10 +1,10 @@
 //! `isobar devices`
 
-use isobar::backend::Backend;
-use isobar::cuda::cusparse::Cusparse;
-use isobar::cuda::nvrtc::Nvrtc;
-use isobar::cuda::{self, Cuda, DeviceDescription};
-use isobar::layout::{Layout, Shape};
+use isobar::internals::backend::Backend;
+use isobar::internals::cuda::cusparse::Cusparse;
+use isobar::internals::cuda::nvrtc::Nvrtc;
+use isobar::internals::cuda::{self, DeviceDescription};
+use isobar::{Device, Shape};
 use isobar_case::memory;
 use isobar_case::text::plural;
 
@@ -26,8 +26,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut console = Console::new(Stream::Output, false);
     let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
     let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
-    let (info, bandwidth) =
-        on_device!(&cpu, backend => (backend.device(), backend.copy_bandwidth(&Layout::new(COPIED)?)?));
+    let (info, bandwidth) = (on_device!(&cpu, backend => backend.device()), cpu.copy_bandwidth(COPIED)?);
     table.row([
         info.kind.to_owned(),
         memory::available().map_or_else(|| "unknown".to_owned(), memory::readable),
@@ -69,7 +68,7 @@ fn reason(error: &isobar::Error) -> String {
 /// A card's row of the table, its bandwidth measured if it works; else a remark says why it does not.
 fn card_row(card: &DeviceDescription, remarks: &mut Vec<String>) -> [String; 4] {
     let name = format!("cuda:{}", card.ordinal);
-    let measured = Cuda::new(card.ordinal).and_then(|cuda| cuda.copy_bandwidth(&Layout::new(COPIED)?));
+    let measured = Device::cuda(card.ordinal).and_then(|cuda| cuda.copy_bandwidth(COPIED));
     let bandwidth = match measured {
         Ok(bandwidth) => format!("{:.1} GB/s", bandwidth * 1e-9),
         Err(error) => {

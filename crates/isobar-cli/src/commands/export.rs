@@ -3,9 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use isobar::layout::Shape;
+use isobar::Shape;
+use isobar::internals::build::Processor;
 use isobar::stencil::matrix_market;
-use isobar_case::memory;
+use isobar_case::{Footprint, memory};
 
 use crate::args::ExportArgs;
 use crate::console::Console;
@@ -23,7 +24,8 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     let shape = case.problem.shape();
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     let stored = shape.cells() as f64 * 7.0 * 12.0 * 1.5;
-    memory::require(&format!("the stored matrix of a grid of {shape} cells"), case.footprint().peak(stored))?;
+    let footprint = Footprint { solver: stored, ..case.footprint(Processor::Cpu { threads: 1 })? };
+    memory::require(&format!("the stored matrix of a grid of {shape} cells"), footprint.peak())?;
     let assembled = case.problem.assemble()?;
     let matrix = assembled.matrix.to_csr()?;
 

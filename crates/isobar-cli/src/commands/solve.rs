@@ -60,9 +60,15 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         }
     };
     if let Some(path) = &args.report {
-        note(&args.report, super::write_report(path, &run.report(case, Vec::new())));
+        note(&args.report, super::write_report(path, &run.report(case)));
     }
     if args.output.is_none() && args.plot.is_none() {
+        return first_failure;
+    }
+    if !run.has_solution() {
+        for path in [&args.output, &args.plot].into_iter().flatten() {
+            console.line(format_args!("{:<10} {}: there is no solution", "unwritten", path.display()));
+        }
         return first_failure;
     }
 

@@ -57,8 +57,8 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     Ok(atomic::check(path)?)
 }
 
-/// Draws the convergence, the middle level and the middle row as one PNG; where there is one level only, that
-/// level; and where there is one row only, a curve.
+/// Draws the convergence, the middle layer and the middle row as one PNG; where there is one layer only, that
+/// layer; and where there is one row only, a curve.
 ///
 /// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
 ///

@@ -17,21 +17,21 @@ struct Axis {
     faces: Vec<f64>,
 }
 
-/// The middle level, seen from above.
+/// The middle layer, seen from above.
 pub(super) fn draw_horizontal(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     let [nz, ny, nx] = field.shape;
-    let level = nz / 2;
-    let height = match (field.mesh.units, field.mesh.centres[2][level]) {
+    let layer = nz / 2;
+    let height = match (field.mesh.units, field.mesh.centres[2][layer]) {
         (Units::Atmosphere, metres) if metres >= 1000.0 => format!(" at {:.1} km", metres / 1000.0),
         (Units::Atmosphere, metres) => format!(" at {metres:.1} m"),
         (Units::Unspecified, z) => format!(" at z = {}", short(z)),
     };
     let title = match nz {
         1 => field.name.to_owned(),
-        _ => format!("{}{height} (level {} of {nz})", field.name, level + 1),
+        _ => format!("{}{height} (layer {} of {nz})", field.name, layer + 1),
     };
     let axes = [Axis::across(field, 0), Axis::across(field, 1)];
-    draw(area, title, field, axes, true, |row, column| (level * ny + row) * nx + column)
+    draw(area, title, field, axes, true, |row, column| (layer * ny + row) * nx + column)
 }
 
 /// The middle row, seen from the side.
@@ -48,7 +48,7 @@ pub(super) fn draw_vertical(area: &Area<'_>, field: &Field<'_>) -> Drawn {
     };
     let faces = z_faces.iter().map(|height| height / unit).collect();
     let axes = [Axis::across(field, 0), Axis::new(name, faces)];
-    draw(area, title, field, axes, false, |level, column| (level * ny + row) * nx + column)
+    draw(area, title, field, axes, false, |layer, column| (layer * ny + row) * nx + column)
 }
 
 /// A coordinate in a title.

@@ -147,7 +147,7 @@ fn norne_is_solved() {
     let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
     let output = isobar(args).output().unwrap();
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
-    assert!(stdout(&output).contains("2 connected parts"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("2 connected components"), "{}", stdout(&output));
     let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
     assert!(number(&report["outcome"]["iterations"]) <= 40.0);
     // Injector and producer balance, so nothing had to be taken out; the mean is 0 in both parts.
@@ -239,7 +239,7 @@ fn values_that_make_no_sense() {
     ]);
     with_diffusion("coefficient_z = { ratio_file = \"r.npy\" }")
         .with("r.npy", npy("(4,)", &[1.0, 1.0, -1.0, 1.0]))
-        .fails(&["r.npy", "-1 at level 2"]);
+        .fails(&["r.npy", "-1 at layer 2"]);
     with_diffusion("coefficient = { bubbles = { count = 100, radius = 0.3, contrast = 1e3 } }")
         .fails(&["diffusion.coefficient.bubbles", "of 100 bubbles"]);
     with_diffusion("coefficient = { layers = { contrast = 0.0 } }").fails(&["contrast 0"]);
@@ -260,14 +260,14 @@ fn sources_and_wells_that_are_nowhere() {
     };
     masked("wells = [ { i = 1, j = 2, k = 0, value = 1.0, radius = 1e-3 } ]").fails(&[
         "diffusion.wells",
-        "(1, 2), levels 0 to 0",
+        "(1, 2), layers 0 to 0",
         "inactive cells only",
     ]);
     masked("sources = [ { i = 1, j = 2, k = 0, rate = 1.0 } ]").fails(&["diffusion.sources", "inactive cells only"]);
     masked("sources = [ { i = 1, j = 2, k = [0, 1], rate = 1.0 } ]").solve(&[]);
     with_diffusion("sources = [ { i = 8, j = 2, rate = 1.0 } ]").fails(&["diffusion.sources", "(8, 2)", "outside"]);
-    with_diffusion("sources = [ { i = 1, j = 2, k = [2, 1], rate = 1.0 } ]").fails(&["levels 2 to 1"]);
-    with_diffusion("sources = [ { i = 1, j = 2, k = -1, rate = 1.0 } ]").fails(&["case.toml:9", "k must be a level"]);
+    with_diffusion("sources = [ { i = 1, j = 2, k = [2, 1], rate = 1.0 } ]").fails(&["layers 2 to 1"]);
+    with_diffusion("sources = [ { i = 1, j = 2, k = -1, rate = 1.0 } ]").fails(&["case.toml:9", "k must be a layer"]);
     with_diffusion("sources = [ { i = 1, j = 2 } ]").fails(&["case.toml:9", "needs the key \"rate\""]);
     with_diffusion("wells = [ { i = 1, j = 1, value = 1.0, radius = 100.0 } ]")
         .fails(&["diffusion.wells", "radius 100"]);

@@ -85,17 +85,19 @@ fn half_a_store_never_stays_behind() {
         ["solve", path.to_str().unwrap(), "--device", "cpu", "--set", "grid.nx=512", "--set", "grid.ny=512", "--set"];
     let args =
         [&args[..], &["grid.nz=64", "--set", "solver.max_iterations=1", "--output", "u.zarr", "--quiet"]].concat();
-    let folder = tempdir().unwrap();
-    let child = start(folder.path(), &args);
-    // The check before the solve makes and removes one too: wait for the one with content.
-    wait_for("chunks", || {
-        temporaries(folder.path()).iter().any(|name| folder.path().join(name).join("u/c/0").exists())
-    });
-    send("TERM", &child);
-    assert_eq!(end(child).0, Some(130));
-    // It may have been in its place by then.
-    let left = entries(folder.path());
-    assert!(left.is_empty() || left == ["u.zarr"] && folder.path().join("u.zarr/zarr.json").exists(), "{left:?}");
+    for signal in ["INT", "TERM"] {
+        let folder = tempdir().unwrap();
+        let child = start(folder.path(), &args);
+        // The check before the solve makes and removes one too: wait for the one with content.
+        wait_for("chunks", || {
+            temporaries(folder.path()).iter().any(|name| folder.path().join(name).join("u/c/0").exists())
+        });
+        send(signal, &child);
+        assert_eq!(end(child), (Some(130), format!("SIG{signal}: interrupted\n")));
+        // It may have been in its place by then.
+        let left = entries(folder.path());
+        assert!(left.is_empty() || left == ["u.zarr"] && folder.path().join("u.zarr/zarr.json").exists(), "{left:?}");
+    }
 }
 
 #[test]
@@ -126,25 +128,45 @@ fn a_second_signal_ends_a_solve_at_once() {
 }
 
 #[test]
-fn an_interrupted_solve_still_writes_its_report() {
-    let folder = tempdir().unwrap();
-    // Ends by itself soon, for a solve that takes no notice of the request.
-    let mut args = endless();
-    args.extend(["--set", "solver.max_iterations=300", "--report", "run.json"].map(str::to_owned));
-    let mut child = start(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("iteration") {
-        line.clear();
-        assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
+fn an_interrupted_solve_still_writes_its_results() {
+    for (signal, method) in [("INT", "cg"), ("TERM", "bicgstab"), ("INT", "multigrid")] {
+        let folder = tempdir().unwrap();
+        let mut args = endless();
+        let files = ["--report", "run.json", "--output", "u.npy", "--plot", "u.png", "--set"].map(str::to_owned);
+        args.extend(files);
+        args.push(format!("solver.method={method}"));
+        if method == "multigrid" {
+            // Cycles as slow as that neither converge nor stall soon.
+            args.extend(["--set", "solver.multigrid.relaxation=1e-3"].map(str::to_owned));
+        }
+        let mut child = start(folder.path(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.starts_with("iteration") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "ended too soon");
+        }
+        send(signal, &child);
+        let begin = Instant::now();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        let (status, message) = end(child);
+        assert_eq!(status, Some(130), "{message}");
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(message.starts_with(&format!("SIG{signal}: stopping the solve")), "{message}");
+        assert!(rest.contains("NOT converged: interrupted after"), "{rest}");
+        assert_eq!(entries(folder.path()), ["run.json", "u.npy", "u.png"]);
+        let report: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.path().join("run.json")).unwrap()).unwrap();
+        assert_eq!(report["outcome"]["stop"], "interrupted");
+        let iterations = report["outcome"]["iterations"].as_u64().unwrap();
+        assert_eq!(report["outcome"]["history"].as_array().unwrap().len() as u64, iterations + 1);
+        // What is written is what the iteration had come to.
+        let solution = fs::read(folder.path().join("u.npy")).unwrap();
+        let values = solution[128..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
+        let sum: f64 = values.inspect(|value| assert!(value.is_finite())).sum();
+        assert!((sum / report["checks"]["sum"].as_f64().unwrap() - 1.0).abs() < 1e-9);
     }
-    send("TERM", &child);
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).unwrap();
-    let (status, message) = end(child);
-    assert_eq!(status, Some(130), "{message}");
-    assert!(rest.contains("outcome"), "{rest}");
-    assert_eq!(entries(folder.path()), ["run.json"]);
 }
 
 #[test]

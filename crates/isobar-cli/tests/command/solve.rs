@@ -211,6 +211,12 @@ fn bench_times_every_step() {
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
         assert!(stdout(&output).contains(step), "{}", stdout(&output));
         let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let lines = stdout(&output);
+        let first = lines.lines().next().unwrap_or_default();
+        assert!(first.starts_with("setup ") && first.contains("update"), "{first}");
+        for key in ["setup", "setup_warm", "update"] {
+            assert!(number(&report["timing"][key]) > 0.0, "{key}");
+        }
         let kernels = report["kernels"].as_array().unwrap();
         assert!(kernels.iter().any(|kernel| kernel["name"] == step && number(&kernel["gb_per_s"]) > 0.0));
     }

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
@@ -87,6 +87,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// y = x, rounding where T is the shorter type
     fn convert<S: Real, T: Real>(&self, x: &Self::Vector<S>, y: &mut Self::Vector<T>) -> Result<()>;
+
+    /// x = a x
+    fn scale<T: Real>(&self, a: f64, x: &mut Self::Vector<T>) -> Result<()>;
 
     /// y += a x
     fn axpy<S: Real, T: Real>(
@@ -184,6 +187,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
+}
+
+/// Bytes a second that a copy of a vector of this grid moves, measured now.
+///
+/// # Errors
+/// What the device reports; no memory for two vectors.
+pub fn copy_bandwidth<B: Backend>(backend: &B, shape: Shape) -> Result<f64> {
+    // Beyond this size a copy is no faster, and two more vectors may not fit beside a solver.
+    let (layout, large) = (Layout::new(shape)?, Layout::new(Shape::new(512, 512, 128))?);
+    backend.copy_bandwidth(if layout.len() < large.len() { &layout } else { &large })
 }
 
 fn elsewhere(backend: &impl Backend, array: &DeviceArray) -> Error {

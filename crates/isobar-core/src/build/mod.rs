@@ -2,10 +2,15 @@
 //!
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
 //! * `assembly` from options to an iteration with its preconditioner,
-//! * `advice` what to try next when a solve does not converge.
+//! * `advice` what to try next when a solve does not converge,
+//! * `range` right-hand sides of extreme size,
+//! * [`memory`] how much memory all that takes, predicted.
 
 mod advice;
 mod assembly;
+pub mod memory;
+mod range;
 pub mod system;
 
+pub use memory::{MatrixKind, MatrixSize, Memory, Processor};
 pub use system::{Description, Solve, System};

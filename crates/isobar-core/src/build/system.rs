@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use super::advice::advice;
 use super::assembly::{Parts, assemble};
+use super::range::Shift;
 use crate::array::{ArrayView, Source, Target};
-use crate::backend::{Backend, DeviceInfo, Scalar};
+use crate::backend::{Backend, DeviceInfo, Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
@@ -290,6 +291,8 @@ struct Norms {
     rhs: f64,
     /// ‖r₀‖
     initial: f64,
+    /// What b and u are multiplied by, and these norms with them.
+    shift: Shift,
 }
 
 /// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
@@ -323,21 +326,62 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Norms of b and of the first residual, after b has been made compatible with a singular A.
     fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        let (mut rhs, shift) = self.bring_into_range(guess)?;
         let mut removed = None;
         if let Some(space) = &mut self.null_space {
             removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
+            rhs = self.norm_of_rhs()?;
         }
-        let rhs = self.norm_of_rhs()?;
         let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
             (Some(norm), _) => norm,
             (None, Guess::Zero) => rhs,
             (None, Guess::Given) => self.true_residual()?,
         };
-        Ok(Norms { removed, rhs, initial })
+        Ok(Norms { removed, rhs, initial, shift })
+    }
+
+    /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
+    /// ‖b‖ as it then is.
+    fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Shift)> {
+        let mut norm = self.norm_of_rhs()?;
+        let mut all = Shift::default();
+        for round in 0..2 {
+            let shift = match round {
+                0 => Shift::to_be_measured(norm),
+                _ => Shift::for_solving(norm, self.options.precision, all),
+            };
+            if !shift.is_none() {
+                self.backend.scale(shift.factor(), &mut self.b)?;
+                all = all.and(shift);
+                norm = self.norm_of_rhs()?;
+            }
+        }
+        if norm == 0.0 {
+            // There is nothing to bring anywhere.
+            return Ok((norm, Shift::default()));
+        }
+        if guess == Guess::Given && !all.is_none() {
+            self.backend.scale(all.factor(), &mut self.u)?;
+        }
+        Ok((norm, all))
+    }
+
+    /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
+    fn bring_back(&mut self, shift: Shift) -> Result<bool> {
+        if shift.is_none() {
+            return Ok(true);
+        }
+        let Self { backend, b, u, scalars, .. } = self;
+        backend.dot(u, u, NORM, scalars)?;
+        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        let back = shift.back().factor();
+        backend.scale(back, u)?;
+        backend.scale(back, b)?;
+        Ok((norm * back).is_finite())
     }
 
     fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {
-        let Norms { removed, rhs, initial } = norms;
+        let Norms { removed, rhs, initial, shift } = norms;
         for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
             if !norm.is_finite() {
                 return Err(Error::invalid(
@@ -367,7 +411,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         } else {
             backend.enter(|| self.iterate(guess, &mut monitor, initial))?
         };
-        let is_returned = residual.is_finite();
+        let fits = self.bring_back(shift)?;
+        if !fits {
+            monitor.rule(Stop::Breakdown);
+        }
+        let is_returned = residual.is_finite() && fits;
         if !is_returned {
             // Numbers that are none must not outlive the solve.
             backend.clear(&mut self.u)?;
@@ -450,9 +498,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        // Beyond this size a copy is no faster, and two more vectors may not fit beside the solver.
-        let large = Layout::new(Shape::new(512, 512, 128))?;
-        self.backend.copy_bandwidth(if self.layout.len() < large.len() { &self.layout } else { &large })
+        copy_bandwidth(&self.backend, self.layout.shape())
     }
 }
 

@@ -88,6 +88,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "stored_matrix" => solves::stored_matrix::<B, T>,
             "small_grids" => solves::small_grids::<B, T>,
             "zero_right_hand_side" => solves::zero_right_hand_side::<B, T>,
+            "extreme_right_hand_sides" => solves::extreme_right_hand_sides::<B, T>,
             "already_converged" => solves::already_converged::<B, T>,
             "not_finite" => solves::not_finite::<B, T>,
             "first_guess" => solves::first_guess::<B, T>,

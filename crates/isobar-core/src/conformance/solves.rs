@@ -218,6 +218,28 @@ pub fn zero_right_hand_side<B: Complete, T: Real>(backend: &B) {
     }
 }
 
+/// Right-hand sides that are large or small beyond what sums of squares can hold are solved for as others are, to the bit.
+pub fn extreme_right_hand_sides<B: Complete, T: Real>(backend: &B) {
+    let stencil = sample(Shape::new(8, 6, 5));
+    let rhs = random_rhs(stencil.shape());
+    let first: Vec<f64> = rhs.iter().rev().copied().collect();
+    for options in tensor_product_variants::<T>() {
+        for guess in [Guess::Zero, Guess::Given] {
+            let mut expected = first.clone();
+            let usual = ok(solve_into(backend, &stencil, &options, &rhs, &mut expected, guess));
+            for exponent in [-900, -550, -100, 100, 550, 900] {
+                let factor = 2f64.powi(exponent);
+                let times = |v: &[f64]| -> Vec<f64> { v.iter().map(|v| v * factor).collect() };
+                let mut u = times(&first);
+                let outcome = ok(solve_into(backend, &stencil, &options, &times(&rhs), &mut u, guess));
+                assert_eq!(outcome.history, usual.history, "2^{exponent} {options:?}");
+                assert_eq!((outcome.stop, outcome.is_returned), (usual.stop, usual.is_returned));
+                assert_eq!(u, times(&expected), "2^{exponent} {options:?}");
+            }
+        }
+    }
+}
+
 /// A first guess that is good enough is left alone.
 pub fn already_converged<B: Complete, T: Real>(backend: &B) {
     let stencil = sample(Shape::new(8, 6, 5));

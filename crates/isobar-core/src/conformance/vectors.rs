@@ -35,7 +35,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// clear, convert, axpy, xpay, dot
+/// clear, convert, scale, axpy, xpay, dot
 pub fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes() {
@@ -62,6 +62,9 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
         ok(backend.set(&mut scalars, second, 0.0));
         ok(backend.axpy(Ratio::new(third, second), &on_x, &mut on_y, &scalars));
         compare(backend, &on_y, &expected, "axpy by 1/0");
+        ok(Reference.scale(-0.375, &mut expected));
+        ok(backend.scale(-0.375, &mut on_y));
+        compare(backend, &on_y, &expected, "scale");
         // What is overwritten may hold anything.
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.convert(&on_x, &mut on_y));

@@ -119,6 +119,7 @@ pub struct Deflation {
 
 /// `[solver]`
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(into = "Section")]
 pub struct SolverOptions {
     /// The outer iteration.
     pub method: Method,
@@ -160,7 +161,7 @@ impl Default for SolverOptions {
 }
 
 /// Methods by their names in case files, of which two stand for conjugate gradients of another form.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 struct MethodName(&'static str);
 
 impl MethodName {
@@ -174,7 +175,7 @@ impl<'de> Deserialize<'de> for MethodName {
 }
 
 /// [`SolverOptions`] as case files have them.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
     method: Option<MethodName>,
@@ -189,17 +190,35 @@ struct Section {
     compatibility: Option<Compatibility>,
 }
 
+impl From<SolverOptions> for Section {
+    fn from(options: SolverOptions) -> Self {
+        Self {
+            method: Some(MethodName(options.method_name())),
+            form: Some(options.form),
+            tolerance: Some(options.tolerance),
+            norm: Some(options.norm),
+            max_iterations: Some(options.max_iterations),
+            precision: Some(options.precision),
+            multigrid: Some(options.multigrid),
+            preconditioner: Some(options.preconditioner),
+            deflation: options.deflation,
+            compatibility: Some(options.compatibility),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for SolverOptions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let section = Section::deserialize(deserializer)?;
         let default = Self::default();
-        let (method, form, is_deflated) = match section.method.map_or("auto", |method| method.0) {
-            "multigrid" => (Method::Multigrid, None, false),
-            "cg" => (Method::Cg, None, false),
-            "cg-textbook" => (Method::Cg, Some(Form::Textbook), false),
-            "deflated-cg" => (Method::Cg, None, true),
-            "bicgstab" => (Method::Bicgstab, None, false),
-            _ => (Method::Auto, None, false),
+        // Keys that another method has are ignored, so that a method can be tried by changing one key.
+        let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
+            "multigrid" => (Method::Multigrid, None, None),
+            "cg" => (Method::Cg, None, None),
+            "cg-textbook" => (Method::Cg, Some(Form::Textbook), None),
+            "deflated-cg" => (Method::Cg, None, Some(section.deflation.unwrap_or_default())),
+            "bicgstab" => (Method::Bicgstab, None, None),
+            _ => (Method::Auto, None, section.deflation),
         };
         Ok(Self {
             method,
@@ -210,7 +229,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
             precision: section.precision.unwrap_or(default.precision),
             multigrid: section.multigrid.unwrap_or(default.multigrid),
             preconditioner: section.preconditioner.unwrap_or(default.preconditioner),
-            deflation: section.deflation.or(is_deflated.then(Deflation::default)),
+            deflation,
             compatibility: section.compatibility.unwrap_or(default.compatibility),
         })
     }
@@ -352,8 +371,28 @@ mod tests {
         let deflated = read(r#"{"method": "deflated-cg"}"#);
         assert_eq!((deflated.method, deflated.deflation.clone()), (Method::Cg, Some(Deflation::default())));
         assert_eq!(deflated.method_name(), "deflated-cg");
-        let given = read(r#"{"method": "cg", "deflation": {"stripes": {"blocks": [2, 2, 1]}}}"#);
-        assert_eq!(given.deflation.map(|deflation| deflation.stripes), Some(Stripes::Blocks([2, 2, 1])));
+        let with = |method: &str| {
+            let given =
+                read(&format!(r#"{{"method": "{method}", "deflation": {{"stripes": {{"blocks": [2, 2, 1]}}}}}}"#));
+            given.deflation.map(|deflation| deflation.stripes)
+        };
+        assert_eq!(with("deflated-cg"), Some(Stripes::Blocks([2, 2, 1])));
+        assert_eq!(with("auto"), Some(Stripes::Blocks([2, 2, 1])));
+        // A section that was written for another method stands aside.
+        assert_eq!((with("cg"), with("multigrid")), (None, None));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in [
+            "{}",
+            r#"{"method": "cg-textbook", "preconditioner": {"kind": "block-ic", "block": 4}}"#,
+            r#"{"method": "deflated-cg", "form": "textbook", "deflation": {"coarse": "inverse"}}"#,
+            r#"{"method": "auto", "deflation": {"stripes": "bodies"}, "precision": "f32"}"#,
+        ] {
+            let options = read(text);
+            assert_eq!(read(&serde_json::to_string(&options).unwrap()), options, "{text}");
+        }
     }
 
     #[test]
@@ -395,7 +434,10 @@ mod tests {
             options.validate().unwrap_err().to_string()
         };
         assert!(invalid(&|o| o.tolerance = 0.0).contains("tolerance"));
-        assert!(invalid(&|o| o.multigrid.pre = 101).contains("101 sweeps; use 100 or fewer"));
+        assert!(
+            invalid(&|o| (o.multigrid.pre, o.multigrid.post) = (1001, usize::MAX))
+                .contains("1001 sweeps; use 1000 or fewer")
+        );
         assert!(invalid(&|o| o.multigrid.coarse_sweeps = 1 << 40).contains("coarse_sweeps"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::BlockIc { block: Some(0) }).contains("block"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::Neumann { order: 51 }).contains("51 terms"));

@@ -63,7 +63,7 @@ impl Default for MultigridOptions {
 }
 
 /// The most sweeps before or after a coarse correction.
-const MOST_SWEEPS: usize = 100;
+const MOST_SWEEPS: usize = 1000;
 /// The most sweeps on the coarsest level.
 const MOST_COARSE_SWEEPS: usize = 10_000;
 
@@ -94,7 +94,7 @@ impl MultigridOptions {
         if self.coarse_sweeps == 0 {
             return Err(Error::invalid("solver.multigrid.coarse_sweeps", "0 sweeps; use 1 or more (2 is usual)"));
         }
-        if self.pre + self.post == 0 {
+        if (self.pre, self.post) == (0, 0) {
             return Err(Error::invalid(
                 "solver.multigrid.pre",
                 "pre and post are both 0; multigrid needs at least one sweep a level",

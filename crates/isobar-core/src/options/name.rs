@@ -11,7 +11,7 @@ impl Visitor<'_> for Name {
     type Value = &'static str;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "one of {}", self.0.join(", "))
+        write!(f, "one of \"{}\"", self.0.join("\", \""))
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<&'static str, E> {

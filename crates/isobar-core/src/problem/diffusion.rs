@@ -106,7 +106,7 @@ pub struct Source {
     pub i: usize,
     /// Column in y.
     pub j: usize,
-    /// First and last level.
+    /// First and last layer.
     pub k: [usize; 2],
     /// Total strength, spread over the active cells of the range in proportion to κ_h times their height;
     /// negative for a sink.
@@ -120,7 +120,7 @@ pub struct Well {
     pub i: usize,
     /// Column in y.
     pub j: usize,
-    /// First and last level.
+    /// First and last layer.
     pub k: [usize; 2],
     /// The value of u in the well.
     pub value: f64,
@@ -268,7 +268,7 @@ impl DiffusionProblem {
                 {
                     return Err(Error::invalid(
                         "diffusion.boundary",
-                        format!("{value} on a side of {}", ["x", "y", "z"][d]),
+                        format!("{value} on a side of {}; use a finite number", ["x", "y", "z"][d]),
                     ));
                 }
             }
@@ -276,7 +276,7 @@ impl DiffusionProblem {
         for (n, source) in self.sources.iter().enumerate() {
             self.completed("diffusion.sources", n, [source.i, source.j], source.k)?;
             if !source.rate.is_finite() {
-                return Err(Error::invalid("diffusion.sources", format!("entry {n} has the rate {}", source.rate)));
+                return Err(Error::invalid("diffusion.sources", format!("entry {n} at ({}, {}) has the rate {}; use a finite number", source.i, source.j, source.rate)));
             }
         }
         for (n, well) in self.wells.iter().enumerate() {
@@ -285,8 +285,8 @@ impl DiffusionProblem {
                 return Err(Error::invalid(
                     "diffusion.wells",
                     format!(
-                        "entry {n} has the radius {} and the value {}; use a positive radius",
-                        well.radius, well.value
+                        "entry {n} at ({}, {}) has the radius {} and the value {}; use a positive radius and a finite value",
+                        well.i, well.j, well.radius, well.value
                     ),
                 ));
             }
@@ -295,8 +295,8 @@ impl DiffusionProblem {
                 return Err(Error::invalid(
                     "diffusion.wells",
                     format!(
-                        "entry {n} has the radius {}, but its cell only reaches {reach:.3}; use a smaller one",
-                        well.radius
+                        "entry {n} at ({}, {}) has the radius {}, but its cell only reaches {reach:.3e}; use a smaller one",
+                        well.i, well.j, well.radius
                     ),
                 ));
             }
@@ -310,7 +310,7 @@ impl DiffusionProblem {
             return Err(Error::invalid(
                 key,
                 format!(
-                    "entry {n} lies at ({i}, {j}), levels {first} to {last}, outside the grid of {} cells, counted from 0",
+                    "entry {n} lies at ({i}, {j}), layers {first} to {last}, outside the grid of {} cells, counted from 0",
                     self.shape
                 ),
             ));
@@ -322,7 +322,7 @@ impl DiffusionProblem {
         if cells.is_empty() {
             return Err(Error::invalid(
                 key,
-                format!("entry {n} at ({i}, {j}), levels {first} to {last}, lies in inactive cells only; move it"),
+                format!("entry {n} at ({i}, {j}), layers {first} to {last}, lies in inactive cells only; move it"),
             ));
         }
         Ok(cells)
@@ -395,7 +395,7 @@ impl DiffusionProblem {
                     axes: [0, 1, 2].map(|d| (number[d], factors[d])),
                 }
             }
-            // Levels of different heights: the height goes into the horizontal field.
+            // Layers of different heights: the height goes into the horizontal field.
             ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
                 let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
                 Coefficients::Cells {

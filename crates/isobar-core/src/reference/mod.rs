@@ -75,6 +75,13 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
+        for x in x.entries_mut() {
+            *x = *x * T::from_f64(a);
+        }
+        Ok(())
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         for (y, x) in y.entries_mut().iter_mut().zip(x.entries()) {

@@ -124,7 +124,10 @@ impl Diffusion {
                 None => Ok(()),
                 Some((field, factor)) => Err(Error::invalid(
                     "diffusion.coefficient",
-                    format!("factor {factor} of field {field}, of {count}; factors are positive"),
+                    format!(
+                        "a direction has field {field}, counted from 0, of {count}, times {factor}; use a field that there \
+                         is and a positive, finite factor (extreme widths of cells make others: use other units)"
+                    ),
                 )),
             }
         };

@@ -158,7 +158,7 @@ impl TensorProduct {
                     return Err(Error::invalid(
                         "problem",
                         format!(
-                            "the tridiagonal block of column ({}, {}) has pivot {pivot:e} in layer {k}; line relaxation \
+                            "the tridiagonal block of column ({}, {}) has pivot {pivot:.3e} in layer {k}; line relaxation \
                              needs positive pivots, as an operator with a ≥ 0, d ≤ 0 and couplings of one sign has",
                             n % self.shape.nx,
                             n / self.shape.nx

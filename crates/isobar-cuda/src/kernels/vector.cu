@@ -10,6 +10,11 @@ extern "C" __global__ void fill(long long n, T value, T* x) {
     for (long long i = first_index(); i < n; i += stride()) x[i] = value;
 }
 
+// x = a x
+extern "C" __global__ void scale(long long n, T a, T* x) {
+    for (long long i = first_index(); i < n; i += stride()) x[i] *= a;
+}
+
 // y = x
 template <class S> __device__ __forceinline__ void convert(long long n, const S* x, T* y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);

@@ -3,21 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use isobar::backend::{Backend, CsrBackend, Ratio, Slot, TensorProductBackend};
 use isobar::grid::GridOptions;
-use isobar::layout::{ArrayView, ArrayViewMut, Layout};
-use isobar::operator::{Direction, Guess, LineSolver, Operator};
-use isobar::precond::{Line, Preconditioner};
-use isobar::real::Real;
-use isobar::solver::cg::{Cg, Form};
-use isobar::solver::monitor::Patience;
-use isobar::solver::{Iteration, Monitor};
-use isobar::traffic::{self, Traffic};
+use isobar::internals::array::{ArrayView, ArrayViewMut};
+use isobar::internals::backend::{Backend, Ratio, Scalar, Sums};
+use isobar::internals::bench::{self, upload_noise};
+use isobar::internals::layout::Layout;
+use isobar::internals::operator::{CgOperator, Direction, Guess, LineSolver};
+use isobar::internals::precond::Line;
+use isobar::internals::real::Real;
+use isobar::internals::solver::cg::Cg;
+use isobar::internals::solver::monitor::Patience;
+use isobar::internals::solver::{Iteration, Monitor, ignore};
+use isobar::internals::traffic::{self, Traffic};
+use isobar::options::Form;
+use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
 
 use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
 use super::sheet::{Cell, Sheet};
-use crate::failure::Result;
-use isobar::bench::{self, upload_noise};
+use crate::failure::{Failure, Result};
 
 /// Iterations that the time of one is taken from.
 const ITERATIONS: usize = 20;
@@ -43,7 +46,7 @@ pub(super) const FULL: (usize, usize) = (256, 128);
 
 pub(super) fn tables<B>(backend: &B, (nx, nz): (usize, usize), emit: &mut dyn FnMut(Sheet)) -> Result<()>
 where
-    B: TensorProductBackend + CsrBackend + Clone,
+    B: Supports<TensorProduct> + Supports<StoredMatrix>,
 {
     let grid = GridOptions { nx, ny: nx, nz, ..GridOptions::default() };
     emit(work());
@@ -225,7 +228,7 @@ fn rates(both: &[Measured; 2], cells: f64, copy: f64) -> Sheet {
 
 fn measure<B, T: Real>(backend: &B, grid: &GridOptions, precision: &'static str) -> Result<Measured>
 where
-    B: TensorProductBackend + CsrBackend + Clone,
+    B: Supports<TensorProduct> + Supports<StoredMatrix>,
 {
     let (problem, rhs) = super::prepare(grid.clone(), COURANT, VECTORS)?;
     let layout = Layout::new(grid.shape())?;
@@ -241,22 +244,20 @@ where
 
     let clock = Instant::now();
     let stencil = problem.stencil()?;
-    let free = Arc::new(backend.tensor_product::<T>(&stencil)?);
+    let (free, free_lines) = put::<B, _, T>(backend, &stencil)?;
     let setup_free = clock.elapsed().as_secs_f64();
     let clock = Instant::now();
-    let matrix = stencil.to_csr()?;
-    let stored = backend.csr::<T>(&matrix, &layout)?;
-    let tridiagonal = Arc::new(backend.tridiagonal::<T>(&matrix, &layout)?);
+    let (stored, stored_lines) = put::<B, _, T>(backend, &stencil.stored()?)?;
     let setup_stored = clock.elapsed().as_secs_f64();
-    drop(matrix);
 
-    let kernels = time_kernels(backend, &layout, &stored, &*tridiagonal, &*free)?;
-    let explicit = Cg::new(Form::Textbook, stored, Line(tridiagonal))?;
-    let explicit = iteration_seconds(backend, explicit, &b, &mut u)?;
-    let textbook = Cg::new(Form::Textbook, Arc::clone(&free), Line(Arc::clone(&free)))?;
-    let textbook = iteration_seconds(backend, textbook, &b, &mut u)?;
-    let interleaved = Cg::new(Form::Fused, Arc::clone(&free), Line(free))?;
-    let interleaved = iteration_seconds(backend, interleaved, &b, &mut u)?;
+    let kernels = time_kernels(backend, &layout, [&*stored, &*free], [&*stored_lines, &*free_lines])?;
+    let mut iteration = |form, operator, lines| {
+        let cg = Cg::new(form, operator, Box::new(Line(lines)))?;
+        iteration_seconds(backend, cg, &b, &mut u)
+    };
+    let explicit = iteration(Form::Textbook, stored, stored_lines)?;
+    let textbook = iteration(Form::Textbook, Arc::clone(&free), Arc::clone(&free_lines))?;
+    let interleaved = iteration(Form::Fused, free, free_lines)?;
     Ok(Measured {
         precision,
         bytes: size_of::<T>(),
@@ -267,54 +268,57 @@ where
     })
 }
 
-fn time_kernels<B, T>(
+/// A matrix on a device, and what solves with its columns.
+fn put<B: Supports<S>, S: Stencil, T: Real>(backend: &B, stencil: &S) -> Result<OnDevice<B, T>> {
+    let operator = backend.operator::<T>(stencil)?;
+    match backend.lines(stencil, &operator)? {
+        Some(Lines { solver, .. }) => Ok((operator, solver)),
+        None => Err(Failure::new("this device does not solve with the columns of such a matrix")),
+    }
+}
+
+/// A matrix, and what solves with its columns.
+type OnDevice<B, T> = (Arc<dyn CgOperator<B, T>>, Arc<dyn LineSolver<B, T>>);
+
+fn time_kernels<B: Backend, T: Real>(
     backend: &B,
     layout: &Layout,
-    stored: &B::Csr<T>,
-    tridiagonal: &B::Tridiagonal<T>,
-    free: &B::TensorProduct<T>,
-) -> Result<[f64; 6]>
-where
-    B: TensorProductBackend + CsrBackend,
-    T: Real,
-{
+    [stored, free]: [&dyn CgOperator<B, T>; 2],
+    [stored_lines, free_lines]: [&dyn LineSolver<B, T>; 2],
+) -> Result<[f64; 6]> {
     let zeros = || backend.zeros::<T>(layout);
     let (mut x, mut y, mut p, mut q) = (zeros()?, zeros()?, zeros()?, zeros()?);
+    let mut next = free.needs_next_direction().then(zeros).transpose()?;
     upload_noise(backend, layout, &mut x)?;
     let mut scalars = backend.scalars()?;
-    let [first, second] = [Slot::new(0), Slot::new(1)];
+    let out = Sums::new(0);
     Ok([
         bench::seconds(backend, || stored.apply(&x, &mut y))?,
-        bench::seconds(backend, || tridiagonal.solve_lines(&x, &mut y))?,
+        bench::seconds(backend, || stored_lines.solve_lines(&x, &mut y))?,
         bench::seconds(backend, || free.apply(&x, &mut y))?,
-        bench::seconds(backend, || free.solve_lines(&x, &mut y))?,
+        bench::seconds(backend, || free_lines.solve_lines(&x, &mut y))?,
         bench::seconds(backend, || {
-            let direction = Direction { u: &mut y, p: &mut p, z: &x, q: &mut q };
-            free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)
+            let direction = Direction { u: &mut y, p: &mut p, next: next.as_mut(), z: &x, q: &mut q };
+            free.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, Scalar::new(0), &mut scalars)
         })?,
         bench::seconds(backend, || {
-            free.precondition_residual(&mut x, &q, &mut y, Ratio::ZERO, [first, second], &mut scalars)
+            free_lines.precondition_residual(&mut x, &q, &mut y, Ratio::ZERO, out, &mut scalars)
         })?,
     ])
 }
 
-fn iteration_seconds<B, A, M, T>(
+fn iteration_seconds<B: Backend, T: Real>(
     backend: &B,
-    mut cg: Cg<B, A, M, T>,
+    mut cg: Cg<B, T>,
     b: &B::Vector<T>,
     u: &mut B::Vector<T>,
-) -> Result<f64>
-where
-    B: Backend + Clone,
-    A: Operator<B, T>,
-    M: Preconditioner<B, T>,
-    T: Real,
-{
+) -> Result<f64> {
     let mut run = |count: usize| -> Result<f64> {
-        let mut ignore = |_: &isobar::solver::Progress| {};
+        let mut ignore = ignore;
         let mut monitor = Monitor::new(1.0, 0.0, count, Patience::Krylov, &mut ignore);
         backend.synchronize()?;
         let clock = Instant::now();
+        cg.begin(b, u, Guess::Zero)?;
         cg.run(b, u, Guess::Zero, &mut monitor)?;
         backend.synchronize()?;
         Ok(clock.elapsed().as_secs_f64() / count as f64)

@@ -1,20 +1,20 @@
 //! Paper B: tensor-product multigrid against conjugate gradients.
 
-use isobar::backend::TensorProductBackend;
 use isobar::grid::{Geometry, GridOptions};
-use isobar::layout::{ArrayView, ArrayViewMut};
-use isobar::operator::Guess;
-use isobar::options::{Method, MultigridOptions, Smoother, SolverOptions};
-use isobar::outcome::Outcome;
-use isobar::solver::{Description, Solve, StepTraffic, System};
-use isobar::stencil::TensorProduct;
+use isobar::internals::array::{ArrayView, ArrayViewMut};
+use isobar::internals::bench;
+use isobar::internals::build::{Solve, System};
+use isobar::internals::solver::ignore;
+use isobar::internals::traffic::StepTraffic;
+use isobar::options::{Method, MultigridOptions, Preconditioner, Smoother, SolverOptions};
+use isobar::stencil::{Stencil, Supports, TensorProduct};
+use isobar::{Description, Guess, Outcome, Timed};
 
 use super::printed::{
     B_BREAKDOWN, B_CELLS, B_CG, B_CG_KERNELS, B_LEVEL_ITERATION, B_LEVEL_KERNELS, B_MULTIGRID, B_SWEEPS, B_WORK, BSolve,
 };
 use super::sheet::{Cell, Sheet};
 use crate::failure::Result;
-use isobar::bench::{self, Timed};
 
 /// The papers' Courant number.
 const COURANT: f64 = 8.4;
@@ -45,20 +45,25 @@ struct Contender {
     printed: &'static [BSolve],
 }
 
+/// Conjugate gradients with lines, as in the paper.
+fn cg() -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() }
+}
+
+fn multigrid(multigrid: MultigridOptions) -> SolverOptions {
+    SolverOptions { method: Method::Multigrid, multigrid, ..SolverOptions::default() }
+}
+
 fn contenders() -> [Contender; 3] {
     let jacobi = MultigridOptions { smoother: Smoother::LineJacobi, ..MultigridOptions::default() };
     [
+        Contender { name: "CG", options: cg(), printed: &B_CG },
+        Contender { name: "multigrid, line-jacobi", options: multigrid(jacobi), printed: &B_MULTIGRID },
         Contender {
-            name: "CG",
-            options: SolverOptions { method: Method::Cg, ..SolverOptions::default() },
-            printed: &B_CG,
-        },
-        Contender {
-            name: "multigrid, line-jacobi",
-            options: SolverOptions { multigrid: jacobi, ..SolverOptions::default() },
+            name: "multigrid, line-red-black",
+            options: multigrid(MultigridOptions::default()),
             printed: &B_MULTIGRID,
         },
-        Contender { name: "multigrid, line-red-black", options: SolverOptions::default(), printed: &B_MULTIGRID },
     ]
 }
 
@@ -69,7 +74,7 @@ fn grid(nx: usize, nz: usize) -> GridOptions {
 
 pub(super) fn tables<B>(backend: &B, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let (solves, largest) = solve_table(backend, sizes)?;
     if let Some(largest) = &largest {
@@ -91,7 +96,7 @@ struct Solved {
     copy: f64,
 }
 
-fn solve<B: TensorProductBackend + Clone>(
+fn solve<B: Supports<TensorProduct>>(
     backend: &B,
     stencil: &TensorProduct,
     rhs: &[f64],
@@ -100,10 +105,10 @@ fn solve<B: TensorProductBackend + Clone>(
     let mut solver = System::new(backend, stencil, options)?;
     let mut solution = vec![0.0; rhs.len()];
     let outcome = solver.solve(
-        ArrayView::c_order(rhs, stencil.shape())?,
-        &mut ArrayViewMut::c_order(&mut solution, stencil.shape())?,
+        ArrayView::c_order(rhs, stencil.shape())?.into(),
+        ArrayViewMut::c_order(&mut solution, stencil.shape())?.into(),
         Guess::Zero,
-        &mut |_| {},
+        &mut ignore,
     )?;
     Ok(Solved { description: solver.description().clone(), copy: solver.copy_bandwidth()?, outcome })
 }
@@ -131,7 +136,7 @@ struct Largest {
 
 fn solve_table<B>(backend: &B, sizes: &Sizes) -> Result<(Sheet, Option<Largest>)>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let mut sheet = Sheet::new(
         "B.3",
@@ -228,7 +233,7 @@ fn work(largest: &Largest) -> Sheet {
 
 fn time_largest<B>(backend: &B, largest: &Largest, n: usize) -> Result<(Vec<Timed>, f64, f64)>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let (contender, solved) = &largest.solved[n];
     let timed = bench::time_iteration(backend, &largest.stencil, &contender.options, &solved.description.traffic)?;
@@ -237,7 +242,7 @@ where
 
 fn cg_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let shape = largest.stencil.shape();
     let mut sheet = Sheet::new(
@@ -270,7 +275,7 @@ where
 
 fn level_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let shape = largest.stencil.shape();
     let mut sheet = Sheet::new(
@@ -324,7 +329,7 @@ where
 
 fn robustness<B>(backend: &B, sizes: &Sizes) -> Result<Sheet>
 where
-    B: TensorProductBackend + Clone,
+    B: Supports<TensorProduct>,
 {
     let (nx, nz) = sizes.robustness;
     let mut sheet = Sheet::new(
@@ -363,14 +368,13 @@ where
                 Cell::Text(format!("{} ({})", outcome.iterations, outcome.stop))
             })
         };
-        let mut cells =
-            vec![iterations(&SolverOptions { method: Method::Cg, max_iterations: 5000, ..SolverOptions::default() })?];
+        let mut cells = vec![iterations(&SolverOptions { max_iterations: 5000, ..cg() })?];
         for (levels, coarse_sweeps) in [(5, five), (7, seven), (10, 2)] {
             cells.push(Cell::count(coarse_sweeps));
             for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack] {
-                let multigrid =
+                let options =
                     MultigridOptions { levels: Some(levels), coarse_sweeps, smoother, ..MultigridOptions::default() };
-                cells.push(iterations(&SolverOptions { multigrid, ..SolverOptions::default() })?);
+                cells.push(iterations(&multigrid(options))?);
             }
         }
         sheet.row(courant.to_string(), cells);

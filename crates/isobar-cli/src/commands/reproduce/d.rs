@@ -2,16 +2,14 @@
 
 use std::time::Instant;
 
-use isobar::backend::DiffusionBackend;
-use isobar::deflation;
-use isobar::layout::{ArrayView, ArrayViewMut, Shape};
-use isobar::operator::Guess;
-use isobar::options::{CoarseSolve, Method, Norm, PreconditionerKind, SolverOptions, Stripes};
-use isobar::outcome::Outcome;
+use isobar::internals::array::{ArrayView, ArrayViewMut};
+use isobar::internals::build::{Solve, System};
+use isobar::internals::solver::ignore;
+use isobar::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
 use isobar::problem::materials::{self, Bubbles};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
-use isobar::solver::{Solve, System};
-use isobar::stencil::Diffusion;
+use isobar::stencil::{Diffusion, Supports};
+use isobar::{Guess, Outcome, Shape};
 use isobar_case::{memory, random_guess};
 
 use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
@@ -83,8 +81,8 @@ pub(super) fn tables<B, C>(
     emit: &mut dyn FnMut(Sheet),
 ) -> Result<()>
 where
-    B: DiffusionBackend + Clone,
-    C: DiffusionBackend + Clone,
+    B: Supports<Diffusion>,
+    C: Supports<Diffusion>,
 {
     emit(counts(backend, sizes)?);
     emit(conditions(backend, sizes)?);
@@ -132,29 +130,26 @@ impl Square {
 
 /// Options of the paper for a preconditioner by its name there.
 fn options(name: &str, n: usize, deflated: bool) -> SolverOptions {
-    let mut options = SolverOptions {
-        method: if deflated { Method::DeflatedCg } else { Method::Cg },
+    let preconditioner = match name {
+        "none" => Preconditioner::None,
+        "diagonal" => Preconditioner::Jacobi,
+        "block-IC(2n)" => Preconditioner::BlockIc { block: Some(2 * n) },
+        "block-IC(4n)" => Preconditioner::BlockIc { block: Some(4 * n) },
+        "block-IC(8n)" => Preconditioner::BlockIc { block: Some(8 * n) },
+        "IP" | "IP, scaled" => Preconditioner::IncompletePoisson { scaling: name != "IP" },
+        "Neu1" => Preconditioner::Neumann { order: 1 },
+        _ => Preconditioner::Neumann { order: 2 },
+    };
+    SolverOptions {
+        method: Method::Cg,
+        preconditioner,
+        deflation: deflated.then(Deflation::default),
         tolerance: TOLERANCE,
         max_iterations: ENOUGH,
+        // All but these two iterate on the scaled matrix in the paper, and stop on its norm.
+        norm: if matches!(name, "none" | "IP") { Norm::Rhs } else { Norm::Scaled },
         ..SolverOptions::default()
-    };
-    let (kind, block, order) = match name {
-        "none" => (PreconditionerKind::None, None, 0),
-        "diagonal" => (PreconditionerKind::Jacobi, None, 0),
-        "block-IC(2n)" => (PreconditionerKind::BlockIc, Some(2 * n), 0),
-        "block-IC(4n)" => (PreconditionerKind::BlockIc, Some(4 * n), 0),
-        "block-IC(8n)" => (PreconditionerKind::BlockIc, Some(8 * n), 0),
-        "IP" | "IP, scaled" => (PreconditionerKind::IncompletePoisson, None, 0),
-        "Neu1" => (PreconditionerKind::Neumann, None, 1),
-        _ => (PreconditionerKind::Neumann, None, 2),
-    };
-    options.preconditioner.kind = kind;
-    options.preconditioner.block = block;
-    options.preconditioner.order = order;
-    options.preconditioner.scaling = name != "IP";
-    // All but these two iterate on the scaled matrix in the paper, and stop on its norm.
-    options.norm = if matches!(name, "none" | "IP") { Norm::Rhs } else { Norm::Scaled };
-    options
+    }
 }
 
 /// A solve from a random first guess.
@@ -172,12 +167,7 @@ impl Solved {
     }
 }
 
-fn solve<B: DiffusionBackend + Clone>(
-    backend: &B,
-    square: &Square,
-    options: &SolverOptions,
-    seed: u64,
-) -> Result<Solved> {
+fn solve<B: Supports<Diffusion>>(backend: &B, square: &Square, options: &SolverOptions, seed: u64) -> Result<Solved> {
     let shape = square.problem.shape;
     let clock = Instant::now();
     let mut solver = System::new(backend, &square.stencil, options)?;
@@ -185,10 +175,10 @@ fn solve<B: DiffusionBackend + Clone>(
     let setup = clock.elapsed().as_secs_f64();
     let mut solution = random_guess(seed, shape.cells())?;
     let outcome = solver.solve(
-        ArrayView::c_order(&square.rhs, shape)?,
-        &mut ArrayViewMut::c_order(&mut solution, shape)?,
+        ArrayView::c_order(&square.rhs, shape)?.into(),
+        ArrayViewMut::c_order(&mut solution, shape)?.into(),
         Guess::Given,
-        &mut |_| {},
+        &mut ignore,
     )?;
     let exact = square.problem.exact();
     let (mut difference, mut norm, mut largest, mut largest_exact) = (0.0, 0.0, 0.0_f64, 0.0_f64);
@@ -211,7 +201,7 @@ fn iterations(outcome: &Outcome) -> Cell {
     }
 }
 
-fn counts<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figure 11",
         format!(
@@ -271,7 +261,7 @@ fn counts<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<She
     Ok(sheet)
 }
 
-fn conditions<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn conditions<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.spectra;
     let mut sheet = Sheet::new(
         "D.1",
@@ -307,7 +297,7 @@ fn conditions<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result
     Ok(sheet)
 }
 
-fn errors<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn errors<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.errors;
     let mut sheet = Sheet::new(
         "D, n = 256",
@@ -348,7 +338,7 @@ fn errors<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<She
     Ok(sheet)
 }
 
-fn strategies<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn strategies<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figures 12 to 14",
         "the two strategies for E: triangular solves, or its explicit inverse; milliseconds",
@@ -370,9 +360,8 @@ fn strategies<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result
         for name in ["block-IC(8n)", "IP, scaled", "Neu2"] {
             let mut solved = Vec::new();
             for coarse in [CoarseSolve::Triangular, CoarseSolve::Inverse] {
-                let mut options = options(name, n, true);
-                options.deflation.coarse = coarse;
-                solved.push(solve(backend, &square, &options, 1)?);
+                let deflation = Some(Deflation { coarse, ..Deflation::default() });
+                solved.push(solve(backend, &square, &SolverOptions { deflation, ..options(name, n, true) }, 1)?);
             }
             let milliseconds = |of: fn(&Solved) -> f64| solved.iter().map(move |s| Cell::Number(1e3 * of(s), 2));
             let gain = solved[0].seconds_per_iteration() / solved[1].seconds_per_iteration();
@@ -393,8 +382,8 @@ fn strategies<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result
 
 fn timings<B, C>(backend: &B, baselines: &Baselines<C>, sizes: &Sizes) -> Result<Sheet>
 where
-    B: DiffusionBackend + Clone,
-    C: DiffusionBackend + Clone,
+    B: Supports<Diffusion>,
+    C: Supports<Diffusion>,
 {
     let mut sheet = Sheet::new(
         "D, Figures 15, 16",
@@ -459,7 +448,7 @@ where
     Ok(sheet)
 }
 
-fn bubbles<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn bubbles<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.bubbles;
     let mut sheet = Sheet::new(
         "D, section 8",
@@ -475,14 +464,14 @@ fn bubbles<B: DiffusionBackend + Clone>(backend: &B, sizes: &Sizes) -> Result<Sh
         ("8×8 blocks", Some(Stripes::Blocks([8, 8, 1]))),
         ("one a bubble, and the water", Some(Stripes::Bodies)),
     ] {
-        let mut options = options("Neu2", n, stripes.is_some());
         let vectors = match stripes {
             None => 0,
-            Some(stripes) => {
-                options.deflation.stripes = stripes;
-                deflation::regions(&square.stencil, &stripes)?.count()
-            }
+            Some(Stripes::Blocks(blocks)) => blocks.iter().product(),
+            Some(Stripes::Bodies) => square.stencil.bodies().count(),
+            Some(_) => 2 * n,
         };
+        let deflation = stripes.map(|stripes| Deflation { stripes, ..Deflation::default() });
+        let options = SolverOptions { deflation, ..options("Neu2", n, false) };
         let solved = solve(backend, &square, &options, 1)?;
         sheet.row(
             name,

@@ -10,9 +10,9 @@ mod d;
 mod printed;
 mod sheet;
 
-use isobar::backend::Backend;
-use isobar::cpu::Cpu;
 use isobar::grid::GridOptions;
+use isobar::internals::backend::Backend;
+use isobar::internals::cpu::Cpu;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_case::memory;
 use isobar_case::text::plural;
@@ -103,7 +103,7 @@ fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, 
 
 #[cfg(test)]
 mod tests {
-    use isobar::reference::Reference;
+    use isobar::internals::reference::Reference;
 
     use super::*;
 

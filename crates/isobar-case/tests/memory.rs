@@ -1,0 +1,123 @@
+//! The predicted memory of a case against what is allocated.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use isobar::Device;
+use isobar::internals::build::MatrixSize;
+use isobar_case::{Case, Matrix, Override};
+
+/// Counts what is allocated, and the most that ever was.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is done by the system's allocator; this one only counts.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        PEAK.fetch_max(NOW.fetch_add(layout.size(), SeqCst) + layout.size(), SeqCst);
+        // SAFETY: the caller's promise about the layout is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    // Where memory grows in place, as pages are moved and not copied.
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        NOW.fetch_sub(layout.size(), SeqCst);
+        PEAK.fetch_max(NOW.fetch_add(bytes, SeqCst) + bytes, SeqCst);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), SeqCst);
+        // SAFETY: the pointer came from `alloc`, so from the system's allocator, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes allocated beyond those of now at the end of some work, and at most while it went on.
+fn allocated<R>(work: impl FnOnce() -> R) -> (R, f64, f64) {
+    let before = NOW.load(SeqCst);
+    PEAK.store(before, SeqCst);
+    let made = work();
+    let beyond = |bytes: usize| bytes as f64 - before as f64;
+    (made, beyond(NOW.load(SeqCst)), beyond(PEAK.load(SeqCst)))
+}
+
+/// Predicted and allocated, in bytes a cell: held after assembling, at most while assembling, and at most by the solver.
+fn measure(text: &str, sets: &[&str]) -> [[f64; 2]; 3] {
+    let sets: Vec<Override> = sets.iter().map(|&set| set.into()).collect();
+    let case = Case::parse(Path::new("x.toml"), text, &sets).unwrap();
+    let device = Device::cpu_with_threads(2).unwrap();
+    let footprint = case.footprint(device.processor()).unwrap();
+    let (system, held, assembling) = allocated(|| case.assemble().unwrap());
+    let made = match &system.matrix {
+        Matrix::TensorProduct(matrix) => MatrixSize::from(matrix),
+        Matrix::Diffusion(matrix) => MatrixSize::from(matrix),
+    };
+    assert_eq!(format!("{made:.3?}"), format!("{:.3?}", case.problem.matrix_size()), "{sets:?}");
+    let mut u = case.first_guess().unwrap();
+    let (_, _, solving) = allocated(|| {
+        let mut solver = system.matrix.solver(&device, &case.solver).unwrap();
+        solver.solve_from(&system.rhs, &mut u).unwrap()
+    });
+    let cells = case.problem.shape().cells() as f64;
+    [[footprint.system, held], [footprint.system + footprint.assembly, assembling], [footprint.solver, solving]]
+        .map(|pair| pair.map(|bytes| bytes / cells))
+}
+
+/// A case of 64 × 32 × 64 cells; as many as a power of 2, which vectors that grow as they are filled end at too.
+const HELMHOLTZ: &str = "[problem]\nkind = \"helmholtz\"\n[grid]\nnx = 64\nny = 32\nnz = 64\n";
+const DIFFUSION: &str = "[problem]\nkind = \"diffusion\"\n[problem.rhs]\nkind = \"constant\"\n\
+                         [grid]\nnx = 64\nny = 32\nnz = 64\nsize = [2.0, 1.0, 2.0]\n\
+                         [diffusion]\nboundary.west = \"dirichlet\"\n";
+
+/// One after another, as they share a counter.
+#[test]
+fn predictions_hold() {
+    let noise = |key: &str| format!("diffusion.{key}={{ noise = {{ sigma = 1.0 }} }}");
+    let (x, y) = (noise("coefficient"), noise("coefficient_y"));
+    let z = "diffusion.coefficient_z={ ratio = 0.1 }";
+    let [f32, mixed] = ["solver.precision=f32", "solver.precision=mixed"];
+    let [cg, bicgstab, deflated] = ["solver.method=cg", "solver.method=bicgstab", "solver.method=deflated-cg"];
+    let [cycles, tolerance] = ["solver.method=multigrid", "solver.tolerance=1e-2"];
+    let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
+    let [jacobi, line, multigrid, block_ic, neumann] =
+        ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(|name| kind(name));
+    for (text, sets) in [
+        (HELMHOLTZ, &[][..]),
+        (HELMHOLTZ, &[f32, tolerance]),
+        (HELMHOLTZ, &[mixed]),
+        (HELMHOLTZ, &[cg, "problem.rhs.kind=manufactured"]),
+        (HELMHOLTZ, &[bicgstab, &multigrid, mixed]),
+        (DIFFUSION, &[]),
+        (DIFFUSION, &["problem.rhs.kind=manufactured"]),
+        (DIFFUSION, &[&x, z, &jacobi]),
+        (DIFFUSION, &[&x, z, &line, f32, tolerance]),
+        (DIFFUSION, &[&x, &y, z, "diffusion.reaction=1.0"]),
+        (DIFFUSION, &[&x, mixed]),
+        (DIFFUSION, &[&x, f32, tolerance]),
+        (DIFFUSION, &[&x, cycles]),
+        (DIFFUSION, &[&block_ic, "solver.norm=scaled"]),
+        (DIFFUSION, &[&neumann, bicgstab]),
+        (DIFFUSION, &[deflated, &neumann, "solver.deflation.stripes={ blocks = [4, 4, 4] }"]),
+        (DIFFUSION, &[deflated, &neumann, "solver.deflation.stripes={ blocks = [16, 16, 4] }"]),
+        (DIFFUSION, &[deflated, &jacobi, "grid.nz=1", "grid.nx=512", "grid.ny=256", "grid.size=[2.0, 1.0, 1.0]"]),
+        (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]"]),
+        (DIFFUSION, &["diffusion.boundary.west=neumann", "solver.compatibility=project"]),
+        (DIFFUSION, &[&x, "diffusion.active=1.0", "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]"]),
+    ] {
+        let all = measure(text, sets);
+        for [predicted, allocated] in all {
+            assert!(
+                predicted >= 0.99 * allocated && predicted <= 1.3 * allocated,
+                "{sets:?}: [held, assembling, solving] as [predicted, allocated] {all:.1?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! How much memory a solver takes, predicted before any of it is.
+//!
+//! The numbers follow what setup does, in its order: what it makes and keeps, and what it only needs on the way. Whoever
+//! makes a solver keep more notes it here; `isobar-case/tests/memory.rs` compares with what is allocated.
+
+use crate::error::Result;
+use crate::layout::{Layout, Shape};
+use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
+use crate::real::Precision;
+use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Side, Stencil, StoredMatrix, TensorProduct};
+
+/// What a matrix's memory depends on, which is known before its numbers are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MatrixSize {
+    /// The grid.
+    pub shape: Shape,
+    /// What is stored.
+    pub kind: MatrixKind,
+}
+
+/// What a matrix stores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MatrixKind {
+    /// [`TensorProduct`]: numbers a column.
+    TensorProduct,
+    /// [`Diffusion`]: numbers a cell.
+    Diffusion {
+        /// Coefficient fields, one to three.
+        fields: usize,
+        /// Whether there are reactions or wells.
+        has_shift: bool,
+        /// Couplings in x over those in y, about: what decides which direction coarser grids halve.
+        x_over_y: f64,
+        /// Whether x and y are periodic.
+        is_periodic: [bool; 2],
+    },
+    /// [`StoredMatrix`]: every entry.
+    Stored {
+        /// How many.
+        entries: usize,
+    },
+    /// [`OwnOperator`]: what a caller's function keeps is not counted.
+    Own,
+}
+
+impl From<&TensorProduct> for MatrixSize {
+    fn from(matrix: &TensorProduct) -> Self {
+        Self { shape: matrix.shape(), kind: MatrixKind::TensorProduct }
+    }
+}
+
+impl From<&Diffusion> for MatrixSize {
+    fn from(matrix: &Diffusion) -> Self {
+        let mean = |field: &[f64]| field.iter().sum::<f64>() / field.len().max(1) as f64;
+        let (fields, x_over_y) = match matrix.coefficients() {
+            Coefficients::Cells { fields, axes } => {
+                let [(x, factor_x), (y, factor_y), _] = *axes;
+                let of_fields = if x == y { 1.0 } else { mean(&fields[x]) / mean(&fields[y]) };
+                (fields.len(), factor_x / factor_y * of_fields)
+            }
+            Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes[0].1 / axes[1].1),
+            Coefficients::Faces([x, y, _]) => (3, mean(x) / mean(y)),
+        };
+        let is_periodic = [Axis::X, Axis::Y].map(|axis| matrix.sides()[axis as usize][0] == Side::Periodic);
+        let has_shift = matrix.has_shift();
+        Self { shape: matrix.shape(), kind: MatrixKind::Diffusion { fields, has_shift, x_over_y, is_periodic } }
+    }
+}
+
+impl From<&StoredMatrix> for MatrixSize {
+    fn from(matrix: &StoredMatrix) -> Self {
+        Self { shape: matrix.shape(), kind: MatrixKind::Stored { entries: matrix.matrix().entries() } }
+    }
+}
+
+impl From<&OwnOperator> for MatrixSize {
+    fn from(matrix: &OwnOperator) -> Self {
+        Self { shape: matrix.shape(), kind: MatrixKind::Own }
+    }
+}
+
+impl MatrixSize {
+    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a stored matrix, if it is
+    /// symmetric.
+    pub fn choice(&self) -> Choice {
+        let (method, preconditioner) = match self.kind {
+            MatrixKind::TensorProduct => (Method::Multigrid, Preconditioner::Line),
+            MatrixKind::Diffusion { .. } => (Method::Cg, Preconditioner::Multigrid),
+            MatrixKind::Stored { .. } => (Method::Cg, Preconditioner::Jacobi),
+            MatrixKind::Own => (Method::Cg, Preconditioner::None),
+        };
+        Choice { method, preconditioner }
+    }
+}
+
+/// What the memory of a solver depends on, of where it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Processor {
+    /// Cores of the host, so many threads.
+    Cpu {
+        /// How many.
+        threads: usize,
+    },
+    /// A card.
+    Cuda,
+}
+
+/// Bytes, at the moment when most are taken: while a solver is set up or while it solves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// Of the host, where that is also the device, all of it.
+    pub host: f64,
+    /// Of the device, where that is not the host.
+    pub device: f64,
+}
+
+/// What a solver will take beside the matrix and the caller's arrays. `choice` is the matrix's own, for what the options
+/// leave open.
+///
+/// # Errors
+/// Those of [`SolverOptions::resolved`] and [`Layout::new`].
+pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, processor: Processor) -> Result<Memory> {
+    let options = options.resolved(choice)?;
+    let layout = Layout::new(matrix.shape)?;
+    let mut setup = Setup { processor, options: &options, now: [0.0; 2], most: [0.0; 3] };
+    let double = size_of::<f64>();
+    setup.operator(matrix, &layout, double);
+    match options.precision {
+        Precision::F64 => setup.iteration(matrix, &layout, double, double)?,
+        Precision::F32 => {
+            let single = size_of::<f32>();
+            setup.operator(matrix, &layout, single);
+            setup.iteration(matrix, &layout, single, single)?;
+            // b and u once more.
+            setup.vectors(2.0, &layout, single);
+        }
+        Precision::Mixed => {
+            let single = size_of::<f32>();
+            setup.operator(matrix, &layout, single);
+            setup.iteration(matrix, &layout, double, single)?;
+            setup.vectors(2.0, &layout, single);
+            if setup.needs_scratch(matrix) && options.method == Method::Multigrid {
+                setup.vectors(1.0, &layout, double);
+                setup.vectors(1.0, &layout, single);
+            }
+        }
+    }
+    // b, u, and what the norm takes.
+    setup.vectors(if options.norm == Norm::Scaled { 4.0 } else { 2.0 }, &layout, double);
+    Ok(setup.memory())
+}
+
+/// Setup as it goes on: bytes of vectors and coefficients, and of the host beside them.
+struct Setup<'a> {
+    processor: Processor,
+    options: &'a SolverOptions,
+    /// Of the device and of the host.
+    now: [f64; 2],
+    /// The same, and both together.
+    most: [f64; 3],
+}
+
+const DEVICE: usize = 0;
+const HOST: usize = 1;
+
+/// Bytes that a copy to the card passes through on it, a cell: an array in double precision.
+const STAGED: f64 = 8.0;
+/// Bytes of elimination factors of a tile of columns, of one thread of the CPU.
+const TILE: f64 = (192 << 10) as f64;
+
+impl Setup<'_> {
+    fn note(&mut self) {
+        let [device, host] = self.now;
+        for (most, now) in self.most.iter_mut().zip([device, host, device + host]) {
+            *most = most.max(now);
+        }
+    }
+
+    /// Bytes that stay.
+    fn keep(&mut self, place: usize, bytes: f64) {
+        self.now[place] += bytes;
+        self.note();
+    }
+
+    /// Bytes that are there for a moment.
+    fn pass(&mut self, place: usize, bytes: f64) {
+        self.keep(place, bytes);
+        self.now[place] -= bytes;
+    }
+
+    fn vectors(&mut self, count: f64, layout: &Layout, size: usize) {
+        self.keep(DEVICE, count * (layout.len() * size) as f64);
+    }
+
+    fn is_cuda(&self) -> bool {
+        self.processor == Processor::Cuda
+    }
+
+    /// A matrix with its coefficients in numbers of `size` bytes.
+    fn operator(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize) {
+        match matrix.kind {
+            MatrixKind::TensorProduct => {
+                self.keep(DEVICE, (7 * layout.columns_len() * size) as f64);
+            }
+            MatrixKind::Diffusion { fields, has_shift, .. } => {
+                self.vectors((fields + usize::from(has_shift)) as f64, layout, size);
+            }
+            MatrixKind::Stored { entries } => {
+                self.keep(DEVICE, (entries * (4 + size) + layout.len() * (8 + size)) as f64);
+            }
+            MatrixKind::Own => {}
+        }
+        self.workspace(layout, size);
+        if self.is_cuda() && size == size_of::<f64>() {
+            self.keep(DEVICE, STAGED * layout.shape().cells() as f64);
+        }
+    }
+
+    /// What the CPU's passes work with.
+    fn workspace(&mut self, layout: &Layout, size: usize) {
+        let Processor::Cpu { threads } = self.processor else { return };
+        let threads = threads.min(layout.len() >> 14).max(1) as f64;
+        let tile = TILE.min((layout.half_plane() * size) as f64).max((8 * layout.shape().nz * size) as f64);
+        let planes = (8 * layout.half_plane() * size) as f64;
+        self.keep(DEVICE, threads * (2.0 * tile + planes + (4 * layout.pitch() * size) as f64));
+    }
+
+    /// Whether sweeps of the finest level write to a vector of their own.
+    fn needs_scratch(&self, matrix: &MatrixSize) -> bool {
+        let jacobi = self.options.multigrid.smoother == Smoother::LineJacobi;
+        self.is_cuda() && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
+    }
+
+    /// An iteration in numbers of `size` bytes, and multigrid in numbers of `cycle_size`.
+    fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize, cycle_size: usize) -> Result<()> {
+        if self.options.method == Method::Multigrid {
+            return self.hierarchy(matrix, cycle_size);
+        }
+        match self.options.preconditioner {
+            Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
+            Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
+            Preconditioner::BlockIc { .. } | Preconditioner::IncompletePoisson { .. } => {
+                self.vectors(1.0, layout, size);
+            }
+            // Elimination factors of columns too high for a block of threads, or the three bands of a stored matrix.
+            Preconditioner::Line => match matrix.kind {
+                MatrixKind::Stored { .. } => self.vectors(3.0, layout, size),
+                MatrixKind::Diffusion { .. } if self.is_cuda() && layout.shape().nz > 1 => {
+                    self.vectors(1.0, layout, size);
+                }
+                _ => {}
+            },
+            Preconditioner::Auto | Preconditioner::None | Preconditioner::Jacobi => {}
+        }
+        let fused = self.options.form == crate::options::Form::Fused;
+        self.vectors(
+            match self.options.method {
+                Method::Bicgstab => 6.0,
+                _ if self.is_cuda() && fused && !matches!(matrix.kind, MatrixKind::Stored { .. }) => 5.0,
+                _ => 4.0,
+            },
+            layout,
+            size,
+        );
+        if self.options.norm == Norm::Scaled {
+            self.vectors(1.0, layout, size);
+        }
+        if let Some(deflation) = &self.options.deflation {
+            self.deflation(layout.shape(), deflation);
+        }
+        Ok(())
+    }
+
+    /// The levels of multigrid, and the vectors of a cycle.
+    fn hierarchy(&mut self, matrix: &MatrixSize, size: usize) -> Result<()> {
+        let double = size_of::<f64>() as f64;
+        let scratch = if self.needs_scratch(matrix) { 1.0 } else { 0.0 };
+        let ratios = if self.is_cuda() && matrix.shape.nz > 1 { 1.0 } else { 0.0 };
+        let grids = grids(matrix, self.options.multigrid.levels);
+        for (n, grid) in grids.iter().enumerate() {
+            let (layout, cells) = (Layout::new(grid.shape)?, grid.shape.cells() as f64);
+            match (grid.kind, grids.get(n + 1)) {
+                (MatrixKind::Diffusion { .. }, next) => {
+                    self.vectors(ratios, &layout, size);
+                    if n > 0 {
+                        // Faces and the shift, here and as the stencil that bodies are found in.
+                        self.keep(HOST, 4.0 * double * cells);
+                        self.vectors(4.0, &layout, size);
+                        self.workspace(&layout, size);
+                    }
+                    if let Some(next) = next {
+                        let coarse = next.shape.cells() as f64;
+                        // All faces of this level, and sums over them; then weights in x and in y.
+                        let faces = if n == 0 { 4.0 } else { 1.0 };
+                        let halved = [next.shape.nx < grid.shape.nx, next.shape.ny < grid.shape.ny];
+                        let weights = halved.iter().filter(|&&halved| halved).count() as f64;
+                        self.pass(HOST, double * (faces * cells + 8.0 * coarse));
+                        self.keep(HOST, 4.0 * double * coarse);
+                        self.vectors(4.0, &Layout::new(next.shape)?, size);
+                        self.pass(HOST, double * (faces + weights) * cells);
+                        self.now[HOST] -= 4.0 * double * coarse;
+                        self.now[DEVICE] -= 4.0 * (Layout::new(next.shape)?.len() * size) as f64;
+                        self.vectors(weights, &layout, size);
+                    }
+                }
+                _ if n > 0 => {
+                    // The columns' factors on the host, and the corners that they are computed from.
+                    self.pass(HOST, (16 * 8 * grid.shape.nx * grid.shape.ny) as f64);
+                    self.operator(grid, &layout, size);
+                }
+                _ => {}
+            }
+            self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &layout, size);
+        }
+        Ok(())
+    }
+
+    /// Aggregates of cells, and E or its inverse.
+    fn deflation(&mut self, shape: Shape, deflation: &Deflation) {
+        /// Beyond this many vectors, nobody inverts E unasked.
+        const LARGEST_INVERSE: f64 = 2048.0;
+        /// Bytes of an entry of a sparse matrix and of its factor.
+        const ENTRY: f64 = 64.0;
+        let cells = shape.cells() as f64;
+        let (across, count) = match deflation.stripes {
+            Stripes::HalfRows => (2.0, (2.min(shape.nx) * shape.ny * shape.nz) as f64),
+            Stripes::Blocks(blocks) => (blocks[0] as f64, blocks.iter().map(|&count| count as f64).product()),
+            // How many there are is not known before they are found.
+            Stripes::Bodies => (8.0, 64.0),
+        };
+        // Numbers of aggregates and sets of cells, then all faces of a direction twice.
+        let map = 4.0 * cells;
+        self.pass(HOST, map + (2.0 * 8.0 * cells).max(2.0 * map));
+        let is_inverse = match deflation.coarse {
+            CoarseSolve::Inverse => true,
+            CoarseSolve::Triangular => false,
+            CoarseSolve::Auto => count <= LARGEST_INVERSE,
+        };
+        self.keep(HOST, 7.0 * ENTRY * count);
+        if is_inverse {
+            self.keep(DEVICE, 8.0 * count * count);
+            // Its entries once more, and the columns that are solved for at once.
+            self.pass(HOST, 8.0 * count * (count + 32.0));
+        }
+        // Where memory belongs to which.
+        let runs = 2.0 * (shape.ny * shape.nz) as f64 * (across + 2.0);
+        self.keep(if self.is_cuda() { DEVICE } else { HOST }, if self.is_cuda() { map } else { 0.0 } + 32.0 * runs);
+    }
+
+    fn memory(&self) -> Memory {
+        /// Small tables, and what the coarsest levels are padded to.
+        const MARGIN: f64 = 1.03;
+        let [device, host, both] = self.most.map(|bytes| MARGIN * bytes);
+        match self.processor {
+            Processor::Cpu { .. } => Memory { host: both, device: 0.0 },
+            Processor::Cuda => Memory { host, device },
+        }
+    }
+}
+
+/// The levels, finest first, as multigrid will make them.
+fn grids(matrix: &MatrixSize, wanted: Option<usize>) -> Vec<MatrixSize> {
+    let wanted = match matrix.kind {
+        MatrixKind::TensorProduct => Some(wanted.unwrap_or(5)),
+        _ => wanted,
+    };
+    let mut grids = vec![*matrix];
+    while wanted.is_none_or(|wanted| grids.len() < wanted) {
+        match coarsened(&grids[grids.len() - 1]) {
+            Some(coarse) => grids.push(coarse),
+            None => break,
+        }
+    }
+    grids
+}
+
+/// As [`Diffusion::coarsened`] and [`TensorProduct`]'s do.
+fn coarsened(matrix: &MatrixSize) -> Option<MatrixSize> {
+    /// Couplings count as alike up to this ratio.
+    const ISOTROPIC: f64 = 4.0;
+    let Shape { nx, ny, nz } = matrix.shape;
+    let MatrixKind::Diffusion { x_over_y, is_periodic, .. } = matrix.kind else {
+        let halves = matches!(matrix.kind, MatrixKind::TensorProduct);
+        return matrix.shape.halved().filter(|_| halves).map(|shape| MatrixSize { shape, ..*matrix });
+    };
+    let may = |n: usize, is_periodic: bool| n > 1 && (!is_periodic || n == 2 || n.is_multiple_of(4));
+    let may = [may(nx, is_periodic[0]), may(ny, is_periodic[1])];
+    let wanted = if nx == 1 || ny == 1 { [true; 2] } else { [x_over_y * ISOTROPIC >= 1.0, x_over_y <= ISOTROPIC] };
+    let halves = [wanted[0] && may[0], wanted[1] && may[1]];
+    if halves == [false; 2] {
+        return None;
+    }
+    let half = |n: usize, halves: bool| if halves { n.div_ceil(2) } else { n };
+    let factor = |halves: bool| if halves { 0.25 } else { 1.0 };
+    let x_over_y = x_over_y * factor(halves[0]) / factor(halves[1]);
+    let kind = MatrixKind::Diffusion { fields: 3, has_shift: true, x_over_y, is_periodic };
+    Some(MatrixSize { shape: Shape::new(half(nx, halves[0]), half(ny, halves[1]), nz), kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::GridOptions;
+    use crate::problem::{Coefficient, DiffusionProblem, Helmholtz, Spacing};
+    use crate::stencil::Coarsen;
+
+    fn diffusion(shape: Shape, widths: [f64; 3]) -> Diffusion {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        problem.spacing = widths.map(Spacing::Uniform);
+        problem.stencil().unwrap()
+    }
+
+    #[test]
+    fn choices_are_the_matrices_own() {
+        let flat = diffusion(Shape::new(6, 4, 2), [1.0; 3]);
+        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice());
+        let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
+        let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+        assert_eq!(MatrixSize::from(&tall).choice(), tall.choice());
+        let stored = tall.stored().unwrap();
+        assert_eq!(MatrixSize::from(&stored).choice(), stored.choice());
+    }
+
+    #[test]
+    fn grids_are_those_that_multigrid_makes() {
+        for (shape, widths) in [
+            (Shape::new(40, 30, 3), [1.0; 3]),
+            (Shape::new(64, 48, 1), [1.0, 9.0, 1.0]),
+            (Shape::new(33, 1, 5), [1.0; 3]),
+            (Shape::new(17, 20, 2), [7.0, 1.0, 1.0]),
+        ] {
+            let mut matrix = diffusion(shape, widths);
+            let mut made = vec![shape];
+            while let Some(coarse) = matrix.coarsened() {
+                made.push(coarse.shape());
+                matrix = coarse;
+            }
+            let predicted = grids(&MatrixSize::from(&diffusion(shape, widths)), None);
+            assert_eq!(predicted.iter().map(|grid| grid.shape).collect::<Vec<_>>(), made);
+        }
+        let grid = GridOptions { nx: 12, ny: 10, nz: 3, ..GridOptions::default() };
+        let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+        assert_eq!(grids(&MatrixSize::from(&tall), Some(3))[2].shape, Shape::new(3, 3, 3));
+        assert_eq!(Coarsen::default_levels(&tall), Some(grids(&MatrixSize::from(&tall), None).len()));
+    }
+
+    #[test]
+    fn what_takes_more_is_predicted_to() {
+        let size = MatrixSize::from(&diffusion(Shape::new(64, 64, 16), [1.0; 3]));
+        let of = |change: &dyn Fn(&mut SolverOptions), processor| {
+            let mut options = SolverOptions::default();
+            change(&mut options);
+            predict(&size, size.choice(), &options, processor).unwrap()
+        };
+        let cpu = Processor::Cpu { threads: 2 };
+        let usual = of(&|_| {}, cpu);
+        assert_eq!(usual.device, 0.0);
+        assert!(of(&|o| o.preconditioner = Preconditioner::Jacobi, cpu).host < 0.7 * usual.host);
+        assert!(of(&|o| o.deflation = Some(Deflation::default()), cpu).host > usual.host);
+        let on_card = of(&|_| {}, Processor::Cuda);
+        assert!(on_card.device > 0.5 * usual.host && on_card.host < usual.host);
+    }
+}

@@ -1,0 +1,88 @@
+//! Right-hand sides of extreme size: solving is linear, so they are solved for times a power of two, which is exact.
+
+use crate::real::Precision;
+
+/// Beyond this a sum of squares in double precision may overflow, or vanish.
+const FAR: i32 = 600;
+/// Powers of two that are certain to exist, and their inverses too.
+const MOST: i32 = 1000;
+
+/// An exponent: what b and u are multiplied by during a solve is 2 to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shift(i32);
+
+impl Shift {
+    /// Where not even ‖b‖ can be said: what brings b to where it can be.
+    pub(super) fn to_be_measured(norm: f64) -> Self {
+        Self(if norm == 0.0 {
+            FAR
+        } else if norm == f64::INFINITY {
+            -FAR
+        } else {
+            0
+        })
+    }
+
+    /// What brings a b of this norm to about 1 where an iteration in this precision may not do with it as it is; `before`
+    /// is what it has been multiplied by already.
+    pub(super) fn for_solving(norm: f64, precision: Precision, before: Self) -> Self {
+        let room = match precision {
+            Precision::F64 => 400,
+            // Squares of what is stored in single precision are summed up in it.
+            _ => 40,
+        };
+        if !(norm.is_finite() && norm > 0.0) {
+            return Self(0);
+        }
+        let exponent = norm.log2().round() as i32;
+        let wanted = if exponent.abs() > room { -exponent } else { 0 };
+        Self((before.0 + wanted).clamp(-MOST, MOST) - before.0)
+    }
+
+    /// Both.
+    #[must_use]
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+
+    /// The other way.
+    #[must_use]
+    pub(super) fn back(self) -> Self {
+        Self(-self.0)
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The factor.
+    pub(super) fn factor(self) -> f64 {
+        2f64.powi(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_exist_and_bring_norms_to_one() {
+        for precision in [Precision::F64, Precision::F32, Precision::Mixed] {
+            for exponent in -1070..=1023 {
+                let norm = 1.5 * f64::from(exponent).exp2();
+                // The sum of squares under the root.
+                let seen = (norm * norm).sqrt();
+                let first = Shift::to_be_measured(seen);
+                let norm = norm * first.factor();
+                let second = Shift::for_solving(norm, precision, first);
+                let (all, brought) = (first.and(second), norm * second.factor());
+                assert!(all.factor().is_normal() && all.back().factor().is_normal(), "{exponent}: {all:?}");
+                let room = if precision == Precision::F64 { 400 } else { 40 };
+                assert!(brought.log2().abs() <= f64::from(room.max(80)) + 1.0, "{exponent}: {brought:e}");
+            }
+        }
+        assert!(Shift::for_solving(f64::NAN, Precision::F32, Shift::default()).is_none());
+        assert!(Shift::for_solving(3.0, Precision::F32, Shift::default()).is_none());
+    }
+}
