@@ -125,7 +125,8 @@ pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
 }
 
 fn has_solution(outcome: &Outcome) -> bool {
-    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && outcome.relative_residual > 1.0;
+    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual > initial);
+    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
     outcome.is_returned && !is_lost
 }
 
