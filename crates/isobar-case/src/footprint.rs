@@ -24,24 +24,32 @@ pub struct Footprint {
     pub solver: f64,
     /// The solution with inactive cells marked, on the host when the solver is gone.
     pub marked: f64,
+    /// The two vectors of a copy whose bandwidth is measured, on the host when the solver is gone. Where there is no
+    /// memory for them, nothing else is lost.
+    pub copy: f64,
     /// The solver on a device that is not the host.
     pub device: f64,
 }
 
 impl Footprint {
-    /// The most that the host holds at one time.
-    pub fn peak(&self) -> f64 {
+    /// What the host must have for the case to be solved.
+    pub fn needed(&self) -> f64 {
         let Self { system, assembly, solution, solver, marked, .. } = self;
         PROGRAM + system + assembly.max(solution + solver.max(*marked))
+    }
+
+    /// The most that the host holds at one time, the measurement of a copy included.
+    pub fn peak(&self) -> f64 {
+        self.needed().max(PROGRAM + self.system + self.solution + self.copy)
     }
 }
 
 /// Of a value a cell.
 const VALUE: f64 = 8.0;
 /// What a program takes that does nothing yet. B
-const PROGRAM: f64 = (16 << 20) as f64;
-/// What measuring the bandwidth of a copy takes at most, beside a case whose solver is gone. B
-pub const COPY: f64 = 2.0 * (512 * 512 * 128) as f64 * VALUE;
+const PROGRAM: f64 = (20 << 20) as f64;
+/// Cells of the vectors that a processor's copy is measured with: beyond its caches, and no more than need be.
+const COPIED: [f64; 2] = [(256 * 256 * 128) as f64, (512 * 512 * 128) as f64];
 
 impl Case {
     /// What it will hold, with a solver on this processor.
@@ -62,6 +70,10 @@ impl Case {
             assembly: held.assembly * VALUE * cells,
             solution: VALUE * cells,
             solver: host,
+            copy: match processor {
+                Processor::Cpu { .. } => 2.0 * VALUE * cells.clamp(COPIED[0], COPIED[1]),
+                Processor::Cuda => 0.0,
+            },
             marked: if held.may_be_marked { VALUE * cells } else { 0.0 },
             device,
         })

@@ -87,8 +87,7 @@ fn predictions_hold() {
     let [cg, bicgstab, deflated] = ["solver.method=cg", "solver.method=bicgstab", "solver.method=deflated-cg"];
     let [cycles, tolerance] = ["solver.method=multigrid", "solver.tolerance=1e-2"];
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
-    let [jacobi, line, multigrid, block_ic, neumann] =
-        ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(|name| kind(name));
+    let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     for (text, sets) in [
         (HELMHOLTZ, &[][..]),
         (HELMHOLTZ, &[f32, tolerance]),

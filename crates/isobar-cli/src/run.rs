@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::{Description, Device, Outcome, Stop};
-use isobar_case::{Assembled, Case, footprint, memory};
+use isobar_case::{Assembled, Case, Footprint, memory};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
@@ -59,9 +59,10 @@ fn solve_since(
     device: &Device,
     console: &mut Console,
 ) -> Result<Run> {
+    let footprint = case.footprint(device.processor())?;
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup = clock.elapsed().as_secs_f64();
-    console.line(summary::opening(case, solver.description()));
+    console.line(summary::opening(case, solver.description(), &footprint));
 
     let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
@@ -85,7 +86,7 @@ fn solve_since(
     let description = solver.description().clone();
     // Its vectors make room for those of the copy.
     drop(solver);
-    let copy = copy_bandwidth(case, device);
+    let copy = copy_bandwidth(case, device, &footprint);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let found = has_solution(&outcome);
     let run = Run {
@@ -108,7 +109,7 @@ fn solve_since(
 pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
     let what = format!("a grid of {} cells", case.problem.shape());
     let footprint = case.footprint(device.processor())?;
-    memory::require(&what, footprint.peak())?;
+    memory::require(&what, footprint.needed())?;
     if let Device::Cuda(cuda) = device {
         let (needed, there) = (footprint.device, cuda.memory() as f64);
         if needed > there {
@@ -124,13 +125,14 @@ pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
 }
 
 fn has_solution(outcome: &Outcome) -> bool {
-    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && outcome.relative_residual > 1.0;
+    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual > initial);
+    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
     outcome.is_returned && !is_lost
 }
 
 /// Bytes a second of a plain copy; unknown where there is no memory for one, which is no reason to lose a solution.
-fn copy_bandwidth(case: &Case, device: &Device) -> f64 {
-    let fits = memory::require("a copy", footprint::COPY).is_ok();
+fn copy_bandwidth(case: &Case, device: &Device, footprint: &Footprint) -> f64 {
+    let fits = memory::require("a copy", footprint.copy).is_ok();
     fits.then(|| device.copy_bandwidth(case.problem.shape()).ok()).flatten().unwrap_or(f64::NAN)
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::{self, Display, Write};
 
+use isobar::options::{Method, Preconditioner};
 use isobar::{Description, Outcome, Shape, Stop};
 use isobar_case::text::{name, plural};
-use isobar_case::{Case, memory};
+use isobar_case::{Case, Footprint, memory};
 
 use crate::report::{ErrorReport, Seconds, TrafficReport};
 
@@ -14,7 +15,7 @@ pub fn entry(name: &str, text: impl Display) -> String {
 }
 
 /// The problem, the device and the solver, before the solve.
-pub fn opening(case: &Case, description: &Description) -> String {
+pub fn opening(case: &Case, description: &Description, footprint: &Footprint) -> String {
     let mut lines = vec![
         entry("problem", case.problem.describe()),
         entry("device", device(description)),
@@ -24,7 +25,16 @@ pub fn opening(case: &Case, description: &Description) -> String {
         let levels: Vec<String> = description.levels.iter().map(Shape::to_string).collect();
         lines.push(entry("levels", levels.join("  ")));
     }
-    lines.push(entry("memory", format!("{} of vectors", memory::readable(description.bytes as f64))));
+    let [vectors, coefficients] = [description.bytes, description.coefficient_bytes];
+    lines.push(entry(
+        "memory",
+        format!(
+            "{} of vectors, {} of coefficients; predicted peak of the whole run {}",
+            memory::readable(vectors as f64),
+            memory::readable(coefficients as f64),
+            memory::readable(footprint.peak())
+        ),
+    ));
     lines.extend(description.notes.iter().map(|note| entry("note", note)));
     lines.join("\n")
 }
@@ -56,6 +66,9 @@ fn solver(case: &Case, description: &Description) -> String {
             multigrid.post,
             multigrid.coarse_sweeps
         );
+    }
+    if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
+        text.push_str("; the usual choice for this matrix");
     }
     text
 }

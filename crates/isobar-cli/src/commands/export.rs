@@ -25,7 +25,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     // Seven entries a row, of a value and a column index each, while the vectors still grow.
     let stored = shape.cells() as f64 * 7.0 * 12.0 * 1.5;
     let footprint = Footprint { solver: stored, ..case.footprint(Processor::Cpu { threads: 1 })? };
-    memory::require(&format!("the stored matrix of a grid of {shape} cells"), footprint.peak())?;
+    memory::require(&format!("the stored matrix of a grid of {shape} cells"), footprint.needed())?;
     let assembled = case.problem.assemble()?;
     let matrix = assembled.matrix.to_csr()?;
 

@@ -329,3 +329,41 @@ fn extreme_contrasts_end_honestly() {
         assert!(!converged || number(&report["outcome"]["relative_residual"]) <= 1e-5);
     }
 }
+
+/// The solve ends without a solution, for this reason, and says so; only the report is written.
+#[track_caller]
+fn leaves_nothing(case: &Case, sets: &[&str], stop: &str) {
+    let [path, report, output, plot] = ["case.toml", "r.json", "u.npy", "u.png"].map(|name| case.path(name));
+    let files = [("--report", &report), ("--output", &output), ("--plot", &plot)];
+    let mut args = vec!["solve".as_ref(), path.as_os_str(), "--device".as_ref(), "cpu".as_ref()];
+    args.extend(files.iter().flat_map(|(option, file)| [option.as_ref(), file.as_os_str()]));
+    args.extend(sets.iter().flat_map(|set| ["--set".as_ref(), std::ffi::OsStr::new(set)]));
+    let run = isobar(args).output().unwrap();
+    let text = stdout(&run);
+    assert_eq!((run.status.code(), stderr(&run)), (Some(2), String::new()), "{text}");
+    for part in [&format!("NOT converged: {stop}"), "solution   none", "u.npy: there is no solution", "try "] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+    assert!(!output.exists() && !plot.exists());
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert_eq!((&report["outcome"]["stop"], &report["checks"]["norm2"]), (&stop.into(), &Value::Null));
+}
+
+#[test]
+fn what_is_no_solution_is_not_written() {
+    // 1e100 is infinite in single precision.
+    let case = with_diffusion("sources = [ { i = 1, j = 2, rate = 1e100 } ]");
+    leaves_nothing(&case, &["solver.precision=f32"], "breakdown");
+    // Relaxation as strong as that amplifies the error.
+    let jacobi = ["solver.multigrid.smoother=line-jacobi", "solver.multigrid.relaxation=1.99"];
+    leaves_nothing(&case, &[&["solver.method=multigrid"], &jacobi[..]].concat(), "diverged");
+    // A recurrence that ends when all is found leaves the last good state.
+    let output = case.path("u.npy");
+    let path = case.path("case.toml");
+    let sets = ["solver.method=bicgstab", "solver.preconditioner.kind=none", "solver.tolerance=1e-300"];
+    let mut args = vec!["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output.to_str().unwrap()];
+    args.extend(sets.iter().flat_map(|set| ["--set", set]));
+    let run = isobar(args).output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert!(values(&output).iter().all(|value| value.is_finite()));
+}

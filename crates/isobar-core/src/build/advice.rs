@@ -33,6 +33,9 @@ pub(super) fn advice(stop: Stop, residual: f64, options: &SolverOptions, has_lev
              solver.tolerance"
         ),
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
+        Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.precision != Precision::F64 => {
+            "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
+        }
         Stop::Breakdown => match options.method {
             Method::Cg => format!(
                 "conjugate gradients met a direction of no length: by rounding, or because the matrix or its \
@@ -71,5 +74,8 @@ mod tests {
         assert!(!of(Stop::Stagnated, 0.92, &cycles).contains("rounding"));
         assert!(of(Stop::Stagnated, 1e-11, &cycles).contains("rounding"));
         assert_eq!(advice(Stop::Converged, 0.0, &cycles, true), None);
+        let single = SolverOptions { precision: Precision::F32, ..lines };
+        assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
+        assert!(!of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
     }
 }

@@ -276,7 +276,13 @@ impl DiffusionProblem {
         for (n, source) in self.sources.iter().enumerate() {
             self.completed("diffusion.sources", n, [source.i, source.j], source.k)?;
             if !source.rate.is_finite() {
-                return Err(Error::invalid("diffusion.sources", format!("entry {n} at ({}, {}) has the rate {}; use a finite number", source.i, source.j, source.rate)));
+                return Err(Error::invalid(
+                    "diffusion.sources",
+                    format!(
+                        "entry {n} at ({}, {}) has the rate {}; use a finite number",
+                        source.i, source.j, source.rate
+                    ),
+                ));
             }
         }
         for (n, well) in self.wells.iter().enumerate() {

@@ -168,7 +168,8 @@ impl<'o> Monitor<'o> {
             && count > STALL_WINDOW + 1
             && last > STALL_FACTOR * best_before(count - STALL_WINDOW)
         {
-            Some(Stop::Stagnated)
+            // What has grown in all that time was not too weak but harmful.
+            Some(if last > self.history[0] { Stop::Diverged } else { Stop::Stagnated })
         } else {
             None
         };
@@ -213,6 +214,7 @@ mod tests {
         assert_eq!(run(Krylov, [0.1, 1e-5]), (Stop::Converged, 2));
         assert_eq!(run(Krylov, std::iter::repeat(0.5)), (Stop::MaxIterations, 30));
         assert_eq!(run(Stationary, std::iter::repeat(0.5)), (Stop::Stagnated, 11));
+        assert_eq!(run(Stationary, (1..30).map(|n| 2f64.powi(n))), (Stop::Diverged, 11));
         assert_eq!(run(Krylov, [0.1, f64::NAN]), (Stop::Breakdown, 2));
         assert_eq!(run(Stationary, [1e4, 1e8, f64::NAN]), (Stop::Diverged, 3));
         assert_eq!(run(Stationary, [f64::INFINITY]), (Stop::Diverged, 1));
