@@ -1,6 +1,7 @@
 //! Paper D on the reference back end: iteration counts and condition numbers of the two-phase square.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
@@ -8,7 +9,6 @@ use isobar_core::outcome::Outcome;
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
 use isobar_core::reference::Reference;
-use isobar_core::build::{Solve, System};
 use isobar_core::solver::ignore;
 
 use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Neumann, None as Nothing};

@@ -2,12 +2,12 @@
 //! solutions across an interface between cells, and sensible sources and wells.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Weighting, Well, materials};
 use isobar_core::reference::Reference;
-use isobar_core::build::{Solve, System};
 use isobar_core::solver::ignore;
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {

@@ -1,16 +1,16 @@
 //! The reference back end against whole arrays of an independent implementation (8×6×10 cells, panel
 //! and box, two levels).
 
-use isobar_core::backend::Backend;
-use isobar_core::grid::{Geometry, GridOptions};
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Backend;
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::{Geometry, GridOptions};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{Guess, LineSolver, Operator};
 use isobar_core::options::{MultigridOptions, Smoother, SolverOptions};
 use isobar_core::precond::multigrid::Cycle;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::{Plain, Reference, Vector};
-use isobar_core::build::{Solve, System};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
 use serde_json::Value;
@@ -123,7 +123,10 @@ fn solution() {
         let mut u = vec![0.0; shape.cells()];
         let outcome = system
             .solve(
-                ArrayView::c_order(&b, shape).unwrap().into(), ArrayViewMut::c_order(&mut u, shape).unwrap().into(), Guess::Zero, &mut ignore,
+                ArrayView::c_order(&b, shape).unwrap().into(),
+                ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
+                Guess::Zero,
+                &mut ignore,
             )
             .unwrap();
         assert!(outcome.relative_residual < 1e-9, "{outcome:?}");

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use isobar_core::array::ArrayView;
 use isobar_core::backend::Backend;
 use isobar_core::error::Result;
 use isobar_core::grid::GridOptions;
-use isobar_core::array::ArrayView;
 use isobar_core::layout::Layout;
 use isobar_core::operator::{CgOperator, Guess, LineSolver, Operator};
 use isobar_core::options::Form;

@@ -2,15 +2,15 @@
 //!
 //! ω is held fixed while the grid is refined, so that the equation stays the same.
 
-use isobar_core::grid::{Geometry, Grading, GridOptions};
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::{Geometry, Grading, GridOptions};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::stencil::Stencil;
-use isobar_core::build::{Solve, System};
 use isobar_core::solver::ignore;
+use isobar_core::stencil::Stencil;
 
 fn problem(geometry: Geometry, grading: Grading, n: usize) -> Helmholtz {
     // A deep domain and ω = λ-scaled so that all terms of the equation matter.
@@ -30,7 +30,10 @@ fn error(problem: &Helmholtz) -> f64 {
     let outcome = System::new(&Reference, &stencil, &SolverOptions { method, ..options })
         .unwrap()
         .solve(
-            ArrayView::c_order(&rhs, shape).unwrap().into(), ArrayViewMut::c_order(&mut u, shape).unwrap().into(), Guess::Zero, &mut ignore,
+            ArrayView::c_order(&rhs, shape).unwrap().into(),
+            ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
+            Guess::Zero,
+            &mut ignore,
         )
         .unwrap();
     assert!(outcome.converged(), "{outcome:?}");

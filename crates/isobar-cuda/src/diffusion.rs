@@ -78,7 +78,9 @@ impl Kind for Diffusion {
     fn of(stencil: &stencil::Diffusion) -> Self {
         let Shape { nx, ny, nz } = stencil.shape();
         let (stored_faces, fields) = match stencil.coefficients() {
-            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => (false, axes.map(|(field, _)| field)),
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => {
+                (false, axes.map(|(field, _)| field))
+            }
             Coefficients::Faces(_) => (true, [0, 1, 2]),
         };
         let (mut fixed, mut periodic) = (0, 0);

@@ -6,9 +6,11 @@ mod common;
 use std::process::ExitCode;
 
 use common::OnCard;
+use cudarc::driver::result;
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::build::{Solve, System};
+use isobar_core::error::Error;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Direction, Guess, Relaxation};
 use isobar_core::options::{
@@ -20,8 +22,6 @@ use isobar_core::problem::random;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
-use cudarc::driver::result;
-use isobar_core::error::Error;
 use isobar_cuda::Cuda;
 
 fn main() -> ExitCode {
@@ -232,7 +232,8 @@ fn coefficients_on_the_card(cuda: &Cuda) {
     cuda.synchronize().unwrap();
     // SAFETY: the back end has made its context current on this thread; the allocations are of those sizes.
     let (pointers, arrays) = unsafe {
-        let pointers = [result::malloc_sync(4 * shape.cells()).unwrap(), result::malloc_sync(8 * shape.cells()).unwrap()];
+        let pointers =
+            [result::malloc_sync(4 * shape.cells()).unwrap(), result::malloc_sync(8 * shape.cells()).unwrap()];
         result::memcpy_htod_sync(pointers[1], &shift).unwrap();
         let field = DeviceArray::new::<f32>(pointers[0], shape, strides, cuda.ordinal());
         (pointers, (field, DeviceArray::c_order::<f64>(pointers[1], shape, cuda.ordinal())))

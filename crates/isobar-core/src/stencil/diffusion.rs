@@ -119,17 +119,18 @@ impl Diffusion {
                 }
             }
         };
-        let check_axes = |axes: &[(usize, f64); 3], count: usize| {
-            match axes.iter().find(|&&(field, factor)| field >= count || !(factor > 0.0 && factor.is_finite())) {
-                None => Ok(()),
-                Some((field, factor)) => Err(Error::invalid(
-                    "diffusion.coefficient",
-                    format!(
-                        "a direction has field {field}, counted from 0, of {count}, times {factor}; use a field that there \
+        let check_axes = |axes: &[(usize, f64); 3], count: usize| match axes
+            .iter()
+            .find(|&&(field, factor)| field >= count || !(factor > 0.0 && factor.is_finite()))
+        {
+            None => Ok(()),
+            Some((field, factor)) => Err(Error::invalid(
+                "diffusion.coefficient",
+                format!(
+                    "a direction has field {field}, counted from 0, of {count}, times {factor}; use a field that there \
                          is and a positive, finite factor (extreme widths of cells make others: use other units)"
-                    ),
-                )),
-            }
+                ),
+            )),
         };
         match &coefficients {
             Coefficients::Cells { fields, axes } => {

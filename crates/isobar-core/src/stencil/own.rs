@@ -177,11 +177,7 @@ impl<B: AggregateBackend> Supports<OwnOperator> for B {
         Capabilities { operator: Arc::clone(operator) as _, diagonal, triangular: None, aggregates: None }
     }
 
-    fn lines<T: Real>(
-        &self,
-        _: &OwnOperator,
-        _: &Arc<HostOperator<B>>,
-    ) -> Result<Option<Lines<Self, OwnOperator, T>>> {
+    fn lines<T: Real>(&self, _: &OwnOperator, _: &Arc<HostOperator<B>>) -> Result<Option<Lines<Self, OwnOperator, T>>> {
         Ok(None)
     }
 

@@ -7,9 +7,9 @@ use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 
-use super::{Kernels, SevenPoint};
 use super::kind::Kind;
 use super::passes::Passes;
+use super::{Kernels, SevenPoint};
 use crate::aggregate::{AggregateVector, Aggregates};
 use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
