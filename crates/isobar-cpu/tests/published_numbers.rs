@@ -54,7 +54,7 @@ fn norms_on_the_panel() {
     let a = Supports::operator::<f64>(&cpu, &stencil).unwrap();
     let (mut u, mut v) = (cpu.zeros::<f64>(&layout).unwrap(), cpu.zeros::<f64>(&layout).unwrap());
     let field = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
-    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap().into(), &mut u).unwrap();
+    cpu.upload(ArrayView::c_order(&field, stencil.shape()).unwrap(), &mut u).unwrap();
     let mut scalars = cpu.scalars().unwrap();
     let mut products = |u: &Vector<f64>, v: &Vector<f64>| {
         cpu.dot(v, v, Scalar::new(0), &mut scalars).unwrap();

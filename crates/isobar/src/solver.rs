@@ -109,8 +109,8 @@ impl Solver {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape,
     /// [`Error::NotFinite`](crate::Error::NotFinite) for a NaN or an infinity in one,
-    /// [`Error::Incompatible`](crate::Error::Incompatible) for a right-hand side that a singular A cannot produce, and
-    /// what the device reports.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a right-hand side that a singular A cannot produce, and what the device
+    /// reports.
     pub fn solve<'a>(&mut self, rhs: impl Input<'a>, u: impl Output<'a>) -> Result<Outcome> {
         self.solve_observed(rhs, u, Guess::Zero, &mut ignore)
     }

@@ -142,10 +142,7 @@ impl<S: Simd, T: Real> RowCoefficients<S, T> for FaceRow<'_, S, T> {
     fn get(&self, i: usize) -> Self::Entries {
         Transmissibilities {
             horizontal: [self.west.get(i), self.east.get(i), self.south.get(i), self.north.get(i)],
-            vertical: match self.vertical {
-                Some([below, above]) => Some([below.get(i), above.get(i)]),
-                None => None,
-            },
+            vertical: self.vertical.map(|[below, above]| [below.get(i), above.get(i)]),
             shift: match self.shift {
                 Some(row) => row.get(i),
                 None => Pack::splat(self.simd, T::ZERO),
