@@ -54,9 +54,13 @@ impl<T: Real> WithSimd for Relax<'_, T> {
             };
         }
         let across = &numbers.across[2 * j + Level27::<T>::colour(j, parity)];
-        for &(entry, position, c) in &across.couplings {
-            // SAFETY: as above; of this half plane, or of one of another colour.
-            values[entry as usize] += c * unsafe { u.row(position, 1)[0] };
+        for wrapped in &across.couplings {
+            let other = match wrapped.in_ring {
+                Some((which, entry)) => ring[usize::from(which)][entry as usize],
+                // SAFETY: as above; of this half plane, or of one of another colour.
+                None => unsafe { u.row(wrapped.position, 1)[0] },
+            };
+            values[wrapped.entry as usize] += wrapped.coupling * other;
         }
         for &(entry, lag) in &across.lagging {
             // SAFETY: as above.

@@ -59,10 +59,23 @@ impl<T: Real> Numbers<T> {
 /// What a half plane has beside streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Across<T> {
-    /// Couplings across periodic ends of x and z: entry of the half plane, position in a vector, coupling.
-    pub(super) couplings: Vec<(u32, isize, T)>,
+    /// Couplings across periodic ends of x and z.
+    pub(super) couplings: Vec<Wrapped<T>>,
     /// Σ |c| over couplings to the same colour, which lag behind in a sweep: entry of the half plane, and the sum.
     pub(super) lagging: Vec<(u32, T)>,
+}
+
+/// A coupling across a periodic end of x or z.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrapped<T> {
+    /// Of the half plane.
+    pub(super) entry: u32,
+    /// The neighbour's in a vector.
+    pub(super) position: isize,
+    pub(super) coupling: T,
+    /// If the neighbour is also across the end of an odd ring of planes, in a half plane of the same colour: which of
+    /// [`Workspace::ring`] has its old value, and where.
+    pub(super) in_ring: Option<(u8, u32)>,
 }
 
 /// Space of the threads.
@@ -215,7 +228,9 @@ impl<T: Real> Level27<T> {
                 let c = matrix.coupling(at, offset);
                 if crosses[0] || crosses[2] {
                     let position = self.layout.index(to[0], to[1], to[2]) as isize;
-                    half.couplings.push((entry, position, T::from_f64(c)));
+                    let is_lagging = crosses[1] && !ny.is_multiple_of(2) && to[0] % 2 == i % 2;
+                    let in_ring = is_lagging.then(|| (u8::from(to[1] != 0), (to[0] / 2 + pitch * to[2]) as u32));
+                    half.couplings.push(Wrapped { entry, position, coupling: T::from_f64(c), in_ring });
                 }
                 if to[0] % 2 == i % 2 && to[1] % 2 == j % 2 {
                     lag += c.abs();
@@ -465,10 +480,11 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
             let sum = unsafe { level.sum_at(numbers, (j, parity), entry, x, Some(own[entry]), None) };
             out[entry] = numbers.sums.entries()[start as usize + entry] * own[entry] + sum;
         }
-        for &(entry, position, c) in &numbers.across[2 * j + Level27::<T>::colour(j, parity)].couplings {
+        for across in &numbers.across[2 * j + Level27::<T>::colour(j, parity)].couplings {
+            let entry = across.entry as usize;
             // SAFETY: as above.
-            let other = unsafe { x.row(position, 1)[0] };
-            out[entry as usize] += c * (own[entry as usize] - other);
+            let other = unsafe { x.row(across.position, 1)[0] };
+            out[entry] += across.coupling * (own[entry] - other);
         }
         let Some(f) = f else { return 0.0 };
         // SAFETY: as above.

@@ -307,11 +307,7 @@ impl<T: Real> Interpolation<T> {
                 let from = &coarse_u[Self::half_row(&self.coarse, coarse_j, parity, k)..][..columns];
                 out[parity..].iter_mut().step_by(2).zip(from).for_each(|(out, &value)| *out = value);
             }
-            // Beyond the last cell of an even ring comes the first.
             out[self.nx..].fill(T::ZERO);
-            if self.periodic[0] {
-                out[self.nx] = out[0];
-            }
         }
         if let Some(z) = &w.z {
             for k in 0..nz / 2 {
@@ -321,6 +317,15 @@ impl<T: Real> Interpolation<T> {
                 let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
                 combine(own, z.rows(coarse_j, k), below, above);
             }
+        }
+        self.close_rings(out);
+    }
+
+    /// Beyond the last cell of a ring comes the first.
+    #[inline(always)]
+    fn close_rings(&self, plane: &mut [T]) {
+        if self.periodic[0] {
+            plane.chunks_exact_mut(self.row).for_each(|row| row[self.nx] = row[0]);
         }
     }
 
@@ -383,6 +388,7 @@ impl<T: Real> Interpolation<T> {
                             let at = k * row..(k + 1) * row;
                             combine(&mut odd[at.clone()], y.rows(j, k), &own[at.clone()], &next[at]);
                         }
+                        self.close_rings(odd);
                         std::mem::swap(own, next);
                     }
                 },
