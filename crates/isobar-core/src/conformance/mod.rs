@@ -15,10 +15,11 @@
 //! * [`fixture`] grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
 //! * [`vectors`] copies, vector operations, aggregates,
 //! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
-//! * [`levels`] transfers, and the steps that fuse them with sweeps, in one precision and in two,
+//! * [`galerkin`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one precision and in two,
 //! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
 
 pub mod fixture;
+pub mod galerkin;
 pub mod levels;
 pub mod solves;
 pub mod steps;
@@ -76,6 +77,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "factorise_and_substitute" => triangular::factorise_and_substitute::<B, T>,
             "deflation_step" => triangular::subtract_aggregated::<B, T>,
             "aggregation" => triangular::aggregation::<B, T>,
+            "galerkin_levels" => galerkin::levels::<B, T>,
             "update" => updates::diffusion::<B, T>,
         ],
         "stored_matrix": [

@@ -18,7 +18,8 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use isobar_core::stencil::galerkin_levels::galerkin;
+use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
@@ -226,7 +227,7 @@ impl Supports<stencil::Diffusion> for Cpu {
         finest: &Arc<Diffusion<T>>,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

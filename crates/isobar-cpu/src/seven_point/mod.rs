@@ -82,6 +82,13 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) kept: [Option<usize>; PLANES],
 }
 
+impl<T> ChunkSpace<T> {
+    /// Which chunk this is.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+}
+
 /// A stage of a pass: plane, and the space of whoever runs it.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
 

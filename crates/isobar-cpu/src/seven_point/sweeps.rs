@@ -110,6 +110,20 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.on_both(c, j, |h| Residual { h, f, u, to: Into { vector: r, shift } })[0]
     }
 
+    /// The same on one colour.
+    pub(crate) fn residual_of(
+        &self,
+        c: &C,
+        j: usize,
+        colour: Colour,
+        [f, u]: [Shared<T>; 2],
+        r: Shared<T>,
+        shift: isize,
+    ) {
+        let h = self.geometry().half_plane(j, colour);
+        c.run(self.cpu(), self.geometry(), Residual { h, f, u, to: Into { vector: r, shift } });
+    }
+
     /// u += a x on some colours of plane j, x being so far from its place in u
     fn add_plane<R: Real>(&self, j: usize, colours: &[Colour], a: T, (x, shift): (Shared<R>, isize), u: Shared<T>) {
         let g = self.geometry();

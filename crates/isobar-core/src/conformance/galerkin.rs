@@ -1,0 +1,156 @@
+//! Galerkin levels of diffusion: every operator, transfer and correction of a hierarchy, level by level.
+
+use std::sync::Arc;
+
+use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
+use crate::backend::Backend;
+use crate::layout::{Colour, Layout, Shape};
+use crate::operator::{Guess, Relaxation};
+use crate::options::Smoother;
+use crate::problem::random;
+use crate::real::Real;
+use crate::reference::Reference;
+use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
+
+/// Odd and even, flat, rows as long as their padding, several threads' worth.
+const SHAPES: [(usize, usize, usize); 8] =
+    [(12, 10, 7), (34, 14, 5), (32, 48, 9), (48, 32, 1), (6, 2, 12), (64, 20, 40), (10, 1, 16), (16, 36, 16)];
+
+/// Strong directions, kinds of sides, closed cells and contrasts by turns; on every grid all kinds of the first two.
+fn samples() -> Vec<(String, Diffusion)> {
+    use Side::{Closed, Fixed, Periodic};
+    let factors = [[1.0; 3], [100.0, 1.0, 1.0], [1.0, 100.0, 100.0], [1.0, 1.0, 100.0]];
+    let sides = [[Closed; 3], [Fixed, Closed, Fixed], [Periodic; 3], [Periodic, Fixed, Closed], [Closed, Periodic, Fixed]];
+    let mut all = Vec::new();
+    for (nx, ny, nz) in SHAPES {
+        let shape = Shape::new(nx, ny, nz);
+        for factors in factors {
+            for sides in sides {
+                let n = all.len();
+                let sides = [0, 1, 2].map(|d| if [nx, ny][d.min(1)] % 2 == 1 && d < 2 { Closed } else { sides[d] });
+                let contrast: f64 = [1e2, 1e12, 1e6][n % 3];
+                let value = |cell: usize| match random(3, cell) {
+                    closed if n % 2 == 1 && closed > 0.5 => 0.0,
+                    _ if n % 4 < 2 => if random(4, cell) > 0.0 { contrast } else { 1.0 },
+                    _ => contrast.powf(0.5 * random(4, cell)),
+                };
+                let field: Vec<f64> = (0..shape.cells()).map(value).collect();
+                let shift = field.iter().map(|&k| if k > 0.0 { 0.1 } else { 0.0 }).collect();
+                let cells =
+                    Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
+                let stencil = ok(Diffusion::new(shape, cells, Some(shift), sides.map(|side| [side; 2])));
+                all.push((format!("{shape} {factors:?} {sides:?} contrast {contrast:e} number {n}"), stencil));
+            }
+        }
+    }
+    all
+}
+
+fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) -> Hierarchy<B, Diffusion, T> {
+    let operator = ok(backend.operator::<T>(stencil));
+    ok(backend.hierarchy(stencil, &operator, Some(4))).unwrap_or_else(|| panic!("no levels"))
+}
+
+/// The largest of some numbers.
+fn largest<T: Real>(v: &crate::reference::Vector<T>) -> f64 {
+    v.entries().iter().fold(0.0, |s: f64, v| s.max(v.to_f64().abs()))
+}
+
+/// Operators, sweeps, transfers and corrections of all levels.
+pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
+    for (name, stencil) in samples() {
+        let tested = hierarchy::<B, T>(backend, &stencil);
+        let reference = hierarchy::<Reference, T>(&Reference, &stencil);
+        assert_eq!(tested.shapes(), reference.shapes(), "{name}");
+        assert_eq!(tested.visits, reference.visits, "{name}");
+        for n in 0..reference.levels.len() {
+            let (level, expected) = (&*tested.levels[n], &*reference.levels[n]);
+            let shape = expected.layout().shape();
+            let what = |step: &str| format!("{step} on level {n} of {name}");
+            let (x, on_x) = pair::<B, T>(backend, shape, 1);
+            let (f, on_f) = pair::<B, T>(backend, shape, 2);
+            if n > 0 {
+                let (mut y, mut on_y) = poison::<B, T>(backend, shape);
+                ok(expected.apply(&x, &mut y));
+                ok(level.apply(&on_x, &mut on_y));
+                compare_at_scale(backend, &on_y, &y, 1e-30, &what("apply"));
+                let size = largest(&y);
+                let mut scalars = (ok(Reference.scalars()), ok(backend.scalars()));
+                ok(expected.residual(&f, &x, &mut y, SCALARS[0], &mut scalars.0));
+                ok(level.residual(&on_f, &on_x, &mut on_y, SCALARS[0], &mut scalars.1));
+                compare_at_scale(backend, &on_y, &y, size, &what("residual"));
+                sweeps(backend, level, expected, (&f, &on_f), (&x, &on_x), &what);
+            }
+            let solid: Vec<f64> = fetch(backend, &on_f, shape).iter().map(|v| v.to_f64()).collect();
+            assert!(solid.iter().all(|v| v.is_finite()));
+            if let (Some(tested), Some(reference)) = (&tested.corrections[n], &reference.corrections[n]) {
+                assert_eq!(tested.is_active(), reference.is_active(), "{}", what("corrections"));
+                let (mut u, mut on_u) = pair::<B, T>(backend, shape, 3);
+                ok(reference.correct(&f, &mut u));
+                ok(tested.correct(&on_f, &mut on_u));
+                compare_at_scale(backend, &on_u, &u, 1.0, &what("correct"));
+            }
+            let Some(transfer) = reference.transfers.get(n) else { continue };
+            let coarse = transfer.coarse_layout().shape();
+            let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
+            ok(transfer.restrict(&f, &mut coarse_f));
+            ok(tested.transfers[n].restrict(&on_f, &mut on_coarse_f));
+            compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
+            let (coarse_u, on_coarse_u) = pair::<B, T>(backend, coarse, 4);
+            let (mut u, mut on_u) = pair::<B, T>(backend, shape, 5);
+            ok(transfer.prolong(&coarse_u, &mut u));
+            ok(tested.transfers[n].prolong(&on_coarse_u, &mut on_u));
+            compare_at_scale(backend, &on_u, &u, 1.0, &what("prolong"));
+        }
+        if let (Some(tested), Some(reference)) = (&tested.coarsest, &reference.coarsest) {
+            let shape = *reference_shapes(&stencil).last().unwrap_or(&stencil.shape());
+            let (f, on_f) = pair::<B, T>(backend, shape, 6);
+            let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+            ok(reference.solve(&f, &mut u));
+            ok(tested.solve(&on_f, &mut on_u));
+            compare_at_scale(backend, &on_u, &u, 1e-30, &format!("coarsest grid of {name}"));
+        }
+    }
+}
+
+fn reference_shapes(stencil: &Diffusion) -> Vec<Shape> {
+    hierarchy::<Reference, f64>(&Reference, stencil).shapes()
+}
+
+/// One sweep in either order, from zero and from a guess.
+fn sweeps<B: Supports<Diffusion>, T: Real>(
+    backend: &B,
+    level: &dyn crate::operator::LineSmoother<B, T>,
+    expected: &dyn crate::operator::LineSmoother<Reference, T>,
+    (f, on_f): (&crate::reference::Vector<T>, &B::Vector<T>),
+    (x, on_x): (&crate::reference::Vector<T>, &B::Vector<T>),
+    what: &dyn Fn(&str) -> String,
+) {
+    let shape = expected.layout().shape();
+    let layout = |needs: bool| if needs { *expected.layout() } else { ok(Layout::smallest()) };
+    let mut scratch = ok(Reference.zeros::<T>(expected.layout()));
+    let mut on_scratch = ok(backend.zeros::<T>(&layout(level.needs_scratch(Smoother::LineRedBlack))));
+    for (rho, first) in [(1.0, Colour::Red), (1.0, Colour::Black), (0.8, Colour::Red)] {
+        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho, first };
+        for guess in [Guess::Zero, Guess::Given] {
+            let (mut u, mut on_u) = match guess {
+                Guess::Zero => poison::<B, T>(backend, shape),
+                Guess::Given => (x.clone(), ok(backend.zeros(expected.layout()))),
+            };
+            if guess == Guess::Given {
+                ok(backend.convert(on_x, &mut on_u));
+            }
+            ok(expected.smooth(relaxation, guess, f, &mut u, &mut scratch));
+            ok(level.smooth(relaxation, guess, on_f, &mut on_u, &mut on_scratch));
+            // Columns that are hardly tied to anything amplify rounding: to the size of what they hold.
+            let slack = 1e3;
+            compare_at_scale(backend, &on_u, &u, slack * largest(&u), &what(&format!("smooth {relaxation:?} {guess:?}")));
+        }
+    }
+}
+
+fn pair<B: Backend, T: Real>(backend: &B, shape: Shape, seed: u64) -> (crate::reference::Vector<T>, B::Vector<T>) {
+    let v = random_vector(shape, seed);
+    let sent = send(backend, &v);
+    (v, sent)
+}

@@ -1,0 +1,86 @@
+//! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
+//!
+//! `cargo run --release -p isobar-cpu --example diffusion_suite [first] [count] [reference]`
+
+mod problems;
+
+use std::time::Instant;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, SolverOptions};
+use isobar_core::outcome::Outcome;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_cpu::Cpu;
+
+use problems::{Problem, problem, rounding_floor};
+
+fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem) -> (Outcome, Vec<f64>, f64) {
+    let options = SolverOptions {
+        tolerance: 1e-8,
+        max_iterations: 500,
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    };
+    let Problem { stencil, rhs, name } = problem;
+    let mut u = vec![0.0; rhs.len()];
+    let clock = Instant::now();
+    let fail = |error| panic!("{name}: {error}");
+    let mut system = System::new(backend, stencil, &options).unwrap_or_else(fail);
+    let shape = stencil.shape();
+    let (Ok(b), Ok(view)) = (ArrayView::c_order(rhs, shape), ArrayViewMut::c_order(&mut u, shape)) else {
+        panic!("{name}: shapes")
+    };
+    let fail = |error| panic!("{name}: {error}");
+    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap_or_else(fail);
+    (outcome, u, clock.elapsed().as_secs_f64())
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (first, count) = (number(0, 0), number(1, 300));
+    let with_reference = arguments.iter().any(|argument| argument == "reference");
+    let is_verbose = arguments.iter().any(|argument| argument == "verbose");
+    let cpu = Cpu::new(1).unwrap_or_else(|error| panic!("{error}"));
+    let (mut solved, mut failed, mut hopeless, mut seconds) = (Vec::new(), Vec::new(), 0, 0.0);
+    for n in first..first + count {
+        let problem = problem(n);
+        let (outcome, u, time) = if with_reference { solve(&Reference, &problem) } else { solve(&cpu, &problem) };
+        seconds += time;
+        let floor = rounding_floor(&problem.stencil, &u, &problem.rhs);
+        let line = format!(
+            "{:3} iterations, {:?} at {:.0e}, floor {floor:.0e}: {}",
+            outcome.iterations, outcome.stop, outcome.relative_residual, problem.name
+        );
+        if is_verbose {
+            println!("{line}");
+        }
+        if outcome.converged() {
+            solved.push((outcome.iterations, line));
+        } else if 4.0 * floor > 1e-8 {
+            hopeless += 1;
+        } else {
+            failed.push(line);
+        }
+    }
+    solved.sort();
+    failed.iter().for_each(|line| println!("FAILED {line}"));
+    for (_, line) in solved.iter().rev().take(12) {
+        println!("{line}");
+    }
+    let of = |share: f64| solved.get(((solved.len() as f64 * share) as usize).min(solved.len().max(1) - 1)).map_or(0, |s| s.0);
+    println!(
+        "{} solved, {} failed ({:.1} %), {hopeless} beyond double precision; iterations: median {}, 90 % {}, 95 % {}, most {}; {seconds:.1} s",
+        solved.len(),
+        failed.len(),
+        100.0 * failed.len() as f64 / (solved.len() + failed.len()).max(1) as f64,
+        of(0.5),
+        of(0.9),
+        of(0.95),
+        of(1.0)
+    );
+}

@@ -1,0 +1,67 @@
+//! Corrections of bodies' constants: one sum and one addition a body.
+
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::operator::Correction;
+use isobar_core::real::Real;
+use isobar_core::stencil::galerkin::Bodies;
+
+use crate::cpu::Cpu;
+use crate::vector::Vector;
+
+/// u += ω Σ_θ Z D⁻¹ Zᵀ r
+#[derive(Debug)]
+pub struct BodyCorrection {
+    cpu: Cpu,
+    layout: Layout,
+    bodies: RwLock<Vec<Bodies>>,
+}
+
+impl BodyCorrection {
+    pub(super) fn new(cpu: &Cpu, layout: Layout, bodies: Vec<Bodies>) -> Self {
+        Self { cpu: cpu.clone(), layout, bodies: RwLock::new(bodies) }
+    }
+
+    pub(super) fn update(&self, bodies: Vec<Bodies>) {
+        *self.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
+    }
+
+    /// They are replaced as a whole, so a panic elsewhere cannot have spoilt them.
+    fn bodies(&self) -> RwLockReadGuard<'_, Vec<Bodies>> {
+        self.bodies.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Real> Correction<Cpu, T> for BodyCorrection {
+    fn is_active(&self) -> bool {
+        !self.bodies().is_empty()
+    }
+
+    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        assert_eq!((r.layout(), u.layout()), (&self.layout, &self.layout), "vectors of another level");
+        let (r, u) = (r.entries(), u.share_mut());
+        for Bodies { starts, cells, factors } in self.bodies().iter() {
+            let count = factors.len();
+            let threads = self.cpu.threads_for(4 * cells.len()).min(count);
+            self.cpu.for_each(threads, |thread| {
+                for body in count * thread / threads..count * (thread + 1) / threads {
+                    let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
+                    let sum: f64 = cells.iter().map(|&cell| r[cell as usize].to_f64()).sum();
+                    let value = T::from_f64(factors[body] * sum);
+                    for &cell in cells {
+                        // SAFETY: bodies have no cells in common, and those of this layout lie within its vectors.
+                        let entry = unsafe { &mut u.row_mut(cell as isize, 1)[0] };
+                        *entry += value;
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bodies().iter().map(Bodies::bytes).sum()
+    }
+}

@@ -1,0 +1,88 @@
+//! Galerkin levels of the diffusion operator on processor cores.
+//!
+//! * [`Level27`] the 27-point operator and its lines in four colours,
+//! * [`Interpolation`] what goes between two levels, direction after direction,
+//! * [`BodyCorrection`] sums over bodies of cells.
+//!
+//! Setup runs core's passes over planes on all threads.
+
+mod bodies;
+mod lines;
+mod operator;
+mod transfer;
+
+use std::sync::Arc;
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::real::Real;
+use isobar_core::stencil::galerkin::{Bodies, Couplings, Execute, Weights};
+use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+
+pub use bodies::BodyCorrection;
+pub use operator::Level27;
+pub use transfer::Interpolation;
+
+use self::transfer::Fine;
+use crate::cpu::Cpu;
+use crate::shared::Shared;
+
+impl Execute for Cpu {
+    /// Neighbouring planes by one thread: that one has them in its cache, and, on machines with several memories, near.
+    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
+        let (count, shared) = (items.len(), Shared::of(items));
+        let threads = self.threads().min(count);
+        Cpu::for_each(self, threads, |thread| {
+            for n in count * thread / threads..count * (thread + 1) / threads {
+                // SAFETY: each item is visited once.
+                let item = unsafe { shared.row_mut(n as isize, 1) };
+                self.dispatch::<f64, _>(
+                    #[inline(always)]
+                    || f(n, &mut item[0]),
+                );
+            }
+        });
+    }
+}
+
+impl SupportsGalerkin for Cpu {
+    type Coarse<T: Real> = Level27<T>;
+    type Interpolation<T: Real> = Interpolation<T>;
+    type BodyCorrection<T: Real> = BodyCorrection;
+
+    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Level27<T>>> {
+        Ok(Arc::new(Level27::new(self, matrix)?))
+    }
+
+    fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Couplings) -> Result<()> {
+        coarse.update(matrix);
+        Ok(())
+    }
+
+    fn interpolation<T: Real>(
+        &self,
+        finer: Finer<'_, Self, T>,
+        coarse: &Layout,
+        weights: Vec<Weights>,
+    ) -> Result<Arc<Interpolation<T>>> {
+        let fine = match finer {
+            Finer::Finest(operator) => Fine::Finest(Arc::clone(operator)),
+            Finer::Coarse(operator) => Fine::Coarse(Arc::clone(operator)),
+        };
+        Ok(Arc::new(Interpolation::new(fine, *coarse, &weights)?))
+    }
+
+    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<Weights>) -> Result<()> {
+        between.update(&weights);
+        Ok(())
+    }
+
+    fn body_correction<T: Real>(&self, layout: &Layout, bodies: Vec<Bodies>) -> Result<Arc<BodyCorrection>> {
+        Ok(Arc::new(BodyCorrection::new(self, *layout, bodies)))
+    }
+
+    fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
+        correction.update(bodies);
+        Ok(())
+    }
+}
