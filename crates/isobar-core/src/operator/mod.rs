@@ -9,10 +9,12 @@
 //! * [`line`] its columns can be solved for and relaxed,
 //! * [`triangular`] its triangular parts can be used,
 //! * [`aggregate`] what deflation and singular systems ask of it,
-//! * [`transfer`] what goes between two levels of multigrid, [`mixed`] the finest of them in two precisions,
+//! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
+//!   the finest of them in two precisions,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
+pub mod correction;
 pub mod line;
 pub mod mixed;
 pub mod transfer;
@@ -26,6 +28,7 @@ use crate::layout::Layout;
 use crate::real::Real;
 
 pub use aggregate::AggregateOperator;
+pub use correction::{CoarsestSolver, Correction};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use transfer::Transfer;

@@ -1,13 +1,14 @@
-//! The multigrid cycle (paper B, algorithm 1): coarsen in the horizontal only, relax by vertical lines.
+//! The multigrid cycle: paper B's V-cycle (algorithm 1) with lines relaxed, and what harder problems add to it: levels that
+//! are visited twice, corrections beside the sweeps, an exact solve on the coarsest grid.
 
 use std::sync::Arc;
 
 use super::Preconditioner;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Shape};
+use crate::layout::{Colour, Layout, Shape};
 use crate::operator::line::scratch_layout;
-use crate::operator::{Guess, LineSmoother, Relaxation, Transfer};
+use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Relaxation, Transfer};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 use crate::stencil::Hierarchy;
@@ -21,10 +22,11 @@ struct LevelVectors<V> {
     u: V,
 }
 
-/// Multigrid V-cycles over a hierarchy of operators.
+/// Multigrid cycles over a hierarchy of operators: V-cycles, or such that visit the next level as often as the hierarchy
+/// says. A second visit continues from what the first one left.
 ///
-/// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), and 1⅓ of scratch where
-/// the back end's smoother cannot work in place.
+/// Storage, in n-vectors of the finest level: ⅔ (two vectors a coarse level), 1⅓ of scratch where
+/// the back end's smoother cannot work in place, and one vector a level that has corrections.
 pub struct Cycle<B: Backend, T: Real> {
     backend: B,
     /// Finest first.
@@ -35,8 +37,62 @@ pub struct Cycle<B: Backend, T: Real> {
     vectors: Vec<LevelVectors<B::Vector<T>>>,
     /// For steps that cannot work in place, one a level.
     scratch: Vec<B::Vector<T>>,
+    /// Beside the sweeps, one a level.
+    corrections: Vec<Corrected<B, T>>,
+    coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
+    /// Of each level to the next.
+    visits: Vec<usize>,
     recipe: Recipe,
     bytes: usize,
+}
+
+/// The correction of a level, and what it needs to be computed.
+struct Corrected<B: Backend, T: Real> {
+    correction: Option<Arc<dyn Correction<B, T>>>,
+    /// The residual, where the correction is active.
+    residual: B::Vector<T>,
+    scalars: B::Scalars,
+    bytes: usize,
+}
+
+impl<B: Backend, T: Real> Corrected<B, T> {
+    fn new(backend: &B, layout: &Layout, correction: Option<Arc<dyn Correction<B, T>>>) -> Result<Self> {
+        let smallest = Layout::smallest()?;
+        let is_active = correction.as_ref().is_some_and(|correction| correction.is_active());
+        let layout = if is_active { layout } else { &smallest };
+        Ok(Self {
+            residual: backend.zeros(layout)?,
+            scalars: backend.scalars()?,
+            bytes: layout.len() * size_of::<T>() + correction.as_ref().map_or(0, |correction| correction.bytes()),
+            correction,
+        })
+    }
+
+    fn active(&self) -> Option<&dyn Correction<B, T>> {
+        self.correction.as_deref().filter(|correction| correction.is_active())
+    }
+
+    /// u += correction of f − A u; whether there was any.
+    fn apply(
+        &mut self,
+        level: &dyn LineSmoother<B, T>,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        guess: Guess,
+    ) -> Result<bool> {
+        let Self { correction, residual, scalars, .. } = self;
+        let Some(correction) = correction.as_deref().filter(|correction| correction.is_active()) else {
+            return Ok(false);
+        };
+        if guess == Guess::Zero {
+            level.backend().clear(u)?;
+            correction.correct(f, u)?;
+        } else {
+            level.residual(f, u, residual, Scalar::new(0), scalars)?;
+            correction.correct(residual, u)?;
+        }
+        Ok(true)
+    }
 }
 
 /// How a cycle goes.
@@ -85,7 +141,29 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             len += layout.len();
         }
         let recipe = Recipe::new(options, transfers.iter().all(|transfer| transfer.is_adjoint()));
-        Ok(Self { backend, levels, transfers, vectors, scratch, recipe, bytes: len * size_of::<T>() })
+        let corrections: Vec<Corrected<B, T>> = levels
+            .iter()
+            .zip(&hierarchy.corrections)
+            .map(|(level, correction)| Corrected::new(&backend, level.layout(), correction.clone()))
+            .collect::<Result<_>>()?;
+        let (coarsest, visits) = (hierarchy.coarsest.clone(), hierarchy.visits.clone());
+        let bytes = len * size_of::<T>()
+            + corrections.iter().map(|correction| correction.bytes).sum::<usize>()
+            + coarsest.as_ref().map_or(0, |solver| solver.bytes());
+        Ok(Self { backend, levels, transfers, vectors, scratch, corrections, coarsest, visits, recipe, bytes })
+    }
+
+    /// Makes room for corrections that have become active.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    pub fn update(&mut self) -> Result<()> {
+        for (level, corrected) in self.levels.iter().zip(&mut self.corrections) {
+            if corrected.active().is_some() && corrected.bytes < level.layout().len() * size_of::<T>() {
+                *corrected = Corrected::new(&self.backend, level.layout(), corrected.correction.clone())?;
+            }
+        }
+        Ok(())
     }
 
     /// The grids, finest first.
@@ -125,6 +203,9 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             transfers: &self.transfers[n..],
             vectors: &mut self.vectors[n..],
             scratch: &mut self.scratch[n..],
+            corrections: &mut self.corrections[n..],
+            coarsest: self.coarsest.as_deref(),
+            visits: &self.visits[n..],
             recipe: self.recipe,
         }
     }
@@ -132,7 +213,8 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// Whether a cycle is a V(1,1) with coarser levels, whose finest level others may take over, by
     /// [`Cycle::coarse`] and [`Cycle::cycle_below`].
     pub(crate) fn can_lend_its_top(&self) -> bool {
-        !self.vectors.is_empty() && (self.recipe.pre, self.recipe.post) == (1, 1)
+        let is_plain = self.visits.first() == Some(&1) && self.corrections[0].active().is_none();
+        is_plain && (self.recipe.pre, self.recipe.post) == (1, 1)
     }
 
     /// The right-hand side and the solution of the second level.
@@ -186,6 +268,9 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                 transfers: &self.transfers[n..],
                 vectors: below,
                 scratch: &mut self.scratch[n..],
+                corrections: &mut self.corrections[n..],
+                coarsest: self.coarsest.as_deref(),
+                visits: &self.visits[n..],
                 recipe: self.recipe,
             };
             levels.cycle(f, u, guess, if n == 0 { norm.take() } else { None })?;
@@ -207,14 +292,21 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
         let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
+        let mut times = 1.0;
         for (n, level) in self.levels.iter().enumerate() {
             let cells = level.layout().shape().cells();
+            if n > 0 {
+                times *= self.visits[n - 1] as f64;
+            }
             let mut push = |step, count: usize| {
                 if count > 0 {
                     let step = StepTraffic::once::<T>(step, cells).with_coefficients(level.coefficient_vectors());
-                    steps.push(step.times(count as f64));
+                    steps.push(step.times(times * count as f64));
                 }
             };
+            if n + 1 == self.levels.len() && self.coarsest.is_some() {
+                continue;
+            }
             let zero = n > 0 || finest_guess == Guess::Zero;
             let first = if zero { traffic::SMOOTH_FROM_ZERO } else { traffic::SMOOTH };
             if n + 1 == self.levels.len() {
@@ -246,6 +338,9 @@ struct Levels<'a, B: Backend, T: Real> {
     transfers: &'a [Arc<dyn Transfer<B, T>>],
     vectors: &'a mut [LevelVectors<B::Vector<T>>],
     scratch: &'a mut [B::Vector<T>],
+    corrections: &'a mut [Corrected<B, T>],
+    coarsest: Option<&'a dyn CoarsestSolver<B, T>>,
+    visits: &'a [usize],
     recipe: Recipe,
 }
 
@@ -259,6 +354,9 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
             transfers: &self.transfers[1..],
             vectors: coarser,
             scratch: &mut self.scratch[1..],
+            corrections: &mut self.corrections[1..],
+            coarsest: self.coarsest,
+            visits: &self.visits[1..],
             recipe: self.recipe,
         };
         Some((vectors, below))
@@ -275,6 +373,10 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         let level = &*self.levels[0];
         let Some(transfer) = self.transfers.first() else {
             let scratch = &mut self.scratch[0];
+            if let Some(solver) = self.coarsest {
+                solver.solve(f, u)?;
+                return finish(level, f, u, scratch, norm);
+            }
             for n in 0..coarse_sweeps {
                 // There and back again: a symmetric cycle needs it, and to others it makes no difference.
                 let relaxation = if n % 2 == 0 { relaxation } else { post_relaxation };
@@ -283,6 +385,9 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
             }
             return finish(level, f, u, scratch, norm);
         };
+        if self.corrections[0].apply(level, f, u, guess)? {
+            guess = Guess::Given;
+        }
         for _ in 1..pre {
             level.smooth(relaxation, guess, f, u, &mut self.scratch[0])?;
             guess = Guess::Given;
@@ -296,13 +401,18 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         } else {
             transfer.residual_restrict(f, u, coarse_f, scratch)?;
         }
+        let visits = self.visits[0];
         if let Some((LevelVectors { f, u }, mut below)) = self.below() {
-            below.cycle(f, u, Guess::Zero, None)?;
+            for visit in 0..visits {
+                below.cycle(f, u, if visit == 0 { Guess::Zero } else { Guess::Given }, None)?;
+            }
         }
+        let corrected = &mut self.corrections[0];
+        let is_corrected = corrected.active().is_some();
         let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
         match post {
             0 => transfer.prolong(coarse_u, u)?,
-            1 => return transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, norm),
+            1 if !is_corrected => return transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, norm),
             _ => {
                 transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, None)?;
                 for _ in 1..post {
@@ -310,6 +420,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
                 }
             }
         }
+        corrected.apply(level, f, u, Guess::Given)?;
         finish(level, f, u, scratch, norm)
     }
 }
@@ -341,7 +452,11 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     fn is_variable(&self) -> bool {
         let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
         let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
-        !(is_adjoint && pre == post && coarse_sweeps % 2 == 0)
+        !(is_adjoint && pre == post && (coarse_sweeps % 2 == 0 || self.coarsest.is_some()))
+    }
+
+    fn update(&mut self) -> Result<()> {
+        Cycle::update(self)
     }
 
     fn apply_traffic(&self, _: usize) -> Vec<StepTraffic> {

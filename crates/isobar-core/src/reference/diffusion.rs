@@ -11,7 +11,8 @@ use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{AggregateOperator, Capabilities, LineSmoother, MixedTop, Operator, Relaxation, Transfer};
 use crate::real::Real;
-use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use crate::stencil::galerkin_levels::galerkin;
+use crate::stencil::hierarchy::SupportsLevels;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
@@ -238,7 +239,7 @@ impl Supports<Diffusion> for Reference {
         finest: &Arc<Plain<Diffusion, T>>,
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
-        by_coarsening(self, stencil, finest, wanted).map(Some)
+        galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

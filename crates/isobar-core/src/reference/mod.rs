@@ -2,6 +2,7 @@
 
 mod aggregate;
 mod diffusion;
+mod galerkin;
 mod seven_point;
 mod stored_matrix;
 mod tensor_product;
@@ -15,6 +16,7 @@ use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
 pub use diffusion::{DiffusionRows, WeightedTransfer};
+pub use galerkin::{BodyCorrection, Interpolation, Plain27};
 pub use seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 pub use stored_matrix::{Bands, PlainMatrix, check_indices};
 pub use tensor_product::{BilinearTransfer, TensorProductRows};

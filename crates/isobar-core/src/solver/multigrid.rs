@@ -66,6 +66,10 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         )
     }
 
+    fn update(&mut self) -> Result<()> {
+        self.cycle.update()
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
         self.cycle.traffic(Guess::Given)
     }
@@ -169,6 +173,10 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             },
             &mut observe,
         )
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.cycle.update()
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {

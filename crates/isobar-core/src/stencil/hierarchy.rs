@@ -6,7 +6,7 @@ use super::{Stencil, Supports, Update};
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
-use crate::operator::{LineSmoother, Transfer};
+use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
 use crate::real::Real;
 
 /// The levels of multigrid, and what goes between them.
@@ -15,6 +15,12 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub levels: Vec<Arc<dyn LineSmoother<B, T>>>,
     /// From each level to the next coarser one.
     pub transfers: Vec<Arc<dyn Transfer<B, T>>>,
+    /// Beside the sweeps of each level, where there is one.
+    pub corrections: Vec<Option<Arc<dyn Correction<B, T>>>>,
+    /// What solves on the coarsest level, if not sweeps.
+    pub coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
+    /// How many cycles of the next coarser level one of each level contains.
+    pub visits: Vec<usize>,
     /// What a user should know of it.
     pub notes: Vec<String>,
     /// Changes the coefficients of all levels but the finest, given the finest's.
@@ -22,6 +28,18 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
 }
 
 impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
+    /// Levels for V-cycles of sweeps alone.
+    pub fn plain(
+        levels: Vec<Arc<dyn LineSmoother<B, T>>>,
+        transfers: Vec<Arc<dyn Transfer<B, T>>>,
+        notes: Vec<String>,
+        update: Update<S>,
+    ) -> Self {
+        let corrections = levels.iter().map(|_| None).collect();
+        let visits = vec![1; transfers.len()];
+        Self { levels, transfers, corrections, coarsest: None, visits, notes, update }
+    }
+
     /// The grids.
     pub fn shapes(&self) -> Vec<Shape> {
         self.levels.iter().map(|level| level.layout().shape()).collect()
@@ -105,5 +123,5 @@ where
         }
         Ok(())
     };
-    Ok(Hierarchy { levels, transfers: shared, notes, update: Box::new(update) })
+    Ok(Hierarchy::plain(levels, shared, notes, Box::new(update)))
 }

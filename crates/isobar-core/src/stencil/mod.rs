@@ -3,7 +3,7 @@
 //! * [`TensorProduct`] vertical vectors times horizontal fields (papers A and B),
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
-//! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels,
+//! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
@@ -11,7 +11,9 @@ mod coarsen;
 mod csr;
 mod diffusion;
 mod faces;
+pub mod galerkin;
 pub mod hierarchy;
+pub mod galerkin_levels;
 pub mod matrix_market;
 mod own;
 mod stored_matrix;

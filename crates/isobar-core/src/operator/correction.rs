@@ -1,0 +1,32 @@
+//! What multigrid has beside sweeps and transfers: corrections of a few slow vectors, and exact solves on the coarsest grid.
+
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::real::Real;
+
+/// An additive correction beside the sweeps of a level.
+pub trait Correction<B: Backend, T: Real>: Send + Sync {
+    /// Whether there is anything to correct; an update of the coefficients may change it.
+    fn is_active(&self) -> bool;
+
+    /// u += ω Σ_θ Z D⁻¹ Zᵀ r, see [`bodies`](crate::stencil::galerkin::bodies)
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn correct(&self, r: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
+
+    /// Bytes of tables.
+    fn bytes(&self) -> usize;
+}
+
+/// What solves on the coarsest level of multigrid.
+pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
+    /// u = G f, G a symmetric generalised inverse
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()>;
+
+    /// Bytes held.
+    fn bytes(&self) -> usize;
+}

@@ -1,0 +1,339 @@
+//! Galerkin levels, cell by cell.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::seven_point::{At, Plain, fill, get};
+use super::{Reference, Vector};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
+use crate::real::Real;
+use crate::stencil::galerkin::couplings::{UPPER, upper_offset};
+use crate::stencil::galerkin::{Bodies, Couplings, Execute, Offset, Weights};
+use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+use crate::stencil::Diffusion;
+
+/// A pivot this small beside its diagonal is rounding.
+const SINGULAR_PIVOT: f64 = 1e-13;
+
+/// A 27-point operator, in one precision.
+#[derive(Debug)]
+pub struct Plain27<T: Real> {
+    layout: Layout,
+    rows: RwLock<Rows27<T>>,
+}
+
+/// Its numbers.
+#[derive(Debug)]
+struct Rows27<T> {
+    /// Which cell lies at an offset from another, and its entries in double precision.
+    matrix: Couplings,
+    /// By stored offset.
+    couplings: Vec<Option<Vector<T>>>,
+    sums: Vector<T>,
+}
+
+impl<T: Real> Rows27<T> {
+    fn new(matrix: &Couplings, layout: &Layout) -> Result<Self> {
+        let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
+            let mut v = Vector::zeros(layout)?;
+            fill(&mut v, |at| T::from_f64(value(at)));
+            Ok(v)
+        };
+        let couplings = (0..UPPER)
+            .map(|n| matrix.present[n].then(|| of(&|at| matrix.coupling(at, upper_offset(n)))).transpose())
+            .collect::<Result<_>>()?;
+        let sums = of(&|[i, j, k]| matrix.sums(j, k as isize)[i + 1])?;
+        Ok(Self { matrix: matrix.clone(), couplings, sums })
+    }
+
+    /// The cells that a cell is coupled to, and how.
+    fn row(&self, at: At) -> impl Iterator<Item = (Offset, At, T)> + '_ {
+        self.couplings.iter().enumerate().filter_map(|(n, c)| Some((n, c.as_ref()?))).flat_map(move |(n, c)| {
+            let upper = upper_offset(n);
+            let lower = upper.map(|d| -d);
+            let above = self.matrix.neighbour(at, upper).map(|to| (upper, to, get(c)(at)));
+            let below = self.matrix.neighbour(at, lower).map(|to| (lower, to, get(c)(to)));
+            [above, below].into_iter().flatten()
+        })
+    }
+
+    /// Whether an offset stays within a column without crossing a periodic end.
+    fn is_in_line(&self, [_, _, k]: At, [dx, dy, dz]: Offset) -> bool {
+        let to = k as isize + dz;
+        dx == 0 && dy == 0 && (0..self.matrix.grid.shape.nz as isize).contains(&to)
+    }
+
+    /// The solution of a column's tridiagonal block for a right-hand side in `values`: pivots are sums of row sums and
+    /// couplings, and couplings to cells of the same colour across the ends of rings, which lag behind, count twice.
+    fn solve_column(&self, [i, j]: [usize; 2], values: &mut [T], factors: &mut [T]) {
+        let (mut ratio, mut below, mut y) = (T::ZERO, T::ZERO, T::ZERO);
+        for k in 0..values.len() {
+            let at = [i, j, k];
+            let (mut out, mut above, mut diagonal) = (self.sums.get(i, j, k), T::ZERO, self.sums.get(i, j, k));
+            for (offset, to, c) in self.row(at) {
+                diagonal += c;
+                if self.is_in_line(at, offset) {
+                    if offset[2] > 0 {
+                        above = c;
+                    }
+                } else {
+                    out += c;
+                    if self.lags(at, to) {
+                        out += magnitude(c);
+                    }
+                }
+            }
+            let excess = out + below * ratio;
+            let pivot = above + excess;
+            let is_regular = pivot > T::from_f64(SINGULAR_PIVOT) * diagonal && pivot > T::ZERO;
+            let inverse = if is_regular { T::ONE / pivot } else { T::ZERO };
+            y = (values[k] + below * y) * inverse;
+            values[k] = y;
+            factors[k] = above * inverse;
+            (ratio, below) = (excess * inverse, above);
+        }
+        for k in (0..values.len() - 1).rev() {
+            values[k] += factors[k] * values[k + 1];
+        }
+    }
+
+    /// Whether a coupling across the end of a ring joins cells of one colour, or of one column.
+    fn lags(&self, at: At, to: At) -> bool {
+        colour(at) == colour(to)
+    }
+}
+
+fn magnitude<T: Real>(c: T) -> T {
+    if c < T::ZERO { -c } else { c }
+}
+
+/// (i mod 2, j mod 2) as a number.
+fn colour([i, j, _]: At) -> usize {
+    i % 2 + 2 * (j % 2)
+}
+
+impl<T: Real> Operator<Reference, T> for Plain27<T> {
+    fn backend(&self) -> &Reference {
+        &Reference
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        fill(y, |at| {
+            let here = get(x)(at);
+            rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - get(x)(to)))
+        });
+        Ok(())
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        (1 + rows.couplings.iter().flatten().count()) as f64
+    }
+}
+
+impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+    ) -> Result<()> {
+        if guess == Guess::Zero {
+            u.entries_mut().fill(T::ZERO);
+        }
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        let shape = self.layout.shape();
+        let rho = T::from_f64(relaxation.rho);
+        let (mut values, mut factors) = (vec![T::ZERO; shape.nz], vec![T::ZERO; shape.nz]);
+        for n in 0..4 {
+            let wanted = if relaxation.first == crate::layout::Colour::Red { n } else { 3 - n };
+            // Cells of one colour across the end of a ring lag behind.
+            let old = u.clone();
+            for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
+                if colour([i, j, 0]) != wanted {
+                    continue;
+                }
+                for (k, value) in values.iter_mut().enumerate() {
+                    let at = [i, j, k];
+                    *value = f.get(i, j, k);
+                    for (offset, to, c) in rows.row(at) {
+                        if !rows.is_in_line(at, offset) {
+                            *value += c * get(&old)(to);
+                            if rows.lags(at, to) {
+                                *value += magnitude(c) * get(&old)(at);
+                            }
+                        }
+                    }
+                }
+                rows.solve_column([i, j], &mut values, &mut factors);
+                for (k, &value) in values.iter().enumerate() {
+                    let before = u.get(i, j, k);
+                    u.set(i, j, k, if relaxation.rho == 1.0 { value } else { before + rho * (value - before) });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
+pub struct Interpolation<T: Real> {
+    fine: Arc<dyn LineSmoother<Reference, T>>,
+    coarse: Layout,
+    weights: RwLock<Vec<Weights>>,
+}
+
+impl<T: Real> Interpolation<T> {
+    /// The coarse cells that a cell takes its value from in one direction, with their weights.
+    fn parents(weights: &Weights, at: At) -> [Option<(At, T)>; 2] {
+        let d = weights.axis as usize;
+        let mut to = at;
+        to[d] = at[d] / 2;
+        if at[d].is_multiple_of(2) {
+            return [Some((to, T::ONE)), None];
+        }
+        let [below, above] = weights.get(to).map(T::from_f64);
+        let mut next = to;
+        next[d] = (to[d] + 1) % weights.coarse.extents()[d];
+        [Some((to, below)), Some((next, above))]
+    }
+}
+
+/// All cells of a direction's finer grid.
+fn fine_cells(weights: &Weights) -> impl Iterator<Item = At> + use<> {
+    let shape = weights.fine.shape;
+    (0..shape.nz).flat_map(move |k| (0..shape.ny).flat_map(move |j| (0..shape.nx).map(move |i| [i, j, k])))
+}
+
+impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
+    fn fine(&self) -> &dyn LineSmoother<Reference, T> {
+        &*self.fine
+    }
+
+    fn coarse_layout(&self) -> &Layout {
+        &self.coarse
+    }
+
+    fn is_adjoint(&self) -> bool {
+        true
+    }
+
+    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let mut from = f.clone();
+        for weights in all.iter() {
+            let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
+            for at in fine_cells(weights) {
+                for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
+                    to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
+                }
+            }
+            from = to;
+        }
+        coarse_f.entries_mut().copy_from_slice(from.entries());
+        Ok(())
+    }
+
+    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let mut from = coarse_u.clone();
+        for weights in all.iter().rev() {
+            let mut to = Vector::zeros(&Layout::new(weights.fine.shape)?)?;
+            fill(&mut to, |at| {
+                Self::parents(weights, at)
+                    .into_iter()
+                    .flatten()
+                    .fold(T::ZERO, |sum, (at, weight): (At, T)| sum + weight * get(&from)(at))
+            });
+            from = to;
+        }
+        u.entries_mut().iter_mut().zip(from.entries()).for_each(|(u, &v)| *u += v);
+        Ok(())
+    }
+}
+
+/// Corrections of bodies' constants.
+#[derive(Debug)]
+pub struct BodyCorrection {
+    bodies: RwLock<Vec<Bodies>>,
+}
+
+impl<T: Real> Correction<Reference, T> for BodyCorrection {
+    fn is_active(&self) -> bool {
+        !self.bodies.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        for bodies in all.iter() {
+            for (ends, factor) in bodies.starts.windows(2).zip(&bodies.factors) {
+                let cells = &bodies.cells[ends[0] as usize..ends[1] as usize];
+                let sum: f64 = cells.iter().map(|&cell| r.entries()[cell as usize].to_f64()).sum();
+                cells.iter().for_each(|&cell| u.entries_mut()[cell as usize] += T::from_f64(factor * sum));
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(Bodies::bytes).sum()
+    }
+}
+
+impl Execute for Reference {
+    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
+        items.iter_mut().enumerate().for_each(|(n, item)| f(n, item));
+    }
+}
+
+impl SupportsGalerkin for Reference {
+    type Coarse<T: Real> = Plain27<T>;
+    type Interpolation<T: Real> = Interpolation<T>;
+    type BodyCorrection<T: Real> = BodyCorrection;
+
+    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Plain27<T>>> {
+        let layout = Layout::new(matrix.grid.shape)?;
+        Ok(Arc::new(Plain27 { rows: RwLock::new(Rows27::new(matrix, &layout)?), layout }))
+    }
+
+    fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Couplings) -> Result<()> {
+        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(matrix, &coarse.layout)?;
+        Ok(())
+    }
+
+    fn interpolation<T: Real>(
+        &self,
+        finer: Finer<'_, Self, T>,
+        coarse: &Layout,
+        weights: Vec<Weights>,
+    ) -> Result<Arc<Interpolation<T>>> {
+        let fine: Arc<dyn LineSmoother<Self, T>> = match finer {
+            Finer::Finest(finest) => Arc::<Plain<Diffusion, T>>::clone(finest) as _,
+            Finer::Coarse(coarse) => Arc::clone(coarse) as _,
+        };
+        Ok(Arc::new(Interpolation { fine, coarse: *coarse, weights: RwLock::new(weights) }))
+    }
+
+    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<Weights>) -> Result<()> {
+        *between.weights.write().unwrap_or_else(PoisonError::into_inner) = weights;
+        Ok(())
+    }
+
+    fn body_correction<T: Real>(&self, _: &Layout, bodies: Vec<Bodies>) -> Result<Arc<BodyCorrection>> {
+        Ok(Arc::new(BodyCorrection { bodies: RwLock::new(bodies) }))
+    }
+
+    fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
+        *correction.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
+        Ok(())
+    }
+}

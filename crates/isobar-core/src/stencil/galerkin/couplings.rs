@@ -1,0 +1,316 @@
+//! Symmetric 27-point matrices on a grid.
+
+use super::Execute;
+use crate::layout::Shape;
+use crate::stencil::diffusion::harmonic;
+use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
+
+/// From a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.
+pub type Offset = [isize; 3];
+
+/// The 13 offsets that a matrix is stored for: to cells in a higher plane j, in a higher layer of the same plane, or
+/// farther along the same row.
+pub const UPPER: usize = 13;
+
+/// Number of an offset: 0 to 12 the mirror images of 26 to 14, 13 the cell itself.
+#[inline(always)]
+pub fn number([dx, dy, dz]: Offset) -> usize {
+    ((dx + 1) + 3 * (dz + 1) + 9 * (dy + 1)) as usize
+}
+
+/// The stored offset of a number from 0 to 12.
+#[inline(always)]
+pub fn upper_offset(n: usize) -> Offset {
+    let n = n as isize + 14;
+    [n % 3 - 1, n / 9 - 1, n / 3 % 3 - 1]
+}
+
+/// A grid, and the order of numbers in its planes.
+///
+/// A plane holds all cells of one j, row after row in k. Rows have two ghosts at either end, and planes a row of ghosts
+/// below and above: zeros, or copies across a periodic side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Cells.
+    pub shape: Shape,
+    /// Of directions with one cell: no.
+    pub periodic: [bool; 3],
+}
+
+impl Grid {
+    /// Cells in each direction.
+    #[inline(always)]
+    pub fn extents(&self) -> [usize; 3] {
+        [self.shape.nx, self.shape.ny, self.shape.nz]
+    }
+
+    /// Entries from a row to the next.
+    #[inline(always)]
+    pub fn row(&self) -> usize {
+        self.shape.nx + 4
+    }
+
+    /// Entries of a row as it is handed out: one ghost at either end.
+    #[inline(always)]
+    pub fn span(&self) -> usize {
+        self.shape.nx + 2
+    }
+
+    /// Entries of a plane.
+    #[inline(always)]
+    pub fn plane(&self) -> usize {
+        self.row() * (self.shape.nz + 2)
+    }
+
+    /// Where cell (i, k) is in its plane; it may be a ghost.
+    #[inline(always)]
+    pub fn at(&self, i: isize, k: isize) -> usize {
+        (i + 2) as usize + self.row() * (k + 1) as usize
+    }
+
+    /// The plane beside plane j; none beyond a side.
+    #[inline(always)]
+    pub fn beside(&self, j: usize, dy: isize) -> Option<usize> {
+        let (ny, to) = (self.shape.ny as isize, j as isize + dy);
+        match to {
+            _ if (0..ny).contains(&to) => Some(to as usize),
+            _ if self.periodic[1] => Some(to.rem_euclid(ny) as usize),
+            _ => None,
+        }
+    }
+
+    /// Copies what lies across periodic sides into a plane's ghosts.
+    pub fn fill_ghosts(&self, plane: &mut [f64]) {
+        let Shape { nx, nz, .. } = self.shape;
+        if self.periodic[0] {
+            for row in plane.chunks_exact_mut(self.row()) {
+                for ghost in 0..2 {
+                    row[ghost] = row[2 + (ghost + 2 * nx - 2) % nx];
+                    row[nx + 2 + ghost] = row[2 + ghost % nx];
+                }
+            }
+        }
+        if self.periodic[2] {
+            let row = self.row();
+            plane.copy_within(nz * row..(nz + 1) * row, 0);
+            plane.copy_within(row..2 * row, (nz + 1) * row);
+        }
+    }
+}
+
+/// One plane of a matrix.
+#[derive(Clone, Debug, Default)]
+pub struct CouplingPlane {
+    /// By stored offset: minus the entry of the matrix, empty where there is none anywhere.
+    pub couplings: [Vec<f64>; UPPER],
+    /// Row sums.
+    pub sums: Vec<f64>,
+}
+
+/// A symmetric matrix with couplings to the 26 cells around each:
+///
+/// (A u)_n = s_n u_n + Σ_m c_nm (u_n − u_m)
+///
+/// Row sums s are carried apart from the couplings: taken as differences of entries they would drown in their rounding
+/// from a contrast of 10⁹ on.
+#[derive(Clone, Debug)]
+pub struct Couplings {
+    /// The cells.
+    pub grid: Grid,
+    /// Which offsets are stored.
+    pub present: [bool; UPPER],
+    /// By j.
+    pub planes: Vec<CouplingPlane>,
+    /// What lies beyond closed sides.
+    zeros: Vec<f64>,
+}
+
+impl Couplings {
+    /// A matrix of zeros, its planes first touched by whoever works on them.
+    pub fn zeros(execute: &impl Execute, grid: Grid, present: [bool; UPPER]) -> Self {
+        let len = grid.plane();
+        let mut planes: Vec<CouplingPlane> = (0..grid.shape.ny).map(|_| CouplingPlane::default()).collect();
+        execute.for_each(&mut planes, |_, plane| {
+            for (couplings, present) in plane.couplings.iter_mut().zip(present) {
+                *couplings = vec![0.0; if present { len } else { 0 }];
+            }
+            plane.sums = vec![0.0; len];
+        });
+        Self { grid, present, planes, zeros: vec![0.0; len] }
+    }
+
+    /// The matrix of a diffusion stencil: seven points.
+    pub fn of(execute: &impl Execute, stencil: &Diffusion) -> Self {
+        let shape = stencil.shape();
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        let grid = Grid { shape, periodic };
+        let mut present = [false; UPPER];
+        for axis in Axis::ALL {
+            present[along(axis)] = extents[axis as usize] > 1;
+        }
+        let mut matrix = Self::zeros(execute, grid, present);
+        let Self { planes, .. } = &mut matrix;
+        execute.for_each(planes, |j, plane| {
+            for k in 0..shape.nz {
+                let start = grid.at(0, k as isize);
+                for axis in Axis::ALL.into_iter().filter(|&axis| extents[axis as usize] > 1) {
+                    faces_of_row(stencil, axis, [j, k], &mut plane.couplings[along(axis)][start..start + shape.nx]);
+                }
+                shifts_of_row(stencil, [j, k], &mut plane.sums[start..start + shape.nx]);
+            }
+            plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| grid.fill_ghosts(c));
+            grid.fill_ghosts(&mut plane.sums);
+        });
+        matrix
+    }
+
+    /// Whether there are couplings in a direction.
+    #[inline(always)]
+    pub fn has(&self, offset: Offset) -> bool {
+        match number(offset) {
+            n if n > UPPER => self.present[n - UPPER - 1],
+            n if n < UPPER => self.present[UPPER - 1 - n],
+            _ => false,
+        }
+    }
+
+    /// Couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
+    #[inline(always)]
+    pub fn row(&self, j: usize, k: isize, offset @ [dx, dy, dz]: Offset) -> &[f64] {
+        let (grid, n) = (&self.grid, number(offset));
+        if n > UPPER {
+            let c = &self.planes[j].couplings[n - UPPER - 1];
+            return &c[grid.at(-1, k)..][..grid.span()];
+        }
+        // At the other cell.
+        let Some(plane) = grid.beside(j, dy) else { return &self.zeros[..grid.span()] };
+        let c = &self.planes[plane].couplings[UPPER - 1 - n];
+        &c[grid.at(dx - 1, k + dz)..][..grid.span()]
+    }
+
+    /// Row sums of the cells of row (j, k), ghosts included.
+    #[inline(always)]
+    pub fn sums(&self, j: usize, k: isize) -> &[f64] {
+        &self.planes[j].sums[self.grid.at(-1, k)..][..self.grid.span()]
+    }
+
+    /// All offsets to other cells that there are couplings for.
+    pub fn offsets(&self) -> impl Iterator<Item = Offset> + '_ {
+        (0..UPPER).filter(|&n| self.present[n]).flat_map(|n| {
+            let [dx, dy, dz] = upper_offset(n);
+            [[dx, dy, dz], [-dx, -dy, -dz]]
+        })
+    }
+
+    /// Coupling of a cell in a direction.
+    pub fn coupling(&self, [i, j, k]: [usize; 3], offset: Offset) -> f64 {
+        if self.has(offset) { self.row(j, k as isize, offset)[i + 1] } else { 0.0 }
+    }
+
+    /// s + Σ c of the cells of row (j, k): the diagonal.
+    pub fn diagonals(&self, j: usize, k: usize, out: &mut [f64]) {
+        let n = self.grid.shape.nx;
+        out[..n].copy_from_slice(&self.sums(j, k as isize)[1..=n]);
+        for offset in self.offsets() {
+            let row = &self.row(j, k as isize, offset)[1..=n];
+            out.iter_mut().zip(row).for_each(|(sum, c)| *sum += c);
+        }
+    }
+
+    /// The cell at an offset from another; nothing beyond a closed side.
+    pub fn neighbour(&self, at: [usize; 3], offset: Offset) -> Option<[usize; 3]> {
+        let extents = self.grid.extents();
+        let mut to = at;
+        for d in 0..3 {
+            let moved = at[d] as isize + offset[d];
+            to[d] = match usize::try_from(moved) {
+                Ok(moved) if moved < extents[d] => moved,
+                _ if self.grid.periodic[d] => moved.rem_euclid(extents[d] as isize) as usize,
+                _ => return None,
+            };
+        }
+        Some(to)
+    }
+
+    /// The directions to halve: those of more than one cell whose couplings, added up over the planes above each cell, are
+    /// on average at least a quarter of the strongest direction's.
+    pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
+        /// Couplings count as alike up to this ratio of their means.
+        const ISOTROPIC: f64 = 4.0;
+        let Shape { nx, nz, .. } = self.grid.shape;
+        let mut sums = vec![[(0.0, 0usize); 3]; self.planes.len()];
+        execute.for_each(&mut sums, |j, sums| {
+            let mut row = vec![0.0; nx];
+            for k in 0..nz {
+                for axis in Axis::ALL {
+                    row.fill(0.0);
+                    for offset in self.offsets().filter(|offset| offset[axis as usize] == 1) {
+                        let c = &self.row(j, k as isize, offset)[1..=nx];
+                        row.iter_mut().zip(c).for_each(|(sum, c)| *sum += c);
+                    }
+                    let (sum, count) = &mut sums[axis as usize];
+                    *sum += row.iter().map(|c| c.max(0.0)).sum::<f64>();
+                    *count += row.iter().filter(|&&c| c > 0.0).count();
+                }
+            }
+        });
+        let means: [f64; 3] = std::array::from_fn(|d| {
+            let (sum, count) = sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1));
+            if count > 0 { sum / count as f64 } else { 0.0 }
+        });
+        let strongest = means.into_iter().fold(0.0, f64::max);
+        let extents = self.grid.extents();
+        let is_strong = |d: usize| extents[d] > 1 && means[d] > 0.0 && means[d] * ISOTROPIC >= strongest;
+        Axis::ALL.into_iter().filter(|&axis| is_strong(axis as usize)).collect()
+    }
+}
+
+/// Number of the stored offset along a direction.
+pub fn along(axis: Axis) -> usize {
+    let mut offset = [0; 3];
+    offset[axis as usize] = 1;
+    number(offset) - UPPER - 1
+}
+
+/// T between the cells of row (j, k) and their upper neighbours.
+fn faces_of_row(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [f64]) {
+    let nx = out.len();
+    let start = stencil.cell([0, j, k]);
+    match stencil.coefficients() {
+        Coefficients::Faces(faces) => out.copy_from_slice(&faces[axis as usize][start..start + nx]),
+        Coefficients::Cells { fields, axes } => {
+            let (field, factor) = axes[axis as usize];
+            let field = &fields[field];
+            let own = &field[start..start + nx];
+            if axis == Axis::X {
+                let pairs = own.iter().zip(&own[1..]);
+                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = harmonic(factor * a, factor * b));
+                out[nx - 1] = stencil.face(axis, [nx - 1, j, k]);
+            } else if let Some([_, j, k]) = stencil.upper(axis, [0, j, k]) {
+                let upper = stencil.cell([0, j, k]);
+                let pairs = own.iter().zip(&field[upper..upper + nx]);
+                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = harmonic(factor * a, factor * b));
+            }
+        }
+    }
+}
+
+/// s of the cells of row (j, k).
+fn shifts_of_row(stencil: &Diffusion, [j, k]: [usize; 2], out: &mut [f64]) {
+    let (nx, shape) = (out.len(), stencil.shape());
+    let sides = stencil.sides();
+    let touches = |d: usize, at: usize, n: usize| {
+        (sides[d][0] == Side::Fixed && at == 0) || (sides[d][1] == Side::Fixed && at + 1 == n)
+    };
+    if touches(1, j, shape.ny) || touches(2, k, shape.nz) {
+        out.iter_mut().enumerate().for_each(|(i, s)| *s = stencil.shift([i, j, k]));
+        return;
+    }
+    if let Some(shift) = stencil.stored_shift() {
+        out.copy_from_slice(&shift[stencil.cell([0, j, k])..][..nx]);
+    }
+    for i in [0, nx - 1] {
+        out[i] = stencil.shift([i, j, k]);
+    }
+}

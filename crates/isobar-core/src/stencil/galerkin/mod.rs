@@ -1,0 +1,64 @@
+//! Galerkin coarse grids of the diffusion operator: A_c = PᵀAP, at most 27 points, nothing collapsed.
+//!
+//! Coarsening is vertex-centred: in each strong direction every other cell (0, 2, 4, …) stays, x, then y, then z on the
+//! result, with nothing smoothed in between. Everything here is *setup*, made of local passes over planes in double
+//! precision, which a back end may run on as many threads as it has ([`Execute`]) or take as the specification of
+//! kernels of its own:
+//!
+//! * [`couplings`] a symmetric 27-point matrix as 13 couplings and a row sum a cell, and what is read off it,
+//! * [`weights`] interpolation from the coefficients, relaxed across the line (an operator-induced P),
+//! * [`product`] PᵀAP in one direction,
+//! * [`bodies`] strongly coupled bodies of cells, whose constants are corrected beside the smoothing,
+//! * [`coarsest`] the inverse of the coarsest matrix.
+//!
+//! `docs/notes/diffusion-multigrid.md` says how the recipe was found and what each part is worth.
+
+pub mod bodies;
+pub mod coarsest;
+pub mod couplings;
+pub mod product;
+pub mod weights;
+
+pub use bodies::Bodies;
+pub use couplings::{Couplings, Grid, Offset};
+pub use weights::Weights;
+
+use super::Axis;
+
+/// Runs passes over planes.
+pub trait Execute: Sync {
+    /// `f(n, items[n])` for all n, in any order, or at the same time.
+    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
+}
+
+/// One after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Serial;
+
+impl Execute for Serial {
+    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
+        items.iter_mut().enumerate().for_each(|(n, item)| f(n, item));
+    }
+}
+
+/// A coarser grid: how to interpolate from it, and its matrix.
+#[derive(Clone, Debug)]
+pub struct Coarsening {
+    /// One direction after the other, each acting on what the one before left.
+    pub weights: Vec<Weights>,
+    /// PᵀAP
+    pub coarse: Couplings,
+}
+
+/// PᵀAP with these directions halved, in their order; there must be at least one.
+pub fn coarsen(execute: &impl Execute, fine: &Couplings, axes: &[Axis]) -> Option<Coarsening> {
+    let (mut weights, mut coarse) = (Vec::new(), None::<Couplings>);
+    for &axis in axes {
+        let from = coarse.as_ref().unwrap_or(fine);
+        let w = Weights::new(execute, from, axis);
+        let next = product::product(execute, from, &w);
+        weights.push(w);
+        coarse = Some(next);
+    }
+    coarse.map(|coarse| Coarsening { weights, coarse })
+}

@@ -1,0 +1,230 @@
+//! The Galerkin levels of diffusion: what a back end supplies, and how they are put together.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::galerkin::{Bodies, Coarsening, Couplings, Execute, Weights, bodies, coarsen, coarsest};
+use super::{Axis, Diffusion, Hierarchy, Supports};
+use crate::backend::{AggregateBackend, AggregateMap};
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape};
+use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
+use crate::real::Real;
+
+/// Grids of no more cells are solved on exactly.
+const COARSEST_CELLS: usize = 256;
+/// Levels from the finest whose cycles visit the next one twice, where that is not much smaller.
+const VISITED_TWICE: usize = 2;
+
+/// The finer level of a transfer.
+pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
+    /// The seven-point operator.
+    Finest(&'a Arc<B::Operator<T>>),
+    /// A 27-point one.
+    Coarse(&'a Arc<B::Coarse<T>>),
+}
+
+/// A back end that has 27-point operators with their transfers and corrections. Whatever is made of a matrix can get the
+/// numbers of another one with the same grid and the same offsets.
+pub trait SupportsGalerkin: Supports<Diffusion> + Execute {
+    /// A 27-point operator. Lines in z are relaxed in four colours, (i mod 2, j mod 2) = (0, 0), (1, 0), (0, 1), (1, 1), or
+    /// in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black, whatever the smoother:
+    /// block Jacobi need not converge on such a matrix.
+    type Coarse<T: Real>: LineSmoother<Self, T> + 'static;
+    /// P = P_x P_y P_z and R = Pᵀ.
+    type Interpolation<T: Real>: Transfer<Self, T> + 'static;
+    /// Of bodies.
+    type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
+
+    /// Puts a matrix on the device.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Self::Coarse<T>>>;
+
+    /// Gives it other numbers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Couplings) -> Result<()>;
+
+    /// Puts weights on the device.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn interpolation<T: Real>(
+        &self,
+        finer: Finer<'_, Self, T>,
+        coarse: &Layout,
+        weights: Vec<Weights>,
+    ) -> Result<Arc<Self::Interpolation<T>>>;
+
+    /// Gives them other numbers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Vec<Weights>) -> Result<()>;
+
+    /// Puts bodies on the device.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn body_correction<T: Real>(&self, layout: &Layout, bodies: Vec<Bodies>) -> Result<Arc<Self::BodyCorrection<T>>>;
+
+    /// Replaces them by others.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Vec<Bodies>) -> Result<()>;
+}
+
+/// What belongs to a level below the finest.
+struct Below<B: SupportsGalerkin, T: Real> {
+    axes: Vec<Axis>,
+    operator: Arc<B::Coarse<T>>,
+    transfer: Arc<B::Interpolation<T>>,
+    correction: Arc<B::BodyCorrection<T>>,
+}
+
+/// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly.
+///
+/// # Errors
+/// As [`Supports::operator`].
+pub fn galerkin<B: SupportsGalerkin, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    finest: &Arc<B::Operator<T>>,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    let layout = *LineSmootherOf::layout::<B, T>(&**finest);
+    let (mut below, mut notes) = (Vec::<Below<B, T>>::new(), Vec::new());
+    let mut levels: Vec<Arc<dyn LineSmoother<B, T>>> = vec![Arc::clone(finest) as _];
+    let mut matrix = Couplings::of(backend, stencil);
+    let has_bodies = bodies::may_exist(backend, &matrix);
+    let find = |matrix: &Couplings, layout: &Layout| -> Vec<Bodies> {
+        if has_bodies { bodies::find(backend, matrix, layout) } else { Vec::new() }
+    };
+    let is_small = |matrix: &Couplings| matrix.grid.shape.cells() <= COARSEST_CELLS;
+    let top = backend.body_correction::<T>(&layout, if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) })?;
+    let mut visits = Vec::new();
+    while wanted.map_or(!is_small(&matrix), |wanted| levels.len() < wanted) {
+        let axes = matrix.strong_axes(backend);
+        let Some(Coarsening { weights, coarse }) = coarsen(backend, &matrix, &axes) else {
+            if let Some(wanted) = wanted {
+                let (Shape { nx, ny, nz }, have) = (matrix.grid.shape, levels.len());
+                notes.push(format!("{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"));
+            }
+            break;
+        };
+        visits.push(if levels.len() <= VISITED_TWICE && axes.len() < 3 { 2 } else { 1 });
+        let operator = backend.coarse::<T>(&coarse)?;
+        let layout = *LineSmootherOf::layout::<B, T>(&*operator);
+        let finer = match below.last() {
+            None => Finer::Finest(finest),
+            Some(level) => Finer::Coarse(&level.operator),
+        };
+        let transfer = backend.interpolation(finer, &layout, weights)?;
+        matrix = coarse;
+        let bodies = if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) };
+        let correction = backend.body_correction(&layout, bodies)?;
+        levels.push(Arc::clone(&operator) as _);
+        below.push(Below { axes, operator, transfer, correction });
+    }
+    // The last grid is solved on, so that nothing beside it needs to be visited twice for its sake.
+    let coarsest = is_small(&matrix).then(|| DenseSolver::new(backend, &matrix).map(Arc::new)).transpose()?;
+    if coarsest.is_some()
+        && let Some(last) = visits.last_mut()
+    {
+        *last = 1;
+    }
+    let transfers = below.iter().map(|level| Arc::clone(&level.transfer) as Arc<dyn Transfer<B, T>>).collect();
+    let corrections = [Some(Arc::clone(&top) as Arc<dyn Correction<B, T>>)]
+        .into_iter()
+        .chain(below.iter().map(|level| Some(Arc::clone(&level.correction) as _)))
+        .collect();
+    let shared = coarsest.clone().map(|solver| solver as Arc<dyn CoarsestSolver<B, T>>);
+    let backend = backend.clone();
+    let update = move |stencil: &Diffusion| {
+        let mut matrix = Couplings::of(&backend, stencil);
+        let has_bodies = bodies::may_exist(&backend, &matrix);
+        let find = |matrix: &Couplings, layout: &Layout| -> Vec<Bodies> {
+            let is_wanted = has_bodies && matrix.grid.shape.cells() > COARSEST_CELLS;
+            if is_wanted { bodies::find(&backend, matrix, layout) } else { Vec::new() }
+        };
+        backend.update_bodies(&top, find(&matrix, &layout))?;
+        for Below { axes, operator, transfer, correction } in &below {
+            let Some(Coarsening { weights, coarse }) = coarsen(&backend, &matrix, axes) else { break };
+            backend.update_interpolation(transfer, weights)?;
+            backend.update_coarse(operator, &coarse)?;
+            backend.update_bodies(correction, find(&coarse, LineSmootherOf::layout::<B, T>(&**operator)))?;
+            matrix = coarse;
+        }
+        coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&matrix))
+    };
+    Ok(Hierarchy { levels, transfers, corrections, coarsest: shared, visits, notes, update: Box::new(update) })
+}
+
+/// `layout` of an operator whose type leaves open whose.
+struct LineSmootherOf;
+
+impl LineSmootherOf {
+    fn layout<B: SupportsGalerkin, T: Real>(operator: &impl LineSmoother<B, T>) -> &Layout {
+        operator.layout()
+    }
+}
+
+/// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.
+struct DenseSolver<B: AggregateBackend> {
+    backend: B,
+    cells: B::Aggregates,
+    /// What a solve works with; nobody else sees it between two.
+    inside: Mutex<Inside<B>>,
+    size: usize,
+}
+
+struct Inside<B: AggregateBackend> {
+    matrix: B::AggregateMatrix,
+    f: B::AggregateVector,
+    u: B::AggregateVector,
+}
+
+impl<B: AggregateBackend> DenseSolver<B> {
+    fn new(backend: &B, matrix: &Couplings) -> Result<Self> {
+        let shape = matrix.grid.shape;
+        let size = shape.cells();
+        let map = AggregateMap::new(shape, (0..size as u32).collect(), size)?;
+        let inside = Inside {
+            matrix: backend.aggregate_matrix(size, &coarsest::inverse(matrix))?,
+            f: backend.aggregate_vector(size)?,
+            u: backend.aggregate_vector(size)?,
+        };
+        Ok(Self { backend: backend.clone(), cells: backend.aggregates(&map)?, inside: Mutex::new(inside), size })
+    }
+
+    fn update(&self, matrix: &Couplings) -> Result<()> {
+        if matrix.grid.shape.cells() != self.size {
+            return Err(Error::shape("the coarsest grid", matrix.grid.shape.to_string(), format!("{} cells", self.size)));
+        }
+        let matrix = self.backend.aggregate_matrix(self.size, &coarsest::inverse(matrix))?;
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;
+        Ok(())
+    }
+}
+
+impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
+    fn solve(&self, f: &B::Vector<T>, u: &mut B::Vector<T>) -> Result<()> {
+        // All of it is written before it is read, so a panic elsewhere cannot have spoilt it.
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inside { matrix, f: sums, u: solution } = &mut *inside;
+        self.backend.aggregate_sums(f, &self.cells, sums)?;
+        self.backend.aggregate_multiply(matrix, sums, solution)?;
+        self.backend.clear(u)?;
+        self.backend.add_aggregated(&self.cells, solution, u)
+    }
+
+    fn bytes(&self) -> usize {
+        self.size * self.size * size_of::<f64>()
+    }
+}
