@@ -14,9 +14,9 @@ use isobar_core::options::{
     CoarseSolve, Compatibility, Deflation as DeflationOptions, Method, Preconditioner, Smoother, SolverOptions, Stripes,
 };
 use isobar_core::precond::{Deflation, Projection};
-use isobar_core::problem::materials::{Bubbles, bubbles, two_phase};
+use isobar_core::problem::materials::{Bubbles, bubbles, noise, two_phase};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_core::traffic::{self, Traffic};
@@ -52,13 +52,22 @@ fn main() -> Result<()> {
             };
             solve(&cuda, &problem(Shape::new(n, n, 1))?, "deflated CG, Neumann(2), 16×16", options)?;
         }
-        let cube = problem(Shape::new(256, 256, 256))?;
-        let options = SolverOptions {
-            preconditioner: Preconditioner::Multigrid,
-            compatibility: Compatibility::Project,
-            ..base.clone()
-        };
-        solve(&cuda, &cube, "CG, multigrid", options)?;
+        let shape = Shape::new(256, 256, 256);
+        let cube = problem(shape)?;
+        let even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        let uneven = DiffusionProblem::new(shape, Coefficient::Isotropic(noise(shape, 1.0, 3)?));
+        for (what, problem) in [("bubbles 1e3", &cube), ("κ = 1", &even), ("white noise", &uneven)] {
+            for precision in [Precision::F64, Precision::Mixed] {
+                let options = SolverOptions {
+                    preconditioner: Preconditioner::Multigrid,
+                    compatibility: Compatibility::Project,
+                    tolerance: 1e-8,
+                    precision,
+                    ..base.clone()
+                };
+                solve(&cuda, problem, &format!("CG, multigrid, {precision}, {what}"), options)?;
+            }
+        }
         // Tied to something, so that what setup and update take is the operator's.
         let mut tied = cube;
         tied.boundary[2][0] = Boundary::Dirichlet(0.0);

@@ -9,7 +9,7 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Relaxation};
 use isobar_core::real::Real;
-use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
+use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::{self, Axis, Coefficients, Hierarchy, Lines, Side, Stencil, Supports};
 
 use crate::compile::Source;
@@ -18,8 +18,8 @@ use crate::driver::Pointer;
 use crate::launch::Argument;
 use crate::memory::Buffer;
 use crate::seven_point::kind::{self, Kind};
-use crate::seven_point::passes::{Passes, Weights};
-use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
+use crate::seven_point::passes::Passes;
+use crate::seven_point::{Kernels, SevenPoint, Steps};
 
 /// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +257,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         finest.kernels().prepare(Steps::Sweeps)?;
         let cuda = self.clone();
         let on_host = move |stencil: &stencil::Diffusion| stencil.on_host(|array| cuda.read_array(array));
-        let hierarchy = by_coarsening(self, &on_host(stencil)?, finest, wanted)?;
+        let hierarchy = galerkin(self, &on_host(stencil)?, finest, wanted)?;
         let update = hierarchy.update;
         Ok(Some(Hierarchy { update: Box::new(move |stencil| update(&on_host(stencil)?)), ..hierarchy }))
     }
@@ -273,22 +273,5 @@ impl Supports<stencil::Diffusion> for Cuda {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<stencil::Diffusion> for Cuda {
-    type Transfer<T: Real> = LevelTransfer<Passes<Diffusion, T>, Weights<T>>;
-
-    fn transfer<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        fine: &Arc<Self::Operator<T>>,
-        coarse: &Arc<Self::Operator<T>>,
-    ) -> Result<Arc<Self::Transfer<T>>> {
-        LevelTransfer::new(stencil, fine, coarse)
-    }
-
-    fn update_transfer<T: Real>(&self, transfer: &Self::Transfer<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        transfer.update(stencil)
     }
 }

@@ -10,6 +10,7 @@
 //! * [`compile`], [`nvrtc`], `module` from sources to kernels, `launch` and `iterate` from kernels to iterations,
 //! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
 //!   its own, [`diffusion`] as a header and its coefficients,
+//! * [`galerkin`] coarse grids of diffusion,
 //! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells.
 
 pub mod aggregate;
@@ -20,6 +21,7 @@ pub mod cusparse;
 mod device;
 pub mod diffusion;
 mod driver;
+pub mod galerkin;
 mod iterate;
 pub mod kernels;
 mod launch;

@@ -46,6 +46,7 @@ fn diffusion_stencils() -> Vec<Diffusion> {
 fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::aggregate::source::<T>());
+    all.extend(isobar_cuda::galerkin::sources::<T>());
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Few layers, many, and very many.
         let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };

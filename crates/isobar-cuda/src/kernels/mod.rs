@@ -11,6 +11,7 @@ macro_rules! headers {
 /// Headers, as NVRTC wants them: name and text.
 pub const HEADERS: &[(&str, &str)] = headers![
     "diffusion.cuh",
+    "galerkin/twenty_seven.cuh",
     "intrinsics.cuh",
     "layout.cuh",
     "reduce.cuh",
@@ -47,6 +48,18 @@ pub mod seven_point {
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
     /// Between grids, with weights that are fields.
     pub const TRANSFER: &str = include_str!("seven_point/transfer.cu");
+}
+
+/// For Galerkin coarse grids of diffusion.
+pub mod galerkin {
+    /// Products with 27-point matrices.
+    pub const APPLY: &str = include_str!("galerkin/apply.cu");
+    /// Their relaxation by columns.
+    pub const LINES: &str = include_str!("galerkin/lines.cu");
+    /// Between two grids.
+    pub const INTERPOLATE: &str = include_str!("galerkin/interpolate.cu");
+    /// Corrections of strongly coupled bodies.
+    pub const BODIES: &str = include_str!("galerkin/bodies.cu");
 }
 
 /// For the tensor-product operator.

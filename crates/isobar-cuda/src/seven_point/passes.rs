@@ -87,6 +87,11 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
+    /// r = f − A u
+    pub(crate) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
+        self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()])
+    }
+
     /// A pass that sums up.
     pub(super) fn pass_with_sums(&self, name: &'static str, vectors: &[Pointer], sums: Pointer) -> Result<()> {
         self.pass_with_ratios(name, &[], vectors, sums, None)

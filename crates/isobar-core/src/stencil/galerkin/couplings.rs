@@ -279,6 +279,8 @@ fn faces_of_row(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [
     let start = stencil.cell([0, j, k]);
     match stencil.coefficients() {
         Coefficients::Faces(faces) => out.copy_from_slice(&faces[axis as usize][start..start + nx]),
+        // Back ends bring these to the host first.
+        Coefficients::DeviceCells { .. } => out.fill(f64::NAN),
         Coefficients::Cells { fields, axes } => {
             let (field, factor) = axes[axis as usize];
             let field = &fields[field];

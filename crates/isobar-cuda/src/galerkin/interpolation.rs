@@ -1,0 +1,178 @@
+//! Interpolation between two grids of a Galerkin hierarchy.
+
+use std::sync::Arc;
+
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::{LineSmoother, Transfer};
+use isobar_core::real::Real;
+use isobar_core::stencil::galerkin::{Execute, Weights};
+use isobar_core::stencil::galerkin_levels::Finer;
+
+use super::twenty_seven::{TwentySeven, bits};
+use super::{cell_block, sources};
+use crate::cuda::Cuda;
+use crate::diffusion::Diffusion;
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments, refuse_while_recording};
+use crate::memory::Buffer;
+use crate::module::Module;
+use crate::seven_point::passes::Passes;
+use crate::seven_point::{Kernels, SevenPoint, Steps};
+use crate::vector::Vector;
+
+/// `Interpolation` of interpolate.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Operands {
+    below: [Pointer; 3],
+    above: [Pointer; 3],
+    fine: [i32; 4],
+    coarse: [i32; 4],
+    odd: [i32; 3],
+    ring: u32,
+}
+
+// SAFETY: laid out as `Interpolation` in interpolate.cu: six pointers, twelve 32-bit integers.
+unsafe impl Argument for Operands {}
+
+/// The finer level.
+#[derive(Debug)]
+enum Fine<T: Real> {
+    Finest(Arc<SevenPoint<Passes<Diffusion, T>>>),
+    Coarse(Arc<TwentySeven<T>>),
+}
+
+/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
+#[derive(Debug)]
+pub struct Interpolation<T: Real> {
+    cuda: Cuda,
+    fine: Fine<T>,
+    coarse: Layout,
+    /// Of each direction, below and above.
+    weights: Vec<(usize, [Buffer; 2])>,
+    operands: Operands,
+    module: Arc<Module>,
+}
+
+fn extents(layout: &Layout) -> [i32; 4] {
+    let Shape { nx, ny, nz } = layout.shape();
+    [nx, ny, nz, layout.pitch()].map(|n| n as i32)
+}
+
+impl<T: Real> Interpolation<T> {
+    pub(super) fn new(cuda: &Cuda, finer: Finer<'_, Cuda, T>, coarse: &Layout, weights: &[Weights]) -> Result<Self> {
+        refuse_while_recording("making a transfer")?;
+        let [.., interpolate, _] = sources::<T>();
+        let [module] = cuda.prepare([interpolate])?;
+        module.prepare(&["prolong", "restrict_field"], 0)?;
+        let (fine, layout) = match finer {
+            Finer::Finest(finest) => {
+                finest.kernels().prepare(Steps::Transfers)?;
+                (Fine::Finest(Arc::clone(finest)), *finest.layout_of())
+            }
+            Finer::Coarse(coarse) => {
+                let operator: &dyn LineSmoother<Cuda, T> = &**coarse;
+                (Fine::Coarse(Arc::clone(coarse)), *operator.layout())
+            }
+        };
+        let mut operands = Operands {
+            below: [0; 3],
+            above: [0; 3],
+            fine: extents(&layout),
+            coarse: extents(coarse),
+            odd: [0; 3],
+            ring: 0,
+        };
+        let mut rings = [false; 3];
+        let mut buffers = Vec::new();
+        for weights in weights {
+            let (d, odd) = (weights.axis as usize, weights.odd);
+            let buffer = || {
+                let what = format!("weights of interpolation to {} cells", layout.shape());
+                Buffer::new(cuda.context(), odd.shape.cells() * size_of::<T>(), &what)
+            };
+            let pair = [buffer()?, buffer()?];
+            [operands.below[d], operands.above[d]] = pair.each_ref().map(Buffer::start);
+            operands.odd[d] = odd.extents()[d] as i32;
+            rings[d] = odd.periodic[d];
+            buffers.push((d, pair));
+        }
+        operands.ring = bits(rings);
+        let this = Self { cuda: cuda.clone(), fine, coarse: *coarse, weights: buffers, operands, module };
+        this.update(weights)?;
+        Ok(this)
+    }
+
+    /// Gives it other weights in the same directions.
+    pub(super) fn update(&self, weights: &[Weights]) -> Result<()> {
+        refuse_while_recording("updating a transfer")?;
+        let same = weights.iter().map(|weights| weights.axis as usize).eq(self.weights.iter().map(|&(d, _)| d));
+        if !same {
+            return Err(Error::invalid(
+                "the new coefficients",
+                "multigrid would coarsen other directions than before; make a new solver",
+            ));
+        }
+        for (weights, (_, buffers)) in weights.iter().zip(&self.weights) {
+            let Shape { nx, nz, .. } = weights.odd.shape;
+            for (above, buffer) in buffers.iter().enumerate() {
+                let mut values = vec![T::ZERO; weights.odd.shape.cells()];
+                let mut rows: Vec<&mut [T]> = values.chunks_exact_mut(nx).collect();
+                self.cuda.for_each(&mut rows, |row, out| {
+                    let (j, k) = (row / nz, row % nz);
+                    let from = &weights.rows(j as isize, k as isize)[above][1..];
+                    out.iter_mut().zip(from).for_each(|(out, w)| *out = T::from_f64(*w));
+                });
+                buffer.write(&values)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&self, name: &'static str, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+        let (Shape { nx, ny, nz }, [x, y]) = (layout.shape(), cell_block(layout.shape().nz));
+        let grid = [nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), 2 * ny];
+        let arguments = Arguments::new().with(self.operands).with(from).with(to);
+        self.cuda.launch(self.module.kernel(name)?, grid, [x, y], arguments)
+    }
+}
+
+impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
+    fn fine(&self) -> &dyn LineSmoother<Cuda, T> {
+        match &self.fine {
+            Fine::Finest(operator) => &**operator,
+            Fine::Coarse(operator) => &**operator,
+        }
+    }
+
+    fn coarse_layout(&self) -> &Layout {
+        &self.coarse
+    }
+
+    fn is_adjoint(&self) -> bool {
+        true
+    }
+
+    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        self.launch("restrict_field", &self.coarse, f.pointer(), coarse_f.pointer())
+    }
+
+    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.launch("prolong", self.fine().layout(), coarse_u.pointer(), u.pointer())
+    }
+
+    fn residual_restrict(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        match &self.fine {
+            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
+            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
+        }
+        self.restrict(scratch, coarse_f)
+    }
+}

@@ -1,0 +1,230 @@
+//! A 27-point matrix on a card.
+
+use std::sync::Arc;
+
+use isobar_core::backend::{Backend, Scalar};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
+use isobar_core::real::Real;
+use isobar_core::stencil::galerkin::couplings::UPPER;
+use isobar_core::stencil::galerkin::{Couplings, Execute};
+
+use super::{cell_block, sources};
+use crate::cuda::{Cuda, check_size};
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments, refuse_while_recording};
+use crate::module::Module;
+use crate::reduction::Reduction;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// `Matrix` of twenty_seven.cuh.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Operands {
+    couplings: [Pointer; UPPER],
+    sums: Pointer,
+    inverse: Pointer,
+    ratio: Pointer,
+    nx: i32,
+    ny: i32,
+    nz: i32,
+    pitch: i32,
+    present: u32,
+    periodic: u32,
+}
+
+// SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, six 32-bit integers.
+unsafe impl Argument for Operands {}
+
+/// [`Couplings`] on a card, and the pivots of their columns.
+#[derive(Debug)]
+pub struct TwentySeven<T> {
+    cuda: Cuda,
+    layout: Layout,
+    present: [bool; UPPER],
+    coefficients: Vec<Vector<T>>,
+    operands: Operands,
+    apply: Arc<Module>,
+    lines: Arc<Module>,
+    reduction: Reduction,
+}
+
+impl<T: Real> TwentySeven<T> {
+    pub(super) fn new(cuda: &Cuda, matrix: &Couplings) -> Result<Self> {
+        refuse_while_recording("making an operator")?;
+        let shape @ Shape { nx, ny, nz } = matrix.grid.shape;
+        check_size(shape)?;
+        let layout = Layout::new(shape)?;
+        let [apply, lines, ..] = sources::<T>();
+        let [apply, lines] = cuda.prepare([apply, lines])?;
+        apply.prepare(&["residual", "residual_field"], 0)?;
+        lines.prepare(&["factorise", "gather", "solve_columns"], 0)?;
+        let present = matrix.present;
+        let count = present.iter().filter(|present| **present).count();
+        let coefficients: Vec<Vector<T>> =
+            (0..count + 3).map(|_| Vector::zeros(cuda.context(), &layout)).collect::<Result<_>>()?;
+        let (mut couplings, mut next) = ([0; UPPER], coefficients.iter().map(Vector::pointer));
+        for (to, _) in couplings.iter_mut().zip(present).filter(|(_, present)| *present) {
+            *to = next.next().unwrap_or_default();
+        }
+        let mut other = || next.next().unwrap_or_default();
+        let operands = Operands {
+            couplings,
+            sums: other(),
+            inverse: other(),
+            ratio: other(),
+            nx: nx as i32,
+            ny: ny as i32,
+            nz: nz as i32,
+            pitch: layout.pitch() as i32,
+            present: bits(present),
+            periodic: bits(matrix.grid.periodic),
+        };
+        let blocks = Self::cell_grid(&layout).into_iter().product();
+        let reduction = Reduction::new(cuda.context(), blocks)?;
+        let this = Self { cuda: cuda.clone(), layout, present, coefficients, operands, apply, lines, reduction };
+        this.update(matrix)?;
+        Ok(this)
+    }
+
+    /// Gives it the numbers of another matrix.
+    pub(super) fn update(&self, matrix: &Couplings) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        let shape @ Shape { nx, ny, nz } = self.layout.shape();
+        if matrix.grid.shape != shape || matrix.present != self.present {
+            return Err(Error::invalid(
+                "the new coefficients",
+                "a coarse grid would have other couplings than before; make a new solver",
+            ));
+        }
+        let mut values = vec![0.0; shape.cells()];
+        let mut send = |offset: Option<usize>, to: Pointer| {
+            let mut rows: Vec<&mut [f64]> = values.chunks_exact_mut(nx).collect();
+            self.cuda.for_each(&mut rows, |row, out| {
+                // C order: the rows of one layer after those of another.
+                let (j, k) = (row % ny, row / ny);
+                let plane = &matrix.planes[j];
+                let from = offset.map_or(&plane.sums, |n| &plane.couplings[n]);
+                out.copy_from_slice(&from[matrix.grid.at(0, k as isize)..][..nx]);
+            });
+            self.cuda.upload_coefficients::<T>(&self.layout, &values, 1.0, [nx, ny, nz], to)
+        };
+        for (n, to) in self.operands.couplings.into_iter().enumerate().filter(|&(n, _)| self.present[n]) {
+            send(Some(n), to)?;
+        }
+        send(None, self.operands.sums)?;
+        let grid = [self.pairs().div_ceil(64), 2 * ny, 1];
+        self.cuda.launch(self.lines.kernel("factorise")?, grid, [64, 1], Arguments::new().with(self.operands))
+    }
+
+    fn pairs(&self) -> usize {
+        self.layout.shape().nx.div_ceil(2)
+    }
+
+    fn cell_grid(layout: &Layout) -> [usize; 3] {
+        let (Shape { nx, ny, nz }, [x, y]) = (layout.shape(), cell_block(layout.shape().nz));
+        [nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), 2 * ny]
+    }
+
+    fn pass(&self, name: &'static str, vectors: &[Pointer], sum: Option<Pointer>) -> Result<()> {
+        let grid = Self::cell_grid(&self.layout);
+        let arguments = vectors.iter().fold(Arguments::new().with(self.operands), |all, &vector| all.with(vector));
+        let arguments = match sum {
+            Some(sum) => self.reduction.append(arguments, grid.into_iter().product(), sum),
+            None => arguments,
+        };
+        self.cuda.launch(self.apply.kernel(name)?, grid, cell_block(self.layout.shape().nz), arguments)
+    }
+
+    /// r = f − A u
+    pub(super) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
+        self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()], None)
+    }
+}
+
+/// A bit a flag.
+pub(super) fn bits<const N: usize>(flags: [bool; N]) -> u32 {
+    flags.into_iter().enumerate().map(|(n, flag)| u32::from(flag) << n).sum()
+}
+
+impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
+    fn backend(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.pass("apply", &[x.pointer(), y.pointer()], None)
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass("residual", &[f.pointer(), u.pointer(), r.pointer()], Some(scalars.pointer(norm)))
+    }
+
+    fn residual_norm(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass("residual_norm", &[f.pointer(), u.pointer()], Some(scalars.pointer(norm)))
+    }
+
+    fn norm_needs_scratch(&self) -> bool {
+        false
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        (self.coefficients.len() - 2) as f64
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients.iter().map(|vector| vector.buffer().bytes()).sum()
+    }
+}
+
+impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
+    fn smooth(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        if guess == Guess::Zero {
+            self.cuda.clear(u)?;
+        }
+        let (Shape { ny, nz, .. }, [x, y]) = (self.layout.shape(), cell_block(self.layout.shape().nz));
+        for n in 0..4 {
+            let colour = if relaxation.first == Colour::Red { n } else { 3 - n };
+            let (p, q) = (colour % 2, colour / 2);
+            let (columns, planes) = (self.pairs(), (ny + 1 - q) / 2);
+            if planes == 0 {
+                continue;
+            }
+            let start = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
+            let arguments = start.clone().with(f.pointer()).with(u.pointer()).with(scratch.pointer());
+            let grid = [columns.div_ceil(x), nz.div_ceil(y), planes];
+            self.cuda.launch(self.lines.kernel("gather")?, grid, [x, y], arguments)?;
+            let arguments = start.with_real::<T>(relaxation.rho).with(scratch.pointer()).with(u.pointer());
+            let grid = [columns.div_ceil(32), planes, 1];
+            self.cuda.launch(self.lines.kernel("solve_columns")?, grid, [32, 1], arguments)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+// Products with a 27-point matrix, a cell a thread. Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour).
+#include "galerkin/twenty_seven.cuh"
+#include "reduce.cuh"
+
+#define BOUNDS __launch_bounds__(256)
+
+__device__ __forceinline__ T times(const Matrix& a, const T* __restrict__ u, int i, int j, int k) {
+    const long long at = place(a, i, j, k);
+    const T here = u[at];
+    T sum = __ldg(a.sums + at) * here;
+    for_each_coupling(a, i, j, k, [&](const Coupling& to) { sum += to.c * (here - u[to.to]); });
+    return sum;
+}
+
+// y = A x
+extern "C" __global__ void BOUNDS apply(Matrix a, const T* __restrict__ x, T* __restrict__ y) {
+    int i, j, k;
+    if (own_cell(a, i, j, k)) y[place(a, i, j, k)] = times(a, x, i, j, k);
+}
+
+// r = f - A u
+extern "C" __global__ void BOUNDS
+    residual_field(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+    int i, j, k;
+    if (!own_cell(a, i, j, k)) return;
+    const long long at = place(a, i, j, k);
+    r[at] = f[at] - times(a, u, i, j, k);
+}
+
+// The same, and result = |r|^2
+extern "C" __global__ void BOUNDS residual(Matrix a, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r,
+                                           double* partial, unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {0};
+    int i, j, k;
+    if (own_cell(a, i, j, k)) {
+        const long long at = place(a, i, j, k);
+        const T value = f[at] - times(a, u, i, j, k);
+        r[at] = value;
+        square[0] = double(value) * double(value);
+    }
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+// result = |f - A u|^2
+extern "C" __global__ void BOUNDS residual_norm(Matrix a, const T* __restrict__ f, const T* __restrict__ u, double* partial,
+                                                unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {0};
+    int i, j, k;
+    if (own_cell(a, i, j, k)) {
+        const double value = double(f[place(a, i, j, k)] - times(a, u, i, j, k));
+        square[0] = value * value;
+    }
+    grid_sum<1>(square, sums, partial, counter, result);
+}
