@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use crate::real::Real;
+use crate::stencil::Diffusion;
 use crate::stencil::galerkin::couplings::{UPPER, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Execute, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use crate::stencil::Diffusion;
 
 /// A pivot this small beside its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;

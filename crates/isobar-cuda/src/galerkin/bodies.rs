@@ -82,7 +82,7 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
         let kernel = self.module.kernel("correct_bodies")?;
         for Lists { count, starts, cells, factors } in self.lists().iter() {
             let lists = [starts, cells, factors].map(Buffer::start);
-            let arguments = lists.into_iter().fold(Arguments::new().with(*count as i32), |all, list| all.with(list));
+            let arguments = lists.into_iter().fold(Arguments::new().with(*count as i32), Arguments::with);
             let arguments = arguments.with(r.pointer()).with(u.pointer());
             self.cuda.launch(kernel, [count.div_ceil(32), 1, 1], [256, 1], arguments)?;
         }

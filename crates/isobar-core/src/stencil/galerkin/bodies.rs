@@ -219,11 +219,7 @@ fn at(shape: Shape, cell: u32) -> [usize; 3] {
 }
 
 /// ω / D of a body that is worth correcting, 0 of any other.
-fn factor_of(
-    matrix: &Couplings,
-    cells: impl Iterator<Item = [usize; 3]>,
-    root: impl Fn([usize; 3]) -> u32,
-) -> f64 {
+fn factor_of(matrix: &Couplings, cells: impl Iterator<Item = [usize; 3]>, root: impl Fn([usize; 3]) -> u32) -> f64 {
     let (mut leaving, mut absolute, mut diagonals) = (0.0, 0.0, 0.0);
     for cell @ [i, j, k] in cells {
         let own = root(cell);
@@ -246,13 +242,7 @@ fn factor_of(
 }
 
 /// `f(a, b, b's plane)` for all strong couplings of plane j with cells of higher number.
-fn strong_links(
-    matrix: &Couplings,
-    largest: &Numbers,
-    theta: f64,
-    j: usize,
-    mut f: impl FnMut(u32, u32, usize),
-) {
+fn strong_links(matrix: &Couplings, largest: &Numbers, theta: f64, j: usize, mut f: impl FnMut(u32, u32, usize)) {
     let (grid, Shape { nx, nz, .. }) = (matrix.grid, matrix.grid.shape);
     for n in (0..UPPER).filter(|&n| matrix.present[n]) {
         let offset @ [dx, dy, dz] = upper_offset(n);

@@ -153,7 +153,9 @@ struct Line {
 
 impl Line {
     fn resized(&mut self, n: usize, rows: usize) {
-        for row in [&mut self.out, &mut self.next, &mut self.excess, &mut self.before].into_iter().chain(&mut self.right) {
+        for row in
+            [&mut self.out, &mut self.next, &mut self.excess, &mut self.before].into_iter().chain(&mut self.right)
+        {
             row.clear();
             row.resize(n, 0.0);
         }
@@ -243,7 +245,8 @@ impl Relaxing<'_> {
         }
         let all = std::mem::take(planes);
         let count = all.len();
-        let (mut even, mut odd): (Vec<_>, Vec<_>) = (Vec::with_capacity(count.div_ceil(2)), Vec::with_capacity(count / 2));
+        let (mut even, mut odd): (Vec<_>, Vec<_>) =
+            (Vec::with_capacity(count.div_ceil(2)), Vec::with_capacity(count / 2));
         for (j, plane) in all.into_iter().enumerate() {
             if j % 2 == 0 { even.push(plane) } else { odd.push(plane) }
         }
