@@ -9,7 +9,7 @@
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
 //! * [`build`] puts a solver together from options, and judges what it returns,
-//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`bench`] times them.
+//! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them.
 
 pub mod array;
 pub mod backend;

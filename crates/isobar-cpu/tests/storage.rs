@@ -88,9 +88,9 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
         // Scratch planes and horizontal coefficients come on top; they do not grow with the levels.
         assert!(held >= said && (held - said) as f64 <= 1.6 * vector, "{options:?}: holds {held}, says {said}");
 
-        let mut solve = |count: &mut usize| {
+        let mut solve = || {
             let before = COUNT.load(Relaxed);
-            system
+            let outcome = system
                 .solve(
                     ArrayView::c_order(&rhs, shape).unwrap().into(),
                     ArrayViewMut::c_order(&mut u, shape).unwrap().into(),
@@ -98,12 +98,12 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
                     &mut ignore,
                 )
                 .unwrap();
-            *count = COUNT.load(Relaxed) - before;
+            // Advice is not counted.
+            (COUNT.load(Relaxed) - before - usize::from(outcome.advice.is_some()), outcome.iterations)
         };
-        let (mut first, mut second) = (0, 0);
-        solve(&mut first);
-        solve(&mut second);
-        // The history of the outcome, and handing the work to the threads.
-        assert!(second <= 3, "{options:?}: {first}, then {second} allocations");
+        let (first, _) = solve();
+        let (second, iterations) = solve();
+        // The history of the outcome, and now and then a block of the queue that hands work to the threads.
+        assert!(second <= 3 + iterations / 40, "{options:?}: {first}, then {second} allocations in {iterations}");
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! * [`Operator`] A can be applied; [`CgOperator`] and what conjugate gradients fuse with that,
 //! * [`Diagonal`] its diagonal can be divided by,
-//! * [`line`] its columns can be solved for and relaxed,
+//! * [`mod@line`] its columns can be solved for and relaxed,
 //! * [`triangular`] its triangular parts can be used,
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]

@@ -1,6 +1,6 @@
 //! An operator that couples a cell to its six neighbours, on a card.
 //!
-//! [`SevenPoint`] takes all the steps that solvers ask for, over [`Kernels`] that launch them: what is done in which order,
+//! [`SevenPoint`] takes all the steps that solvers ask for, over `Kernels` that launch them: what is done in which order,
 //! what a sweep leaves, which vectors are exchanged, is written here once.
 //!
 //! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid,
