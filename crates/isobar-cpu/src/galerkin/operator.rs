@@ -275,7 +275,7 @@ impl<T: Real> Level27<T> {
             }
             let mut inverses = vec![0.0; nx];
             for i in 0..nx {
-                let excess = below[i].mul_add(ratio[i], rest[i]);
+                let excess = below[i] * ratio[i] + rest[i];
                 let pivot = above[i] + excess;
                 let is_regular = pivot > SINGULAR_PIVOT * diagonal[i] && pivot > 0.0;
                 inverses[i] = if is_regular { 1.0 / pivot } else { 0.0 };

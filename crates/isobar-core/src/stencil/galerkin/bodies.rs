@@ -73,7 +73,7 @@ pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<
 fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Numbers {
     let Shape { nx, ny, nz } = matrix.grid.shape;
     let mut largest: Numbers = vec![Vec::new(); ny];
-    execute.for_each(&mut largest, |j, plane| {
+    execute.for_each(&mut largest, #[inline(always)] |j, plane| {
         *plane = vec![0.0; matrix.grid.plane()];
         for k in 0..nz as isize {
             let out = &mut plane[matrix.grid.at(0, k)..][..nx];
@@ -283,7 +283,7 @@ pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
     const CONTRAST: f64 = 0.1;
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
     let mut found = vec![false; ny];
-    execute.for_each(&mut found, |j, found| {
+    execute.for_each(&mut found, #[inline(always)] |j, found| {
         for n in (0..UPPER).filter(|&n| matrix.present[n]) {
             let offset @ [dx, dy, dz] = upper_offset(n);
             let (Some(before_j), Some(_)) = (grid.beside(j, -dy), grid.beside(j, dy)) else { continue };

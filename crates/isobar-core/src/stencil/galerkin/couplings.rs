@@ -151,7 +151,7 @@ impl Couplings {
         }
         let mut matrix = Self::zeros(execute, grid, present);
         let Self { planes, .. } = &mut matrix;
-        execute.for_each(planes, |j, plane| {
+        execute.for_each(planes, #[inline(always)] |j, plane| {
             for k in 0..shape.nz {
                 let start = grid.at(0, k as isize);
                 for axis in Axis::ALL.into_iter().filter(|&axis| extents[axis as usize] > 1) {
@@ -209,6 +209,7 @@ impl Couplings {
     }
 
     /// s + Σ c of the cells of row (j, k): the diagonal.
+    #[inline(always)]
     pub fn diagonals(&self, j: usize, k: usize, out: &mut [f64]) {
         let n = self.grid.shape.nx;
         out[..n].copy_from_slice(&self.sums(j, k as isize)[1..=n]);
@@ -240,7 +241,7 @@ impl Couplings {
         const ISOTROPIC: f64 = 4.0;
         let Shape { nx, nz, .. } = self.grid.shape;
         let mut sums = vec![[(0.0, 0usize); 3]; self.planes.len()];
-        execute.for_each(&mut sums, |j, sums| {
+        execute.for_each(&mut sums, #[inline(always)] |j, sums| {
             let mut row = vec![0.0; nx];
             for k in 0..nz {
                 for axis in Axis::ALL {
@@ -274,6 +275,7 @@ pub fn along(axis: Axis) -> usize {
 }
 
 /// T between the cells of row (j, k) and their upper neighbours.
+#[inline(always)]
 fn faces_of_row(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [f64]) {
     let nx = out.len();
     let start = stencil.cell([0, j, k]);
