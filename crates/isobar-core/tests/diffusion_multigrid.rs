@@ -1,6 +1,7 @@
 //! Multigrid as a preconditioner of the diffusion operator, on the reference back end.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Smoother, SolverOptions};
@@ -9,7 +10,6 @@ use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::build::{Solve, System};
 use isobar_core::solver::ignore;
 
 /// By default conjugate gradients with one multigrid cycle.

@@ -18,7 +18,14 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cpu::Cpu;
 
-fn time(cpu: &Cpu, name: &str, shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3], precision: Precision) -> Result<()> {
+fn time(
+    cpu: &Cpu,
+    name: &str,
+    shape: Shape,
+    field: Vec<f64>,
+    sides: [[Side; 2]; 3],
+    precision: Precision,
+) -> Result<()> {
     let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
     let stencil = Diffusion::new(shape, cells, None, sides)?;
     let options =

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
-use isobar_core::backend::{AggregateBackend, AggregateMap};
 use pulp::WithSimd;
 
 use crate::blas::Dot;

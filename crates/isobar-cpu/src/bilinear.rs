@@ -86,8 +86,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let (coarse_u, u) = (coarse_u.share(), u.share_mut());
-        self.fine
-            .plain_pass(|_, j, space| self.prolong_plane(j, &Colour::BOTH, coarse_u, u, &mut space.natural[0]));
+        self.fine.plain_pass(|_, j, space| self.prolong_plane(j, &Colour::BOTH, coarse_u, u, &mut space.natural[0]));
         Ok(())
     }
 

@@ -40,7 +40,8 @@ impl<T: Real> StoredMatrix<T> {
             let (i, j, k) = stencil.grid_point(row);
             layout.index(i, j, k)
         };
-        let (mut row_starts, mut columns) = (Vec::with_capacity(layout.len() + 1), Vec::with_capacity(matrix.entries()));
+        let (mut row_starts, mut columns) =
+            (Vec::with_capacity(layout.len() + 1), Vec::with_capacity(matrix.entries()));
         row_starts.push(0);
         for row in rows_by_position(&layout) {
             if let Some(row) = row {

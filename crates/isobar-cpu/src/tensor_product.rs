@@ -61,12 +61,8 @@ impl<T: Real> Factors<T> {
         let (v, h) = (stencil.vertical(), stencil.horizontal());
         let round = T::from_f64;
         for (k, layer) in self.layers.iter_mut().enumerate() {
-            *layer = Layer {
-                mass: round(v.a[k]),
-                above: round(-v.b[k]),
-                below: round(-v.c[k]),
-                horizontal: round(-v.d[k]),
-            };
+            *layer =
+                Layer { mass: round(v.a[k]), above: round(-v.b[k]), below: round(-v.c[k]), horizontal: round(-v.d[k]) };
         }
         let horizontal = self.horizontal.each_mut().map(|field| Shared::of(field));
         let areas = self.areas.each_mut().map(|field| Shared::of(field));
@@ -160,12 +156,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for Tile<'a, S, T> {
         let Layer { mass, above, below, horizontal } = self.layers[k];
         let splat = |value| Pack::splat(self.simd, value);
         FactorRow {
-            layer: Layer {
-                mass: splat(mass),
-                above: splat(above),
-                below: splat(below),
-                horizontal: splat(horizontal),
-            },
+            layer: Layer { mass: splat(mass), above: splat(above), below: splat(below), horizontal: splat(horizontal) },
             horizontal: self.horizontal,
             areas: self.areas,
         }

@@ -39,8 +39,7 @@ fn main() -> isobar::Result<()> {
     let mut u = vec![0.0; shape.cells()];
 
     let mut solver = Solver::builder(&stencil).device(&Device::cpu()?).tolerance(1e-9).build()?;
-    let outcome =
-        solver.solve(ArrayView::new(&rhs, shape, strides)?, ArrayViewMut::new(&mut u, shape, strides)?)?;
+    let outcome = solver.solve(ArrayView::new(&rhs, shape, strides)?, ArrayViewMut::new(&mut u, shape, strides)?)?;
     for (n, residual) in outcome.history.iter().enumerate() {
         println!("{n:3}  {residual:.2e}");
     }

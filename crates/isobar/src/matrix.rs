@@ -54,11 +54,7 @@ fn make<B: Supports<S>, S: Stencil>(
     })
 }
 
-fn bench<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    matrix: &S,
-    options: &SolverOptions,
-) -> Result<(Setup, Vec<Timed>)> {
+fn bench<B: Supports<S>, S: Stencil>(backend: &B, matrix: &S, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
     let setup = time_setup(backend, matrix, options)?;
     let steps = System::new(backend, matrix, options)?.description().traffic.clone();
     Ok((setup, time_iteration(backend, matrix, options, &steps)?))

@@ -9,8 +9,8 @@ use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner,
-    Pieces, Preconditioner, Projection,
+    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner, Pieces,
+    Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;

@@ -20,7 +20,8 @@ const SHAPES: [(usize, usize, usize); 8] =
 fn samples() -> Vec<(String, Diffusion)> {
     use Side::{Closed, Fixed, Periodic};
     let factors = [[1.0; 3], [100.0, 1.0, 1.0], [1.0, 100.0, 100.0], [1.0, 1.0, 100.0]];
-    let sides = [[Closed; 3], [Fixed, Closed, Fixed], [Periodic; 3], [Periodic, Fixed, Closed], [Closed, Periodic, Fixed]];
+    let sides =
+        [[Closed; 3], [Fixed, Closed, Fixed], [Periodic; 3], [Periodic, Fixed, Closed], [Closed, Periodic, Fixed]];
     let mut all = Vec::new();
     for (nx, ny, nz) in SHAPES {
         let shape = Shape::new(nx, ny, nz);
@@ -31,7 +32,13 @@ fn samples() -> Vec<(String, Diffusion)> {
                 let contrast: f64 = [1e2, 1e12, 1e6][n % 3];
                 let value = |cell: usize| match random(3, cell) {
                     closed if n % 2 == 1 && closed > 0.5 => 0.0,
-                    _ if n % 4 < 2 => if random(4, cell) > 0.0 { contrast } else { 1.0 },
+                    _ if n % 4 < 2 => {
+                        if random(4, cell) > 0.0 {
+                            contrast
+                        } else {
+                            1.0
+                        }
+                    }
                     _ => contrast.powf(0.5 * random(4, cell)),
                 };
                 let field: Vec<f64> = (0..shape.cells()).map(value).collect();
@@ -60,6 +67,10 @@ fn largest<T: Real>(v: &crate::reference::Vector<T>) -> f64 {
 pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for (name, stencil) in samples() {
         let tested = hierarchy::<B, T>(backend, &stencil);
+        if tested.corrections.iter().all(Option::is_none) {
+            // A back end without Galerkin levels.
+            return;
+        }
         let reference = hierarchy::<Reference, T>(&Reference, &stencil);
         assert_eq!(tested.shapes(), reference.shapes(), "{name}");
         assert_eq!(tested.visits, reference.visits, "{name}");
@@ -149,7 +160,13 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
             ok(expected.smooth(relaxation, guess, f, &mut u, &mut scratch));
             ok(level.smooth(relaxation, guess, on_f, &mut on_u, &mut on_scratch));
             let slack = 10.0;
-            compare_at_scale(backend, &on_u, &u, slack * largest(&u), &what(&format!("smooth {relaxation:?} {guess:?}")));
+            compare_at_scale(
+                backend,
+                &on_u,
+                &u,
+                slack * largest(&u),
+                &what(&format!("smooth {relaxation:?} {guess:?}")),
+            );
         }
     }
 }

@@ -33,8 +33,8 @@ pub use deflation::{Deflation, Projection};
 pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
-pub use pieces::Pieces;
 pub use own::{Own, OwnPreconditioner};
+pub use pieces::Pieces;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {

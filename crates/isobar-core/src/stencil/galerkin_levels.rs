@@ -108,14 +108,17 @@ where
         if has_bodies { bodies::find(backend, matrix, layout) } else { Vec::new() }
     };
     let is_small = |matrix: &Couplings| matrix.grid.shape.cells() <= COARSEST_CELLS;
-    let top = backend.body_correction::<T>(&layout, if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) })?;
+    let top =
+        backend.body_correction::<T>(&layout, if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) })?;
     let mut visits = Vec::new();
     while wanted.map_or(!is_small(&matrix), |wanted| levels.len() < wanted) {
         let axes = matrix.strong_axes(backend);
         let Some(Coarsening { weights, coarse }) = coarsen(backend, &matrix, &axes) else {
             if let Some(wanted) = wanted {
                 let (Shape { nx, ny, nz }, have) = (matrix.grid.shape, levels.len());
-                notes.push(format!("{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"));
+                notes.push(format!(
+                    "{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
+                ));
             }
             break;
         };
@@ -206,7 +209,11 @@ impl<B: AggregateBackend> DenseSolver<B> {
 
     fn update(&self, matrix: &Couplings) -> Result<()> {
         if matrix.grid.shape.cells() != self.size {
-            return Err(Error::shape("the coarsest grid", matrix.grid.shape.to_string(), format!("{} cells", self.size)));
+            return Err(Error::shape(
+                "the coarsest grid",
+                matrix.grid.shape.to_string(),
+                format!("{} cells", self.size),
+            ));
         }
         let matrix = self.backend.aggregate_matrix(self.size, &coarsest::inverse(matrix))?;
         self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;

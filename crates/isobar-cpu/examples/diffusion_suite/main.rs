@@ -72,7 +72,9 @@ fn main() {
     for (_, line) in solved.iter().rev().take(12) {
         println!("{line}");
     }
-    let of = |share: f64| solved.get(((solved.len() as f64 * share) as usize).min(solved.len().max(1) - 1)).map_or(0, |s| s.0);
+    let of = |share: f64| {
+        solved.get(((solved.len() as f64 * share) as usize).min(solved.len().max(1) - 1)).map_or(0, |s| s.0)
+    };
     println!(
         "{} solved, {} failed ({:.1} %), {hopeless} beyond double precision; iterations: median {}, 90 % {}, 95 % {}, most {}; {seconds:.1} s",
         solved.len(),

@@ -189,7 +189,9 @@ fn field(stream: &mut Stream, family: &str, extents @ [nx, ny, nz]: [usize; 3], 
         }
         "checkerboard" => {
             let size = 1 + stream.below(5);
-            (0..cells).map(|n| if at(n).iter().map(|m| m / size).sum::<usize>() % 2 == 0 { contrast } else { 1.0 }).collect()
+            (0..cells)
+                .map(|n| if at(n).iter().map(|m| m / size).sum::<usize>() % 2 == 0 { contrast } else { 1.0 })
+                .collect()
         }
         _ => {
             let size = 2 + stream.below(4);

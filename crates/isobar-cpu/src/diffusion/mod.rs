@@ -55,9 +55,7 @@ enum Kind<T> {
 impl<T: Real> DiffusionCoefficients<T> {
     fn new(cpu: &Cpu, layout: &Layout, periodic: [bool; 3], stencil: &stencil::Diffusion) -> Result<Self> {
         let kind = match stencil.coefficients() {
-            stencil::Coefficients::Cells { fields, .. } => {
-                Kind::Cells(Cells::new(cpu, layout, stencil, fields.len())?)
-            }
+            stencil::Coefficients::Cells { fields, .. } => Kind::Cells(Cells::new(cpu, layout, stencil, fields.len())?),
             stencil::Coefficients::Faces(_) => Kind::Faces(Faces::new(cpu, layout, periodic[0], stencil)?),
         };
         let mut coefficients = Self { kind, vectors: stencil.coefficient_vectors(), stencil: stencil.clone() };
@@ -110,8 +108,7 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         rho: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
         let (r, w, v) = (r.share(), w.share(), v.share_mut());
-        let stage =
-            |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
+        let stage = |c: &DiffusionCoefficients<T>, j: usize| self.on_both(c, j, |h| RelaxLower { h, r, w, v });
         match rho {
             Some((scalar, scalars)) => self.summing_pass(|c, j, _| stage(c, j), scalar, scalars),
             None => self.plain_pass(|c, j, _| {

@@ -157,4 +157,3 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         false
     }
 }
-

@@ -419,8 +419,18 @@ impl<T: Real> Level27<T> {
     }
 
     /// y = A x, or f − A x, on plane j, so far from its place; Σ y²
-    pub(super) fn plane(&self, numbers: &Numbers<T>, j: usize, f: Option<Shared<T>>, x: Shared<T>, y: (Shared<T>, isize)) -> f64 {
-        [0, 1].map(|parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y })).iter().sum()
+    pub(super) fn plane(
+        &self,
+        numbers: &Numbers<T>,
+        j: usize,
+        f: Option<Shared<T>>,
+        x: Shared<T>,
+        y: (Shared<T>, isize),
+    ) -> f64 {
+        [0, 1]
+            .map(|parity| self.cpu.dispatch::<T, _>(HalfRows { level: self, numbers, j, parity, f, x, y }))
+            .iter()
+            .sum()
     }
 
     fn pass(&self, f: Option<&Vector<T>>, x: &Vector<T>, y: &mut Vector<T>) -> f64 {

@@ -112,7 +112,10 @@ fn add_weighted<T: Real>(out: &mut [T], w: &[T], x: &[T]) {
 /// out = a x + b y
 #[inline(always)]
 fn combine<T: Real>(out: &mut [T], [a, b]: [&[T]; 2], x: &[T], y: &[T]) {
-    out.iter_mut().zip(a.iter().zip(x)).zip(b.iter().zip(y)).for_each(|((out, (&a, &x)), (&b, &y))| *out = a * x + b * y);
+    out.iter_mut()
+        .zip(a.iter().zip(x))
+        .zip(b.iter().zip(y))
+        .for_each(|((out, (&a, &x)), (&b, &y))| *out = a * x + b * y);
 }
 
 impl<T: Real> Interpolation<T> {
@@ -253,7 +256,11 @@ impl<T: Real> Interpolation<T> {
                 for k in 0..nz {
                     let at = k * row..(k + 1) * row;
                     if coarse_j < odd {
-                        add_weighted(&mut sum[at.clone()], y.rows(coarse_j, k)[0], &middle[2 * coarse_j + 1][at.clone()]);
+                        add_weighted(
+                            &mut sum[at.clone()],
+                            y.rows(coarse_j, k)[0],
+                            &middle[2 * coarse_j + 1][at.clone()],
+                        );
                     }
                     if let Some(before) = before {
                         add_weighted(&mut sum[at.clone()], y.rows(before, k)[1], &middle[2 * before + 1][at]);
@@ -570,7 +577,8 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, vectors) = (&workspace.middle, [f.share(), u.share_mut()]);
         let (c, mut inner) = (fine.coefficients(), fine.workspace());
-        let (sums, unsolved, needed) = (Shared::of(&mut inner.sums), fine.unsolved(relaxation), fine.needed(relaxation));
+        let (sums, unsolved, needed) =
+            (Shared::of(&mut inner.sums), fine.unsolved(relaxation), fine.needed(relaxation));
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };

@@ -39,11 +39,7 @@ impl<T: Real> Kernel<T> for Subtract<T> {
             let ahead = [p.ahead(position), q.ahead(position)];
             // SAFETY: see the top of this file.
             let (av, p, mut q) = unsafe {
-                (
-                    Applied::new(simd, g, v, &there, w),
-                    p.packs(simd, position, n),
-                    q.packs_mut(simd, position, n),
-                )
+                (Applied::new(simd, g, v, &there, w), p.packs(simd, position, n), q.packs_mut(simd, position, n))
             };
             for i in 0..q.len() {
                 row.fetch_ahead(i);

@@ -32,13 +32,7 @@ pub(crate) trait Coefficients<T: Real>: Sync {
         Self: 'a;
 
     /// Those of some columns of a half plane.
-    fn tile<'a, S: Simd>(
-        &'a self,
-        simd: S,
-        g: Geometry<'a, T>,
-        h: &HalfPlane,
-        columns: Columns,
-    ) -> Self::Tile<'a, S>;
+    fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S>;
 }
 
 /// The coefficients of some columns of a half plane.

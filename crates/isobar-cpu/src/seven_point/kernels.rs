@@ -55,9 +55,7 @@ impl<T: Real> Kernel<T> for Apply<T> {
         for w in g.rows() {
             let (row, position) = (tile.row(w.k), g.position(&h, w));
             // SAFETY: see the top of this file, here and below.
-            let (ax, mut out) = unsafe {
-                (Applied::new(simd, g, x, &h, w), y.packs_mut(simd, position, w.columns.n))
-            };
+            let (ax, mut out) = unsafe { (Applied::new(simd, g, x, &h, w), y.packs_mut(simd, position, w.columns.n)) };
             for i in 0..out.len() {
                 ax.around.fetch_ahead(i);
                 row.fetch_ahead(i);

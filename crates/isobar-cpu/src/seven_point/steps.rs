@@ -157,7 +157,9 @@ impl<C: Stored<T>, T: Real> LineSolver<Cpu, T> for SevenPoint<C, T> {
 
     fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let (r, z) = (r.share(), z.share_mut());
-        self.plain_pass(|c, j, space| Colour::BOTH.into_iter().for_each(|colour| self.solve(c, j, colour, [r, z], space)));
+        self.plain_pass(|c, j, space| {
+            Colour::BOTH.into_iter().for_each(|colour| self.solve(c, j, colour, [r, z], space))
+        });
         Ok(())
     }
 

@@ -121,12 +121,7 @@ impl<T: Real> Blocks<'_, T> {
     }
 
     #[inline(always)]
-    fn for_each_neighbour(
-        &self,
-        entries: &impl CellCoefficients<T>,
-        at: [usize; 3],
-        mut f: impl FnMut(Neighbour<T>),
-    ) {
+    fn for_each_neighbour(&self, entries: &impl CellCoefficients<T>, at: [usize; 3], mut f: impl FnMut(Neighbour<T>)) {
         let Shape { nx, ny, nz } = self.g.layout.shape();
         let here = self.position(at);
         for (axis, size) in Axis::ALL.into_iter().zip([nx, ny, nz]) {

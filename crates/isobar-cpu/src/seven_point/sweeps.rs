@@ -179,8 +179,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 c.run(self.cpu(), g, Correction { h, f, u, delta, shift: shift(j), space: &mut *space });
             }
         };
-        let correct =
-            |j: usize, _: &mut ChunkSpace<T>| self.add_plane(j, &Colour::BOTH, rho, (delta, shift(j)), u);
+        let correct = |j: usize, _: &mut ChunkSpace<T>| self.add_plane(j, &Colour::BOTH, rho, (delta, shift(j)), u);
         self.pass(workspace, &[&solve, &correct]);
     }
 }

@@ -12,11 +12,7 @@ use crate::shared::{Row, Shared};
 
 /// Σ t v over all neighbours
 #[inline(always)]
-fn sum<S: Simd, T: Real>(
-    entries: &impl Entries<S, T>,
-    v: &Around<'_, S, T>,
-    i: usize,
-) -> Pack<S, T> {
+fn sum<S: Simd, T: Real>(entries: &impl Entries<S, T>, v: &Around<'_, S, T>, i: usize) -> Pack<S, T> {
     let horizontal = entries.horizontal_sum(v.horizontal(i));
     match entries.vertical() {
         Some([below, above]) => {

@@ -20,7 +20,11 @@ use super::{Axis, Execute};
 enum Factor {
     One,
     /// Of the odd cell so far from 2I + 1 in pairs of cells; whether its weight above, not below; in the line at the offset.
-    Weight { pair: isize, above: bool, is_other: bool },
+    Weight {
+        pair: isize,
+        above: bool,
+        is_other: bool,
+    },
 }
 
 /// A coupling E of the fine cell at 2I + `from`, in the direction `step` along the line, times two weights.
@@ -58,11 +62,8 @@ const SAME: [Term; 7] = [
     term(OWN_BELOW, OTHER_BELOW, 1, 0),
 ];
 /// C(I, I + 1)
-const NEXT: [Term; 3] = [
-    term(Factor::One, OTHER_ABOVE, 0, 1),
-    term(OWN_BELOW, OTHER_ABOVE, 1, 0),
-    term(OWN_BELOW, Factor::One, 1, 1),
-];
+const NEXT: [Term; 3] =
+    [term(Factor::One, OTHER_ABOVE, 0, 1), term(OWN_BELOW, OTHER_ABOVE, 1, 0), term(OWN_BELOW, Factor::One, 1, 1)];
 /// C(I, I − 1)
 const LAST: [Term; 3] = [
     term(OWN_ABOVE_BEFORE, Factor::One, -1, -1),
@@ -88,7 +89,11 @@ pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> C
     });
     let mut coarse = Couplings::zeros(execute, grid, present);
     let making = Making { fine, weights, grid, is_one };
-    execute.for_each(&mut coarse.planes, #[inline(always)] |j, plane| making.plane(j, plane));
+    execute.for_each(
+        &mut coarse.planes,
+        #[inline(always)]
+        |j, plane| making.plane(j, plane),
+    );
     coarse
 }
 

@@ -63,7 +63,11 @@ impl Weights {
         let relaxing = Relaxing { matrix, axis, odd };
         let mut planes = relaxing.first_guess(execute);
         relaxing.relax(execute, &mut planes);
-        execute.for_each(&mut planes, #[inline(always)] |j, plane| relaxing.finish(j, plane));
+        execute.for_each(
+            &mut planes,
+            #[inline(always)]
+            |j, plane| relaxing.finish(j, plane),
+        );
         let mut this = Self { axis, fine, coarse, odd, planes, of_one: Vec::new(), zeros: vec![0.0; odd.plane()] };
         this.find_one(execute);
         this
@@ -97,39 +101,43 @@ impl Weights {
     fn find_one(&mut self, execute: &impl Execute) {
         let Self { axis, fine, odd, planes, .. } = self;
         let mut of_one = vec![None; fine.shape.ny];
-        execute.for_each(&mut of_one, #[inline(always)] |j, out| {
-            let odd_j = match axis {
-                Axis::Y if j % 2 == 0 => return,
-                Axis::Y => j / 2,
-                _ => j,
-            };
-            let WeightPlane { below, above } = &planes[odd_j];
-            let total = |(below, above): (&f64, &f64)| {
-                let total = below + above;
-                if (total - 1.0).abs() < 1e-9 { 1.0 } else { total }
-            };
-            let Shape { nx: odd_nx, nz: odd_nz, .. } = odd.shape;
-            let rows = (0..odd_nz).map(|k| odd.at(0, k as isize)..odd.at(odd_nx as isize, k as isize));
-            let is_one = |row: std::ops::Range<usize>| {
-                below[row.clone()].iter().zip(&above[row]).fold(true, |is_one, pair| is_one & (total(pair) == 1.0))
-            };
-            if rows.clone().all(is_one) {
-                return;
-            }
-            let mut plane = vec![1.0; fine.plane()];
-            for (k, row) in rows.enumerate() {
-                let (fine_i, fine_k, step) = match axis {
-                    Axis::X => (1, k, 2),
-                    Axis::Y => (0, k, 1),
-                    Axis::Z => (0, 2 * k + 1, 1),
+        execute.for_each(
+            &mut of_one,
+            #[inline(always)]
+            |j, out| {
+                let odd_j = match axis {
+                    Axis::Y if j % 2 == 0 => return,
+                    Axis::Y => j / 2,
+                    _ => j,
                 };
-                let totals = below[row.clone()].iter().zip(&above[row]).map(total);
-                let to = plane[fine.at(fine_i, fine_k as isize)..].iter_mut().step_by(step);
-                to.zip(totals).for_each(|(to, total)| *to = total);
-            }
-            fine.fill_ghosts(&mut plane);
-            *out = Some(plane);
-        });
+                let WeightPlane { below, above } = &planes[odd_j];
+                let total = |(below, above): (&f64, &f64)| {
+                    let total = below + above;
+                    if (total - 1.0).abs() < 1e-9 { 1.0 } else { total }
+                };
+                let Shape { nx: odd_nx, nz: odd_nz, .. } = odd.shape;
+                let rows = (0..odd_nz).map(|k| odd.at(0, k as isize)..odd.at(odd_nx as isize, k as isize));
+                let is_one = |row: std::ops::Range<usize>| {
+                    below[row.clone()].iter().zip(&above[row]).fold(true, |is_one, pair| is_one & (total(pair) == 1.0))
+                };
+                if rows.clone().all(is_one) {
+                    return;
+                }
+                let mut plane = vec![1.0; fine.plane()];
+                for (k, row) in rows.enumerate() {
+                    let (fine_i, fine_k, step) = match axis {
+                        Axis::X => (1, k, 2),
+                        Axis::Y => (0, k, 1),
+                        Axis::Z => (0, 2 * k + 1, 1),
+                    };
+                    let totals = below[row.clone()].iter().zip(&above[row]).map(total);
+                    let to = plane[fine.at(fine_i, fine_k as isize)..].iter_mut().step_by(step);
+                    to.zip(totals).for_each(|(to, total)| *to = total);
+                }
+                fine.fill_ghosts(&mut plane);
+                *out = Some(plane);
+            },
+        );
         self.of_one = of_one;
     }
 }
@@ -158,7 +166,9 @@ struct Line {
 
 impl Line {
     fn resized(&mut self, n: usize, rows: usize) {
-        for row in [&mut self.out, &mut self.next, &mut self.excess, &mut self.before].into_iter().chain(&mut self.right) {
+        for row in
+            [&mut self.out, &mut self.next, &mut self.excess, &mut self.before].into_iter().chain(&mut self.right)
+        {
             row.clear();
             row.resize(n, 0.0);
         }
@@ -204,30 +214,34 @@ impl Relaxing<'_> {
         let d = self.axis as usize;
         let fine_count = self.matrix.grid.extents()[d];
         let mut planes: Vec<WeightPlane> = (0..ny).map(|_| WeightPlane::default()).collect();
-        execute.for_each(&mut planes, #[inline(always)] |j, plane| {
-            let (mut down, mut up) = (vec![0.0; nx], vec![0.0; nx]);
-            plane.below = vec![0.0; self.odd.plane()];
-            plane.above = vec![0.0; self.odd.plane()];
-            for k in 0..nz {
-                self.toward(j, k, -1, &mut down);
-                self.toward(j, k, 1, &mut up);
-                let (fine_j, fine_k) = self.fine_row(j, k);
-                let sums = self.matrix.sums(fine_j, fine_k);
-                let start = self.odd.at(0, k as isize);
-                for ((i, (&down, &up)), s) in down.iter().zip(&up).enumerate().zip(self.pick(sums)) {
-                    let cap = up + down + s.max(0.0);
-                    let at = [i, j, k][d];
-                    let is_end = 2 * at + 2 == fine_count && !self.matrix.grid.periodic[d];
-                    let (below, above) = match cap > 0.0 {
-                        true => (down / cap, up / cap),
-                        false if is_end => (1.0, 0.0),
-                        false => (0.5, 0.5),
-                    };
-                    plane.below[start + i] = below;
-                    plane.above[start + i] = above;
+        execute.for_each(
+            &mut planes,
+            #[inline(always)]
+            |j, plane| {
+                let (mut down, mut up) = (vec![0.0; nx], vec![0.0; nx]);
+                plane.below = vec![0.0; self.odd.plane()];
+                plane.above = vec![0.0; self.odd.plane()];
+                for k in 0..nz {
+                    self.toward(j, k, -1, &mut down);
+                    self.toward(j, k, 1, &mut up);
+                    let (fine_j, fine_k) = self.fine_row(j, k);
+                    let sums = self.matrix.sums(fine_j, fine_k);
+                    let start = self.odd.at(0, k as isize);
+                    for ((i, (&down, &up)), s) in down.iter().zip(&up).enumerate().zip(self.pick(sums)) {
+                        let cap = up + down + s.max(0.0);
+                        let at = [i, j, k][d];
+                        let is_end = 2 * at + 2 == fine_count && !self.matrix.grid.periodic[d];
+                        let (below, above) = match cap > 0.0 {
+                            true => (down / cap, up / cap),
+                            false if is_end => (1.0, 0.0),
+                            false => (0.5, 0.5),
+                        };
+                        plane.below[start + i] = below;
+                        plane.above[start + i] = above;
+                    }
                 }
-            }
-        });
+            },
+        );
         planes
     }
 
@@ -239,28 +253,37 @@ impl Relaxing<'_> {
         }
         if self.axis == Axis::Y {
             // Odd planes know nothing of each other.
-            execute.for_each(planes, #[inline(always)] |j, plane| {
-                let mut line = Line::default();
-                for half in 0..HALF_SWEEPS {
-                    self.relax_plane(j, plane, [None; 2], Some(half % 2), &mut line);
-                }
-            });
+            execute.for_each(
+                planes,
+                #[inline(always)]
+                |j, plane| {
+                    let mut line = Line::default();
+                    for half in 0..HALF_SWEEPS {
+                        self.relax_plane(j, plane, [None; 2], Some(half % 2), &mut line);
+                    }
+                },
+            );
             return;
         }
         let all = std::mem::take(planes);
         let count = all.len();
-        let (mut even, mut odd): (Vec<_>, Vec<_>) = (Vec::with_capacity(count.div_ceil(2)), Vec::with_capacity(count / 2));
+        let (mut even, mut odd): (Vec<_>, Vec<_>) =
+            (Vec::with_capacity(count.div_ceil(2)), Vec::with_capacity(count / 2));
         for (j, plane) in all.into_iter().enumerate() {
             if j % 2 == 0 { even.push(plane) } else { odd.push(plane) }
         }
         for half in 0..HALF_SWEEPS {
             let (own, other) = if half % 2 == 0 { (&mut even, &odd) } else { (&mut odd, &even) };
-            execute.for_each(own, #[inline(always)] |n, plane| {
-                let j = 2 * n + half % 2;
-                let beside = if half % 2 == 0 { [n.checked_sub(1), Some(n)] } else { [Some(n), Some(n + 1)] };
-                let beside = beside.map(|n| n.and_then(|n| other.get(n)));
-                self.relax_plane(j, plane, beside, None, &mut Line::default());
-            });
+            execute.for_each(
+                own,
+                #[inline(always)]
+                |n, plane| {
+                    let j = 2 * n + half % 2;
+                    let beside = if half % 2 == 0 { [n.checked_sub(1), Some(n)] } else { [Some(n), Some(n + 1)] };
+                    let beside = beside.map(|n| n.and_then(|n| other.get(n)));
+                    self.relax_plane(j, plane, beside, None, &mut Line::default());
+                },
+            );
         }
         let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
         *planes = (0..count).filter_map(|j| if j % 2 == 0 { even.next() } else { odd.next() }).collect();
