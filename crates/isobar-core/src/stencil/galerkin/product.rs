@@ -197,9 +197,9 @@ impl Making<'_> {
             let terms = out.iter_mut().zip(e);
             match weights {
                 [None, None] => terms.for_each(|(out, e)| *out += e),
-                [Some(a), None] | [None, Some(a)] => terms.zip(a).for_each(|((out, e), a)| *out = e * *a + *out),
+                [Some(a), None] | [None, Some(a)] => terms.zip(a).for_each(|((out, e), a)| *out += e * *a),
                 [Some(a), Some(b)] => {
-                    terms.zip(a).zip(b).for_each(|(((out, e), a), b)| *out = a * b * e + *out);
+                    terms.zip(a).zip(b).for_each(|(((out, e), a), b)| *out += a * b * e);
                 }
             }
         }
@@ -254,10 +254,10 @@ impl Making<'_> {
             for (i, out) in out.iter_mut().enumerate() {
                 *out += t[2 * i + 1];
                 if 2 * i + 1 < n {
-                    *out = below[i] * t[2 * i + 2] + *out;
+                    *out += below[i] * t[2 * i + 2];
                 }
                 let before = if i > 0 { t[2 * i] } else { t[n] };
-                *out = above_before[i] * before + *out;
+                *out += above_before[i] * before;
             }
             return;
         }
@@ -269,7 +269,7 @@ impl Making<'_> {
                 None => out.iter_mut().zip(t).for_each(|(out, t)| *out += t),
                 Some((pair, above)) => {
                     let w = self.weights(row, pair, above, [0; 3]);
-                    out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out = w * *t + *out);
+                    out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out += w * *t);
                 }
             }
         }

@@ -380,8 +380,8 @@ impl Relaxing<'_> {
             for (i, c) in self.pick(c).enumerate().take(count).skip(skip_first) {
                 let q = c.max(0.0);
                 line.out[i] += q;
-                right_below[i] = q * w_below[i] + right_below[i];
-                right_above[i] = q * w_above[i] + right_above[i];
+                right_below[i] += q * w_below[i];
+                right_above[i] += q * w_above[i];
             }
         }
     }
@@ -435,8 +435,8 @@ impl Line {
             let pivot = inverse(next[i] + e);
             let (mut a, mut b) = (right[0][i], right[1][i]);
             if k > 0 {
-                a = before[i] * low_before[(k - 1) * n + i] + a;
-                b = before[i] * high_before[(k - 1) * n + i] + b;
+                a += before[i] * low_before[(k - 1) * n + i];
+                b += before[i] * high_before[(k - 1) * n + i];
             }
             (low_row[i], high_row[i]) = (a * pivot, b * pivot);
             factors[i] = next[i] * pivot;
@@ -453,7 +453,7 @@ impl Line {
             for values in &mut *values {
                 let (own, above) = values[k * n..].split_at_mut(n);
                 let rows = own.iter_mut().zip(&above[..n]).zip(&factors[k * n..]);
-                rows.for_each(|((own, above), factor)| *own = factor * *above + *own);
+                rows.for_each(|((own, above), factor)| *own += factor * *above);
             }
         }
     }
