@@ -91,7 +91,7 @@ pub(crate) fn problem(n: usize) -> Problem {
         }
         _ => {
             for d in 0..3 {
-                if stream.uniform() < 0.5 && (d == 2 || extents[d] % 2 == 0) {
+                if stream.uniform() < 0.5 && (d == 2 || extents[d].is_multiple_of(2)) {
                     sides[d] = [Side::Periodic; 2];
                 }
             }
@@ -113,7 +113,7 @@ pub(crate) fn problem(n: usize) -> Problem {
 
 /// Odd, even and prime sizes; a third are flat.
 fn extents(stream: &mut Stream, n: usize) -> [usize; 3] {
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         let size = || [31, 48, 64, 81, 97, 128];
         return [stream.pick(&size()), stream.pick(&size()), 1];
     }
