@@ -9,7 +9,7 @@ use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner,
+    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner, Pieces,
     Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
@@ -86,7 +86,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             let mut parts = if options.method == Method::Multigrid {
                 mixed_multigrid(&double, &single)?
             } else {
-                let cycle = single.cycle()?.with(|cycle| Ok(cycle as Box<dyn Preconditioner<B, f32>>))?;
+                let cycle = single.multigrid()?;
                 let layout = backend.layout(stencil)?;
                 let converted = cycle.with(|cycle| Ok(Box::new(Converted::new(layout, cycle)?) as _))?;
                 converted.with(|preconditioner| double.krylov(preconditioner))?
@@ -192,7 +192,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
             Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
             Kind::Line => return self.line(),
-            Kind::Multigrid => return self.cycle()?.with(|cycle| Ok(cycle as _)),
+            Kind::Multigrid => return self.multigrid(),
             Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
             Kind::BlockIc { block } => {
@@ -220,6 +220,19 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
                  preconditioner \"jacobi\" or \"line\""
                     .into(),
             )
+        })
+    }
+
+    /// One cycle, with the constants of disconnected pieces taken out where that is known to help: with levels that end in
+    /// an exact solve.
+    fn multigrid(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let hierarchy = self.hierarchy()?;
+        let pieces = self.capabilities.aggregates.clone().filter(|_| hierarchy.coarsest.is_some());
+        self.cycle_of(hierarchy)?.with(|cycle| {
+            Ok(match pieces {
+                Some(operator) => Box::new(Pieces::new(cycle, operator)?) as Box<dyn Preconditioner<B, T>>,
+                None => cycle as _,
+            })
         })
     }
 

@@ -6,6 +6,7 @@
 //! * [`multigrid::Cycle`] one multigrid cycle,
 //! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
 //! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
+//! * [`Pieces`] one of these with the constants of disconnected pieces taken out,
 //! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
 
 mod block_ic;
@@ -16,6 +17,7 @@ pub mod multigrid;
 mod neumann;
 pub mod null_space;
 mod own;
+mod pieces;
 
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
 pub use own::{Own, OwnPreconditioner};
+pub use pieces::Pieces;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {

@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use crate::real::Real;
-use crate::stencil::Diffusion;
-use crate::stencil::galerkin::couplings::{UPPER, upper_offset};
+use crate::stencil::galerkin::couplings::{UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Execute, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+use crate::stencil::{Axis, Diffusion};
 
 /// A pivot this small beside its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;
@@ -31,6 +31,7 @@ struct Rows27<T> {
     /// By stored offset.
     couplings: Vec<Option<Vector<T>>>,
     sums: Vector<T>,
+    inverse_pivots: Vector<T>,
 }
 
 impl<T: Real> Rows27<T> {
@@ -44,7 +45,7 @@ impl<T: Real> Rows27<T> {
             .map(|n| matrix.present[n].then(|| of(&|at| matrix.coupling(at, upper_offset(n)))).transpose())
             .collect::<Result<_>>()?;
         let sums = of(&|[i, j, k]| matrix.sums(j, k as isize)[i + 1])?;
-        Ok(Self { matrix: matrix.clone(), couplings, sums })
+        Ok(Self { matrix: matrix.clone(), couplings, sums, inverse_pivots: Self::inverse_pivots(matrix, layout)? })
     }
 
     /// The cells that a cell is coupled to, and how.
@@ -58,43 +59,50 @@ impl<T: Real> Rows27<T> {
         })
     }
 
-    /// Whether an offset stays within a column without crossing a periodic end.
-    fn is_in_line(&self, [_, _, k]: At, [dx, dy, dz]: Offset) -> bool {
-        let to = k as isize + dz;
-        dx == 0 && dy == 0 && (0..self.matrix.grid.shape.nz as isize).contains(&to)
-    }
-
-    /// The solution of a column's tridiagonal block for a right-hand side in `values`: pivots are sums of row sums and
-    /// couplings, and couplings to cells of the same colour across the ends of rings, which lag behind, count twice.
-    fn solve_column(&self, [i, j]: [usize; 2], values: &mut [T], factors: &mut [T]) {
-        let (mut ratio, mut below, mut y) = (T::ZERO, T::ZERO, T::ZERO);
-        for k in 0..values.len() {
-            let at = [i, j, k];
-            let (mut out, mut above, mut diagonal) = (self.sums.get(i, j, k), T::ZERO, self.sums.get(i, j, k));
-            for (offset, to, c) in self.row(at) {
-                diagonal += c;
-                if self.is_in_line(at, offset) {
-                    if offset[2] > 0 {
-                        above = c;
-                    }
-                } else {
-                    out += c;
-                    if self.lags(at, to) {
-                        out += magnitude(c);
+    /// 1 / pivot of every column's tridiagonal block, on the way up, in double precision: pivots are sums of row sums and
+    /// couplings; couplings to cells of the same colour across the ends of rings, which lag behind, count twice.
+    fn inverse_pivots(matrix: &Couplings, layout: &Layout) -> Result<Vector<T>> {
+        let shape = layout.shape();
+        let mut inverses = Vector::zeros(layout)?;
+        for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
+            let (mut ratio, mut below) = (0.0, 0.0);
+            for k in 0..shape.nz {
+                let at = [i, j, k];
+                let s = matrix.sums(j, k as isize)[i + 1];
+                let (mut out, mut above, mut diagonal) = (s, 0.0, s);
+                for offset in matrix.offsets() {
+                    let Some(to) = matrix.neighbour(at, offset) else { continue };
+                    let c = matrix.coupling(at, offset);
+                    diagonal += c;
+                    if is_in_line(shape.nz, at, offset) {
+                        above += if offset[2] > 0 { c } else { 0.0 };
+                    } else {
+                        out += c + if colour(at) == colour(to) { c.abs() } else { 0.0 };
                     }
                 }
+                let excess = out + below * ratio;
+                let pivot = above + excess;
+                let is_regular = pivot > SINGULAR_PIVOT * diagonal && pivot > 0.0;
+                let inverse = if is_regular { 1.0 / pivot } else { 0.0 };
+                inverses.set(i, j, k, T::from_f64(inverse));
+                (ratio, below) = (excess * inverse, above);
             }
-            let excess = out + below * ratio;
-            let pivot = above + excess;
-            let is_regular = pivot > T::from_f64(SINGULAR_PIVOT) * diagonal && pivot > T::ZERO;
-            let inverse = if is_regular { T::ONE / pivot } else { T::ZERO };
-            y = (values[k] + below * y) * inverse;
-            values[k] = y;
-            factors[k] = above * inverse;
-            (ratio, below) = (excess * inverse, above);
+        }
+        Ok(inverses)
+    }
+
+    /// The solution of a column's tridiagonal block for a right-hand side in `values`.
+    fn solve_column(&self, [i, j]: [usize; 2], values: &mut [T]) {
+        let above = |k: usize| match &self.couplings[along(Axis::Z)] {
+            Some(c) if k + 1 < self.matrix.grid.shape.nz => c.get(i, j, k),
+            _ => T::ZERO,
+        };
+        for k in 0..values.len() {
+            let below = if k > 0 { above(k - 1) * values[k - 1] } else { T::ZERO };
+            values[k] = (values[k] + below) * self.inverse_pivots.get(i, j, k);
         }
         for k in (0..values.len() - 1).rev() {
-            values[k] += factors[k] * values[k + 1];
+            values[k] += above(k) * self.inverse_pivots.get(i, j, k) * values[k + 1];
         }
     }
 
@@ -106,6 +114,11 @@ impl<T: Real> Rows27<T> {
 
 fn magnitude<T: Real>(c: T) -> T {
     if c < T::ZERO { -c } else { c }
+}
+
+/// Whether an offset stays within a column without crossing a periodic end.
+fn is_in_line(nz: usize, [_, _, k]: At, [dx, dy, dz]: Offset) -> bool {
+    dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz))
 }
 
 /// (i mod 2, j mod 2) as a number.
@@ -133,7 +146,7 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
 
     fn coefficient_vectors(&self) -> f64 {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        (1 + rows.couplings.iter().flatten().count()) as f64
+        (2 + rows.couplings.iter().flatten().count()) as f64
     }
 }
 
@@ -152,7 +165,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         let shape = self.layout.shape();
         let rho = T::from_f64(relaxation.rho);
-        let (mut values, mut factors) = (vec![T::ZERO; shape.nz], vec![T::ZERO; shape.nz]);
+        let mut values = vec![T::ZERO; shape.nz];
         for n in 0..4 {
             let wanted = if relaxation.first == crate::layout::Colour::Red { n } else { 3 - n };
             // Cells of one colour across the end of a ring lag behind.
@@ -165,7 +178,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
                     let at = [i, j, k];
                     *value = f.get(i, j, k);
                     for (offset, to, c) in rows.row(at) {
-                        if !rows.is_in_line(at, offset) {
+                        if !is_in_line(shape.nz, at, offset) {
                             *value += c * get(&old)(to);
                             if rows.lags(at, to) {
                                 *value += magnitude(c) * get(&old)(at);
@@ -173,7 +186,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
                         }
                     }
                 }
-                rows.solve_column([i, j], &mut values, &mut factors);
+                rows.solve_column([i, j], &mut values);
                 for (k, &value) in values.iter().enumerate() {
                     let before = u.get(i, j, k);
                     u.set(i, j, k, if relaxation.rho == 1.0 { value } else { before + rho * (value - before) });

@@ -7,13 +7,13 @@ use isobar_core::problem::random;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 
 /// A problem with its right-hand side.
-pub struct Problem {
+pub(crate) struct Problem {
     /// What it is.
-    pub name: String,
+    pub(crate) name: String,
     /// The matrix.
-    pub stencil: Diffusion,
+    pub(crate) stencil: Diffusion,
     /// Random in (−1, 1), 0 in inactive cells.
-    pub rhs: Vec<f64>,
+    pub(crate) rhs: Vec<f64>,
 }
 
 /// A stream of random numbers.
@@ -48,7 +48,7 @@ const FAMILIES: [&str; 8] =
     ["noise", "correlated", "binary", "channels", "layers", "bubbles", "checkerboard", "blocks"];
 
 /// Problem number n.
-pub fn problem(n: usize) -> Problem {
+pub(crate) fn problem(n: usize) -> Problem {
     let mut stream = Stream { seed: 1000 + n as u64, drawn: 0 };
     let extents = extents(&mut stream, n);
     let [nx, ny, nz] = extents;
@@ -91,7 +91,7 @@ pub fn problem(n: usize) -> Problem {
         }
         _ => {
             for d in 0..3 {
-                if stream.uniform() < 0.5 && (d == 2 || extents[d] % 2 == 0) {
+                if stream.uniform() < 0.5 && (d == 2 || extents[d].is_multiple_of(2)) {
                     sides[d] = [Side::Periodic; 2];
                 }
             }
@@ -113,7 +113,7 @@ pub fn problem(n: usize) -> Problem {
 
 /// Odd, even and prime sizes; a third are flat.
 fn extents(stream: &mut Stream, n: usize) -> [usize; 3] {
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         let size = || [31, 48, 64, 81, 97, 128];
         return [stream.pick(&size()), stream.pick(&size()), 1];
     }
@@ -219,7 +219,7 @@ fn averaged(field: &[f64], [nx, ny, nz]: [usize; 3], d: usize, reach: usize) -> 
 }
 
 /// ε ‖|A| |x|‖ / ‖b‖: a residual as small as this is rounding.
-pub fn rounding_floor(stencil: &Diffusion, x: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn rounding_floor(stencil: &Diffusion, x: &[f64], b: &[f64]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
     let rows = stencil.cells().map(|at| {
         let here = x[stencil.cell(at)].abs();

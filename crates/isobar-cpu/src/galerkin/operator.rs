@@ -159,8 +159,8 @@ impl<T: Real> Level27<T> {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         let mut planes: Vec<&mut [Across<T>]> = across.chunks_mut(2).collect();
         Execute::for_each(&self.cpu, &mut planes, |j, across| {
-            for n in 0..UPPER {
-                let Some(out) = shared[n] else { continue };
+            for (n, out) in shared.iter().enumerate() {
+                let &Some(out) = out else { continue };
                 let [dx, _, dz] = upper_offset(n);
                 for k in 0..nz {
                     let row = &matrix.row(j, k as isize, upper_offset(n))[1..=nx];
@@ -275,7 +275,7 @@ impl<T: Real> Level27<T> {
             }
             let mut inverses = vec![0.0; nx];
             for i in 0..nx {
-                let excess = below[i].mul_add(ratio[i], rest[i]);
+                let excess = below[i] * ratio[i] + rest[i];
                 let pivot = above[i] + excess;
                 let is_regular = pivot > SINGULAR_PIVOT * diagonal[i] && pivot > 0.0;
                 inverses[i] = if is_regular { 1.0 / pivot } else { 0.0 };

@@ -73,17 +73,21 @@ pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<
 fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Numbers {
     let Shape { nx, ny, nz } = matrix.grid.shape;
     let mut largest: Numbers = vec![Vec::new(); ny];
-    execute.for_each(&mut largest, |j, plane| {
-        *plane = vec![0.0; matrix.grid.plane()];
-        for k in 0..nz as isize {
-            let out = &mut plane[matrix.grid.at(0, k)..][..nx];
-            for offset in matrix.offsets() {
-                let c = &matrix.row(j, k, offset)[1..=nx];
-                out.iter_mut().zip(c).for_each(|(largest, c)| *largest = largest.max(*c));
+    execute.for_each(
+        &mut largest,
+        #[inline(always)]
+        |j, plane| {
+            *plane = vec![0.0; matrix.grid.plane()];
+            for k in 0..nz as isize {
+                let out = &mut plane[matrix.grid.at(0, k)..][..nx];
+                for offset in matrix.offsets() {
+                    let c = &matrix.row(j, k, offset)[1..=nx];
+                    out.iter_mut().zip(c).for_each(|(largest, c)| *largest = largest.max(*c));
+                }
             }
-        }
-        matrix.grid.fill_ghosts(plane);
-    });
+            matrix.grid.fill_ghosts(plane);
+        },
+    );
     largest
 }
 
@@ -273,22 +277,26 @@ pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
     const CONTRAST: f64 = 0.1;
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
     let mut found = vec![false; ny];
-    execute.for_each(&mut found, |j, found| {
-        for n in (0..UPPER).filter(|&n| matrix.present[n]) {
-            let offset @ [dx, dy, dz] = upper_offset(n);
-            let (Some(before_j), Some(_)) = (grid.beside(j, -dy), grid.beside(j, dy)) else { continue };
-            for k in 0..nz as isize {
-                let c = &matrix.row(j, k, offset)[1..=nx];
-                let before = &matrix.planes[before_j].couplings[n][grid.at(-dx, k - dz)..][..nx];
-                // Beyond a closed side is no coupling to compare with.
-                let is_end = |i: usize| dx == 1 && !grid.periodic[0] && (i == 0 || i + 1 == nx);
-                let is_side = dz == 1 && !grid.periodic[2] && (k == 0 || k + 1 == nz as isize);
-                let is_weak = |(i, (&c, &before)): (usize, (&f64, &f64))| {
-                    !is_end(i) && (c < CONTRAST * before || before < CONTRAST * c)
-                };
-                *found |= !is_side && c.iter().zip(before).enumerate().any(is_weak);
+    execute.for_each(
+        &mut found,
+        #[inline(always)]
+        |j, found| {
+            for n in (0..UPPER).filter(|&n| matrix.present[n]) {
+                let offset @ [dx, dy, dz] = upper_offset(n);
+                let (Some(before_j), Some(_)) = (grid.beside(j, -dy), grid.beside(j, dy)) else { continue };
+                for k in 0..nz as isize {
+                    let c = &matrix.row(j, k, offset)[1..=nx];
+                    let before = &matrix.planes[before_j].couplings[n][grid.at(-dx, k - dz)..][..nx];
+                    // Beyond a closed side is no coupling to compare with.
+                    let is_end = |i: usize| dx == 1 && !grid.periodic[0] && (i == 0 || i + 1 == nx);
+                    let is_side = dz == 1 && !grid.periodic[2] && (k == 0 || k + 1 == nz as isize);
+                    let is_weak = |(i, (&c, &before)): (usize, (&f64, &f64))| {
+                        !is_end(i) && (c < CONTRAST * before || before < CONTRAST * c)
+                    };
+                    *found |= !is_side && c.iter().zip(before).enumerate().any(is_weak);
+                }
             }
-        }
-    });
+        },
+    );
     found.contains(&true)
 }

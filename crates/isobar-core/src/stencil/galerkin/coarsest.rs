@@ -43,9 +43,9 @@ pub fn inverse(matrix: &Couplings) -> Vec<f64> {
             if factor == 0.0 {
                 continue;
             }
-            sums[l] = factor.mul_add(sums[m], sums[l]);
+            sums[l] += factor * sums[m];
             let other = &mut couplings[l * n + m + 1..(l + 1) * n];
-            other.iter_mut().zip(&row[m + 1..]).for_each(|(c, r)| *c = factor.mul_add(*r, *c));
+            other.iter_mut().zip(&row[m + 1..]).for_each(|(c, r)| *c += factor * *r);
             // What a cell exchanges with itself is nothing.
             couplings[l * n + l] = 0.0;
             couplings[l * n + m] = factor;
@@ -70,7 +70,7 @@ pub fn inverse(matrix: &Couplings) -> Vec<f64> {
         for l in (1..n).rev() {
             let (value, row) = (x[l], &couplings[l * n..l * n + l]);
             if value != 0.0 {
-                x[..l].iter_mut().zip(row).for_each(|(x, factor)| *x = factor.mul_add(value, *x));
+                x[..l].iter_mut().zip(row).for_each(|(x, factor)| *x += factor * value);
             }
         }
         x.iter_mut().zip(&inverse_pivots).for_each(|(x, &pivot)| *x = if pivot > 0.0 { *x } else { 0.0 });

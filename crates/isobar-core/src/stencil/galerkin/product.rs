@@ -89,7 +89,11 @@ pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> C
     });
     let mut coarse = Couplings::zeros(execute, grid, present);
     let making = Making { fine, weights, grid, is_one };
-    execute.for_each(&mut coarse.planes, |j, plane| making.plane(j, plane));
+    execute.for_each(
+        &mut coarse.planes,
+        #[inline(always)]
+        |j, plane| making.plane(j, plane),
+    );
     coarse
 }
 
@@ -105,6 +109,7 @@ impl Making<'_> {
         self.weights.axis
     }
 
+    #[inline(always)]
     fn plane(&self, j: usize, plane: &mut CouplingPlane) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         let d = self.axis() as usize;
@@ -192,9 +197,9 @@ impl Making<'_> {
             let terms = out.iter_mut().zip(e);
             match weights {
                 [None, None] => terms.for_each(|(out, e)| *out += e),
-                [Some(a), None] | [None, Some(a)] => terms.zip(a).for_each(|((out, e), a)| *out = e.mul_add(*a, *out)),
+                [Some(a), None] | [None, Some(a)] => terms.zip(a).for_each(|((out, e), a)| *out += e * *a),
                 [Some(a), Some(b)] => {
-                    terms.zip(a).zip(b).for_each(|(((out, e), a), b)| *out = (a * b).mul_add(*e, *out));
+                    terms.zip(a).zip(b).for_each(|(((out, e), a), b)| *out += a * b * e);
                 }
             }
         }
@@ -224,6 +229,7 @@ impl Making<'_> {
     }
 
     /// out −= a b d(2I + 1)
+    #[inline(always)]
     fn subtract_diagonal(&self, row: [usize; 2], out: &mut [f64], scratch: &mut Scratch) {
         let Some((j, k, first, stride)) = self.fine_row(row, 1) else { return };
         self.fine.diagonals(j, k as usize, &mut scratch.diagonal);
@@ -236,6 +242,7 @@ impl Making<'_> {
     }
 
     /// s_c = Pᵀ(A P 1)
+    #[inline(always)]
     fn sums(&self, row: [usize; 2], out: &mut [f64], scratch: &mut Scratch) {
         if self.axis() == Axis::X {
             // One fine row has all three.
@@ -247,10 +254,10 @@ impl Making<'_> {
             for (i, out) in out.iter_mut().enumerate() {
                 *out += t[2 * i + 1];
                 if 2 * i + 1 < n {
-                    *out = below[i].mul_add(t[2 * i + 2], *out);
+                    *out += below[i] * t[2 * i + 2];
                 }
                 let before = if i > 0 { t[2 * i] } else { t[n] };
-                *out = above_before[i].mul_add(before, *out);
+                *out += above_before[i] * before;
             }
             return;
         }
@@ -262,13 +269,14 @@ impl Making<'_> {
                 None => out.iter_mut().zip(t).for_each(|(out, t)| *out += t),
                 Some((pair, above)) => {
                     let w = self.weights(row, pair, above, [0; 3]);
-                    out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out = w.mul_add(*t, *out));
+                    out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out += w * *t);
                 }
             }
         }
     }
 
     /// A P 1 of a fine row, by differences, from entry 1.
+    #[inline(always)]
     fn times_one(&self, [j, k]: [usize; 2], scratch: &mut Scratch) {
         let (grid, n) = (self.fine.grid, self.fine.grid.shape.nx);
         let of_one = |dy: isize| grid.beside(j, dy).and_then(|j| self.weights.of_one[j].as_ref());
@@ -288,7 +296,7 @@ impl Making<'_> {
         for offset @ [dx, dy, dz] in self.fine.offsets() {
             let c = &self.fine.row(j, k as isize, offset)[1..=n];
             let terms = t[1..=n].iter_mut().zip(c).zip(own).zip(row(dx, dy, dz));
-            terms.for_each(|(((t, c), v), other)| *t = c.mul_add(v - other, *t));
+            terms.for_each(|(((t, c), v), other)| *t += c * (v - other));
         }
     }
 }

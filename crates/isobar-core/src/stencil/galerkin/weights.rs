@@ -63,7 +63,11 @@ impl Weights {
         let relaxing = Relaxing { matrix, axis, odd };
         let mut planes = relaxing.first_guess(execute);
         relaxing.relax(execute, &mut planes);
-        execute.for_each(&mut planes, |j, plane| relaxing.finish(j, plane));
+        execute.for_each(
+            &mut planes,
+            #[inline(always)]
+            |j, plane| relaxing.finish(j, plane),
+        );
         let mut this = Self { axis, fine, coarse, odd, planes, of_one: Vec::new(), zeros: vec![0.0; odd.plane()] };
         this.find_one(execute);
         this
@@ -97,34 +101,43 @@ impl Weights {
     fn find_one(&mut self, execute: &impl Execute) {
         let Self { axis, fine, odd, planes, .. } = self;
         let mut of_one = vec![None; fine.shape.ny];
-        execute.for_each(&mut of_one, |j, out| {
-            let odd_j = match axis {
-                Axis::Y if j % 2 == 0 => return,
-                Axis::Y => j / 2,
-                _ => j,
-            };
-            let WeightPlane { below, above } = &planes[odd_j];
-            let total = |at: usize| {
-                let total = below[at] + above[at];
-                if (total - 1.0).abs() < 1e-9 { 1.0 } else { total }
-            };
-            let Shape { nx: odd_nx, nz: odd_nz, .. } = odd.shape;
-            let cells = (0..odd_nz as isize).flat_map(|k| (0..odd_nx as isize).map(move |i| (i, k)));
-            if cells.clone().all(|(i, k)| total(odd.at(i, k)) == 1.0) {
-                return;
-            }
-            let mut plane = vec![1.0; fine.plane()];
-            for (i, k) in cells {
-                let (fine_i, fine_k) = match axis {
-                    Axis::X => (2 * i + 1, k),
-                    Axis::Y => (i, k),
-                    Axis::Z => (i, 2 * k + 1),
+        execute.for_each(
+            &mut of_one,
+            #[inline(always)]
+            |j, out| {
+                let odd_j = match axis {
+                    Axis::Y if j % 2 == 0 => return,
+                    Axis::Y => j / 2,
+                    _ => j,
                 };
-                plane[fine.at(fine_i, fine_k)] = total(odd.at(i, k));
-            }
-            fine.fill_ghosts(&mut plane);
-            *out = Some(plane);
-        });
+                let WeightPlane { below, above } = &planes[odd_j];
+                let total = |(below, above): (&f64, &f64)| {
+                    let total = below + above;
+                    if (total - 1.0).abs() < 1e-9 { 1.0 } else { total }
+                };
+                let Shape { nx: odd_nx, nz: odd_nz, .. } = odd.shape;
+                let rows = (0..odd_nz).map(|k| odd.at(0, k as isize)..odd.at(odd_nx as isize, k as isize));
+                let is_one = |row: std::ops::Range<usize>| {
+                    below[row.clone()].iter().zip(&above[row]).fold(true, |is_one, pair| is_one & (total(pair) == 1.0))
+                };
+                if rows.clone().all(is_one) {
+                    return;
+                }
+                let mut plane = vec![1.0; fine.plane()];
+                for (k, row) in rows.enumerate() {
+                    let (fine_i, fine_k, step) = match axis {
+                        Axis::X => (1, k, 2),
+                        Axis::Y => (0, k, 1),
+                        Axis::Z => (0, 2 * k + 1, 1),
+                    };
+                    let totals = below[row.clone()].iter().zip(&above[row]).map(total);
+                    let to = plane[fine.at(fine_i, fine_k as isize)..].iter_mut().step_by(step);
+                    to.zip(totals).for_each(|(to, total)| *to = total);
+                }
+                fine.fill_ghosts(&mut plane);
+                *out = Some(plane);
+            },
+        );
         self.of_one = of_one;
     }
 }
@@ -185,6 +198,7 @@ impl Relaxing<'_> {
     }
 
     /// max(Σ couplings to the plane below or above, 0) of the odd cells of a row.
+    #[inline(always)]
     fn toward(&self, j: usize, k: usize, side: isize, out: &mut [f64]) {
         let (fine_j, fine_k) = self.fine_row(j, k);
         out.fill(0.0);
@@ -200,30 +214,34 @@ impl Relaxing<'_> {
         let d = self.axis as usize;
         let fine_count = self.matrix.grid.extents()[d];
         let mut planes: Vec<WeightPlane> = (0..ny).map(|_| WeightPlane::default()).collect();
-        execute.for_each(&mut planes, |j, plane| {
-            let (mut down, mut up) = (vec![0.0; nx], vec![0.0; nx]);
-            plane.below = vec![0.0; self.odd.plane()];
-            plane.above = vec![0.0; self.odd.plane()];
-            for k in 0..nz {
-                self.toward(j, k, -1, &mut down);
-                self.toward(j, k, 1, &mut up);
-                let (fine_j, fine_k) = self.fine_row(j, k);
-                let sums = self.matrix.sums(fine_j, fine_k);
-                let start = self.odd.at(0, k as isize);
-                for ((i, (&down, &up)), s) in down.iter().zip(&up).enumerate().zip(self.pick(sums)) {
-                    let cap = up + down + s.max(0.0);
-                    let at = [i, j, k][d];
-                    let is_end = 2 * at + 2 == fine_count && !self.matrix.grid.periodic[d];
-                    let (below, above) = match cap > 0.0 {
-                        true => (down / cap, up / cap),
-                        false if is_end => (1.0, 0.0),
-                        false => (0.5, 0.5),
-                    };
-                    plane.below[start + i] = below;
-                    plane.above[start + i] = above;
+        execute.for_each(
+            &mut planes,
+            #[inline(always)]
+            |j, plane| {
+                let (mut down, mut up) = (vec![0.0; nx], vec![0.0; nx]);
+                plane.below = vec![0.0; self.odd.plane()];
+                plane.above = vec![0.0; self.odd.plane()];
+                for k in 0..nz {
+                    self.toward(j, k, -1, &mut down);
+                    self.toward(j, k, 1, &mut up);
+                    let (fine_j, fine_k) = self.fine_row(j, k);
+                    let sums = self.matrix.sums(fine_j, fine_k);
+                    let start = self.odd.at(0, k as isize);
+                    for ((i, (&down, &up)), s) in down.iter().zip(&up).enumerate().zip(self.pick(sums)) {
+                        let cap = up + down + s.max(0.0);
+                        let at = [i, j, k][d];
+                        let is_end = 2 * at + 2 == fine_count && !self.matrix.grid.periodic[d];
+                        let (below, above) = match cap > 0.0 {
+                            true => (down / cap, up / cap),
+                            false if is_end => (1.0, 0.0),
+                            false => (0.5, 0.5),
+                        };
+                        plane.below[start + i] = below;
+                        plane.above[start + i] = above;
+                    }
                 }
-            }
-        });
+            },
+        );
         planes
     }
 
@@ -235,12 +253,16 @@ impl Relaxing<'_> {
         }
         if self.axis == Axis::Y {
             // Odd planes know nothing of each other.
-            execute.for_each(planes, |j, plane| {
-                let mut line = Line::default();
-                for half in 0..HALF_SWEEPS {
-                    self.relax_plane(j, plane, [None; 2], Some(half % 2), &mut line);
-                }
-            });
+            execute.for_each(
+                planes,
+                #[inline(always)]
+                |j, plane| {
+                    let mut line = Line::default();
+                    for half in 0..HALF_SWEEPS {
+                        self.relax_plane(j, plane, [None; 2], Some(half % 2), &mut line);
+                    }
+                },
+            );
             return;
         }
         let all = std::mem::take(planes);
@@ -252,18 +274,23 @@ impl Relaxing<'_> {
         }
         for half in 0..HALF_SWEEPS {
             let (own, other) = if half % 2 == 0 { (&mut even, &odd) } else { (&mut odd, &even) };
-            execute.for_each(own, |n, plane| {
-                let j = 2 * n + half % 2;
-                let beside = if half % 2 == 0 { [n.checked_sub(1), Some(n)] } else { [Some(n), Some(n + 1)] };
-                let beside = beside.map(|n| n.and_then(|n| other.get(n)));
-                self.relax_plane(j, plane, beside, None, &mut Line::default());
-            });
+            execute.for_each(
+                own,
+                #[inline(always)]
+                |n, plane| {
+                    let j = 2 * n + half % 2;
+                    let beside = if half % 2 == 0 { [n.checked_sub(1), Some(n)] } else { [Some(n), Some(n + 1)] };
+                    let beside = beside.map(|n| n.and_then(|n| other.get(n)));
+                    self.relax_plane(j, plane, beside, None, &mut Line::default());
+                },
+            );
         }
         let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
         *planes = (0..count).filter_map(|j| if j % 2 == 0 { even.next() } else { odd.next() }).collect();
     }
 
     /// One half sweep on a plane; `parity` says which columns change, if not all.
+    #[inline(always)]
     fn relax_plane(
         &self,
         j: usize,
@@ -300,6 +327,7 @@ impl Relaxing<'_> {
     }
 
     /// Leaves what is tied to row (j, k): `out`, `next` and `right`.
+    #[inline(always)]
     fn right_hand_side(
         &self,
         j: usize,
@@ -352,13 +380,14 @@ impl Relaxing<'_> {
             for (i, c) in self.pick(c).enumerate().take(count).skip(skip_first) {
                 let q = c.max(0.0);
                 line.out[i] += q;
-                right_below[i] = q.mul_add(w_below[i], right_below[i]);
-                right_above[i] = q.mul_add(w_above[i], right_above[i]);
+                right_below[i] += q * w_below[i];
+                right_above[i] += q * w_above[i];
             }
         }
     }
 
     /// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; fills the ghosts.
+    #[inline(always)]
     fn finish(&self, j: usize, plane: &mut WeightPlane) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let d = self.axis as usize;
@@ -402,12 +431,12 @@ impl Line {
         let (high_before, high_row) = high.split_at_mut(k * n);
         let factors = &mut factors[k * n..(k + 1) * n];
         for i in 0..n {
-            let e = before[i].mul_add(excess[i], out[i]);
+            let e = before[i] * excess[i] + out[i];
             let pivot = inverse(next[i] + e);
             let (mut a, mut b) = (right[0][i], right[1][i]);
             if k > 0 {
-                a = before[i].mul_add(low_before[(k - 1) * n + i], a);
-                b = before[i].mul_add(high_before[(k - 1) * n + i], b);
+                a += before[i] * low_before[(k - 1) * n + i];
+                b += before[i] * high_before[(k - 1) * n + i];
             }
             (low_row[i], high_row[i]) = (a * pivot, b * pivot);
             factors[i] = next[i] * pivot;
@@ -424,27 +453,28 @@ impl Line {
             for values in &mut *values {
                 let (own, above) = values[k * n..].split_at_mut(n);
                 let rows = own.iter_mut().zip(&above[..n]).zip(&factors[k * n..]);
-                rows.for_each(|((own, above), factor)| *own = factor.mul_add(*above, *own));
+                rows.for_each(|((own, above), factor)| *own += factor * *above);
             }
         }
     }
 
     /// One line along a row; goes to the weights from `start`.
+    #[inline(always)]
     fn solve_along(&mut self, below: &mut [f64], above: &mut [f64], start: usize) {
         let Self { out, next, right, factors, values, .. } = self;
         let n = out.len();
         let (mut excess, mut before, mut last) = (0.0f64, 0.0f64, [0.0; 2]);
         for i in 0..n {
-            let e = before.mul_add(excess, out[i]);
+            let e = before * excess + out[i];
             let pivot = inverse(next[i] + e);
-            last = [0, 1].map(|which| before.mul_add(last[which], right[which][i]) * pivot);
+            last = [0, 1].map(|which| (before * last[which] + right[which][i]) * pivot);
             (values[0][i], values[1][i]) = (last[0], last[1]);
             factors[i] = next[i] * pivot;
             (excess, before) = (e * pivot, next[i]);
         }
         let mut next = [0.0; 2];
         for i in (0..n).rev() {
-            next = [0, 1].map(|which| factors[i].mul_add(next[which], values[which][i]));
+            next = [0, 1].map(|which| factors[i] * next[which] + values[which][i]);
             (below[start + i], above[start + i]) = (next[0].clamp(0.0, 1.0), next[1].clamp(0.0, 1.0));
         }
     }

@@ -1,0 +1,82 @@
+//! Setup and solve of diffusion problems on n³ cells, to 1e-8.
+//!
+//! `cargo run --release -p isobar-cpu --example diffusion_times [n] [threads] [mixed]`
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, SolverOptions};
+use isobar_core::problem::materials::{self, Bubbles};
+use isobar_core::problem::random;
+use isobar_core::real::Precision;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Coefficients, Diffusion, Side};
+use isobar_cpu::Cpu;
+
+fn time(
+    cpu: &Cpu,
+    name: &str,
+    shape: Shape,
+    field: Vec<f64>,
+    sides: [[Side; 2]; 3],
+    precision: Precision,
+) -> Result<()> {
+    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
+    let stencil = Diffusion::new(shape, cells, None, sides)?;
+    let options =
+        SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, precision, ..SolverOptions::default() };
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(7, n)).collect();
+    let mut u = vec![0.0; rhs.len()];
+    for _ in 0..2 {
+        let clock = Instant::now();
+        let mut system = System::new(cpu, &stencil, &options)?;
+        let setup = clock.elapsed().as_secs_f64();
+        let (b, view) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
+        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore)?;
+        let levels: Vec<String> = system.description().levels.iter().map(Shape::to_string).collect();
+        println!(
+            "{name:12} setup {setup:.3} s, solve {:.3} s, {} iterations, {:.1e}, levels {}",
+            outcome.timing.solve,
+            outcome.iterations,
+            outcome.relative_residual,
+            levels.join(" ")
+        );
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let (n, threads) = (number(0, 128), number(1, 1));
+    let precision = if arguments.iter().any(|a| a == "mixed") { Precision::Mixed } else { Precision::F64 };
+    let only = |name: &str| arguments.len() < 4 || arguments[3..].iter().any(|a| a == name);
+    let cpu = Cpu::new(threads)?;
+    let shape = Shape::new(n, n, n);
+    let ring = [[Side::Periodic; 2], [Side::Periodic; 2], [Side::Closed; 2]];
+    let fixed = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
+    if only("constant") {
+        time(&cpu, "constant", shape, vec![1.0; shape.cells()], fixed, precision)?;
+    }
+    if only("lognormal") {
+        time(&cpu, "lognormal", shape, materials::noise(shape, 1.0, 1)?, fixed, precision)?;
+    }
+    if only("bubbles") {
+        let bubbles = Bubbles { count: 20, radius: 0.1, contrast: 1e3, seed: 3 };
+        time(&cpu, "bubbles", shape, materials::bubbles(shape, [1.0; 3], &bubbles)?, ring, precision)?;
+    }
+    if only("bubbles6") {
+        let bubbles = Bubbles { count: 20, radius: 0.1, contrast: 1e6, seed: 3 };
+        time(&cpu, "bubbles 1e6", shape, materials::bubbles(shape, [1.0; 3], &bubbles)?, fixed, precision)?;
+    }
+    if only("binary") {
+        let field = (0..shape.cells()).map(|n| if random(5, n) > 0.0 { 1e6 } else { 1.0 }).collect();
+        time(&cpu, "binary 1e6", shape, field, fixed, precision)?;
+    }
+    Ok(())
+}

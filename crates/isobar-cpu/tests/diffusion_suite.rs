@@ -1,0 +1,49 @@
+//! A few problems of the suite of hard ones; `examples/diffusion_suite` has all.
+
+#[path = "../examples/diffusion_suite/problems.rs"]
+mod problems;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, SolverOptions};
+use isobar_core::real::Precision;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::Stencil;
+use isobar_cpu::Cpu;
+
+use problems::{Problem, problem, rounding_floor};
+
+/// Iterations to `tolerance`; nothing where that is beyond double precision.
+fn iterations(cpu: &Cpu, problem: &Problem, precision: Precision, tolerance: f64) -> Option<usize> {
+    let options =
+        SolverOptions { tolerance, precision, compatibility: Compatibility::Project, ..SolverOptions::default() };
+    let (shape, mut u) = (problem.stencil.shape(), vec![0.0; problem.rhs.len()]);
+    let mut system = System::new(cpu, &problem.stencil, &options).unwrap();
+    let (b, view) = (ArrayView::c_order(&problem.rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+    if !outcome.converged() {
+        let floor = rounding_floor(&problem.stencil, &u, &problem.rhs);
+        assert!(4.0 * floor > tolerance, "{}: {outcome:?}, floor {floor:e}", problem.name);
+        return None;
+    }
+    Some(outcome.iterations)
+}
+
+#[test]
+fn hard_problems_are_solved() {
+    let cpu = Cpu::new(2).unwrap();
+    let mut counts: Vec<usize> =
+        (0..30).filter_map(|n| iterations(&cpu, &problem(n), Precision::F64, 1e-8)).collect();
+    counts.sort_unstable();
+    assert!(counts.len() > 15, "{counts:?}");
+    assert!(counts[counts.len() / 2] <= 16 && counts[counts.len() - 1] <= 80, "{counts:?}");
+}
+
+/// However many threads, the same numbers.
+#[test]
+fn threads_do_not_matter() {
+    let problem = problem(10);
+    let of = |threads: usize| iterations(&Cpu::new(threads).unwrap(), &problem, Precision::F64, 1e-8);
+    assert_eq!(of(1), of(3));
+}
