@@ -236,6 +236,13 @@ impl AggregateBackend for Cpu {
         Ok(())
     }
 
+    fn aggregate_scale(&self, f: &Vec<f64>, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<()> {
+        for ((y, f), x) in y.iter_mut().zip(f).zip(x) {
+            *y = f * x;
+        }
+        Ok(())
+    }
+
     fn read_aggregated(&self, x: &Vec<f64>, to: &mut [f64]) -> Result<()> {
         to.copy_from_slice(x);
         Ok(())

@@ -33,8 +33,7 @@ fn iterations(cpu: &Cpu, problem: &Problem, precision: Precision, tolerance: f64
 #[test]
 fn hard_problems_are_solved() {
     let cpu = Cpu::new(2).unwrap();
-    let mut counts: Vec<usize> =
-        (0..30).filter_map(|n| iterations(&cpu, &problem(n), Precision::F64, 1e-8)).collect();
+    let mut counts: Vec<usize> = (0..30).filter_map(|n| iterations(&cpu, &problem(n), Precision::F64, 1e-8)).collect();
     counts.sort_unstable();
     assert!(counts.len() > 15, "{counts:?}");
     assert!(counts[counts.len() / 2] <= 16 && counts[counts.len() - 1] <= 80, "{counts:?}");

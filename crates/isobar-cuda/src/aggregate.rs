@@ -254,6 +254,12 @@ impl AggregateBackend for Cuda {
         self.launch(matrix.module.kernel("multiply")?, [matrix.size, 1, 1], [128, 1], arguments)
     }
 
+    fn aggregate_scale(&self, f: &AggregateVector, x: &AggregateVector, y: &mut AggregateVector) -> Result<()> {
+        let [module] = self.prepare([source::<f64>()])?;
+        let arguments = Arguments::new().with(y.count as i64).with(f.pointer()).with(x.pointer()).with(y.pointer());
+        self.elementwise(module.kernel("scale")?, y.count, arguments)
+    }
+
     fn read_aggregated(&self, x: &AggregateVector, to: &mut [f64]) -> Result<()> {
         refuse_while_recording("reading the numbers of aggregates")?;
         check_count(to.len(), x.count)?;

@@ -155,6 +155,14 @@ pub trait AggregateBackend: Backend {
         y: &mut Self::AggregateVector,
     ) -> Result<()>;
 
+    /// y = f ∘ x, number by number
+    fn aggregate_scale(
+        &self,
+        f: &Self::AggregateVector,
+        x: &Self::AggregateVector,
+        y: &mut Self::AggregateVector,
+    ) -> Result<()>;
+
     /// Copies the numbers to the host, waiting for the steps that write them.
     fn read_aggregated(&self, x: &Self::AggregateVector, to: &mut [f64]) -> Result<()>;
 

@@ -97,6 +97,13 @@ pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
             for (found, expected) in found.iter().zip(&sums) {
                 assert!((found - expected).abs() <= tolerance::<T>() * cells as f64, "sums: {found} {expected}");
             }
+            let mut on_scaled = ok(backend.aggregate_vector(count));
+            ok(backend.aggregate_scale(&on_a, &on_sums, &mut on_scaled));
+            let sums_there = found.clone();
+            ok(backend.read_aggregated(&on_scaled, &mut found));
+            for ((found, a), sum) in found.iter().zip(&a).zip(sums_there) {
+                assert_eq!(*found, a * sum, "scale");
+            }
             ok(Reference.add_aggregated(&here, &a, &mut q));
             ok(backend.add_aggregated(&there, &on_a, &mut on_q));
             compare(backend, &on_q, &q, "add_aggregated");

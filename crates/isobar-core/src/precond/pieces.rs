@@ -30,18 +30,18 @@ pub struct Pieces<B: AggregateBackend, T: Real> {
 
 struct Found<B: AggregateBackend, T: Real> {
     pieces: B::Aggregates,
-    /// 1 / E; 0 of pieces that float.
-    inverses: Vec<f64>,
-    /// Cells of pieces that float; 0 of others.
-    sizes: Vec<usize>,
+    /// 1 / E and −1 / E; 0 of pieces that float.
+    inverses: [B::AggregateVector; 2],
+    /// −1 / cells of pieces that float; 0 of others.
+    means: B::AggregateVector,
     /// Whether constants are taken out of pieces that do not float.
     deflates: bool,
     r: B::Vector<T>,
     product: B::Vector<T>,
     sums: B::AggregateVector,
-    host: Vec<f64>,
-    /// Q r by piece.
-    coarse: Vec<f64>,
+    scaled: B::AggregateVector,
+    /// E⁻¹ Zᵀ r
+    coarse: B::AggregateVector,
     scalars: B::Scalars,
 }
 
@@ -63,28 +63,28 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
                 }
             }
         }
-        let sizes = components.all.sizes().into_iter().enumerate().map(|(n, size)| if floats(n) { size } else { 0 });
+        let sizes = components.all.sizes().into_iter().enumerate();
+        let means: Vec<f64> = sizes.map(|(n, size)| if floats(n) { -1.0 / size as f64 } else { 0.0 }).collect();
+        let negative: Vec<f64> = inverses.iter().map(|inverse| -inverse).collect();
         let (backend, layout) = (operator.backend(), operator.layout());
+        let numbers = |from: &[f64]| -> Result<B::AggregateVector> {
+            let mut numbers = backend.aggregate_vector(count)?;
+            backend.write_aggregated(from, &mut numbers)?;
+            Ok(numbers)
+        };
         let product = if deflates { *layout } else { crate::layout::Layout::smallest()? };
         Ok(Some(Self {
             pieces: backend.aggregates(&components.all)?,
-            inverses,
-            sizes: sizes.collect(),
+            inverses: [numbers(&inverses)?, numbers(&negative)?],
+            means: numbers(&means)?,
             deflates,
             r: backend.zeros(layout)?,
             product: backend.zeros(&product)?,
             sums: backend.aggregate_vector(count)?,
-            host: vec![0.0; count],
-            coarse: vec![0.0; count],
+            scaled: backend.aggregate_vector(count)?,
+            coarse: backend.aggregate_vector(count)?,
             scalars: backend.scalars()?,
         }))
-    }
-
-    /// Σ over each piece, to the host.
-    fn add_up(&mut self, backend: &B, of_product: bool, x: &B::Vector<T>) -> Result<()> {
-        let Self { pieces, product, sums, host, .. } = self;
-        backend.aggregate_sums(if of_product { product } else { x }, pieces, sums)?;
-        backend.read_aggregated(sums, host)
     }
 
     fn apply(
@@ -95,34 +95,27 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()> {
         let backend = operator.backend();
-        self.add_up(backend, false, r)?;
-        for (n, sum) in self.host.iter_mut().enumerate() {
-            self.coarse[n] = *sum * self.inverses[n];
-            *sum = if self.sizes[n] > 0 { -*sum / self.sizes[n] as f64 } else { 0.0 };
-        }
+        let Self { pieces, inverses: [inverse, negative], means, sums, scaled, coarse, .. } = self;
         backend.convert(r, &mut self.r)?;
-        backend.write_aggregated(&self.host, &mut self.sums)?;
-        backend.add_aggregated(&self.pieces, &self.sums, &mut self.r)?;
+        backend.aggregate_sums(r, pieces, sums)?;
+        backend.aggregate_scale(means, sums, scaled)?;
+        backend.add_aggregated(pieces, scaled, &mut self.r)?;
         if self.deflates {
-            backend.write_aggregated(&self.coarse, &mut self.sums)?;
-            operator.subtract_aggregated(&self.pieces, &self.sums, r, &mut self.r, UNUSED, &mut self.scalars)?;
+            backend.aggregate_scale(inverse, sums, coarse)?;
+            operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
         }
         inner.apply(&self.r, z)?;
-        self.add_up(backend, false, z)?;
-        for (mean, &size) in self.host.iter_mut().zip(&self.sizes) {
-            *mean = if size > 0 { -*mean / size as f64 } else { 0.0 };
-        }
+        backend.aggregate_sums(z, pieces, sums)?;
+        backend.aggregate_scale(means, sums, scaled)?;
         if self.deflates {
+            // Of z with its means, which A does not see.
             operator.apply(z, &mut self.product)?;
-            backend.write_aggregated(&self.host, &mut self.sums)?;
-            backend.add_aggregated(&self.pieces, &self.sums, z)?;
-            self.add_up(backend, true, r)?;
-            for n in 0..self.host.len() {
-                self.host[n] = self.coarse[n] - self.host[n] * self.inverses[n];
-            }
+            backend.add_aggregated(pieces, scaled, z)?;
+            backend.aggregate_sums(&self.product, pieces, sums)?;
+            backend.aggregate_scale(negative, sums, scaled)?;
+            backend.add_aggregated(pieces, coarse, z)?;
         }
-        backend.write_aggregated(&self.host, &mut self.sums)?;
-        backend.add_aggregated(&self.pieces, &self.sums, z)
+        backend.add_aggregated(pieces, scaled, z)
     }
 }
 
@@ -159,7 +152,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
     }
 
     fn needs_host(&self) -> bool {
-        self.found.is_some() || self.inner.needs_host()
+        self.inner.needs_host()
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {

@@ -189,7 +189,7 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
     }
 
     fn coefficient_vectors(&self) -> f64 {
-        (self.coefficients.len() - 2) as f64
+        (self.coefficients.len() - 1) as f64
     }
 
     fn coefficient_bytes(&self) -> usize {

@@ -62,6 +62,11 @@ extern "C" __global__ void clear_outside(long long n, const unsigned int* __rest
         if (ids[i] == NONE) x[i] = T(0);
 }
 
+// y = f x, number by number. Block 256.
+extern "C" __global__ void scale(long long n, const double* __restrict__ f, const double* __restrict__ x, double* y) {
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) y[i] = f[i] * x[i];
+}
+
 // y = M x, a row of M a block of 128.
 extern "C" __global__ void __launch_bounds__(128)
     multiply(int size, const double* __restrict__ matrix, const double* __restrict__ x, double* __restrict__ y) {

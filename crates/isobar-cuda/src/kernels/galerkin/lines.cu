@@ -6,32 +6,33 @@
 constexpr int AHEAD = 8;
 
 // A pivot this small beside its diagonal is rounding.
-constexpr T SINGULAR_PIVOT = T(1e-13);
+constexpr double SINGULAR_PIVOT = 1e-13;
 
 __device__ __forceinline__ T magnitude(T c) { return c < T(0) ? -c : c; }
 
-// Pivots are sums of row sums and couplings, without a difference. Couplings to cells of the same colour across the ends of
+// Pivots are sums of row sums and couplings, without a difference, in double precision. Couplings to cells of the same colour across the ends of
 // rings, which lag behind, count twice. Block 64, a column a thread; grid: (m, (j, colour)).
 extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
-    T ratio = T(0), below = T(0);
+    double ratio = 0, below = 0;
     for (int k = 0; k < a.nz; k++) {
         const long long at = place(a, i, j, k);
-        T out = a.sums[at], above = T(0), diagonal = out;
+        double out = a.sums[at], above = 0, diagonal = out;
         for_each_coupling(a, i, j, k, [&](const Coupling& to) {
-            diagonal += to.c;
+            const double c = to.c;
+            diagonal += c;
             if (to.in_line) {
-                if (to.upwards) above = to.c;
+                if (to.upwards) above = c;
             } else {
-                out += to.c;
-                if (to.lags) out += magnitude(to.c);
+                out += c;
+                if (to.lags) out += fabs(c);
             }
         });
-        const T excess = out + below * ratio, pivot = above + excess;
-        const T inverse = pivot > SINGULAR_PIVOT * diagonal && pivot > T(0) ? T(1) / pivot : T(0);
-        a.inverse[at] = inverse;
-        a.ratio[at] = above * inverse;
+        const double excess = out + below * ratio, pivot = above + excess;
+        const double inverse = pivot > SINGULAR_PIVOT * diagonal && pivot > 0 ? 1 / pivot : 0;
+        a.inverse[at] = T(inverse);
+        a.ratio[at] = T(above * inverse);
         ratio = excess * inverse;
         below = above;
     }
