@@ -7,8 +7,8 @@
 //! u += ω Σ_θ Z D⁻¹ Zᵀ r,
 //!
 //! Z the indicator vectors of bodies, D the couplings that leave them and their row sums. Bodies larger than
-//! [`LARGEST`] cells are left to coarser grids, where they are small, and so are those that are no weakly tied bodies, see
-//! [`LOOSE`]: where coefficients are kind there is none, and nothing to pay.
+//! `LARGEST` cells are left to coarser grids, where they are small, and so are those that are no weakly tied bodies, see
+//! `LOOSE`: where coefficients are kind there is none, and nothing to pay.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
