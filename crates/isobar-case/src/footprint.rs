@@ -126,17 +126,19 @@ impl DiffusionCase {
             _ => 3,
         };
         // A power of the widths, and of coefficients that are plain numbers.
-        let cells = [self.shape.nx, self.shape.ny];
-        let widths = [0, 1].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
-        let along = match (&section.coefficient, &section.coefficient_y) {
-            (Values::Number(x), Some(Values::Number(y))) if *x > 0.0 && *y > 0.0 => x / y,
+        let cells = [self.shape.nx, self.shape.ny, self.shape.nz];
+        let widths = [0, 1, 2].map(|d| self.spacing[d].extent(cells[d]) / cells[d] as f64);
+        let over_x = |values: &Option<Values>| match (&section.coefficient, values) {
+            (_, Some(Values::Ratio(ratio))) => *ratio,
+            (Values::Number(x), Some(Values::Number(other))) if *x > 0.0 && *other > 0.0 => other / x,
             _ => 1.0,
         };
-        let x_over_y = along * (widths[1] / widths[0]).powi(2);
+        let coefficients = [1.0, over_x(&section.coefficient_y), over_x(&section.coefficient_z)];
+        let strengths = [0, 1, 2].map(|d| coefficients[d] * (widths[0] / widths[d]).powi(2));
         let sides = section.boundary();
-        let is_periodic = [0, 1].map(|d| sides[d][0] == isobar::problem::Boundary::Periodic);
+        let is_periodic = [0, 1, 2].map(|d| sides[d][0] == isobar::problem::Boundary::Periodic);
         let has_shift = section.reaction.is_some() || !section.wells.is_empty();
-        MatrixKind::Diffusion { fields, has_shift, x_over_y, is_periodic }
+        MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic }
     }
 
     fn values_held(&self) -> Held {

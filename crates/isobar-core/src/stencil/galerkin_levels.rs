@@ -11,7 +11,7 @@ use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
 use crate::real::Real;
 
 /// Grids of no more cells are solved on exactly.
-const COARSEST_CELLS: usize = 256;
+pub(crate) const COARSEST_CELLS: usize = 256;
 /// Levels from the finest whose cycles visit the next one twice. Where all three directions are halved that costs a fifth of
 /// an iteration, and saves a third of them for bubbles at 128³.
 const VISITED_TWICE: usize = 2;

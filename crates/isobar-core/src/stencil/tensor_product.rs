@@ -41,6 +41,9 @@ pub struct Coupling {
 }
 
 impl TensorProduct {
+    /// Levels of multigrid where nobody says: paper B's.
+    pub const DEFAULT_LEVELS: usize = 5;
+
     /// From the factors themselves.
     ///
     /// # Errors
@@ -267,6 +270,6 @@ impl Coarsen for TensorProduct {
 
     /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).
     fn default_levels(&self) -> Option<usize> {
-        Some(5)
+        Some(Self::DEFAULT_LEVELS)
     }
 }

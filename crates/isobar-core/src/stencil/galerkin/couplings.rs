@@ -25,6 +25,16 @@ pub fn upper_offset(n: usize) -> Offset {
     [n % 3 - 1, n / 9 - 1, n / 3 % 3 - 1]
 }
 
+/// Whether an offset or its mirror image is among the stored ones.
+#[inline(always)]
+pub fn has(present: &[bool; UPPER], offset: Offset) -> bool {
+    match number(offset) {
+        n if n > UPPER => present[n - UPPER - 1],
+        n if n < UPPER => present[UPPER - 1 - n],
+        _ => false,
+    }
+}
+
 /// A grid, and the order of numbers in its planes.
 ///
 /// A plane holds all cells of one j, row after row in k. Rows have two ghosts at either end, and planes a row of ghosts
@@ -172,11 +182,7 @@ impl Couplings {
     /// Whether there are couplings in a direction.
     #[inline(always)]
     pub fn has(&self, offset: Offset) -> bool {
-        match number(offset) {
-            n if n > UPPER => self.present[n - UPPER - 1],
-            n if n < UPPER => self.present[UPPER - 1 - n],
-            _ => false,
-        }
+        has(&self.present, offset)
     }
 
     /// Couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
@@ -238,14 +244,8 @@ impl Couplings {
         Some(to)
     }
 
-    /// The directions to halve: those of more than one cell whose couplings, added up over the planes above each cell, are
-    /// on average at least a quarter of the strongest direction's, in z half.
+    /// The directions to halve, as [`strong_axes`] of the mean couplings, those added up over the planes above each cell.
     pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
-        /// Couplings count as alike up to this ratio of their means.
-        const ISOTROPIC: f64 = 4.0;
-        /// The same for z, whose lines are solved exactly: to halve it as well is cheaper, and never needed; where layers lie
-        /// across it, their couplings weak on average, it costs iterations.
-        const ISOTROPIC_IN_Z: f64 = 2.0;
         let Shape { nx, nz, .. } = self.grid.shape;
         let mut sums = vec![[(0.0, 0usize); 3]; self.planes.len()];
         execute.for_each(
@@ -271,13 +271,23 @@ impl Couplings {
             let (sum, count) = sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1));
             if count > 0 { sum / count as f64 } else { 0.0 }
         });
-        let strongest = means.into_iter().fold(0.0, f64::max);
-        let extents = self.grid.extents();
-        let is_strong = |d: usize| {
-            extents[d] > 1 && means[d] > 0.0 && means[d] * [ISOTROPIC, ISOTROPIC, ISOTROPIC_IN_Z][d] >= strongest
-        };
-        Axis::ALL.into_iter().filter(|&axis| is_strong(axis as usize)).collect()
+        strong_axes(means, self.grid.extents())
     }
+}
+
+/// The directions to halve: those of more than one cell whose couplings are on average at least a quarter of the strongest
+/// direction's, in z half.
+pub fn strong_axes(means: [f64; 3], extents: [usize; 3]) -> Vec<Axis> {
+    /// Couplings count as alike up to this ratio of their means.
+    const ISOTROPIC: f64 = 4.0;
+    /// The same for z, whose lines are solved exactly: to halve it as well is cheaper, and never needed; where layers lie
+    /// across it, their couplings weak on average, it costs iterations.
+    const ISOTROPIC_IN_Z: f64 = 2.0;
+    let strongest = means.into_iter().fold(0.0, f64::max);
+    let is_strong = |d: usize| {
+        extents[d] > 1 && means[d] > 0.0 && means[d] * [ISOTROPIC, ISOTROPIC, ISOTROPIC_IN_Z][d] >= strongest
+    };
+    Axis::ALL.into_iter().filter(|&axis| is_strong(axis as usize)).collect()
 }
 
 /// Number of the stored offset along a direction.

@@ -3,11 +3,13 @@
 //! The numbers follow what setup does, in its order: what it makes and keeps, and what it only needs on the way. Whoever
 //! makes a solver keep more notes it here; `isobar-case/tests/memory.rs` compares with what is allocated.
 
+mod galerkin;
+
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
 use crate::real::Precision;
-use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Side, Stencil, StoredMatrix, TensorProduct};
+use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// What a matrix's memory depends on, which is known before its numbers are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,10 +31,10 @@ pub enum MatrixKind {
         fields: usize,
         /// Whether there are reactions or wells.
         has_shift: bool,
-        /// Couplings in x over those in y, about: what decides which direction coarser grids halve.
-        x_over_y: f64,
-        /// Whether x and y are periodic.
-        is_periodic: [bool; 2],
+        /// Couplings in each direction over those in x, about: what decides which directions coarser grids halve.
+        strengths: [f64; 3],
+        /// Which directions are periodic.
+        is_periodic: [bool; 3],
     },
     /// [`StoredMatrix`]: every entry.
     Stored {
@@ -52,18 +54,19 @@ impl From<&TensorProduct> for MatrixSize {
 impl From<&Diffusion> for MatrixSize {
     fn from(matrix: &Diffusion) -> Self {
         let mean = |field: &[f64]| field.iter().sum::<f64>() / field.len().max(1) as f64;
-        let (fields, x_over_y) = match matrix.coefficients() {
+        let (fields, strengths) = match matrix.coefficients() {
             Coefficients::Cells { fields, axes } => {
-                let [(x, factor_x), (y, factor_y), _] = *axes;
-                let of_fields = if x == y { 1.0 } else { mean(&fields[x]) / mean(&fields[y]) };
-                (fields.len(), factor_x / factor_y * of_fields)
+                let [(x, factor_x), ..] = *axes;
+                let of_fields = |field: usize| if field == x { 1.0 } else { mean(&fields[field]) / mean(&fields[x]) };
+                (fields.len(), axes.map(|(field, factor)| factor / factor_x * of_fields(field)))
             }
-            Coefficients::DeviceCells { fields, axes, .. } => (fields.len(), axes[0].1 / axes[1].1),
-            Coefficients::Faces([x, y, _]) => (3, mean(x) / mean(y)),
+            Coefficients::DeviceCells { fields, axes, .. } => {
+                (fields.len(), axes.map(|(_, factor)| factor / axes[0].1))
+            }
+            Coefficients::Faces(faces) => (3, Axis::ALL.map(|axis| mean(&faces[axis as usize]) / mean(&faces[0]))),
         };
-        let is_periodic = [Axis::X, Axis::Y].map(|axis| matrix.sides()[axis as usize][0] == Side::Periodic);
-        let has_shift = matrix.has_shift();
-        Self { shape: matrix.shape(), kind: MatrixKind::Diffusion { fields, has_shift, x_over_y, is_periodic } }
+        let (is_periodic, has_shift) = (Axis::ALL.map(|axis| matrix.is_periodic(axis)), matrix.has_shift());
+        Self { shape: matrix.shape(), kind: MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic } }
     }
 }
 
@@ -273,44 +276,21 @@ impl Setup<'_> {
 
     /// The levels of multigrid, and the vectors of a cycle.
     fn hierarchy(&mut self, matrix: &MatrixSize, size: usize) -> Result<()> {
-        let double = size_of::<f64>() as f64;
-        let scratch = if self.needs_scratch(matrix) { 1.0 } else { 0.0 };
-        let ratios = if self.is_cuda() && matrix.shape.nz > 1 { 1.0 } else { 0.0 };
-        let grids = grids(matrix, self.options.multigrid.levels);
-        for (n, grid) in grids.iter().enumerate() {
-            let (layout, cells) = (Layout::new(grid.shape)?, grid.shape.cells() as f64);
-            match (grid.kind, grids.get(n + 1)) {
-                (MatrixKind::Diffusion { .. }, next) => {
-                    self.vectors(ratios, &layout, size);
-                    if n > 0 {
-                        // Faces and the shift, here and as the stencil that bodies are found in.
-                        self.keep(HOST, 4.0 * double * cells);
-                        self.vectors(4.0, &layout, size);
-                        self.workspace(&layout, size);
-                    }
-                    if let Some(next) = next {
-                        let coarse = next.shape.cells() as f64;
-                        // All faces of this level, and sums over them; then weights in x and in y.
-                        let faces = if n == 0 { 4.0 } else { 1.0 };
-                        let halved = [next.shape.nx < grid.shape.nx, next.shape.ny < grid.shape.ny];
-                        let weights = halved.iter().filter(|&&halved| halved).count() as f64;
-                        self.pass(HOST, double * (faces * cells + 8.0 * coarse));
-                        self.keep(HOST, 4.0 * double * coarse);
-                        self.vectors(4.0, &Layout::new(next.shape)?, size);
-                        self.pass(HOST, double * (faces + weights) * cells);
-                        self.now[HOST] -= 4.0 * double * coarse;
-                        self.now[DEVICE] -= 4.0 * (Layout::new(next.shape)?.len() * size) as f64;
-                        self.vectors(weights, &layout, size);
-                    }
-                }
-                _ if n > 0 => {
+        let shapes = match matrix.kind {
+            MatrixKind::Diffusion { .. } => self.galerkin(matrix, size)?,
+            _ => {
+                let shapes = halved(matrix, self.options.multigrid.levels);
+                for &shape in &shapes[1..] {
                     // The columns' factors on the host, and the corners that they are computed from.
-                    self.pass(HOST, (16 * 8 * grid.shape.nx * grid.shape.ny) as f64);
-                    self.operator(grid, &layout, size);
+                    self.pass(HOST, (16 * 8 * shape.nx * shape.ny) as f64);
+                    self.operator(&MatrixSize { shape, ..*matrix }, &Layout::new(shape)?, size);
                 }
-                _ => {}
+                shapes
             }
-            self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &layout, size);
+        };
+        let scratch = if self.needs_scratch(matrix) { 1.0 } else { 0.0 };
+        for (n, &shape) in shapes.iter().enumerate() {
+            self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
         }
         Ok(())
     }
@@ -358,43 +338,11 @@ impl Setup<'_> {
     }
 }
 
-/// The levels, finest first, as multigrid will make them.
-fn grids(matrix: &MatrixSize, wanted: Option<usize>) -> Vec<MatrixSize> {
-    let wanted = match matrix.kind {
-        MatrixKind::TensorProduct => Some(wanted.unwrap_or(5)),
-        _ => wanted,
-    };
-    let mut grids = vec![*matrix];
-    while wanted.is_none_or(|wanted| grids.len() < wanted) {
-        match coarsened(&grids[grids.len() - 1]) {
-            Some(coarse) => grids.push(coarse),
-            None => break,
-        }
-    }
-    grids
-}
-
-/// As [`Diffusion::coarsened`] and [`TensorProduct`]'s do.
-fn coarsened(matrix: &MatrixSize) -> Option<MatrixSize> {
-    /// Couplings count as alike up to this ratio.
-    const ISOTROPIC: f64 = 4.0;
-    let Shape { nx, ny, nz } = matrix.shape;
-    let MatrixKind::Diffusion { x_over_y, is_periodic, .. } = matrix.kind else {
-        let halves = matches!(matrix.kind, MatrixKind::TensorProduct);
-        return matrix.shape.halved().filter(|_| halves).map(|shape| MatrixSize { shape, ..*matrix });
-    };
-    let may = |n: usize, is_periodic: bool| n > 1 && (!is_periodic || n == 2 || n.is_multiple_of(4));
-    let may = [may(nx, is_periodic[0]), may(ny, is_periodic[1])];
-    let wanted = if nx == 1 || ny == 1 { [true; 2] } else { [x_over_y * ISOTROPIC >= 1.0, x_over_y <= ISOTROPIC] };
-    let halves = [wanted[0] && may[0], wanted[1] && may[1]];
-    if halves == [false; 2] {
-        return None;
-    }
-    let half = |n: usize, halves: bool| if halves { n.div_ceil(2) } else { n };
-    let factor = |halves: bool| if halves { 0.25 } else { 1.0 };
-    let x_over_y = x_over_y * factor(halves[0]) / factor(halves[1]);
-    let kind = MatrixKind::Diffusion { fields: 3, has_shift: true, x_over_y, is_periodic };
-    Some(MatrixSize { shape: Shape::new(half(nx, halves[0]), half(ny, halves[1]), nz), kind })
+/// The grids of a matrix whose levels are not Galerkin's, finest first.
+fn halved(matrix: &MatrixSize, wanted: Option<usize>) -> Vec<Shape> {
+    let halves = matches!(matrix.kind, MatrixKind::TensorProduct);
+    let shapes = std::iter::successors(Some(matrix.shape), |shape| shape.halved().filter(|_| halves));
+    shapes.take(wanted.unwrap_or(TensorProduct::DEFAULT_LEVELS).max(1)).collect()
 }
 
 #[cfg(test)]
@@ -421,33 +369,12 @@ mod tests {
         assert_eq!(MatrixSize::from(&stored).choice(), stored.choice());
     }
 
-    fn made(shape: Shape, widths: [f64; 3]) -> Vec<Shape> {
-        let grids = std::iter::successors(Some(diffusion(shape, widths)), Coarsen::coarsened);
-        grids.map(|grid| grid.shape()).collect()
-    }
-
-    fn predicted(shape: Shape, widths: [f64; 3]) -> Vec<Shape> {
-        grids(&MatrixSize::from(&diffusion(shape, widths)), None).iter().map(|grid| grid.shape).collect()
-    }
-
     #[test]
-    fn grids_are_those_that_multigrid_makes() {
-        for (shape, widths) in [
-            (Shape::new(40, 30, 3), [1.0; 3]),
-            (Shape::new(64, 48, 1), [1.0, 9.0, 1.0]),
-            (Shape::new(33, 1, 5), [1.0; 3]),
-            (Shape::new(16, 32, 2), [7.0, 1.0, 1.0]),
-        ] {
-            assert_eq!(predicted(shape, widths), made(shape, widths));
-        }
-        // Where sizes are odd, the last few cells may be halved in another order.
-        let cells = |grids: Vec<Shape>| grids.iter().map(Shape::cells).sum::<usize>() as f64;
-        let (shape, widths) = (Shape::new(17, 20, 2), [7.0, 1.0, 1.0]);
-        assert!((cells(predicted(shape, widths)) / cells(made(shape, widths)) - 1.0).abs() < 0.02);
+    fn grids_of_tensor_products_are_those_that_multigrid_makes() {
         let grid = GridOptions { nx: 12, ny: 10, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
-        assert_eq!(grids(&MatrixSize::from(&tall), Some(3))[2].shape, Shape::new(3, 3, 3));
-        assert_eq!(Coarsen::default_levels(&tall), Some(grids(&MatrixSize::from(&tall), None).len()));
+        assert_eq!(halved(&MatrixSize::from(&tall), Some(3))[2], Shape::new(3, 3, 3));
+        assert_eq!(tall.default_levels(), Some(TensorProduct::DEFAULT_LEVELS));
     }
 
     #[test]
