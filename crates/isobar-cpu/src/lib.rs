@@ -27,7 +27,7 @@ mod wavefront;
 pub use aggregate::{AggregateMatrix, Aggregates};
 pub use bilinear::Bilinear;
 pub use cpu::Cpu;
-pub use diffusion::{Diffusion, DiffusionCoefficients, Weighted};
+pub use diffusion::{Diffusion, DiffusionCoefficients};
 pub use galerkin::{BodyCorrection, Interpolation, Level27};
 pub use seven_point::SevenPoint;
 pub use stored_matrix::StoredMatrix;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, MixedTop, Operator, Relaxation};
+use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
 use isobar_core::real::Real;
 use isobar_core::reference::{self, Bands, check_indices};
-use isobar_core::stencil::{self, Hierarchy, Lines, Supports};
+use isobar_core::stencil::{self, Lines, Supports};
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -231,25 +231,6 @@ impl Supports<stencil::StoredMatrix> for Cpu {
         let solver = Arc::clone(&blocks) as Arc<dyn LineSolver<Self, T>>;
         let update = move |stencil: &stencil::StoredMatrix| blocks.set(stencil);
         Ok(Some(Lines { solver, update: Some(Box::new(update)) }))
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        _: &stencil::StoredMatrix,
-        _: &Arc<StoredMatrix<T>>,
-        _: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::StoredMatrix, T>>> {
-        Ok(None)
-    }
-
-    fn mixed_top(
-        &self,
-        _: &Arc<StoredMatrix<f64>>,
-        _: &Arc<StoredMatrix<f32>>,
-        _: &Hierarchy<Self, stencil::StoredMatrix, f32>,
-        _: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        Ok(None)
     }
 }
 

@@ -312,15 +312,9 @@ impl SupportsLevels<stencil::TensorProduct> for Cpu {
 
     fn transfer<T: Real>(
         &self,
-        _: &stencil::TensorProduct,
         fine: &Arc<TensorProduct<T>>,
         coarse: &Arc<TensorProduct<T>>,
     ) -> Result<Arc<Bilinear<T>>> {
         Ok(Arc::new(Bilinear::new(fine, coarse.geometry().layout)))
-    }
-
-    /// The weights do not depend on the coefficients.
-    fn update_transfer<T: Real>(&self, _: &Bilinear<T>, _: &stencil::TensorProduct) -> Result<()> {
-        Ok(())
     }
 }

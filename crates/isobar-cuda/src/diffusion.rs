@@ -200,10 +200,6 @@ impl Kind for Diffusion {
         }
     }
 
-    fn transfer_weights(stencil: &stencil::Diffusion) -> [Option<Vec<f64>>; 2] {
-        stencil.transfer_weights()
-    }
-
     fn galerkin(cuda: &Cuda, stencil: &stencil::Diffusion, map: &AggregateMap) -> Result<Vec<Entry>> {
         Ok(stencil.on_host(|array| cuda.read_array(array))?.galerkin(map))
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, MixedTop, Operator, Relaxation};
+use isobar_core::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
 use isobar_core::real::Real;
 use isobar_core::reference::{self, Bands};
-use isobar_core::stencil::{self, Csr, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{self, Csr, Lines, Stencil, Supports};
 
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
@@ -271,25 +271,6 @@ impl Supports<stencil::StoredMatrix> for Cuda {
         let blocks = Arc::new(StoredTridiagonal::<T>::new(self, stencil)?);
         let solver = Arc::clone(&blocks) as _;
         Ok(Some(Lines { solver, update: Some(Box::new(move |stencil| blocks.send(stencil))) }))
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        _: &stencil::StoredMatrix,
-        _: &Arc<StoredMatrix<T>>,
-        _: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::StoredMatrix, T>>> {
-        Ok(None)
-    }
-
-    fn mixed_top(
-        &self,
-        _: &Arc<StoredMatrix<f64>>,
-        _: &Arc<StoredMatrix<f32>>,
-        _: &Hierarchy<Self, stencil::StoredMatrix, f32>,
-        _: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        Ok(None)
     }
 }
 

@@ -16,8 +16,7 @@ use crate::problem::{Helmholtz, random};
 use crate::real::Real;
 use crate::reference::{Plain, Reference, SevenPoint, Vector};
 use crate::solver::ignore;
-use crate::stencil::hierarchy::by_coarsening;
-use crate::stencil::{Coarsen, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
+use crate::stencil::{Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports, TensorProduct};
 
 /// Grids: smaller than a row of lanes, odd, one cell wide in each direction, long and thin, and large
 /// enough for several threads and several tiles.
@@ -66,7 +65,7 @@ pub fn relaxations() -> [Relaxation; 6] {
 }
 
 /// A kind of stencil to check.
-pub trait Sample: SevenPoint + Coarsen {
+pub trait Sample: SevenPoint {
     /// Stencils of this kind on a grid, all their coefficients of order one and different, so that a wrong one shows, in
     /// single precision too; named.
     fn samples(shape: Shape) -> Vec<(String, Self)>;
@@ -81,11 +80,6 @@ pub trait Sample: SevenPoint + Coarsen {
 
     /// Whether a cell takes part.
     fn takes_part(&self, at: [usize; 3]) -> bool;
-
-    /// Two levels of the reference for back ends that coarsen stencils where the reference has something else.
-    fn plain_hierarchy<T: Real>(&self, _finest: &Arc<Plain<Self, T>>) -> Option<Hierarchy<Reference, Self, T>> {
-        None
-    }
 }
 
 impl Sample for TensorProduct {
@@ -135,10 +129,6 @@ pub fn sample(shape: Shape) -> TensorProduct {
 }
 
 impl Sample for Diffusion {
-    fn plain_hierarchy<T: Real>(&self, finest: &Arc<Plain<Self, T>>) -> Option<Hierarchy<Reference, Self, T>> {
-        Some(ok(by_coarsening(&Reference, self, finest, Some(2))))
-    }
-
     /// Where coefficients come from, what sides are like, whether cells are inactive and whether there is a
     /// shift: every kind of the first with every kind of the second, the rest by turns. On large grids a few of them.
     fn samples(shape: Shape) -> Vec<(String, Self)> {
@@ -363,17 +353,12 @@ pub fn for_each_two_levels<B, S, T>(
     Reference: Supports<S, Operator<T> = Plain<S, T>>,
 {
     for (name, stencil) in samples {
-        if stencil.coarsened().is_none() {
+        let fine = Pair::<B, S, T>::new(backend, name.clone(), stencil.clone());
+        let reference = ok(Supports::<S>::hierarchy(&Reference, stencil, &fine.reference, Some(2)));
+        if reference.as_ref().is_some_and(|reference| reference.levels.len() < 2) {
             continue;
         }
-        let fine = Pair::<B, S, T>::new(backend, name.clone(), stencil.clone());
         let tested = ok(backend.hierarchy(stencil, &fine.operator, Some(2)));
-        let is_plain = tested.as_ref().is_some_and(|tested| tested.corrections.iter().all(Option::is_none));
-        let plain = if is_plain { stencil.plain_hierarchy(&fine.reference) } else { None };
-        let reference = match plain {
-            None => ok(Supports::<S>::hierarchy(&Reference, stencil, &fine.reference, Some(2))),
-            plain => plain,
-        };
         let (Some(tested), Some(reference)) = (tested, reference) else { panic!("{name}: no levels") };
         let coarse = reference.levels[1].layout().shape();
         check(&mut Levels { fine, coarse, tested, reference });

@@ -1,18 +1,17 @@
-//! The diffusion operator and its transfers, cell by cell.
+//! The diffusion operator, cell by cell.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, fill, get, row};
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, fill, row};
 use super::{Reference, Vector};
 use crate::backend::{AggregateMap, HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
-use crate::operator::{AggregateOperator, Capabilities, LineSmoother, MixedTop, Operator, Relaxation, Transfer};
+use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
-use crate::stencil::hierarchy::SupportsLevels;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
@@ -119,92 +118,6 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
     }
 }
 
-/// Between two levels of the diffusion operator: weights from the coefficients, see [`Diffusion::transfer_weights`].
-#[derive(Debug)]
-pub struct WeightedTransfer<T: Real> {
-    fine: Arc<Plain<Diffusion, T>>,
-    coarse: Layout,
-    periodic: [bool; 2],
-    /// In x and in y, where that is halved.
-    weights: RwLock<[Option<Vector<T>>; 2]>,
-}
-
-fn weights<T: Real>(stencil: &Diffusion, layout: &Layout) -> Result<[Option<Vector<T>>; 2]> {
-    let of = |weights: Vec<f64>| -> Result<Vector<T>> {
-        let mut v = Vector::zeros(layout)?;
-        fill(&mut v, |at| T::from_f64(weights[stencil.cell(at)]));
-        Ok(v)
-    };
-    let [x, y] = stencil.transfer_weights();
-    Ok([x.map(of).transpose()?, y.map(of).transpose()?])
-}
-
-impl<T: Real> WeightedTransfer<T> {
-    /// The coarse cells that a fine one takes its correction from, with their weights.
-    fn interpolation(&self, weights: &[Option<Vector<T>>; 2], at @ [i, j, k]: At) -> [(Option<At>, T); 4] {
-        let coarse = self.coarse.shape();
-        // Own coarse cell, weight, and the neighbour on the cell's side.
-        let of = |d: usize, count: usize| {
-            let Some(weights) = &weights[d] else { return (at[d], T::ZERO, None) };
-            let own = at[d] / 2;
-            let far = match (at[d].is_multiple_of(2), self.periodic[d]) {
-                (true, true) => Some((own + count - 1) % count),
-                (true, false) => own.checked_sub(1),
-                (false, true) => Some((own + 1) % count),
-                (false, false) => Some(own + 1).filter(|&far| far < count),
-            };
-            (own, weights.get(i, j, k), far)
-        };
-        let (own_x, w_x, far_x) = of(0, coarse.nx);
-        let (own_y, w_y, far_y) = of(1, coarse.ny);
-        [
-            (Some([own_x, own_y, k]), (T::ONE - w_x) * (T::ONE - w_y)),
-            (far_x.map(|x| [x, own_y, k]), w_x * (T::ONE - w_y)),
-            (far_y.map(|y| [own_x, y, k]), (T::ONE - w_x) * w_y),
-            (far_x.and_then(|x| Some([x, far_y?, k])), w_x * w_y),
-        ]
-    }
-}
-
-impl<T: Real> Transfer<Reference, T> for WeightedTransfer<T> {
-    fn fine(&self) -> &dyn LineSmoother<Reference, T> {
-        &*self.fine
-    }
-
-    fn coarse_layout(&self) -> &Layout {
-        &self.coarse
-    }
-
-    fn is_adjoint(&self) -> bool {
-        true
-    }
-
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let weights = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        coarse_f.entries_mut().fill(T::ZERO);
-        for at in cells(self.fine.layout()) {
-            for (to, weight) in self.interpolation(&weights, at) {
-                if let Some([i, j, k]) = to {
-                    coarse_f.set(i, j, k, coarse_f.get(i, j, k) + weight * get(f)(at));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let weights = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        for at @ [i, j, k] in cells(self.fine.layout()) {
-            let terms = self.interpolation(&weights, at);
-            let correction = terms
-                .iter()
-                .fold(T::ZERO, |sum, &(from, w)| sum + from.map_or(T::ZERO, |from| w * get(coarse_u)(from)));
-            u.set(i, j, k, u.get(i, j, k) + correction);
-        }
-        Ok(())
-    }
-}
-
 impl Supports<Diffusion> for Reference {
     type Operator<T: Real> = Plain<Diffusion, T>;
 
@@ -252,29 +165,5 @@ impl Supports<Diffusion> for Reference {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<Diffusion> for Reference {
-    type Transfer<T: Real> = WeightedTransfer<T>;
-
-    fn transfer<T: Real>(
-        &self,
-        stencil: &Diffusion,
-        fine: &Arc<Plain<Diffusion, T>>,
-        coarse: &Arc<Plain<Diffusion, T>>,
-    ) -> Result<Arc<WeightedTransfer<T>>> {
-        Ok(Arc::new(WeightedTransfer {
-            weights: RwLock::new(weights(stencil, fine.layout())?),
-            periodic: [stencil.is_periodic(Axis::X), stencil.is_periodic(Axis::Y)],
-            fine: Arc::clone(fine),
-            coarse: *coarse.layout(),
-        }))
-    }
-
-    fn update_transfer<T: Real>(&self, transfer: &WeightedTransfer<T>, stencil: &Diffusion) -> Result<()> {
-        let weights = weights(stencil, transfer.fine.layout())?;
-        *transfer.weights.write().unwrap_or_else(PoisonError::into_inner) = weights;
-        Ok(())
     }
 }

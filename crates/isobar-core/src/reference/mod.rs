@@ -15,7 +15,7 @@ use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
-pub use diffusion::{DiffusionRows, WeightedTransfer};
+pub use diffusion::DiffusionRows;
 pub use galerkin::{BodyCorrection, Interpolation, Plain27};
 pub use seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 pub use stored_matrix::{Bands, PlainMatrix, check_indices};

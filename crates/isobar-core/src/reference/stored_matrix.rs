@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, LineSolver, MixedTop, Operator, Relaxation};
+use crate::operator::{Capabilities, CgOperator, Diagonal, LineSolver, Operator};
 use crate::real::Real;
-use crate::stencil::{Hierarchy, Lines, Stencil, StoredMatrix, Supports};
+use crate::stencil::{Lines, Stencil, StoredMatrix, Supports};
 
 /// A [`StoredMatrix`] on the reference back end.
 #[derive(Debug)]
@@ -210,24 +210,5 @@ impl Supports<StoredMatrix> for Reference {
             Ok(())
         };
         Ok(Some(Lines { solver, update: Some(Box::new(update)) }))
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        _: &StoredMatrix,
-        _: &Arc<PlainMatrix<T>>,
-        _: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, StoredMatrix, T>>> {
-        Ok(None)
-    }
-
-    fn mixed_top(
-        &self,
-        _: &Arc<PlainMatrix<f64>>,
-        _: &Arc<PlainMatrix<f32>>,
-        _: &Hierarchy<Self, StoredMatrix, f32>,
-        _: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        Ok(None)
     }
 }

@@ -195,17 +195,11 @@ impl SupportsLevels<TensorProduct> for Reference {
 
     fn transfer<T: Real>(
         &self,
-        _: &TensorProduct,
         fine: &Arc<Plain<TensorProduct, T>>,
         coarse: &Arc<Plain<TensorProduct, T>>,
     ) -> Result<Arc<BilinearTransfer<T>>> {
         use crate::operator::Operator as _;
         Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *coarse.layout() }))
-    }
-
-    /// The weights do not depend on the coefficients.
-    fn update_transfer<T: Real>(&self, _: &BilinearTransfer<T>, _: &TensorProduct) -> Result<()> {
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Coarsen, Stencil};
+use super::Stencil;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
@@ -80,12 +80,7 @@ pub struct Diffusion {
     shift: Option<Arc<[f64]>>,
     /// Lower and upper side of each direction.
     sides: [[Side; 2]; 3],
-    /// Of coarser grids: the part of the shift that stands for Dirichlet sides of x and y.
-    ends: Option<Ends>,
 }
-
-/// Transmissibilities to the lower and upper side of x, by (j, k), and of y, by (i, k).
-pub(super) type Ends = [[Arc<[f64]>; 2]; 2];
 
 impl Diffusion {
     /// From its parts; `shift` is s without the Dirichlet sides, and nothing means zero.
@@ -172,18 +167,7 @@ impl Diffusion {
                 ));
             }
         }
-        Ok(Self { shape, coefficients, shift: shift.map(Arc::from), sides, ends: None })
-    }
-
-    /// From parts that are known to fit.
-    pub(super) fn from_parts(
-        shape: Shape,
-        coefficients: Coefficients,
-        shift: Option<Arc<[f64]>>,
-        sides: [[Side; 2]; 3],
-        ends: Ends,
-    ) -> Self {
-        Self { shape, coefficients, shift, sides, ends: Some(ends) }
+        Ok(Self { shape, coefficients, shift: shift.map(Arc::from), sides })
     }
 
     /// Where transmissibilities come from.
@@ -313,29 +297,6 @@ impl Diffusion {
         }
     }
 
-    /// Transmissibility to a Dirichlet side of x or y, next to which the cell lies; 0 otherwise.
-    pub(super) fn end(&self, axis: Axis, upper: bool, at: [usize; 3]) -> f64 {
-        let d = axis as usize;
-        let on_it = if upper { at[d] + 1 == self.extents()[d] } else { at[d] == 0 };
-        match &self.ends {
-            _ if !on_it => 0.0,
-            Some(ends) => {
-                let across = 1 - d;
-                ends[d][usize::from(upper)][at[across] + self.extents()[across] * at[2]]
-            }
-            None if self.sides[d][usize::from(upper)] == Side::Fixed => self.half(axis, at),
-            None => 0.0,
-        }
-    }
-
-    /// What Dirichlet sides of z add to s, of cells with a coefficient.
-    pub(super) fn vertical_ends(&self, at: [usize; 3]) -> f64 {
-        let [lower, upper] = self.sides[Axis::Z as usize];
-        let count = usize::from(lower == Side::Fixed && at[2] == 0)
-            + usize::from(upper == Side::Fixed && at[2] + 1 == self.shape.nz);
-        if count == 0 { 0.0 } else { count as f64 * self.half(Axis::Z, at) }
-    }
-
     /// s, Dirichlet sides included.
     #[inline(always)]
     pub fn shift(&self, at: [usize; 3]) -> f64 {
@@ -449,16 +410,6 @@ impl Stencil for Diffusion {
             return Err(Error::invalid("diffusion.boundary", "sides of another kind than before; make a new solver"));
         }
         Ok(())
-    }
-}
-
-impl Coarsen for Diffusion {
-    fn coarsened(&self) -> Option<Self> {
-        Diffusion::coarsened(self)
-    }
-
-    fn default_levels(&self) -> Option<usize> {
-        None
     }
 }
 

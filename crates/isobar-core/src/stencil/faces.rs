@@ -3,75 +3,10 @@
 use std::sync::Arc;
 
 use super::Stencil;
-use super::diffusion::{Axis, Coefficients, Diffusion, Ends, Side, harmonic};
+use super::diffusion::{Axis, Coefficients, Diffusion, Side, harmonic};
 use crate::layout::Shape;
 
-/// A [`Diffusion`] operator by its faces, whatever it was made from.
-#[derive(Debug)]
-pub(super) struct FaceForm {
-    /// The grid.
-    pub(super) shape: Shape,
-    /// As [`Coefficients::Faces`].
-    pub(super) faces: [Arc<[f64]>; 3],
-    /// s without Dirichlet sides of x and y.
-    pub(super) inner_shift: Vec<f64>,
-    /// Transmissibilities to the Dirichlet sides of x, by (j, k), and y, by (i, k).
-    pub(super) ends: Ends,
-}
-
 impl Diffusion {
-    pub(super) fn face_form(&self) -> FaceForm {
-        let shape @ Shape { nx, ny, nz } = self.shape();
-        let faces = match self.coefficients() {
-            Coefficients::Faces(faces) => faces.clone(),
-            _ => Axis::ALL.map(|axis| self.faces_along(axis)),
-        };
-        let end = |axis: Axis, upper: bool| -> Arc<[f64]> {
-            let at = |n: usize, count: usize| if upper { count - 1 } else { n };
-            match axis {
-                Axis::X => (0..nz)
-                    .flat_map(|k| (0..ny).map(move |j| [at(0, nx), j, k]))
-                    .map(|c| self.end(axis, upper, c))
-                    .collect(),
-                _ => (0..nz)
-                    .flat_map(|k| (0..nx).map(move |i| [i, at(0, ny), k]))
-                    .map(|c| self.end(axis, upper, c))
-                    .collect(),
-            }
-        };
-        let ends = [Axis::X, Axis::Y].map(|axis| [end(axis, false), end(axis, true)]);
-        let mut inner_shift = match self.stored_shift() {
-            Some(shift) => shift.to_vec(),
-            None => vec![0.0; shape.cells()],
-        };
-        if matches!(self.coefficients(), Coefficients::Faces(_)) {
-            // The stored shift holds the ends. What is left of a difference of sums is not negative but for rounding.
-            for k in 0..nz {
-                for j in 0..ny {
-                    for (side, i) in [0, nx - 1].into_iter().enumerate() {
-                        let inner = &mut inner_shift[i + nx * (j + ny * k)];
-                        *inner = (*inner - ends[0][side][j + ny * k]).max(0.0);
-                    }
-                }
-                for i in 0..nx {
-                    for (side, j) in [0, ny - 1].into_iter().enumerate() {
-                        let inner = &mut inner_shift[i + nx * (j + ny * k)];
-                        *inner = (*inner - ends[1][side][i + nx * k]).max(0.0);
-                    }
-                }
-            }
-        } else {
-            for k in if nz > 1 { vec![0, nz - 1] } else { vec![0] } {
-                for j in 0..ny {
-                    for i in 0..nx {
-                        inner_shift[i + nx * (j + ny * k)] += self.vertical_ends([i, j, k]);
-                    }
-                }
-            }
-        }
-        FaceForm { shape, faces, inner_shift, ends }
-    }
-
     /// Calls `f(lower cell, upper cell, T)` for every open face.
     pub(crate) fn for_each_open_face(&self, mut f: impl FnMut(usize, usize, f64)) {
         let Shape { nx, ny, nz } = self.shape();

@@ -55,27 +55,20 @@ pub trait Coarsen: Stencil {
     fn default_levels(&self) -> Option<usize>;
 }
 
-/// A back end that makes the levels of such a stencil.
+/// A back end that makes the levels of such a stencil. What goes between two of them does not depend on coefficients.
 pub trait SupportsLevels<S: Coarsen>: Supports<S> {
     /// Between two of them.
     type Transfer<T: Real>: Transfer<Self, T> + 'static;
 
-    /// What goes between the operators of `stencil` and of its coarser version.
+    /// What goes between the operators of a stencil and of its coarser version.
     ///
     /// # Errors
     /// As [`Supports::operator`].
     fn transfer<T: Real>(
         &self,
-        stencil: &S,
         fine: &Arc<Self::Operator<T>>,
         coarse: &Arc<Self::Operator<T>>,
     ) -> Result<Arc<Self::Transfer<T>>>;
-
-    /// Gives a transfer the coefficients of another stencil of the finer level.
-    ///
-    /// # Errors
-    /// What the device reports.
-    fn update_transfer<T: Real>(&self, transfer: &Self::Transfer<T>, stencil: &S) -> Result<()>;
 }
 
 /// The hierarchy of a stencil that coarsens on the host.
@@ -106,22 +99,21 @@ where
             break;
         };
         let operator = backend.operator::<T>(&coarse)?;
-        transfers.push(backend.transfer(&fine, &operators[operators.len() - 1], &operator)?);
+        let transfer: Arc<dyn Transfer<B, T>> = backend.transfer(&operators[operators.len() - 1], &operator)?;
+        transfers.push(transfer);
         operators.push(operator);
         fine = coarse;
     }
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-    let shared = transfers.iter().map(|transfer| Arc::clone(transfer) as Arc<dyn Transfer<B, T>>).collect();
     let backend = backend.clone();
     let update = move |stencil: &S| {
         let mut fine = stencil.clone();
-        for (transfer, operator) in transfers.iter().zip(&operators[1..]) {
+        for operator in &operators[1..] {
             let Some(coarse) = fine.coarsened() else { break };
-            backend.update_transfer(transfer, &fine)?;
             backend.update(operator, &coarse)?;
             fine = coarse;
         }
         Ok(())
     };
-    Ok(Hierarchy::plain(levels, shared, notes, Box::new(update)))
+    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }

@@ -7,7 +7,6 @@
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
-mod coarsen;
 mod csr;
 mod diffusion;
 mod faces;
@@ -101,26 +100,30 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
 
     /// The coarser levels of multigrid below an operator, where there can be any: as many as `wanted`, the finest
-    /// included, or as many as are good.
+    /// included, or as many as are good. There are none unless a back end says so.
     ///
     /// # Errors
     /// As [`Supports::operator`].
     fn hierarchy<T: Real>(
         &self,
-        stencil: &S,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, S, T>>>;
+        _stencil: &S,
+        _finest: &Arc<Self::Operator<T>>,
+        _wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, S, T>>> {
+        Ok(None)
+    }
 
-    /// The finest level of a mixed-precision hierarchy.
+    /// The finest level of a mixed-precision hierarchy, where there are hierarchies.
     ///
     /// # Errors
     /// As [`Supports::operator`].
     fn mixed_top(
         &self,
-        double: &Arc<Self::Operator<f64>>,
-        single: &Arc<Self::Operator<f32>>,
-        hierarchy: &Hierarchy<Self, S, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>>;
+        _double: &Arc<Self::Operator<f64>>,
+        _single: &Arc<Self::Operator<f32>>,
+        _hierarchy: &Hierarchy<Self, S, f32>,
+        _relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        Ok(None)
+    }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Hierarchy, Lines, Stencil, Supports};
+use super::{Lines, Stencil, Supports};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, MixedTop, Operator, Relaxation};
+use crate::operator::{Capabilities, CgOperator, Diagonal, Operator};
 use crate::options::{Choice, Method, Preconditioner};
 use crate::real::Real;
 
@@ -178,25 +178,6 @@ impl<B: AggregateBackend> Supports<OwnOperator> for B {
     }
 
     fn lines<T: Real>(&self, _: &OwnOperator, _: &Arc<HostOperator<B>>) -> Result<Option<Lines<Self, OwnOperator, T>>> {
-        Ok(None)
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        _: &OwnOperator,
-        _: &Arc<HostOperator<B>>,
-        _: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, OwnOperator, T>>> {
-        Ok(None)
-    }
-
-    fn mixed_top(
-        &self,
-        _: &Arc<HostOperator<B>>,
-        _: &Arc<HostOperator<B>>,
-        _: &Hierarchy<Self, OwnOperator, f32>,
-        _: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
         Ok(None)
     }
 }

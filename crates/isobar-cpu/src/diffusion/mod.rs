@@ -1,13 +1,11 @@
 //! The diffusion operator on processor cores: what it supplies to the engine.
 //!
 //! * this file: the operator, and what can be done with it,
-//! * [`cells`] entries from coefficients of cells, [`faces`] stored ones, [`entries`] what they share,
-//! * [`weighted`] restriction and prolongation.
+//! * [`cells`] entries from coefficients of cells, [`faces`] stored ones, [`entries`] what they share.
 
 mod cells;
 mod entries;
 mod faces;
-mod weighted;
 
 use std::sync::Arc;
 
@@ -19,13 +17,11 @@ use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::hierarchy::SupportsLevels;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
 pub(crate) use self::entries::CellCoefficients;
 use self::faces::Faces;
-pub use self::weighted::Weighted;
 use crate::aggregate::Aggregates;
 use crate::cpu::Cpu;
 use crate::geometry::Geometry;
@@ -240,23 +236,5 @@ impl Supports<stencil::Diffusion> for Cpu {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
-    }
-}
-
-impl SupportsLevels<stencil::Diffusion> for Cpu {
-    type Transfer<T: Real> = Weighted<T>;
-
-    fn transfer<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        fine: &Arc<Diffusion<T>>,
-        coarse: &Arc<Diffusion<T>>,
-    ) -> Result<Arc<Weighted<T>>> {
-        Ok(Arc::new(Weighted::new(stencil, fine, coarse.geometry().layout)?))
-    }
-
-    fn update_transfer<T: Real>(&self, transfer: &Weighted<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        transfer.update(stencil);
-        Ok(())
     }
 }

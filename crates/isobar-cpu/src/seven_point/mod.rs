@@ -208,24 +208,6 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         });
     }
 
-    /// Runs something on as many planes of another grid, shared out among the threads.
-    pub(crate) fn for_each_plane(
-        &self,
-        workspace: &mut Workspace<T>,
-        planes: usize,
-        f: impl Fn(usize, &mut ChunkSpace<T>) + Sync,
-    ) {
-        let threads = workspace.chunks.len().min(planes);
-        let spaces = Shared::of(&mut workspace.chunks);
-        self.cpu.for_each(threads, |n| {
-            // SAFETY: thread n alone uses space n.
-            let space = &mut unsafe { spaces.row_mut(n as isize, 1) }[0];
-            for j in planes * n / threads..planes * (n + 1) / threads {
-                f(j, space);
-            }
-        });
-    }
-
     /// Where one of a chunk's own planes starts in [`Workspace::planes`].
     pub(crate) fn own_plane(&self, space: &ChunkSpace<T>, place: usize) -> isize {
         self.geometry().plane_start(space.number * PLANES + place)

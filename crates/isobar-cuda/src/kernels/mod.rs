@@ -46,8 +46,6 @@ pub mod seven_point {
     pub const LINES: &str = include_str!("seven_point/lines.cu");
     /// Pivots and substitution in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
-    /// Between grids, with weights that are fields.
-    pub const TRANSFER: &str = include_str!("seven_point/transfer.cu");
 }
 
 /// For Galerkin coarse grids of diffusion.

@@ -54,9 +54,6 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
         stencil: &Self::Stencil,
     ) -> Result<()>;
 
-    /// Weights of interpolation in x and in y, by cells in C order, where a coarser grid halves that.
-    fn transfer_weights(stencil: &Self::Stencil) -> [Option<Vec<f64>>; 2];
-
     /// As [`isobar_core::operator::AggregateOperator::galerkin`].
     fn galerkin(cuda: &Cuda, stencil: &Self::Stencil, map: &AggregateMap) -> Result<Vec<Entry>>;
 
@@ -115,16 +112,11 @@ impl<K: Kind> Form<K> {
     }
 }
 
-/// Transfers between grids, which all stencils share.
-pub(super) fn transfer<T: Real>() -> Source {
-    Source::new("seven_point_transfer", kernels::TRANSFER).define("REAL", c_name::<T>())
-}
-
 /// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
 /// long that no test can afford them.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
-    let mut all = vec![form.passes::<T>(), form.triangular::<T>(), transfer::<T>()];
+    let mut all = vec![form.passes::<T>(), form.triangular::<T>()];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all
 }

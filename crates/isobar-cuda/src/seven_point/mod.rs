@@ -79,10 +79,6 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     type Real: Real;
     /// What coefficients come from.
     type Stencil: Stencil;
-    /// What transfers to a coarser level hold.
-    type Weights: Debug + Send + Sync + 'static;
-    /// Whether restriction is the transpose of prolongation.
-    const ADJOINT: bool;
 
     /// Room for the coefficients of stencils of this form, without them.
     fn new(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Self>;
@@ -194,50 +190,37 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         u: &mut Vector<Self::Real>,
         to: &mut Vector<Self::Real>,
     ) -> Result<()>;
+}
 
-    /// Weights of transfers to a coarser level, without their values.
-    fn weights(&self, stencil: &Self::Stencil, coarse: &Layout) -> Result<Self::Weights>;
-
-    /// Puts their values on the card. Allocates nothing there.
-    fn send_weights(&self, weights: &Self::Weights, stencil: &Self::Stencil) -> Result<()>;
+/// Kernels of transfers to a coarser level of the same kind.
+pub(crate) trait TransferKernels: Kernels {
+    /// Whether restriction is the transpose of prolongation.
+    const ADJOINT: bool;
 
     /// f_c = R f
-    fn restrict(
-        &self,
-        weights: &Self::Weights,
-        f: &Vector<Self::Real>,
-        coarse_f: &mut Vector<Self::Real>,
-    ) -> Result<()>;
+    fn restrict(&self, f: &Vector<Self::Real>, coarse_f: &mut Vector<Self::Real>) -> Result<()>;
 
     /// u += P u_c
-    fn prolong(&self, weights: &Self::Weights, coarse_u: &Vector<Self::Real>, u: &mut Vector<Self::Real>)
-    -> Result<()>;
+    fn prolong(&self, coarse_u: &Vector<Self::Real>, u: &mut Vector<Self::Real>) -> Result<()>;
 
     /// f_c = R (f − A u)
     fn restrict_residual(
         &self,
-        weights: &Self::Weights,
         which: Residual,
         f: &Vector<Self::Real>,
         u: &Vector<Self::Real>,
         coarse_f: &mut Vector<Self::Real>,
-        scratch: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
     /// u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected: it is swept
     /// next.
     fn prolong_sweep(
         &self,
-        weights: &Self::Weights,
         colour: Colour,
         f: &Vector<Self::Real>,
         coarse_u: &Vector<Self::Real>,
         u: &mut Vector<Self::Real>,
-        scratch: &mut Vector<Self::Real>,
-    ) -> Result<()> {
-        self.prolong(weights, coarse_u, u)?;
-        self.sweep(1.0, colour, Guess::Given, f, u, scratch)
-    }
+    ) -> Result<()>;
 }
 
 impl<K: Kernels> SevenPoint<K> {

@@ -13,12 +13,12 @@ use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
-use super::kind::{Form, Kind, ROWS, transfer};
+use super::kind::{Form, Kind, ROWS};
 use super::lines::LineTile;
 use super::{Kernels, Residual, Steps};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments};
+use crate::launch::Arguments;
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
@@ -37,7 +37,6 @@ pub struct Passes<K: Kind, T> {
     passes: Arc<Module>,
     lines: Arc<Module>,
     triangular: Arc<Module>,
-    transfer: Arc<Module>,
     tile: LineTile,
     /// Above-diagonal entries over pivots, where line solves store them.
     ratios: OnceLock<Vector<T>>,
@@ -49,26 +48,6 @@ pub struct Passes<K: Kind, T> {
     /// What the coefficients came from, for what is computed on the host.
     stencil: RwLock<K::Stencil>,
 }
-
-/// Weights of interpolation from the next coarser grid, for the directions that are halved.
-#[derive(Debug)]
-pub struct Weights<T> {
-    fields: [Option<Vector<T>>; 2],
-    transfer: Transfer,
-}
-
-/// `Transfer` of transfer.cu.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-struct Transfer {
-    weights: [Pointer; 2],
-    fine: [i32; 4],
-    coarse: [i32; 3],
-    periodic: i32,
-}
-
-// SAFETY: laid out as `Transfer` in transfer.cu: two pointers, eight 32-bit integers.
-unsafe impl Argument for Transfer {}
 
 impl<K: Kind, T: Real> Passes<K, T> {
     /// The first arguments of passes along y.
@@ -167,14 +146,6 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(kernel, [blocks.min(1 << 30), 1, 1], [threads, 1], more(arguments))
     }
 
-    /// A cell of `layout` a thread.
-    fn cells(&self, name: &'static str, layout: &Layout, arguments: Arguments) -> Result<()> {
-        let Shape { ny, nz, .. } = layout.shape();
-        let (x, y) = if nz == 1 { (256, 1) } else { (32, 8) };
-        let grid = [layout.pitch().div_ceil(x), nz.div_ceil(y), 2 * ny];
-        self.cuda.launch(self.transfer.kernel(name)?, grid, [x, y], arguments)
-    }
-
     /// Where line solves store ratios; nowhere, where they need not.
     fn ratios(&self) -> Result<Pointer> {
         if !self.tile.needs_ratios(self.layout.shape().nz) {
@@ -232,8 +203,6 @@ fn rows_a_warp(shape: Shape, resident_blocks: usize) -> usize {
 impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Real = T;
     type Stencil = K::Stencil;
-    type Weights = Weights<T>;
-    const ADJOINT: bool = true;
 
     fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
         let context = cuda.context();
@@ -242,8 +211,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         check_size(shape)?;
         let form = Form::new(K::of(stencil), shape);
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout)?;
-        let [passes, lines, transfer] =
-            cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz), transfer::<T>()])?;
+        let [passes, lines] = cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?;
         let resident = passes.resident_blocks(passes.kernel("advance_direction")?, 32 * ROWS, 0)?;
         passes.kernel("residual_norm")?;
         let mut this = Self {
@@ -256,7 +224,6 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             passes,
             lines,
             triangular: cuda.module(form.triangular::<T>()),
-            transfer,
             tile: LineTile::new::<T>(shape.nz),
             ratios: OnceLock::new(),
             length: rows_a_warp(shape, resident),
@@ -293,10 +260,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
                 self.ratios()?;
                 self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
             }
-            Steps::Transfers => {
-                self.passes.prepare(&["residual_field"], 0)?;
-                self.transfer.prepare(&["restrict_field", "prolong"], 0)
-            }
+            Steps::Transfers => self.passes.prepare(&["residual_field"], 0),
         }
     }
 
@@ -424,66 +388,5 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     fn sweep_to(&self, rho: f64, guess: Guess, f: &Vector<T>, u: &mut Vector<T>, to: &mut Vector<T>) -> Result<()> {
         let given = (guess == Guess::Given).then_some(u.pointer());
         self.relax(rho, None, f, given, to.pointer(), to.pointer())
-    }
-
-    fn weights(&self, stencil: &K::Stencil, coarse: &Layout) -> Result<Weights<T>> {
-        let (fine, shape) = (self.layout.shape(), coarse.shape());
-        let halved = [shape.nx < fine.nx, shape.ny < fine.ny];
-        if stencil.shape() != fine || shape.nz != fine.nz {
-            return Err(Error::shape("the coarser grid", shape.to_string(), format!("one for {fine}")));
-        }
-        let field = |halved: bool| halved.then(|| Vector::zeros(self.cuda.context(), &self.layout)).transpose();
-        let fields = [field(halved[0])?, field(halved[1])?];
-        let transfer = Transfer {
-            weights: fields.each_ref().map(|field| field.as_ref().map_or(0, Vector::pointer)),
-            fine: [fine.nx, fine.ny, self.layout.pitch(), fine.nz].map(|n| n as i32),
-            coarse: [shape.nx, shape.ny, coarse.pitch()].map(|n| n as i32),
-            periodic: self.form.kind.periodic() as i32,
-        };
-        Ok(Weights { fields, transfer })
-    }
-
-    fn send_weights(&self, weights: &Weights<T>, stencil: &K::Stencil) -> Result<()> {
-        let Shape { nx, ny, nz } = self.layout.shape();
-        for (field, values) in weights.fields.iter().zip(K::transfer_weights(stencil)) {
-            match (field, values) {
-                (Some(field), Some(values)) => {
-                    let to = field.pointer();
-                    self.cuda.upload_coefficients::<T>(&self.layout, &values, 1.0, [nx, ny, nz], to)?;
-                }
-                (None, None) => {}
-                _ => {
-                    return Err(Error::invalid(
-                        "the new coefficients",
-                        "multigrid would coarsen other directions than before; make a new solver",
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn restrict(&self, weights: &Weights<T>, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let layout = *coarse_f.layout();
-        let arguments = Arguments::new().with(weights.transfer).with(f.pointer()).with(coarse_f.pointer());
-        self.cells("restrict_field", &layout, arguments)
-    }
-
-    fn prolong(&self, weights: &Weights<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let arguments = Arguments::new().with(weights.transfer).with(coarse_u.pointer()).with(u.pointer());
-        self.cells("prolong", &self.layout, arguments)
-    }
-
-    fn restrict_residual(
-        &self,
-        weights: &Weights<T>,
-        _: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        self.pass("residual_field", &[f.pointer(), u.pointer(), scratch.pointer()])?;
-        self.restrict(weights, scratch, coarse_f)
     }
 }

@@ -7,27 +7,22 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 
-use super::{Kernels, Residual, SevenPoint, Steps};
+use super::{Residual, SevenPoint, Steps, TransferKernels};
 use crate::cuda::Cuda;
 use crate::launch::refuse_while_recording;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Restriction and prolongation between two levels, with the weights `W` that they need.
+/// Restriction and prolongation between two levels.
 #[derive(Debug)]
-pub struct LevelTransfer<K, W> {
+pub struct LevelTransfer<K> {
     fine: Arc<SevenPoint<K>>,
     coarse: Layout,
-    weights: W,
 }
 
-impl<K: Kernels> LevelTransfer<K, K::Weights> {
-    /// Between the operators of `stencil` and of its coarser version.
-    pub(crate) fn new(
-        stencil: &K::Stencil,
-        fine: &Arc<SevenPoint<K>>,
-        coarse: &Arc<SevenPoint<K>>,
-    ) -> Result<Arc<Self>> {
+impl<K: TransferKernels> LevelTransfer<K> {
+    /// Between an operator and that of its stencil's coarser version.
+    pub(crate) fn new(fine: &Arc<SevenPoint<K>>, coarse: &Arc<SevenPoint<K>>) -> Result<Arc<Self>> {
         refuse_while_recording("making a transfer")?;
         let kernels = fine.kernels();
         kernels.prepare(Steps::Transfers)?;
@@ -35,20 +30,11 @@ impl<K: Kernels> LevelTransfer<K, K::Weights> {
         for level in [kernels, coarse.kernels()] {
             level.prepare(Steps::Sweeps)?;
         }
-        let coarse = *coarse.layout_of();
-        let weights = kernels.weights(stencil, &coarse)?;
-        kernels.send_weights(&weights, stencil)?;
-        Ok(Arc::new(Self { fine: Arc::clone(fine), coarse, weights }))
-    }
-
-    /// Gives it the coefficients of another stencil of the finer level.
-    pub(crate) fn update(&self, stencil: &K::Stencil) -> Result<()> {
-        refuse_while_recording("updating a transfer")?;
-        self.fine.kernels().send_weights(&self.weights, stencil)
+        Ok(Arc::new(Self { fine: Arc::clone(fine), coarse: *coarse.layout_of() }))
     }
 }
 
-impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
+impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
     fn fine(&self) -> &dyn LineSmoother<Cuda, K::Real> {
         &*self.fine
     }
@@ -62,11 +48,11 @@ impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
     }
 
     fn restrict(&self, f: &Vector<K::Real>, coarse_f: &mut Vector<K::Real>) -> Result<()> {
-        self.fine.kernels().restrict(&self.weights, f, coarse_f)
+        self.fine.kernels().restrict(f, coarse_f)
     }
 
     fn prolong(&self, coarse_u: &Vector<K::Real>, u: &mut Vector<K::Real>) -> Result<()> {
-        self.fine.kernels().prolong(&self.weights, coarse_u, u)
+        self.fine.kernels().prolong(coarse_u, u)
     }
 
     fn residual_restrict(
@@ -74,9 +60,9 @@ impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
         f: &Vector<K::Real>,
         u: &Vector<K::Real>,
         coarse_f: &mut Vector<K::Real>,
-        scratch: &mut Vector<K::Real>,
+        _: &mut Vector<K::Real>,
     ) -> Result<()> {
-        self.fine.kernels().restrict_residual(&self.weights, Residual::Any, f, u, coarse_f, scratch)
+        self.fine.kernels().restrict_residual(Residual::Any, f, u, coarse_f)
     }
 
     fn smooth_residual_restrict(
@@ -90,7 +76,7 @@ impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
     ) -> Result<()> {
         self.fine.smooth(relaxation, guess, f, u, scratch)?;
         let left = self.fine.left_by(relaxation, guess);
-        self.fine.kernels().restrict_residual(&self.weights, left, f, u, coarse_f, scratch)
+        self.fine.kernels().restrict_residual(left, f, u, coarse_f)
     }
 
     fn prolong_smooth(
@@ -105,10 +91,10 @@ impl<K: Kernels> Transfer<Cuda, K::Real> for LevelTransfer<K, K::Weights> {
         let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
             let first = self.fine.layout_of().local(relaxation.first);
-            kernels.prolong_sweep(&self.weights, first, f, coarse_u, u, scratch)?;
+            kernels.prolong_sweep(first, f, coarse_u, u)?;
             kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
         } else {
-            kernels.prolong(&self.weights, coarse_u, u)?;
+            kernels.prolong(coarse_u, u)?;
             self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         }
         match norm {

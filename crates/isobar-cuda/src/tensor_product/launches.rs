@@ -14,7 +14,7 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::module::Module;
 use crate::scalars::Scalars;
-use crate::seven_point::{Kernels, Residual, Steps};
+use crate::seven_point::{Kernels, Residual, Steps, TransferKernels};
 use crate::vector::Vector;
 
 /// `Coarse` of layout.cuh.
@@ -93,8 +93,6 @@ impl<T: Real> TensorProduct<T> {
 impl<T: Real> Kernels for TensorProduct<T> {
     type Real = T;
     type Stencil = stencil::TensorProduct;
-    type Weights = ();
-    const ADJOINT: bool = false;
 
     fn new(cuda: &Cuda, stencil: &stencil::TensorProduct) -> Result<Self> {
         Self::with_room_for(cuda, stencil)
@@ -257,38 +255,25 @@ impl<T: Real> Kernels for TensorProduct<T> {
         let arguments = self.arguments().with(Colour::Red as i32).with(f.pointer()).with(u.pointer());
         self.tiles("line_relax_to", 2, arguments.with(to.pointer()).with_real::<T>(rho))
     }
+}
 
-    fn weights(&self, _: &stencil::TensorProduct, _: &Layout) -> Result<()> {
-        Ok(())
-    }
+impl<T: Real> TransferKernels for TensorProduct<T> {
+    const ADJOINT: bool = false;
 
-    /// They do not depend on the coefficients.
-    fn send_weights(&self, (): &(), _: &stencil::TensorProduct) -> Result<()> {
-        Ok(())
-    }
-
-    fn restrict(&self, (): &(), f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let layout = *coarse_f.layout();
         let arguments = self.arguments().with(f.pointer()).with(layout.pitch() as i32).with(coarse_f.pointer());
         self.cells(&self.modules.transfer, "restrict_field", &layout, arguments)
     }
 
-    fn prolong(&self, (): &(), coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let (x, y) = (self.layout.pitch().div_ceil(32), self.layout.shape().ny.div_ceil(rows::<T>()));
         let grid = [x, y, 2 * self.runs(x * y, 2)];
         let arguments = self.arguments().with(u.pointer()).with(Coarse::of(coarse_u));
         self.cuda.launch(self.modules.transfer.kernel("prolong_add")?, grid, [32, rows::<T>()], arguments)
     }
 
-    fn restrict_residual(
-        &self,
-        (): &(),
-        which: Residual,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        _scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn restrict_residual(&self, which: Residual, f: &Vector<T>, u: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let name = match which {
             Residual::Coupled => return self.restrict_coupling(u, coarse_f),
             Residual::Red => "residual_restrict",
@@ -298,15 +283,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
     }
 
     /// The correction is taken up on the way, and not stored: the other colour is stale until it is swept.
-    fn prolong_sweep(
-        &self,
-        (): &(),
-        colour: Colour,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        _scratch: &mut Vector<T>,
-    ) -> Result<()> {
+    fn prolong_sweep(&self, colour: Colour, f: &Vector<T>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer());
         self.columns("prolong_smooth", arguments.with(Coarse::of(coarse_u)))
     }

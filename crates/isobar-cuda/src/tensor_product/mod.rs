@@ -276,18 +276,13 @@ impl Supports<stencil::TensorProduct> for Cuda {
 }
 
 impl SupportsLevels<stencil::TensorProduct> for Cuda {
-    type Transfer<T: Real> = LevelTransfer<TensorProduct<T>, ()>;
+    type Transfer<T: Real> = LevelTransfer<TensorProduct<T>>;
 
     fn transfer<T: Real>(
         &self,
-        stencil: &stencil::TensorProduct,
         fine: &Arc<Self::Operator<T>>,
         coarse: &Arc<Self::Operator<T>>,
     ) -> Result<Arc<Self::Transfer<T>>> {
-        LevelTransfer::new(stencil, fine, coarse)
-    }
-
-    fn update_transfer<T: Real>(&self, transfer: &Self::Transfer<T>, stencil: &stencil::TensorProduct) -> Result<()> {
-        transfer.update(stencil)
+        LevelTransfer::new(fine, coarse)
     }
 }
