@@ -1,6 +1,6 @@
 //! Grids: what the tensor-product operator needs to know of geometry.
 //!
-//! * [`vertical`] the levels r_k and the four vertical vectors,
+//! * [`vertical`] the layers r_k and the four vertical vectors,
 //! * [`horizontal`] cell areas and face couplings of the panels and the box.
 
 pub mod horizontal;
@@ -30,7 +30,7 @@ pub enum Geometry {
     Box,
 }
 
-/// How the levels are spaced.
+/// How the layers are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grading {
@@ -55,7 +55,7 @@ pub struct GridOptions {
     pub nz: usize,
     /// Height of the domain.
     pub depth: f64, // m
-    /// Spacing of the levels.
+    /// Spacing of the layers.
     pub grading: Grading,
 }
 
@@ -97,7 +97,7 @@ impl GridOptions {
         Ok(())
     }
 
-    /// Heights of the nz + 1 level interfaces above the ground, r_k − 1, in Earth radii.
+    /// Heights of the nz + 1 layer interfaces above the ground, r_k − 1, in Earth radii.
     pub fn heights(&self) -> Vec<f64> {
         let depth = self.relative_depth();
         (0..=self.nz)
@@ -108,7 +108,7 @@ impl GridOptions {
             .collect()
     }
 
-    /// Radii r_k of the nz + 1 level interfaces, in Earth radii. Subtract [`GridOptions::heights`],
+    /// Radii r_k of the nz + 1 layer interfaces, in Earth radii. Subtract [`GridOptions::heights`],
     /// not these: two radii near 1 leave few digits of a thin layer.
     pub fn interfaces(&self) -> Vec<f64> {
         self.heights().into_iter().map(|height| 1.0 + height).collect()

@@ -3,7 +3,7 @@
 use super::{Geometry, GridOptions};
 use crate::error::{Error, Result};
 
-/// The vertical factors a, b, c, d of a tensor-product operator, one entry a level.
+/// The vertical factors a, b, c, d of a tensor-product operator, one entry a layer.
 ///
 /// In one column with horizontal factors |T| and α, row k reads
 /// |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k (Σ α_{TT'} u_{T',k} − α_T u_k).
@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 pub struct VerticalProfile {
     /// Mass (zeroth-order term).
     pub a: Vec<f64>,
-    /// Coupling to the level above; the last entry is 0.
+    /// Coupling to the layer above; the last entry is 0.
     pub b: Vec<f64>,
-    /// Coupling to the level below; the first entry is 0.
+    /// Coupling to the layer below; the first entry is 0.
     pub c: Vec<f64>,
     /// Factor of the horizontal couplings.
     pub d: Vec<f64>,
@@ -28,7 +28,7 @@ impl VerticalProfile {
     pub fn new(a: Vec<f64>, b: Vec<f64>, c: Vec<f64>, d: Vec<f64>) -> Result<Self> {
         let nz = a.len();
         if nz == 0 {
-            return Err(Error::invalid("a", "an empty profile; a column has at least one level"));
+            return Err(Error::invalid("a", "an empty profile; a column has at least one layer"));
         }
         for (name, v) in [("a", &a), ("b", &b), ("c", &c), ("d", &d)] {
             if v.len() != nz {
@@ -46,7 +46,7 @@ impl VerticalProfile {
             return Err(Error::invalid(
                 "b, c",
                 format!(
-                    "c[0] = {} and b[{}] = {} must be 0: they couple to levels outside the column",
+                    "c[0] = {} and b[{}] = {} must be 0: they couple to layers outside the column",
                     c[0],
                     nz - 1,
                     b[nz - 1]
@@ -56,13 +56,13 @@ impl VerticalProfile {
         Ok(Self { a, b, c, d })
     }
 
-    /// The profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's levels, homogeneous Neumann
+    /// The profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's layers, homogeneous Neumann
     /// at bottom and top; on the box r² → 1.
     pub fn helmholtz(grid: &GridOptions, omega: f64, lambda: f64) -> Self {
         let (r, height, nz) = (grid.interfaces(), grid.heights(), grid.nz);
         let square = |r: f64| if grid.geometry == Geometry::Box { 1.0 } else { r * r };
         let stiffness = |face: usize| {
-            // Interface `face` lies between the levels face − 1 and face.
+            // Interface `face` lies between the layers face − 1 and face.
             if face == 0 || face == nz {
                 0.0
             } else {
@@ -88,7 +88,7 @@ impl VerticalProfile {
         self.a.len()
     }
 
-    /// Whether there are no levels; never true of a checked profile.
+    /// Whether there are no layers; never true of a checked profile.
     pub fn is_empty(&self) -> bool {
         self.a.is_empty()
     }

@@ -74,8 +74,8 @@ impl Helmholtz {
     pub fn times_volume(&self, values: &mut [f64]) -> Result<()> {
         let horizontal = HorizontalField::laplacian(&self.grid)?;
         let vertical = VerticalProfile::helmholtz(&self.grid, self.omega(), self.lambda);
-        for (level, &a) in values.chunks_mut(horizontal.area.len()).zip(&vertical.a) {
-            for (value, &area) in level.iter_mut().zip(&horizontal.area) {
+        for (layer, &a) in values.chunks_mut(horizontal.area.len()).zip(&vertical.a) {
+            for (value, &area) in layer.iter_mut().zip(&horizontal.area) {
                 *value *= area * a;
             }
         }

@@ -26,7 +26,7 @@ fn uniform(seed: u64, n: usize) -> f64 {
 }
 
 /// Two fluids with a horizontal interface at mid-height: 1 below, 1/contrast above (paper D). Up is z, and
-/// y where there is only one level.
+/// y where there is only one layer.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a contrast that is not positive.
@@ -49,7 +49,7 @@ pub struct Bubbles {
     pub seed: u64,
 }
 
-/// Round bubbles in a liquid: discs where there is one level, balls otherwise. A cell belongs to a bubble if
+/// Round bubbles in a liquid: discs where there is one layer, balls otherwise. A cell belongs to a bubble if
 /// its centre does. Bubbles keep clear of each other and of the sides; `extent` is the domain's size.
 ///
 /// # Errors
@@ -113,8 +113,8 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
             let cell = |x: f64| (x / extent[d] * cells[d] as f64).max(0.0) as usize;
             range[d] = cell(bubble[d] - radius).saturating_sub(1)..(cell(bubble[d] + radius) + 2).min(cells[d]);
         }
-        let [columns, rows, levels] = range;
-        for (k, j) in levels.flat_map(|k| rows.clone().map(move |j| (k, j))) {
+        let [columns, rows, layers] = range;
+        for (k, j) in layers.flat_map(|k| rows.clone().map(move |j| (k, j))) {
             for i in columns.clone() {
                 let at = [i, j, k];
                 let mut centre = [0.0; 3];
@@ -175,8 +175,8 @@ impl<'a> Placed<'a> {
 
     fn is_clear(&self, centre: &[f64; 3]) -> bool {
         let bin = self.bin(centre);
-        let [columns, rows, levels] = [0, 1, 2].map(|d| bin[d].saturating_sub(1)..(bin[d] + 2).min(self.bins[d]));
-        levels.flat_map(|k| rows.clone().map(move |j| (j, k))).all(|(j, k)| {
+        let [columns, rows, layers] = [0, 1, 2].map(|d| bin[d].saturating_sub(1)..(bin[d] + 2).min(self.bins[d]));
+        layers.flat_map(|k| rows.clone().map(move |j| (j, k))).all(|(j, k)| {
             columns.clone().all(|i| {
                 let mut next = self.last[self.number([i, j, k])];
                 while let Some(other) = next {
@@ -198,7 +198,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// Horizontal layers, one a level, their coefficients spread evenly over the orders of magnitude between
+/// Horizontal layers, one a layer of cells, their coefficients spread evenly over the orders of magnitude between
 /// 1/contrast and 1: an aquifer of sand and clay.
 ///
 /// # Errors
