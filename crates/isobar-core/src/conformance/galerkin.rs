@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::fixture::{SCALARS, compare_at_scale, fetch, ok, poison, random_vector, send};
 use crate::backend::Backend;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::{Guess, Relaxation};
+use crate::operator::{Guess, Relaxation, Transfer};
 use crate::options::Smoother;
 use crate::problem::random;
 use crate::real::Real;
@@ -67,10 +67,6 @@ fn largest<T: Real>(v: &crate::reference::Vector<T>) -> f64 {
 pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for (name, stencil) in samples() {
         let tested = hierarchy::<B, T>(backend, &stencil);
-        if tested.corrections.iter().all(Option::is_none) {
-            // A back end without Galerkin levels.
-            return;
-        }
         let reference = hierarchy::<Reference, T>(&Reference, &stencil);
         assert_eq!(tested.shapes(), reference.shapes(), "{name}");
         assert_eq!(tested.visits, reference.visits, "{name}");
@@ -110,6 +106,9 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             ok(transfer.restrict(&f, &mut coarse_f));
             ok(tested.transfers[n].restrict(&on_f, &mut on_coarse_f));
             compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
+            if n > 0 && name.contains("contrast 1e2 ") {
+                sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &x, &what);
+            }
             let (coarse_u, on_coarse_u) = pair::<B, T>(backend, coarse, 4);
             let (mut u, mut on_u) = pair::<B, T>(backend, shape, 5);
             ok(transfer.prolong(&coarse_u, &mut u));
@@ -167,6 +166,35 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
                 slack * largest(&u),
                 &what(&format!("smooth {relaxation:?} {guess:?}")),
             );
+        }
+    }
+}
+
+/// One sweep in either order with the restriction of the residual. The right-hand side is A x, which vanishes where rows do.
+fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
+    backend: &B,
+    tested: &dyn Transfer<B, T>,
+    expected: &dyn Transfer<Reference, T>,
+    x: &crate::reference::Vector<T>,
+    what: &dyn Fn(&str) -> String,
+) {
+    let (shape, coarse) = (expected.fine().layout().shape(), expected.coarse_layout().shape());
+    let mut f = ok(Reference.zeros::<T>(expected.fine().layout()));
+    ok(expected.fine().apply(x, &mut f));
+    let on_f = send(backend, &f);
+    let mut scratch = ok(Reference.zeros::<T>(expected.fine().layout()));
+    let mut on_scratch = ok(backend.zeros::<T>(expected.fine().layout()));
+    for (rho, first) in [(1.0, Colour::Red), (1.0, Colour::Black), (0.8, Colour::Red)] {
+        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho, first };
+        let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+        // The second sweep goes on from the first.
+        for guess in [Guess::Zero, Guess::Given] {
+            let (mut coarse_f, mut on_coarse_f) = poison::<B, T>(backend, coarse);
+            ok(expected.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut scratch));
+            ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_scratch));
+            let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
+            compare_at_scale(backend, &on_u, &u, 10.0 * largest(&u), &what(&step));
+            compare_at_scale(backend, &on_coarse_f, &coarse_f, 10.0 * largest(&f), &what(&step));
         }
     }
 }

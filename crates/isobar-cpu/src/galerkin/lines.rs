@@ -1,18 +1,19 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
 use isobar_core::error::Result;
-use isobar_core::layout::Colour;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::operator::{Level27, Numbers, Workspace, parts};
+use super::operator::{Level27, Numbers, Workspace};
+use super::streams::{Order, Which, parts};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
+use crate::wavefront::{self, Chunks};
 
 /// u += ρ(M⁻¹(f − (A − M) u) − u) on a half plane
 struct Relax<'a, T> {
@@ -24,7 +25,8 @@ struct Relax<'a, T> {
     f: Shared<T>,
     u: Shared<T>,
     values: &'a mut [T],
-    ring: &'a [Vec<T>; 2],
+    which: Which,
+    ring: Option<&'a [Vec<T>; 2]>,
 }
 
 impl<T: Real> WithSimd for Relax<'_, T> {
@@ -32,7 +34,7 @@ impl<T: Real> WithSimd for Relax<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { level, numbers, j, parity, rho, f, u, values, ring } = self;
+        let Self { level, numbers, j, parity, rho, f, u, values, which, ring } = self;
         let (pitch, start, nz) = (level.layout.pitch(), level.start(j, parity), level.grid.shape.nz);
         let half_plane = level.layout.half_plane();
         for part @ (first, beyond) in parts(nz) {
@@ -40,25 +42,24 @@ impl<T: Real> WithSimd for Relax<'_, T> {
             // SAFETY: only half planes of this colour are written, each by one thread, and only those of others are read
             // here; here and below.
             let (streams, f) = unsafe {
-                (level.streams(simd, numbers, (j, parity), part, u, false, Some(ring)), f.packs(simd, position, n))
+                (level.streams(simd, numbers, (j, parity), part, u, which, ring), f.packs(simd, position, n))
             };
             let mut out = RowMut::new(simd, &mut values[first * pitch..beyond * pitch]);
             for i in 0..out.len() {
                 out.set(i, streams.add_to(f.get(i), i));
             }
         }
-        if let Some(entry) = level.ends(parity) {
-            // SAFETY: as above.
-            values[entry] = unsafe {
-                f.row(start + entry as isize, 1)[0] + level.sum_at(numbers, (j, parity), entry, u, None, Some(ring))
-            };
+        // SAFETY: as above.
+        unsafe {
+            let (entry, sum) = level.sum_at_end(numbers, (j, parity), which, u, None, ring);
+            values[entry] = f.row(start + entry as isize, 1)[0] + sum;
         }
         let across = &numbers.across[2 * j + Level27::<T>::colour(j, parity)];
         for wrapped in &across.couplings {
-            let other = match wrapped.in_ring {
-                Some((which, entry)) => ring[usize::from(which)][entry as usize],
+            let other = match (wrapped.in_ring, ring) {
+                (Some((side, entry)), Some(ring)) => ring[usize::from(side)][entry as usize],
                 // SAFETY: as above; of this half plane, or of one of another colour.
-                None => unsafe { u.row(wrapped.position, 1)[0] },
+                _ => unsafe { u.row(wrapped.position, 1)[0] },
             };
             values[wrapped.entry as usize] += wrapped.coupling * other;
         }
@@ -109,6 +110,75 @@ impl<T: Real> WithSimd for Relax<'_, T> {
     }
 }
 
+impl<T: Real> Level27<T> {
+    /// Gets a vector ready for [`Level27::sweep`]: what a sweep from zero would read before it is written.
+    pub(super) fn prepare(&self, guess: Guess, u: &mut Vector<T>) {
+        if guess == Guess::Zero && !self.has_no_rings() {
+            blas::fill(&self.cpu, T::ZERO, u);
+        }
+    }
+
+    /// One sweep, then `after(j, chunk)` on all planes, each when its neighbours have been swept. The colours of a plane
+    /// follow each other, and the two kinds of planes a plane apart, so that coefficients are in cache when the next of them
+    /// wants them.
+    pub(super) fn sweep(
+        &self,
+        numbers: &Numbers<T>,
+        workspace: &mut Workspace<T>,
+        (relaxation, guess): (Relaxation, Guess),
+        [f, u]: [Shared<T>; 2],
+        after: Option<&(dyn Fn(usize, usize) + Sync)>,
+    ) {
+        let (order, rho) = (Order::of(relaxation), T::from_f64(relaxation.rho));
+        let Workspace { values, ring, .. } = workspace;
+        let (count, spaces, ny) = (values.len(), Shared::of(values), self.grid.shape.ny);
+        let relax = |j: usize, parity: usize, thread: usize, which: Which, ring: Option<&[Vec<T>; 2]>| {
+            // SAFETY: each thread has its own.
+            let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0][..] };
+            self.cpu.dispatch::<T, _>(Relax { level: self, numbers, j, parity, rho, f, u, values, which, ring });
+        };
+        if self.is_odd_ring() {
+            for [column, plane] in (0..4).map(|n| order.colour(n)) {
+                if plane == 0 {
+                    for (copy, j) in ring.iter_mut().zip([0, ny - 1]) {
+                        // SAFETY: nobody else works on the vector now.
+                        copy.copy_from_slice(unsafe { u.row(self.start(j, column), self.layout.half_plane()) });
+                    }
+                }
+                let ring = &*ring;
+                let planes = (ny + 1 - plane) / 2;
+                let threads = count.min(planes).max(1);
+                self.cpu.for_each(threads, |thread| {
+                    for n in planes * thread / threads..planes * (thread + 1) / threads {
+                        relax(2 * n + plane, column, thread, Which::Across, Some(ring));
+                    }
+                });
+            }
+            if let Some(after) = after {
+                self.for_each_plane(count, after);
+            }
+            return;
+        }
+        let which = match guess {
+            Guess::Zero => Which::Before(order),
+            Guess::Given => Which::Across,
+        };
+        let stages = if after.is_some() { 3 } else { 2 };
+        let chunks = Chunks::new(ny, count, stages);
+        let chunks = if self.grid.periodic[1] { chunks.periodic() } else { chunks };
+        wavefront::run(&self.cpu, chunks, stages, |stage, j, chunk| match (stage, after) {
+            (2, Some(after)) => after(j, chunk),
+            _ => {
+                for [column, plane] in [2 * stage, 2 * stage + 1].map(|n| order.colour(n)) {
+                    if j % 2 == plane {
+                        relax(j, column, chunk, which, None);
+                    }
+                }
+            }
+        });
+    }
+}
+
 impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
     fn smooth(
         &self,
@@ -118,38 +188,9 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         u: &mut Vector<T>,
         _: &mut Vector<T>,
     ) -> Result<()> {
-        if guess == Guess::Zero {
-            blas::fill(&self.cpu, T::ZERO, u);
-        }
+        self.prepare(guess, u);
         let (numbers, mut workspace) = (self.numbers(), self.workspace());
-        let rho = T::from_f64(relaxation.rho);
-        let (f, u) = (f.share(), u.share_mut());
-        let Workspace { values, ring, .. } = &mut *workspace;
-        let threads = values.len();
-        let spaces = Shared::of(values);
-        let ny = self.grid.shape.ny;
-        for n in 0..4 {
-            let colour = if relaxation.first == Colour::Red { n } else { 3 - n };
-            let (parity, plane_parity) = (colour % 2, colour / 2);
-            if plane_parity == 0 && !ring[0].is_empty() {
-                for (copy, j) in ring.iter_mut().zip([0, ny - 1]) {
-                    // SAFETY: nobody else works on the vector now.
-                    copy.copy_from_slice(unsafe { u.row(self.start(j, parity), self.layout.half_plane()) });
-                }
-            }
-            let ring = &*ring;
-            let planes = (ny + 1 - plane_parity) / 2;
-            let threads = threads.min(planes).max(1);
-            self.cpu.for_each(threads, |thread| {
-                // SAFETY: each thread has its own.
-                let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0] };
-                for plane in planes * thread / threads..planes * (thread + 1) / threads {
-                    let (j, values) = (2 * plane + plane_parity, &mut values[..]);
-                    let numbers = &*numbers;
-                    self.cpu.dispatch::<T, _>(Relax { level: self, numbers, j, parity, rho, f, u, values, ring });
-                }
-            });
-        }
+        self.sweep(&numbers, &mut workspace, (relaxation, guess), [f.share(), u.share_mut()], None);
         Ok(())
     }
 

@@ -8,8 +8,12 @@
 
 mod bodies;
 mod lines;
+mod middle;
 mod operator;
+mod rows;
+mod streams;
 mod transfer;
+mod weights;
 
 use std::sync::Arc;
 

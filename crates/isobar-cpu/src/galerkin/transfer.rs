@@ -17,6 +17,8 @@ use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::{Execute, Weights};
 
 use super::operator::Level27;
+use super::streams::Order;
+use super::weights::{AxisWeights, Stored, combine};
 use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
 use crate::seven_point::{ChunkSpace, Stage, store};
@@ -42,29 +44,15 @@ impl<T: Real> Fine<T> {
 pub struct Interpolation<T: Real> {
     cpu: Cpu,
     fine: Fine<T>,
-    fine_layout: Layout,
-    coarse: Layout,
+    pub(super) fine_layout: Layout,
+    pub(super) coarse: Layout,
     /// Cells of the middle in x.
-    nx: usize,
+    pub(super) nx: usize,
     /// Entries from one row of the middle to the next: a ghost beyond the last cell, and as much as a fine row reads.
-    row: usize,
-    periodic: [bool; 3],
+    pub(super) row: usize,
+    pub(super) periodic: [bool; 3],
     weights: RwLock<AxisWeights<T>>,
     workspace: Mutex<Workspace<T>>,
-}
-
-/// Weights by direction, of those that are halved.
-#[derive(Default)]
-struct AxisWeights<T> {
-    x: Option<Stored<T>>,
-    y: Option<Stored<T>>,
-    z: Option<Stored<T>>,
-}
-
-/// Planes of odd cells, by j: rows of k, as long as those of the middle.
-struct Stored<T> {
-    planes: Vec<[Vec<T>; 2]>,
-    row: usize,
 }
 
 struct Workspace<T> {
@@ -74,48 +62,6 @@ struct Workspace<T> {
     residual: Vec<Vector<T>>,
     /// Two planes of the middle's rows a thread.
     planes: Vec<[Vec<T>; 2]>,
-}
-
-impl<T: Real> Stored<T> {
-    fn new(weights: &Weights, row: usize) -> Self {
-        Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), row }
-    }
-
-    fn set(&mut self, cpu: &Cpu, weights: &Weights) {
-        let (grid, row) = (weights.odd, self.row);
-        Execute::for_each(cpu, &mut self.planes, |j, plane| {
-            for (which, stored) in plane.iter_mut().enumerate() {
-                stored.resize(row * grid.shape.nz, T::ZERO);
-                for k in 0..grid.shape.nz {
-                    let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
-                    let to = &mut stored[k * row..][..grid.shape.nx];
-                    to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
-                }
-            }
-        });
-    }
-
-    /// [below, above] of row k of plane j.
-    #[inline(always)]
-    fn rows(&self, j: usize, k: usize) -> [&[T]; 2] {
-        let [below, above] = &self.planes[j];
-        [&below[k * self.row..(k + 1) * self.row], &above[k * self.row..(k + 1) * self.row]]
-    }
-}
-
-/// out += w x
-#[inline(always)]
-fn add_weighted<T: Real>(out: &mut [T], w: &[T], x: &[T]) {
-    out.iter_mut().zip(w).zip(x).for_each(|((out, &w), &x)| *out += w * x);
-}
-
-/// out = a x + b y
-#[inline(always)]
-fn combine<T: Real>(out: &mut [T], [a, b]: [&[T]; 2], x: &[T], y: &[T]) {
-    out.iter_mut()
-        .zip(a.iter().zip(x))
-        .zip(b.iter().zip(y))
-        .for_each(|((out, (&a, &x)), (&b, &y))| *out = a * x + b * y);
 }
 
 impl<T: Real> Interpolation<T> {
@@ -177,163 +123,6 @@ impl<T: Real> Interpolation<T> {
 
     fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
         self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Position of row k of the half plane of one parity of i, behind the start of plane j.
-    #[inline(always)]
-    fn half_row(layout: &Layout, j: usize, parity: usize, k: usize) -> usize {
-        layout.pitch() * (k + layout.shape().nz * ((j + parity) % 2))
-    }
-
-    /// Cells of one parity of i in a row.
-    #[inline(always)]
-    fn columns(layout: &Layout, parity: usize) -> usize {
-        (layout.shape().nx + 1 - parity) / 2
-    }
-
-    /// A plane of the middle from a fine plane of f; colours that are not given count as zeros.
-    #[inline(always)]
-    fn gather(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: &mut [T]) {
-        let layout = &self.fine_layout;
-        for (k, out) in middle.chunks_exact_mut(self.row).enumerate() {
-            out.fill(T::ZERO);
-            for &colour in colours {
-                let parity = layout.parity(j, colour);
-                let columns = Self::columns(layout, parity);
-                let f = &f[Self::half_row(layout, j, parity, k)..][..columns];
-                match x {
-                    None => out[parity..].iter_mut().step_by(2).zip(f).for_each(|(out, &f)| *out = f),
-                    Some(_) if parity == 0 => out.iter_mut().zip(f).for_each(|(out, &f)| *out += f),
-                    Some(x) => {
-                        let [below, above] = x.rows(j, k);
-                        add_weighted(out, below, f);
-                        add_weighted(&mut out[1..], above, f);
-                    }
-                }
-            }
-            // The ghost beyond the last cell of an even ring is the first one.
-            if x.is_some() {
-                let ghost = std::mem::take(&mut out[self.nx]);
-                out[0] += ghost;
-            }
-        }
-    }
-
-    /// u += P_x middle on a fine plane, on some colours.
-    #[inline(always)]
-    fn scatter(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[T], u: &mut [T]) {
-        let layout = &self.fine_layout;
-        for (k, row) in middle.chunks_exact(self.row).enumerate() {
-            for &colour in colours {
-                let parity = layout.parity(j, colour);
-                let columns = Self::columns(layout, parity);
-                let u = &mut u[Self::half_row(layout, j, parity, k)..][..columns];
-                match x {
-                    None => u.iter_mut().zip(row[parity..].iter().step_by(2)).for_each(|(u, &v)| *u += v),
-                    Some(_) if parity == 0 => u.iter_mut().zip(row).for_each(|(u, &v)| *u += v),
-                    Some(x) => {
-                        let [below, above] = x.rows(j, k);
-                        let terms = below.iter().zip(row).zip(above.iter().zip(&row[1..]));
-                        u.iter_mut().zip(terms).for_each(|(u, ((&a, &x), (&b, &y)))| *u += a * x + b * y);
-                    }
-                }
-            }
-        }
-    }
-
-    /// From the middle to a plane of the coarse grid: `sum` and `last` are planes of space.
-    #[inline(always)]
-    fn gather_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, middle: &[Vec<T>], sum: &mut [T], out: &mut [T]) {
-        let (row, nz) = (self.row, self.fine_layout.shape().nz);
-        match &w.y {
-            None => sum.copy_from_slice(&middle[coarse_j]),
-            Some(y) => {
-                sum.copy_from_slice(&middle[2 * coarse_j]);
-                let odd = y.planes.len();
-                // In a ring of an odd number the last plane and the first have nothing between them.
-                let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
-                let before = if coarse_j > 0 { Some(coarse_j - 1) } else { is_ring.then(|| odd - 1) };
-                for k in 0..nz {
-                    let at = k * row..(k + 1) * row;
-                    if coarse_j < odd {
-                        add_weighted(
-                            &mut sum[at.clone()],
-                            y.rows(coarse_j, k)[0],
-                            &middle[2 * coarse_j + 1][at.clone()],
-                        );
-                    }
-                    if let Some(before) = before {
-                        add_weighted(&mut sum[at.clone()], y.rows(before, k)[1], &middle[2 * before + 1][at]);
-                    }
-                }
-            }
-        }
-        let coarse_nz = self.coarse.shape().nz;
-        for k in 0..coarse_nz {
-            if let Some(z) = &w.z {
-                let odd = nz / 2;
-                let is_ring = self.periodic[2] && nz.is_multiple_of(2);
-                let before = if k > 0 { Some(k - 1) } else { is_ring.then(|| odd - 1) };
-                // Row 2k is read once more only by what comes after; it becomes the sum.
-                if k < odd {
-                    let (own, other) = sum.split_at_mut((2 * k + 1) * row);
-                    add_weighted(&mut own[2 * k * row..], z.rows(coarse_j, k)[0], &other[..row]);
-                }
-                if let Some(before) = before {
-                    let weights = z.rows(coarse_j, before)[1];
-                    let odd_row = 2 * before + 1;
-                    if odd_row < 2 * k {
-                        let (other, own) = sum.split_at_mut(2 * k * row);
-                        add_weighted(&mut own[..row], weights, &other[odd_row * row..]);
-                    } else {
-                        let (own, other) = sum.split_at_mut(odd_row * row);
-                        add_weighted(&mut own[2 * k * row..][..row], weights, &other[..row]);
-                    }
-                }
-            }
-            let from = &sum[if w.z.is_some() { 2 * k } else { k } * row..][..self.nx];
-            for parity in 0..2 {
-                let to = &mut out[Self::half_row(&self.coarse, coarse_j, parity, k)..][..self.coarse.pitch()];
-                let columns = Self::columns(&self.coarse, parity);
-                let values = from.get(parity..).unwrap_or(&[]).iter().step_by(2);
-                to[..columns].iter_mut().zip(values).for_each(|(to, &value)| *to = value);
-                to[columns..].fill(T::ZERO);
-            }
-        }
-    }
-
-    /// A plane that is coarse in y, from one of the coarse grid.
-    #[inline(always)]
-    fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
-        let (row, nz) = (self.row, self.fine_layout.shape().nz);
-        let step = if w.z.is_some() { 2 } else { 1 };
-        for k in 0..self.coarse.shape().nz {
-            let out = &mut out[step * k * row..][..row];
-            for parity in 0..2 {
-                let columns = Self::columns(&self.coarse, parity);
-                let from = &coarse_u[Self::half_row(&self.coarse, coarse_j, parity, k)..][..columns];
-                out[parity..].iter_mut().step_by(2).zip(from).for_each(|(out, &value)| *out = value);
-            }
-            out[self.nx..].fill(T::ZERO);
-        }
-        if let Some(z) = &w.z {
-            for k in 0..nz / 2 {
-                let (lower, rest) = out.split_at_mut((2 * k + 1) * row);
-                let (own, upper) = rest.split_at_mut(row);
-                let below = &lower[2 * k * row..];
-                let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
-                combine(own, z.rows(coarse_j, k), below, above);
-            }
-        }
-        self.close_rings(out);
-    }
-
-    /// Beyond the last cell of a ring comes the first.
-    #[inline(always)]
-    fn close_rings(&self, plane: &mut [T]) {
-        if self.periodic[0] {
-            plane.chunks_exact_mut(self.row).for_each(|row| row[self.nx] = row[0]);
-        }
     }
 
     /// coarse_f = P_zᵀ P_yᵀ middle
@@ -426,6 +215,48 @@ impl<T: Real> Interpolation<T> {
         );
     }
 
+    /// One sweep of a coarse level with the residual's restriction, in one pass over the planes.
+    fn sweep_and_restrict(
+        &self,
+        operator: &Level27<T>,
+        (relaxation, guess): (Relaxation, Guess),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+    ) {
+        operator.prepare(guess, u);
+        let (w, mut workspace) = (self.weights(), self.workspace());
+        let order = Order::of(relaxation);
+        // What a sweep ends with is solved for, unless columns of that colour look at each other.
+        let is_exact = relaxation.rho == 1.0 && operator.has_no_rings();
+        {
+            let plane = 2 * self.fine_layout.half_plane();
+            let Workspace { middle, residual, .. } = &mut *workspace;
+            let (middle, spaces) = (Shared::of(middle), Shared::of(residual));
+            let (numbers, mut inner) = (operator.numbers(), operator.workspace());
+            let vectors @ [_, u] = [f.share(), u.share_mut()];
+            let restrict = |j: usize, chunk: usize| {
+                // SAFETY: chunks have one each.
+                let space = unsafe { &mut spaces.row_mut(chunk as isize, 1)[0] };
+                let r = (space.share_mut(), -((j * plane) as isize));
+                let is_unsolved = |column: usize| !is_exact || order.turn([column, j % 2]) < 3;
+                for column in [0, 1].into_iter().filter(|&column| is_unsolved(column)) {
+                    match guess {
+                        Guess::Zero if is_exact => operator.residual_after(&numbers, (j, column), order, u, r),
+                        _ => operator.residual_of(&numbers, (j, column), vectors, r),
+                    }
+                }
+                let colour = |column: usize| Colour::BOTH[Level27::<T>::colour(j, column)];
+                let colours = [colour(0), colour(1)];
+                let from = usize::from(!is_unsolved(0));
+                let beyond = 2 - usize::from(!is_unsolved(1));
+                self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
+            };
+            operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict));
+        }
+        self.restrict_middle(&w, &mut workspace, coarse_f);
+    }
+
     /// Runs `f(j, thread)` for all planes of the finer grid.
     fn for_each_fine_plane(&self, threads: usize, f: impl Fn(usize, usize) + Sync) {
         let ny = self.fine_layout.shape().ny;
@@ -503,8 +334,8 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
             Fine::Coarse(operator) => {
                 let numbers = operator.numbers();
                 self.for_each_fine_plane(threads, |j, thread| {
-                    let r = space(thread).share_mut();
-                    operator.plane(&numbers, j, Some(f), u, (r, -((j * plane) as isize)));
+                    let r = (space(thread).share_mut(), -((j * plane) as isize));
+                    [0, 1].into_iter().for_each(|parity| operator.residual_of(&numbers, (j, parity), [f, u], r));
                     gather(j, thread);
                 });
             }
@@ -522,9 +353,12 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        let Fine::Finest(operator) = &self.fine else {
-            self.fine().smooth(relaxation, guess, f, u, scratch)?;
-            return self.residual_restrict(f, u, coarse_f, scratch);
+        let operator = match &self.fine {
+            Fine::Finest(operator) => operator,
+            Fine::Coarse(operator) => {
+                self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f);
+                return Ok(());
+            }
         };
         if relaxation.smoother != Smoother::LineRedBlack {
             operator.smooth(relaxation, guess, f, u, scratch)?;

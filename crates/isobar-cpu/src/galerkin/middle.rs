@@ -1,0 +1,173 @@
+//! Between a fine plane, the middle and a coarse plane: what restriction gathers and prolongation scatters.
+
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::real::Real;
+
+use super::transfer::Interpolation;
+use super::weights::{AxisWeights, Stored, add_weighted, combine};
+
+impl<T: Real> Interpolation<T> {
+    /// Position of row k of the half plane of one parity of i, behind the start of plane j.
+    #[inline(always)]
+    pub(super) fn half_row(layout: &Layout, j: usize, parity: usize, k: usize) -> usize {
+        layout.pitch() * (k + layout.shape().nz * ((j + parity) % 2))
+    }
+
+    /// Cells of one parity of i in a row.
+    #[inline(always)]
+    pub(super) fn columns(layout: &Layout, parity: usize) -> usize {
+        (layout.shape().nx + 1 - parity) / 2
+    }
+
+    /// A plane of the middle from a fine plane of f; colours that are not given count as zeros.
+    #[inline(always)]
+    pub(super) fn gather(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: &mut [T]) {
+        let layout = &self.fine_layout;
+        for (k, out) in middle.chunks_exact_mut(self.row).enumerate() {
+            out.fill(T::ZERO);
+            for &colour in colours {
+                let parity = layout.parity(j, colour);
+                let columns = Self::columns(layout, parity);
+                let f = &f[Self::half_row(layout, j, parity, k)..][..columns];
+                match x {
+                    None => out[parity..].iter_mut().step_by(2).zip(f).for_each(|(out, &f)| *out = f),
+                    Some(_) if parity == 0 => out.iter_mut().zip(f).for_each(|(out, &f)| *out += f),
+                    Some(x) => {
+                        let [below, above] = x.rows(j, k);
+                        add_weighted(out, below, f);
+                        add_weighted(&mut out[1..], above, f);
+                    }
+                }
+            }
+            // The ghost beyond the last cell of an even ring is the first one.
+            if x.is_some() {
+                let ghost = std::mem::take(&mut out[self.nx]);
+                out[0] += ghost;
+            }
+        }
+    }
+
+    /// u += P_x middle on a fine plane, on some colours.
+    #[inline(always)]
+    pub(super) fn scatter(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[T], u: &mut [T]) {
+        let layout = &self.fine_layout;
+        for (k, row) in middle.chunks_exact(self.row).enumerate() {
+            for &colour in colours {
+                let parity = layout.parity(j, colour);
+                let columns = Self::columns(layout, parity);
+                let u = &mut u[Self::half_row(layout, j, parity, k)..][..columns];
+                match x {
+                    None => u.iter_mut().zip(row[parity..].iter().step_by(2)).for_each(|(u, &v)| *u += v),
+                    Some(_) if parity == 0 => u.iter_mut().zip(row).for_each(|(u, &v)| *u += v),
+                    Some(x) => {
+                        let [below, above] = x.rows(j, k);
+                        let terms = below.iter().zip(row).zip(above.iter().zip(&row[1..]));
+                        u.iter_mut().zip(terms).for_each(|(u, ((&a, &x), (&b, &y)))| *u += a * x + b * y);
+                    }
+                }
+            }
+        }
+    }
+
+    /// From the middle to a plane of the coarse grid: `sum` and `last` are planes of space.
+    #[inline(always)]
+    pub(super) fn gather_coarse(
+        &self,
+        w: &AxisWeights<T>,
+        coarse_j: usize,
+        middle: &[Vec<T>],
+        sum: &mut [T],
+        out: &mut [T],
+    ) {
+        let (row, nz) = (self.row, self.fine_layout.shape().nz);
+        match &w.y {
+            None => sum.copy_from_slice(&middle[coarse_j]),
+            Some(y) => {
+                sum.copy_from_slice(&middle[2 * coarse_j]);
+                let odd = y.planes.len();
+                // In a ring of an odd number the last plane and the first have nothing between them.
+                let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
+                let before = if coarse_j > 0 { Some(coarse_j - 1) } else { is_ring.then(|| odd - 1) };
+                for k in 0..nz {
+                    let at = k * row..(k + 1) * row;
+                    if coarse_j < odd {
+                        add_weighted(
+                            &mut sum[at.clone()],
+                            y.rows(coarse_j, k)[0],
+                            &middle[2 * coarse_j + 1][at.clone()],
+                        );
+                    }
+                    if let Some(before) = before {
+                        add_weighted(&mut sum[at.clone()], y.rows(before, k)[1], &middle[2 * before + 1][at]);
+                    }
+                }
+            }
+        }
+        let coarse_nz = self.coarse.shape().nz;
+        for k in 0..coarse_nz {
+            if let Some(z) = &w.z {
+                let odd = nz / 2;
+                let is_ring = self.periodic[2] && nz.is_multiple_of(2);
+                let before = if k > 0 { Some(k - 1) } else { is_ring.then(|| odd - 1) };
+                // Row 2k is read once more only by what comes after; it becomes the sum.
+                if k < odd {
+                    let (own, other) = sum.split_at_mut((2 * k + 1) * row);
+                    add_weighted(&mut own[2 * k * row..], z.rows(coarse_j, k)[0], &other[..row]);
+                }
+                if let Some(before) = before {
+                    let weights = z.rows(coarse_j, before)[1];
+                    let odd_row = 2 * before + 1;
+                    if odd_row < 2 * k {
+                        let (other, own) = sum.split_at_mut(2 * k * row);
+                        add_weighted(&mut own[..row], weights, &other[odd_row * row..]);
+                    } else {
+                        let (own, other) = sum.split_at_mut(odd_row * row);
+                        add_weighted(&mut own[2 * k * row..][..row], weights, &other[..row]);
+                    }
+                }
+            }
+            let from = &sum[if w.z.is_some() { 2 * k } else { k } * row..][..self.nx];
+            for parity in 0..2 {
+                let to = &mut out[Self::half_row(&self.coarse, coarse_j, parity, k)..][..self.coarse.pitch()];
+                let columns = Self::columns(&self.coarse, parity);
+                let values = from.get(parity..).unwrap_or(&[]).iter().step_by(2);
+                to[..columns].iter_mut().zip(values).for_each(|(to, &value)| *to = value);
+                to[columns..].fill(T::ZERO);
+            }
+        }
+    }
+
+    /// A plane that is coarse in y, from one of the coarse grid.
+    #[inline(always)]
+    pub(super) fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
+        let (row, nz) = (self.row, self.fine_layout.shape().nz);
+        let step = if w.z.is_some() { 2 } else { 1 };
+        for k in 0..self.coarse.shape().nz {
+            let out = &mut out[step * k * row..][..row];
+            for parity in 0..2 {
+                let columns = Self::columns(&self.coarse, parity);
+                let from = &coarse_u[Self::half_row(&self.coarse, coarse_j, parity, k)..][..columns];
+                out[parity..].iter_mut().step_by(2).zip(from).for_each(|(out, &value)| *out = value);
+            }
+            out[self.nx..].fill(T::ZERO);
+        }
+        if let Some(z) = &w.z {
+            for k in 0..nz / 2 {
+                let (lower, rest) = out.split_at_mut((2 * k + 1) * row);
+                let (own, upper) = rest.split_at_mut(row);
+                let below = &lower[2 * k * row..];
+                let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
+                combine(own, z.rows(coarse_j, k), below, above);
+            }
+        }
+        self.close_rings(out);
+    }
+
+    /// Beyond the last cell of a ring comes the first.
+    #[inline(always)]
+    pub(super) fn close_rings(&self, plane: &mut [T]) {
+        if self.periodic[0] {
+            plane.chunks_exact_mut(self.row).for_each(|row| row[self.nx] = row[0]);
+        }
+    }
+}

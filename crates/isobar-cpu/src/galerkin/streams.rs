@@ -1,0 +1,233 @@
+//! The neighbours of a half plane's cells as streams: rows of couplings and of the values they go to.
+
+use isobar_core::layout::Colour;
+use isobar_core::operator::Relaxation;
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use isobar_core::stencil::galerkin::Offset;
+use isobar_core::stencil::galerkin::couplings::{UPPER, number};
+use pulp::Simd;
+
+use super::operator::{Level27, Numbers};
+use crate::shared::{Row, Shared};
+
+/// The most neighbours of a cell.
+const NEIGHBOURS: usize = 26;
+
+/// The order in which a sweep takes the four colours, (i mod 2, j mod 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    is_reversed: bool,
+}
+
+impl Order {
+    pub(super) fn of(relaxation: Relaxation) -> Self {
+        Self { is_reversed: relaxation.first == Colour::Black }
+    }
+
+    /// The n-th colour.
+    pub(super) fn colour(self, n: usize) -> [usize; 2] {
+        let n = if self.is_reversed { 3 - n } else { n };
+        [n % 2, n / 2]
+    }
+
+    /// When a colour's turn is.
+    #[inline(always)]
+    pub(super) fn turn(self, [column, plane]: [usize; 2]) -> usize {
+        let n = column + 2 * plane;
+        if self.is_reversed { 3 - n } else { n }
+    }
+}
+
+/// Which neighbours count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// All.
+    All,
+    /// Those in other columns.
+    Across,
+    /// Those whose turn in a sweep is before the own one.
+    Before(Order),
+    /// Those whose turn comes later.
+    After(Order),
+}
+
+impl Which {
+    /// Whether a neighbour at an offset counts, for a cell of a colour.
+    #[inline(always)]
+    fn has(self, [dx, dy, _]: Offset, [column, plane]: [usize; 2]) -> bool {
+        let other = [(column + usize::from(dx != 0)) % 2, (plane + usize::from(dy != 0)) % 2];
+        match self {
+            Self::All => true,
+            Self::Across => dx != 0 || dy != 0,
+            Self::Before(order) => order.turn(other) < order.turn([column, plane]),
+            Self::After(order) => order.turn(other) > order.turn([column, plane]),
+        }
+    }
+}
+
+/// Rows from some layer on, one couplings' and one neighbours' a stream.
+pub(super) struct Streams<'a, S: Simd, T: Real> {
+    pairs: [(Row<'a, S, T>, Row<'a, S, T>); NEIGHBOURS],
+    count: usize,
+}
+
+impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
+    /// x + Σ c u
+    #[inline(always)]
+    pub(super) fn add_to(&self, x: Pack<S, T>, i: usize) -> Pack<S, T> {
+        self.pairs[..self.count].iter().fold(x, |sum, (c, u)| c.get(i).mul_add(u.get(i), sum))
+    }
+
+    /// x + Σ c (own − u)
+    #[inline(always)]
+    pub(super) fn add_differences_to(&self, x: Pack<S, T>, own: Pack<S, T>, i: usize) -> Pack<S, T> {
+        self.pairs[..self.count].iter().fold(x, |sum, (c, u)| c.get(i).mul_add(own - u.get(i), sum))
+    }
+}
+
+/// Layers k of a half plane that have the same neighbours: the first, those in the middle, the last.
+pub(super) fn parts(nz: usize) -> [(usize, usize); 3] {
+    match nz {
+        1 => [(0, 1), (1, 1), (1, 1)],
+        _ => [(0, 1), (1, nz - 1), (nz - 1, nz)],
+    }
+}
+
+impl<T: Real> Level27<T> {
+    /// The couplings of some layers of a half plane and the neighbours they go to. `ring` stands in for half planes across
+    /// the end of an odd ring; in one, [`Which::Before`] and [`Which::After`] are not to be had.
+    ///
+    /// # Safety
+    /// Nobody writes the rows of `u` meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn streams<'a, S: Simd>(
+        &self,
+        simd: S,
+        numbers: &'a Numbers<T>,
+        (j, parity): (usize, usize),
+        (first, beyond): (usize, usize),
+        u: Shared<T>,
+        which: Which,
+        ring: Option<&'a [Vec<T>; 2]>,
+    ) -> Streams<'a, S, T> {
+        let (pitch, nz) = (self.layout.pitch(), self.grid.shape.nz as isize);
+        let n = (beyond - first) * pitch;
+        let own = self.start(j, parity) + (first * pitch) as isize;
+        let empty = Row::new(simd, &[]);
+        let mut streams = Streams { pairs: [(empty, empty); NEIGHBOURS], count: 0 };
+        for &offset @ [dx, dy, dz] in &self.offsets {
+            if !which.has(offset, [parity, j % 2]) {
+                continue;
+            }
+            // Parts are chosen so that all their layers have a neighbour or none.
+            let from = first as isize + dz;
+            if from < 0 || beyond as isize + dz > nz {
+                continue;
+            }
+            let Some(to_j) = self.grid.beside(j, dy) else { continue };
+            let to_parity = (parity + usize::from(dx != 0)) % 2;
+            let shift = (parity as isize + dx - to_parity as isize) / 2;
+            let to = self.start(to_j, to_parity) + from * pitch as isize + shift;
+            let number = number(offset);
+            let (c, at) = if number > UPPER {
+                (&numbers.couplings[number - UPPER - 1], own)
+            } else {
+                (&numbers.couplings[UPPER - 1 - number], to)
+            };
+            let Some(c) = c else { continue };
+            let is_across = (dy < 0 && j == 0) || (dy > 0 && j + 1 == self.grid.shape.ny);
+            let values = match ring {
+                Some(ring) if is_across && dx == 0 && !ring[0].is_empty() => {
+                    let copy = &ring[usize::from(to_j != 0)];
+                    Row::new(simd, &copy[from as usize * pitch..from as usize * pitch + n])
+                }
+                // SAFETY: promised by the caller; rows of the vector, or one entry into its guard.
+                _ => unsafe { u.packs(simd, to, n) },
+            };
+            // SAFETY: nobody writes coefficients while they are read; as above.
+            let c = unsafe { c.share().packs(simd, at, n) };
+            streams.pairs[streams.count] = (c, values);
+            streams.count += 1;
+        }
+        streams
+    }
+
+    /// The entry of a half plane that streams read a coupling for that is none, and whether it is a cell, not padding: west
+    /// of the first entry, and east of the last one, lie other half planes.
+    #[inline(always)]
+    fn end(&self, parity: usize) -> (usize, bool) {
+        match parity {
+            0 => (0, true),
+            _ => (self.layout.half_plane() - 1, 2 * self.layout.pitch() == self.grid.shape.nx),
+        }
+    }
+
+    /// That entry, and what [`Level27::sum_at`] adds up for it: 0 of padding.
+    ///
+    /// # Safety
+    /// Nobody writes the entries of `u` meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn sum_at_end(
+        &self,
+        numbers: &Numbers<T>,
+        (j, parity): (usize, usize),
+        which: Which,
+        u: Shared<T>,
+        own: Option<&[T]>,
+        ring: Option<&[Vec<T>; 2]>,
+    ) -> (usize, T) {
+        let (entry, is_cell) = self.end(parity);
+        let own = own.map(|own| own[entry]);
+        // SAFETY: promised by the caller.
+        (
+            entry,
+            if is_cell { unsafe { self.sum_at(numbers, (j, parity), entry, which, u, own, ring) } } else { T::ZERO },
+        )
+    }
+
+    /// Σ c u, or Σ c (own − u), of one entry of a half plane, as [`Level27::streams`] would add them up.
+    ///
+    /// # Safety
+    /// Nobody writes the entries of `u` meanwhile.
+    unsafe fn sum_at(
+        &self,
+        numbers: &Numbers<T>,
+        (j, parity): (usize, usize),
+        entry: usize,
+        which: Which,
+        u: Shared<T>,
+        own: Option<T>,
+        ring: Option<&[Vec<T>; 2]>,
+    ) -> T {
+        let (pitch, [nx, ny, nz]) = (self.layout.pitch(), self.grid.extents());
+        let at = [2 * (entry % pitch) + parity, j, entry / pitch];
+        let mut sum = T::ZERO;
+        for &offset @ [dx, dy, dz] in &self.offsets {
+            let (i, k) = (at[0] as isize + dx, at[2] as isize + dz);
+            let is_inside = (0..nx as isize).contains(&i) && (0..nz as isize).contains(&k);
+            let Some(to_j) = self.grid.beside(j, dy).filter(|_| is_inside) else { continue };
+            if !which.has(offset, [parity, j % 2]) {
+                continue;
+            }
+            let number = number(offset);
+            let to = self.layout.index(i as usize, to_j, k as usize);
+            let (c, from) = if number > UPPER {
+                (&numbers.couplings[number - UPPER - 1], self.layout.index(at[0], j, at[2]))
+            } else {
+                (&numbers.couplings[UPPER - 1 - number], to)
+            };
+            let Some(c) = c else { continue };
+            let is_across = (dy < 0 && j == 0) || (dy > 0 && j + 1 == ny);
+            let value = match ring {
+                Some(ring) if is_across && dx == 0 && !ring[0].is_empty() => {
+                    ring[usize::from(to_j != 0)][(at[0] / 2) + pitch * k as usize]
+                }
+                // SAFETY: promised by the caller.
+                _ => unsafe { u.row(to as isize, 1)[0] },
+            };
+            sum += c.entries()[from] * own.map_or(value, |own| own - value);
+        }
+        sum
+    }
+}

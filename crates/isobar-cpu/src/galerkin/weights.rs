@@ -1,0 +1,62 @@
+//! Weights of interpolation as transfers read them.
+
+use isobar_core::real::Real;
+use isobar_core::stencil::galerkin::{Execute, Weights};
+
+use crate::cpu::Cpu;
+
+/// Weights by direction, of those that are halved.
+#[derive(Default)]
+pub(super) struct AxisWeights<T> {
+    pub(super) x: Option<Stored<T>>,
+    pub(super) y: Option<Stored<T>>,
+    pub(super) z: Option<Stored<T>>,
+}
+
+/// Planes of odd cells, by j: rows of k, as long as those of the middle.
+pub(super) struct Stored<T> {
+    pub(super) planes: Vec<[Vec<T>; 2]>,
+    row: usize,
+}
+
+impl<T: Real> Stored<T> {
+    pub(super) fn new(weights: &Weights, row: usize) -> Self {
+        Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), row }
+    }
+
+    pub(super) fn set(&mut self, cpu: &Cpu, weights: &Weights) {
+        let (grid, row) = (weights.odd, self.row);
+        Execute::for_each(cpu, &mut self.planes, |j, plane| {
+            for (which, stored) in plane.iter_mut().enumerate() {
+                stored.resize(row * grid.shape.nz, T::ZERO);
+                for k in 0..grid.shape.nz {
+                    let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
+                    let to = &mut stored[k * row..][..grid.shape.nx];
+                    to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+                }
+            }
+        });
+    }
+
+    /// [below, above] of row k of plane j.
+    #[inline(always)]
+    pub(super) fn rows(&self, j: usize, k: usize) -> [&[T]; 2] {
+        let [below, above] = &self.planes[j];
+        [&below[k * self.row..(k + 1) * self.row], &above[k * self.row..(k + 1) * self.row]]
+    }
+}
+
+/// out += w x
+#[inline(always)]
+pub(super) fn add_weighted<T: Real>(out: &mut [T], w: &[T], x: &[T]) {
+    out.iter_mut().zip(w).zip(x).for_each(|((out, &w), &x)| *out += w * x);
+}
+
+/// out = a x + b y
+#[inline(always)]
+pub(super) fn combine<T: Real>(out: &mut [T], [a, b]: [&[T]; 2], x: &[T], y: &[T]) {
+    out.iter_mut()
+        .zip(a.iter().zip(x))
+        .zip(b.iter().zip(y))
+        .for_each(|((out, (&a, &x)), (&b, &y))| *out = a * x + b * y);
+}
