@@ -87,6 +87,16 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
+    /// What the compiler knows of the stencil.
+    pub(crate) fn kind(&self) -> &K {
+        &self.form.kind
+    }
+
+    /// Where kernels find the coefficients.
+    pub(crate) fn operands(&self) -> &K::Operands {
+        &self.operands
+    }
+
     /// r = f − A u
     pub(crate) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
         self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()])
