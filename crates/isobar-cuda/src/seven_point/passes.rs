@@ -211,13 +211,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.stencil.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all cells are joined by open faces and tied to something fixed. No means that the card cannot tell.
-    pub(super) fn is_plainly_regular(&self) -> Result<bool> {
+    /// How many faces between cells are closed, and how many cells are tied to something fixed.
+    pub(super) fn census(&self) -> Result<[f64; 2]> {
         self.pass_with_sums("census", &[], self.census.start())?;
         let mut counts = [0f64; 2];
         self.census.read(&mut counts)?;
-        let [closed_faces, tied_cells] = counts;
-        Ok(closed_faces == 0.0 && tied_cells > 0.0)
+        Ok(counts)
     }
 }
 
