@@ -146,6 +146,17 @@ impl Runs {
     }
 }
 
+impl Runs {
+    /// Those of one aggregate of all cells: padding, which holds zeros, may be summed as well.
+    fn of_all(layout: &Layout, item: usize) -> Self {
+        let len = layout.len();
+        let runs: Vec<u64> =
+            (0..len).step_by(item).map(|start| ((start as u64) << 16) | item.min(len - start) as u64).collect();
+        let items = runs.len() as u32;
+        Self { runs, first_run: (0..=items).collect(), first_item: vec![0, items] }
+    }
+}
+
 impl Cuda {
     /// Bytes in all of what is about to be put on the card.
     fn require(&self, bytes: usize, what: &str) -> Result<()> {
@@ -164,33 +175,44 @@ impl AggregateBackend for Cuda {
         let layout = Layout::new(map.shape())?;
         // Two items for every warp that the card can hold at once; a length fits 16 bits.
         let item = (map.shape().cells() / (128 * self.context().multiprocessors)).clamp(256, 8192);
-        let runs = Runs::new(map, &layout, item)?;
+        let runs = if map.is_whole() { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
         let items = runs.first_run.len() - 1;
         let what = format!("{} aggregates of {} cells", map.count(), map.shape());
         let lists = 4 * (runs.first_run.len() + runs.first_item.len()) + 8 * (runs.runs.len() + items);
         self.require(4 * layout.len() + lists, &what)?;
 
-        let mut ids = vec![AggregateMap::NONE; layout.len()];
+        let context = self.context();
+        let modules = self.prepare([source::<f64>(), source::<f32>()])?;
         let Shape { nx, ny, nz } = map.shape();
-        for k in 0..nz {
-            for j in 0..ny {
-                let row = &map.ids()[nx * (j + ny * k)..][..nx];
-                for (i, &id) in row.iter().enumerate() {
-                    ids[layout.index(i, j, k)] = id;
+        let ids = if map.is_whole() {
+            let ids = Buffer::new(context, 4 * layout.len(), &what)?;
+            let numbers = [nx, ny, nz, layout.pitch()];
+            let arguments = numbers.into_iter().fold(Arguments::new(), |all, n| all.with(n as i32));
+            let kernel = modules[0].kernel("number_all")?;
+            self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
+            ids
+        } else {
+            let mut ids = vec![AggregateMap::NONE; layout.len()];
+            for k in 0..nz {
+                for j in 0..ny {
+                    let row = &map.ids()[nx * (j + ny * k)..][..nx];
+                    for (i, &id) in row.iter().enumerate() {
+                        ids[layout.index(i, j, k)] = id;
+                    }
                 }
             }
-        }
-        let context = self.context();
+            Buffer::from_slice(context, &ids, &what)?
+        };
         Ok(Aggregates {
             layout,
             count: map.count(),
-            ids: Buffer::from_slice(context, &ids, &what)?,
+            ids,
             items,
             first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
             runs: Buffer::from_slice(context, &runs.runs, &what)?,
             first_item: Buffer::from_slice(context, &runs.first_item, &what)?,
             partial: Buffer::new(context, 8 * items, &what)?,
-            modules: self.prepare([source::<f64>(), source::<f32>()])?,
+            modules,
         })
     }
 

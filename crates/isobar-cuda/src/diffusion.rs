@@ -53,12 +53,35 @@ pub(crate) struct Operands {
 // SAFETY: laid out as `Stencil` in diffusion.cuh: five pointers, four 32-bit integers.
 unsafe impl Argument for Operands {}
 
+/// `Form` of galerkin/setup/finest.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Form {
+    stored_faces: i32,
+    fields: [i32; 3],
+    fixed: u32,
+    shift: i32,
+}
+
+// SAFETY: laid out as `Form` in finest.cu: six 32-bit integers.
+unsafe impl Argument for Form {}
+
 /// All sources for a stencil, and line solves for columns of so many layers; `wide` for vectors of 2³¹ elements and more.
 pub fn sources<T: Real>(stencil: &stencil::Diffusion, layers: &[usize], wide: bool) -> Vec<Source> {
     kind::sources::<Diffusion, T>(stencil, layers, wide)
 }
 
 impl Diffusion {
+    /// For kernels that are not specialised.
+    pub(crate) fn form(&self) -> Form {
+        Form {
+            stored_faces: i32::from(self.stored_faces),
+            fields: self.fields.map(|field| field as i32),
+            fixed: self.fixed,
+            shift: i32::from(self.shift),
+        }
+    }
+
     fn is_periodic(&self, axis: Axis) -> bool {
         self.periodic >> axis as usize & 1 != 0
     }
@@ -251,11 +274,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         finest.kernels().prepare(Steps::Sweeps)?;
-        let cuda = self.clone();
-        let on_host = move |stencil: &stencil::Diffusion| stencil.on_host(|array| cuda.read_array(array));
-        let hierarchy = galerkin(self, &on_host(stencil)?, finest, wanted)?;
-        let update = hierarchy.update;
-        Ok(Some(Hierarchy { update: Box::new(move |stencil| update(&on_host(stencil)?)), ..hierarchy }))
+        galerkin(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

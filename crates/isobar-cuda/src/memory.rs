@@ -43,8 +43,9 @@ pub(crate) struct Pool {
     chunks: Mutex<Vec<Chunk>>,
 }
 
+/// A stretch of memory that pieces are cut from.
 #[derive(Debug)]
-struct Chunk {
+pub(crate) struct Chunk {
     start: Pointer,
     /// Lengths of what is free, by where it begins.
     free: BTreeMap<usize, usize>,
@@ -56,7 +57,7 @@ impl Pool {
     /// Bytes asked of the driver at once.
     const CHUNK: usize = 8 << 20;
     /// Pieces begin at multiples of this, as the driver's do.
-    const ALIGNMENT: usize = 256;
+    pub(crate) const ALIGNMENT: usize = 256;
 
     fn take(&self, context: &Context, bytes: usize, what: &str) -> Result<Pointer> {
         let bytes = bytes.max(1).next_multiple_of(Self::ALIGNMENT);
@@ -91,8 +92,13 @@ impl Pool {
 }
 
 impl Chunk {
+    /// All of it free.
+    pub(crate) fn new(start: Pointer, bytes: usize) -> Self {
+        Self { start, free: BTreeMap::from([(0, bytes)]) }
+    }
+
     /// The first piece that is long enough.
-    fn take(&mut self, bytes: usize) -> Option<Pointer> {
+    pub(crate) fn take(&mut self, bytes: usize) -> Option<Pointer> {
         let (start, length) = self.free.iter().find(|(_, length)| **length >= bytes).map(|(s, l)| (*s, *l))?;
         self.free.remove(&start);
         if length > bytes {
@@ -101,7 +107,8 @@ impl Chunk {
         Some(self.start + start as Pointer)
     }
 
-    fn give_back(&mut self, mut start: usize, mut bytes: usize) {
+    /// Joins what was taken with what is free on either side of it; `start` counts from the beginning of all.
+    pub(crate) fn give_back(&mut self, mut start: usize, mut bytes: usize) {
         if let Some(length) = self.free.remove(&(start + bytes)) {
             bytes += length;
         }
@@ -195,6 +202,17 @@ impl Buffer {
         // SAFETY: long enough, as asserted; `data` outlives the copy, which is waited for.
         unsafe { result::memcpy_dtoh_async(data, self.start, self.context.stream()) }.map_err(fail)?;
         self.context.synchronize()
+    }
+
+    /// Copies as many bytes as this has from elsewhere on the card.
+    ///
+    /// # Errors
+    /// What the driver reports.
+    pub(crate) fn fill_from(&self, from: Pointer) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: whoever has the address says that so much is there.
+        unsafe { result::memcpy_dtod_async(self.start, from, self.bytes, self.context.stream()) }
+            .map_err(|e| failure(e, "copying on the card"))
     }
 
     /// Copies all of another buffer of the same length.

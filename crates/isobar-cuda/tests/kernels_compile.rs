@@ -47,6 +47,8 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::aggregate::source::<T>());
     all.extend(isobar_cuda::galerkin::sources::<T>());
+    all.push(isobar_cuda::galerkin::setup::source::<T>());
+    all.extend(isobar_cuda::galerkin::setup::sources());
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Few layers, many, and very many.
         let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };

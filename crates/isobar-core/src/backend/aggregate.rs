@@ -1,17 +1,30 @@
 //! Aggregates: sets of cells with one number each. They carry deflation vectors and null spaces.
 
+use std::sync::OnceLock;
+
 use super::Backend;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::real::Real;
 
 /// To which aggregate each cell belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AggregateMap {
     shape: Shape,
-    ids: Vec<u32>,
+    /// Made when they are asked for, where all cells belong together.
+    ids: OnceLock<Vec<u32>>,
     count: usize,
+    is_whole: bool,
 }
+
+impl PartialEq for AggregateMap {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = (self.shape, self.count) == (other.shape, other.count);
+        is_same && ((self.is_whole && other.is_whole) || self.ids() == other.ids())
+    }
+}
+
+impl Eq for AggregateMap {}
 
 impl AggregateMap {
     /// The id of cells in no aggregate.
@@ -39,7 +52,17 @@ impl AggregateMap {
 
     /// From ids that are known to be right.
     pub(crate) fn from_parts(shape: Shape, ids: Vec<u32>, count: usize) -> Self {
-        Self { shape, ids, count }
+        Self { shape, ids: OnceLock::from(ids), count, is_whole: false }
+    }
+
+    /// All cells in one aggregate.
+    pub fn whole(shape: Shape) -> Self {
+        Self { shape, ids: OnceLock::new(), count: 1, is_whole: true }
+    }
+
+    /// Whether it was made as [`AggregateMap::whole`].
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// The grid.
@@ -49,7 +72,7 @@ impl AggregateMap {
 
     /// The aggregate of each cell, C order.
     pub fn ids(&self) -> &[u32] {
-        &self.ids
+        self.ids.get_or_init(|| vec![0; self.shape.cells()])
     }
 
     /// How many aggregates there are.
@@ -59,25 +82,28 @@ impl AggregateMap {
 
     /// The aggregate of a cell.
     pub fn aggregate(&self, cell: usize) -> Option<usize> {
-        let id = self.ids[cell];
+        let id = self.ids()[cell];
         (id != Self::NONE).then_some(id as usize)
     }
 
     /// The same aggregates without those that `keep` refuses.
     #[must_use]
-    pub fn filtered(mut self, keep: impl Fn(usize) -> bool) -> Self {
-        for id in &mut self.ids {
-            if *id != Self::NONE && !keep(*id as usize) {
-                *id = Self::NONE;
-            }
+    pub fn filtered(self, keep: impl Fn(usize) -> bool) -> Self {
+        if self.is_whole && keep(0) {
+            return self;
         }
-        self.compacted()
+        let of = |&id: &u32| if id != Self::NONE && keep(id as usize) { id } else { Self::NONE };
+        let ids = self.ids().iter().map(of).collect();
+        Self::from_parts(self.shape, ids, self.count).compacted()
     }
 
     /// Cells in each aggregate.
     pub fn sizes(&self) -> Vec<usize> {
+        if self.is_whole {
+            return vec![self.shape.cells()];
+        }
         let mut sizes = vec![0; self.count];
-        for &id in self.ids.iter().filter(|&&id| id != Self::NONE) {
+        for &id in self.ids().iter().filter(|&&id| id != Self::NONE) {
             sizes[id as usize] += 1;
         }
         sizes
@@ -85,18 +111,21 @@ impl AggregateMap {
 
     /// The same aggregates, numbered without gaps in the order of their first cells.
     #[must_use]
-    pub fn compacted(mut self) -> Self {
-        let mut numbers = vec![Self::NONE; self.count];
-        self.count = 0;
-        for id in self.ids.iter_mut().filter(|id| **id != Self::NONE) {
+    pub fn compacted(self) -> Self {
+        if self.is_whole {
+            return self;
+        }
+        let (mut numbers, mut count) = (vec![Self::NONE; self.count], 0);
+        let mut ids = self.ids.into_inner().unwrap_or_default();
+        for id in ids.iter_mut().filter(|id| **id != Self::NONE) {
             let number = &mut numbers[*id as usize];
             if *number == Self::NONE {
-                *number = self.count as u32;
-                self.count += 1;
+                *number = count;
+                count += 1;
             }
             *id = *number;
         }
-        self
+        Self::from_parts(self.shape, ids, count as usize)
     }
 }
 

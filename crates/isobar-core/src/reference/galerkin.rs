@@ -313,6 +313,10 @@ impl SupportsGalerkin for Reference {
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection;
 
+    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Couplings> {
+        Ok(Couplings::of(self, stencil))
+    }
+
     fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Plain27<T>>> {
         let layout = Layout::new(matrix.grid.shape)?;
         Ok(Arc::new(Plain27 { rows: RwLock::new(Rows27::new(matrix, &layout)?), layout }))

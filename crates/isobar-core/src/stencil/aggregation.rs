@@ -13,8 +13,7 @@ impl Diffusion {
         let shape = self.shape();
         if self.is_one_piece() {
             let is_anchored = self.is_anchored();
-            let all = || AggregateMap::from_parts(shape, vec![0; shape.cells()], 1);
-            return (!is_anchored).then(|| Components { all: all(), anchored: vec![false] });
+            return (!is_anchored).then(|| Components { all: AggregateMap::whole(shape), anchored: vec![false] });
         }
         let mut sets = DisjointSets::new(shape.cells());
         self.for_each_open_face(|lower, upper, _| sets.union(lower, upper));

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::galerkin::{Bodies, Coarsening, Couplings, Execute, Weights, bodies, coarsen, coarsest};
+use super::galerkin::Setup;
 use super::{Axis, Diffusion, Hierarchy, Supports};
 use crate::backend::{AggregateBackend, AggregateMap};
 use crate::error::{Error, Result};
@@ -24,9 +24,9 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
     Coarse(&'a Arc<B::Coarse<T>>),
 }
 
-/// A back end that has 27-point operators with their transfers and corrections. Whatever is made of a matrix can get the
-/// numbers of another one with the same grid and the same offsets.
-pub trait SupportsGalerkin: Supports<Diffusion> + Execute {
+/// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
+/// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
+pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// A 27-point operator. Lines in z are relaxed in four colours, (i mod 2, j mod 2) = (0, 0), (1, 0), (0, 1), (1, 1), or
     /// in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black, whatever the smoother:
     /// block Jacobi need not converge on such a matrix.
@@ -36,17 +36,23 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Execute {
     /// Of bodies.
     type BodyCorrection<T: Real>: Correction<Self, T> + 'static;
 
+    /// The matrix of a stencil, whose operator has its coefficients.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Self::Matrix>;
+
     /// Puts a matrix on the device.
     ///
     /// # Errors
     /// As [`Supports::operator`].
-    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Self::Coarse<T>>>;
+    fn coarse<T: Real>(&self, matrix: &Self::Matrix) -> Result<Arc<Self::Coarse<T>>>;
 
     /// Gives it other numbers.
     ///
     /// # Errors
     /// What the device reports.
-    fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Couplings) -> Result<()>;
+    fn update_coarse<T: Real>(&self, coarse: &Self::Coarse<T>, matrix: &Self::Matrix) -> Result<()>;
 
     /// Puts weights on the device.
     ///
@@ -56,26 +62,26 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Execute {
         &self,
         finer: Finer<'_, Self, T>,
         coarse: &Layout,
-        weights: Vec<Weights>,
+        weights: Self::Weights,
     ) -> Result<Arc<Self::Interpolation<T>>>;
 
     /// Gives them other numbers.
     ///
     /// # Errors
     /// What the device reports.
-    fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Vec<Weights>) -> Result<()>;
+    fn update_interpolation<T: Real>(&self, between: &Self::Interpolation<T>, weights: Self::Weights) -> Result<()>;
 
     /// Puts bodies on the device.
     ///
     /// # Errors
     /// As [`Supports::operator`].
-    fn body_correction<T: Real>(&self, layout: &Layout, bodies: Vec<Bodies>) -> Result<Arc<Self::BodyCorrection<T>>>;
+    fn body_correction<T: Real>(&self, layout: &Layout, bodies: Self::Bodies) -> Result<Arc<Self::BodyCorrection<T>>>;
 
     /// Replaces them by others.
     ///
     /// # Errors
     /// What the device reports.
-    fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Vec<Bodies>) -> Result<()>;
+    fn update_bodies<T: Real>(&self, correction: &Self::BodyCorrection<T>, bodies: Self::Bodies) -> Result<()>;
 }
 
 /// What belongs to a level below the finest.
@@ -102,37 +108,33 @@ where
     let layout = *LineSmootherOf::layout::<B, T>(&**finest);
     let (mut below, mut notes) = (Vec::<Below<B, T>>::new(), Vec::new());
     let mut levels: Vec<Arc<dyn LineSmoother<B, T>>> = vec![Arc::clone(finest) as _];
-    let mut matrix = Couplings::of(backend, stencil);
-    let has_bodies = bodies::may_exist(backend, &matrix);
-    let find = |matrix: &Couplings, layout: &Layout| -> Vec<Bodies> {
-        if has_bodies { bodies::find(backend, matrix, layout) } else { Vec::new() }
-    };
-    let is_small = |matrix: &Couplings| matrix.grid.shape.cells() <= COARSEST_CELLS;
-    let top =
-        backend.body_correction::<T>(&layout, if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) })?;
+    let mut matrix = backend.finest(stencil, finest)?;
+    let has_bodies = backend.may_have_bodies(&matrix)?;
+    let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
+    let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= COARSEST_CELLS;
     let mut visits = Vec::new();
     while wanted.map_or(!is_small(&matrix), |wanted| levels.len() < wanted) {
-        let axes = matrix.strong_axes(backend);
-        let Some(Coarsening { weights, coarse }) = coarsen(backend, &matrix, &axes) else {
+        let axes = backend.strong_axes(&matrix)?;
+        if axes.is_empty() {
             if let Some(wanted) = wanted {
-                let (Shape { nx, ny, nz }, have) = (matrix.grid.shape, levels.len());
+                let (Shape { nx, ny, nz }, have) = (backend.grid(&matrix).shape, levels.len());
                 notes.push(format!(
                     "{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
                 ));
             }
             break;
-        };
+        }
         visits.push(if levels.len() <= VISITED_TWICE { 2 } else { 1 });
-        let operator = backend.coarse::<T>(&coarse)?;
+        let weights;
+        (weights, matrix) = backend.coarsen(matrix, &axes)?;
+        let operator = backend.coarse::<T>(&matrix)?;
         let layout = *LineSmootherOf::layout::<B, T>(&*operator);
         let finer = match below.last() {
             None => Finer::Finest(finest),
             Some(level) => Finer::Coarse(&level.operator),
         };
         let transfer = backend.interpolation(finer, &layout, weights)?;
-        matrix = coarse;
-        let bodies = if is_small(&matrix) { Vec::new() } else { find(&matrix, &layout) };
-        let correction = backend.body_correction(&layout, bodies)?;
+        let correction = backend.body_correction(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
         levels.push(Arc::clone(&operator) as _);
         below.push(Below { axes, operator, transfer, correction });
     }
@@ -150,24 +152,31 @@ where
         .collect();
     let shared = coarsest.clone().map(|solver| solver as Arc<dyn CoarsestSolver<B, T>>);
     let backend = backend.clone();
+    let finest = Arc::clone(finest);
     let update = move |stencil: &Diffusion| {
-        let mut matrix = Couplings::of(&backend, stencil);
-        let has_bodies = bodies::may_exist(&backend, &matrix);
-        let find = |matrix: &Couplings, layout: &Layout| -> Vec<Bodies> {
-            let is_wanted = has_bodies && matrix.grid.shape.cells() > COARSEST_CELLS;
-            if is_wanted { bodies::find(&backend, matrix, layout) } else { Vec::new() }
-        };
-        backend.update_bodies(&top, find(&matrix, &layout))?;
+        let mut matrix = backend.finest(stencil, &finest)?;
+        let has_bodies = backend.may_have_bodies(&matrix)?;
+        backend.update_bodies(&top, bodies(&backend, has_bodies, &matrix, &layout)?)?;
         for Below { axes, operator, transfer, correction } in &below {
-            let Some(Coarsening { weights, coarse }) = coarsen(&backend, &matrix, axes) else { break };
+            let weights;
+            (weights, matrix) = backend.coarsen(matrix, axes)?;
             backend.update_interpolation(transfer, weights)?;
-            backend.update_coarse(operator, &coarse)?;
-            backend.update_bodies(correction, find(&coarse, LineSmootherOf::layout::<B, T>(&**operator)))?;
-            matrix = coarse;
+            backend.update_coarse(operator, &matrix)?;
+            let layout = LineSmootherOf::layout::<B, T>(&**operator);
+            backend.update_bodies(correction, bodies(&backend, has_bodies, &matrix, layout)?)?;
         }
         coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&matrix))
     };
     Ok(Hierarchy { levels, transfers, corrections, coarsest: shared, visits, notes, update: Box::new(update) })
+}
+
+/// The bodies of a level, where there can be any and it is not solved on exactly.
+fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &Layout) -> Result<B::Bodies> {
+    if has_bodies && backend.grid(matrix).shape.cells() > COARSEST_CELLS {
+        backend.bodies(matrix, layout)
+    } else {
+        Ok(B::Bodies::default())
+    }
 }
 
 /// `layout` of an operator whose type leaves open whose.
@@ -194,28 +203,25 @@ struct Inside<B: AggregateBackend> {
     u: B::AggregateVector,
 }
 
-impl<B: AggregateBackend> DenseSolver<B> {
-    fn new(backend: &B, matrix: &Couplings) -> Result<Self> {
-        let shape = matrix.grid.shape;
+impl<B: AggregateBackend + Setup> DenseSolver<B> {
+    fn new(backend: &B, matrix: &B::Matrix) -> Result<Self> {
+        let shape = backend.grid(matrix).shape;
         let size = shape.cells();
         let map = AggregateMap::new(shape, (0..size as u32).collect(), size)?;
         let inside = Inside {
-            matrix: backend.aggregate_matrix(size, &coarsest::inverse(matrix))?,
+            matrix: backend.aggregate_matrix(size, &backend.inverse(matrix)?)?,
             f: backend.aggregate_vector(size)?,
             u: backend.aggregate_vector(size)?,
         };
         Ok(Self { backend: backend.clone(), cells: backend.aggregates(&map)?, inside: Mutex::new(inside), size })
     }
 
-    fn update(&self, matrix: &Couplings) -> Result<()> {
-        if matrix.grid.shape.cells() != self.size {
-            return Err(Error::shape(
-                "the coarsest grid",
-                matrix.grid.shape.to_string(),
-                format!("{} cells", self.size),
-            ));
+    fn update(&self, matrix: &B::Matrix) -> Result<()> {
+        let shape = self.backend.grid(matrix).shape;
+        if shape.cells() != self.size {
+            return Err(Error::shape("the coarsest grid", shape.to_string(), format!("{} cells", self.size)));
         }
-        let matrix = self.backend.aggregate_matrix(self.size, &coarsest::inverse(matrix))?;
+        let matrix = self.backend.aggregate_matrix(self.size, &self.backend.inverse(matrix)?)?;
         self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;
         Ok(())
     }

@@ -111,9 +111,10 @@ impl<T: Real> WithSimd for Relax<'_, T> {
 }
 
 impl<T: Real> Level27<T> {
-    /// Gets a vector ready for [`Level27::sweep`]: what a sweep from zero would read before it is written.
+    /// Gets a vector ready for [`Level27::sweep`]: what streams read beyond the ends of their half planes is multiplied by 0,
+    /// which is no help against a NaN.
     pub(super) fn prepare(&self, guess: Guess, u: &mut Vector<T>) {
-        if guess == Guess::Zero && !self.has_no_rings() {
+        if guess == Guess::Zero {
             blas::fill(&self.cpu, T::ZERO, u);
         }
     }

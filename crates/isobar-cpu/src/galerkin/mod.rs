@@ -20,6 +20,7 @@ use std::sync::Arc;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
+use isobar_core::stencil::Diffusion;
 use isobar_core::stencil::galerkin::{Bodies, Couplings, Execute, Weights};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 
@@ -53,6 +54,10 @@ impl SupportsGalerkin for Cpu {
     type Coarse<T: Real> = Level27<T>;
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection;
+
+    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Couplings> {
+        Ok(Couplings::of(self, stencil))
+    }
 
     fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Level27<T>>> {
         Ok(Arc::new(Level27::new(self, matrix)?))

@@ -5,35 +5,13 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use isobar_core::error::Result;
 use isobar_core::operator::Correction;
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin::Bodies;
 
-use super::sources;
+use super::{Lists, sources};
 use crate::cuda::Cuda;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::vector::Vector;
-
-/// [`Bodies`] of one threshold.
-#[derive(Debug)]
-struct Lists {
-    count: usize,
-    starts: Buffer,
-    cells: Buffer,
-    factors: Buffer,
-}
-
-impl Lists {
-    fn new(cuda: &Cuda, bodies: &Bodies) -> Result<Self> {
-        let (context, what) = (cuda.context(), "lists of strongly coupled cells");
-        Ok(Self {
-            count: bodies.factors.len(),
-            starts: Buffer::from_slice(context, &bodies.starts, what)?,
-            cells: Buffer::from_slice(context, &bodies.cells, what)?,
-            factors: Buffer::from_slice(context, &bodies.factors, what)?,
-        })
-    }
-}
 
 /// u += ω Σ_θ Z D⁻¹ Zᵀ r
 #[derive(Debug)]
@@ -45,7 +23,7 @@ pub struct BodyCorrection<T> {
 }
 
 impl<T: Real> BodyCorrection<T> {
-    pub(super) fn new(cuda: &Cuda, bodies: &[Bodies]) -> Result<Self> {
+    pub(super) fn new(cuda: &Cuda, bodies: Vec<Lists>) -> Result<Self> {
         refuse_while_recording("making a correction")?;
         let [.., source] = sources::<T>();
         let module = cuda.module(source);
@@ -55,15 +33,14 @@ impl<T: Real> BodyCorrection<T> {
     }
 
     /// Replaces the bodies.
-    pub(super) fn update(&self, bodies: &[Bodies]) -> Result<()> {
+    pub(super) fn update(&self, bodies: Vec<Lists>) -> Result<()> {
         refuse_while_recording("updating a correction")?;
         if !bodies.is_empty() {
             self.module.prepare(&["correct_bodies"], 0)?;
         }
-        let lists = bodies.iter().map(|bodies| Lists::new(&self.cuda, bodies)).collect::<Result<_>>()?;
         // What was submitted with the old lists must not find them gone.
         self.cuda.context().synchronize()?;
-        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = lists;
+        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = bodies;
         Ok(())
     }
 
@@ -90,7 +67,6 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
     }
 
     fn bytes(&self) -> usize {
-        let bytes = |lists: &Lists| lists.starts.bytes() + lists.cells.bytes() + lists.factors.bytes();
-        self.lists().iter().map(bytes).sum()
+        self.lists().iter().map(Lists::bytes).sum()
     }
 }

@@ -6,11 +6,11 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{LineSmoother, Transfer};
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin::{Execute, Weights};
+use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin_levels::Finer;
 
 use super::twenty_seven::{TwentySeven, bits};
-use super::{cell_block, sources};
+use super::{DirectionWeights, cell_block, sources};
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
 use crate::driver::Pointer;
@@ -49,8 +49,10 @@ pub struct Interpolation<T: Real> {
     cuda: Cuda,
     fine: Fine<T>,
     coarse: Layout,
-    /// Of each direction, below and above.
-    weights: Vec<(usize, [Buffer; 2])>,
+    /// In these directions.
+    axes: Vec<Axis>,
+    /// Where the operands point to.
+    _weights: Buffer,
     operands: Operands,
     module: Arc<Module>,
 }
@@ -61,7 +63,12 @@ fn extents(layout: &Layout) -> [i32; 4] {
 }
 
 impl<T: Real> Interpolation<T> {
-    pub(super) fn new(cuda: &Cuda, finer: Finer<'_, Cuda, T>, coarse: &Layout, weights: &[Weights]) -> Result<Self> {
+    pub(super) fn new(
+        cuda: &Cuda,
+        finer: Finer<'_, Cuda, T>,
+        coarse: &Layout,
+        weights: &[DirectionWeights],
+    ) -> Result<Self> {
         refuse_while_recording("making a transfer")?;
         let [.., interpolate, _] = sources::<T>();
         let [module] = cuda.prepare([interpolate])?;
@@ -84,50 +91,40 @@ impl<T: Real> Interpolation<T> {
             odd: [0; 3],
             ring: 0,
         };
-        let mut rings = [false; 3];
-        let mut buffers = Vec::new();
+        // Arrays begin at multiples of this many bytes.
+        const ALIGNMENT: usize = 256;
+        let bytes =
+            |weights: &DirectionWeights| (weights.odd().shape.cells() * size_of::<T>()).next_multiple_of(ALIGNMENT);
+        let what = format!("weights of interpolation to {} cells", layout.shape());
+        let buffer = Buffer::new(cuda.context(), weights.iter().map(|weights| 2 * bytes(weights)).sum(), &what)?;
+        let (mut rings, mut next) = ([false; 3], buffer.start());
         for weights in weights {
-            let (d, odd) = (weights.axis as usize, weights.odd);
-            let buffer = || {
-                let what = format!("weights of interpolation to {} cells", layout.shape());
-                Buffer::new(cuda.context(), odd.shape.cells() * size_of::<T>(), &what)
-            };
-            let pair = [buffer()?, buffer()?];
-            [operands.below[d], operands.above[d]] = pair.each_ref().map(Buffer::start);
+            let (d, odd) = (weights.axis() as usize, weights.odd());
+            [operands.below[d], operands.above[d]] = [next, next + bytes(weights) as Pointer];
+            next += 2 * bytes(weights) as Pointer;
             operands.odd[d] = odd.extents()[d] as i32;
             rings[d] = odd.periodic[d];
-            buffers.push((d, pair));
         }
         operands.ring = bits(rings);
-        let this = Self { cuda: cuda.clone(), fine, coarse: *coarse, weights: buffers, operands, module };
+        let axes = weights.iter().map(DirectionWeights::axis).collect();
+        let this = Self { cuda: cuda.clone(), fine, coarse: *coarse, axes, _weights: buffer, operands, module };
         this.update(weights)?;
         Ok(this)
     }
 
     /// Gives it other weights in the same directions.
-    pub(super) fn update(&self, weights: &[Weights]) -> Result<()> {
+    pub(super) fn update(&self, weights: &[DirectionWeights]) -> Result<()> {
         refuse_while_recording("updating a transfer")?;
-        let same = weights.iter().map(|weights| weights.axis as usize).eq(self.weights.iter().map(|&(d, _)| d));
-        if !same {
+        if !weights.iter().map(DirectionWeights::axis).eq(self.axes.iter().copied()) {
             return Err(Error::invalid(
                 "the new coefficients",
                 "multigrid would coarsen other directions than before; make a new solver",
             ));
         }
-        for (weights, (_, buffers)) in weights.iter().zip(&self.weights) {
-            let Shape { nx, nz, .. } = weights.odd.shape;
-            for (above, buffer) in buffers.iter().enumerate() {
-                let mut values = vec![T::ZERO; weights.odd.shape.cells()];
-                let mut rows: Vec<&mut [T]> = values.chunks_exact_mut(nx).collect();
-                self.cuda.for_each(&mut rows, |row, out| {
-                    let (j, k) = (row / nz, row % nz);
-                    let from = &weights.rows(j as isize, k as isize)[above][1..];
-                    out.iter_mut().zip(from).for_each(|(out, w)| *out = T::from_f64(*w));
-                });
-                buffer.write(&values)?;
-            }
-        }
-        Ok(())
+        weights.iter().try_for_each(|weights| {
+            let d = weights.axis() as usize;
+            weights.store_in::<T>(&self.cuda, [self.operands.below[d], self.operands.above[d]])
+        })
     }
 
     fn launch(&self, name: &'static str, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {

@@ -1,13 +1,14 @@
 //! Galerkin coarse grids of the diffusion operator on a card.
 //!
 //! * [`twenty_seven`] their matrices, relaxed in four colours, [`interpolation`] what goes between two of them,
-//!   [`bodies`] corrections of strongly coupled bodies.
+//!   [`bodies`] corrections of strongly coupled bodies,
+//! * [`setup`] where all of these come from.
 //!
-//! All of a cycle runs on the card. The coarse matrices themselves, weights and bodies are computed on all threads of the
-//! host, by [`isobar_core::stencil::galerkin`].
+//! All of a cycle runs on the card, and all of its setup but the inverse of the coarsest matrix.
 
 pub mod bodies;
 pub mod interpolation;
+pub mod setup;
 pub mod twenty_seven;
 
 use std::sync::Arc;
@@ -15,12 +16,13 @@ use std::sync::Arc;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin::{Bodies, Couplings, Execute, Weights};
+use isobar_core::stencil::Diffusion;
+use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use rayon::prelude::*;
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
+pub use setup::{DirectionWeights, Lists, Matrix};
 pub use twenty_seven::TwentySeven;
 
 use crate::compile::Source;
@@ -44,22 +46,20 @@ fn cell_block(layers: usize) -> [usize; 2] {
     if layers == 1 { [256, 1] } else { [32, 8] }
 }
 
-impl Execute for Cuda {
-    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
-        items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
-    }
-}
-
 impl SupportsGalerkin for Cuda {
     type Coarse<T: Real> = TwentySeven<T>;
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection<T>;
 
-    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<TwentySeven<T>>> {
+    fn finest<T: Real>(&self, stencil: &Diffusion, operator: &Arc<Self::Operator<T>>) -> Result<Matrix> {
+        Matrix::of(operator.kernels(), Grid::of(stencil))
+    }
+
+    fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
         TwentySeven::new(self, matrix).map(Arc::new)
     }
 
-    fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Couplings) -> Result<()> {
+    fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Matrix) -> Result<()> {
         coarse.update(matrix)
     }
 
@@ -67,20 +67,20 @@ impl SupportsGalerkin for Cuda {
         &self,
         finer: Finer<'_, Self, T>,
         coarse: &Layout,
-        weights: Vec<Weights>,
+        weights: Vec<DirectionWeights>,
     ) -> Result<Arc<Interpolation<T>>> {
         Interpolation::new(self, finer, coarse, &weights).map(Arc::new)
     }
 
-    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<Weights>) -> Result<()> {
+    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<DirectionWeights>) -> Result<()> {
         between.update(&weights)
     }
 
-    fn body_correction<T: Real>(&self, _: &Layout, bodies: Vec<Bodies>) -> Result<Arc<BodyCorrection<T>>> {
-        BodyCorrection::new(self, &bodies).map(Arc::new)
+    fn body_correction<T: Real>(&self, _: &Layout, bodies: Vec<Lists>) -> Result<Arc<BodyCorrection<T>>> {
+        BodyCorrection::new(self, bodies).map(Arc::new)
     }
 
-    fn update_bodies<T: Real>(&self, correction: &BodyCorrection<T>, bodies: Vec<Bodies>) -> Result<()> {
-        correction.update(&bodies)
+    fn update_bodies<T: Real>(&self, correction: &BodyCorrection<T>, bodies: Vec<Lists>) -> Result<()> {
+        correction.update(bodies)
     }
 }

@@ -1,5 +1,6 @@
 //! A 27-point matrix on a card.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use isobar_core::backend::{Backend, Scalar};
@@ -8,12 +9,12 @@ use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::couplings::UPPER;
-use isobar_core::stencil::galerkin::{Couplings, Execute};
 
-use super::{cell_block, sources};
+use super::{Matrix, cell_block, sources};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
+use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
@@ -38,83 +39,85 @@ struct Operands {
 // SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, six 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// [`Couplings`] on a card, and the pivots of their columns.
+/// Couplings and row sums in one precision, and the pivots of columns.
 #[derive(Debug)]
 pub struct TwentySeven<T> {
     cuda: Cuda,
     layout: Layout,
     present: [bool; UPPER],
-    coefficients: Vec<Vector<T>>,
+    /// Couplings, row sums, pivots and what belongs to them: as many vectors.
+    coefficients: Buffer,
+    vectors: usize,
     operands: Operands,
     apply: Arc<Module>,
     lines: Arc<Module>,
     reduction: Reduction,
+    precision: PhantomData<T>,
 }
 
 impl<T: Real> TwentySeven<T> {
-    pub(super) fn new(cuda: &Cuda, matrix: &Couplings) -> Result<Self> {
+    pub(super) fn new(cuda: &Cuda, matrix: &Matrix) -> Result<Self> {
         refuse_while_recording("making an operator")?;
-        let shape @ Shape { nx, ny, nz } = matrix.grid.shape;
+        let grid = matrix.grid();
+        let shape @ Shape { nx, ny, nz } = grid.shape;
         check_size(shape)?;
         let layout = Layout::new(shape)?;
         let [apply, lines, ..] = sources::<T>();
         let [apply, lines] = cuda.prepare([apply, lines])?;
         apply.prepare(&["residual", "residual_field"], 0)?;
         lines.prepare(&["factorise", "gather", "solve_columns"], 0)?;
-        let present = matrix.present;
-        let count = present.iter().filter(|present| **present).count();
-        let coefficients: Vec<Vector<T>> =
-            (0..count + 3).map(|_| Vector::zeros(cuda.context(), &layout)).collect::<Result<_>>()?;
-        let (mut couplings, mut next) = ([0; UPPER], coefficients.iter().map(Vector::pointer));
-        for (to, _) in couplings.iter_mut().zip(present).filter(|(_, present)| *present) {
-            *to = next.next().unwrap_or_default();
-        }
-        let mut other = || next.next().unwrap_or_default();
+        let present = *matrix.present();
+        let vectors = present.iter().filter(|present| **present).count() + 3;
+        let bytes = layout.len() * size_of::<T>();
+        // Padding stays zero.
+        let coefficients = Buffer::zeros(cuda.context(), vectors * bytes, &format!("a matrix of {shape} cells"))?;
+        let mut places = (0..vectors).map(|n| coefficients.start() + (n * bytes) as Pointer);
+        let mut next = || places.next().unwrap_or_default();
+        let couplings = present.map(|present| if present { next() } else { 0 });
         let operands = Operands {
             couplings,
-            sums: other(),
-            inverse: other(),
-            ratio: other(),
+            sums: next(),
+            inverse: next(),
+            ratio: next(),
             nx: nx as i32,
             ny: ny as i32,
             nz: nz as i32,
             pitch: layout.pitch() as i32,
             present: bits(present),
-            periodic: bits(matrix.grid.periodic),
+            periodic: bits(grid.periodic),
         };
         let blocks = Self::cell_grid(&layout).into_iter().product();
         let reduction = Reduction::new(cuda.context(), blocks)?;
-        let this = Self { cuda: cuda.clone(), layout, present, coefficients, operands, apply, lines, reduction };
+        let precision = PhantomData;
+        let this = Self {
+            cuda: cuda.clone(),
+            layout,
+            present,
+            coefficients,
+            vectors,
+            operands,
+            apply,
+            lines,
+            reduction,
+            precision,
+        };
         this.update(matrix)?;
         Ok(this)
     }
 
     /// Gives it the numbers of another matrix.
-    pub(super) fn update(&self, matrix: &Couplings) -> Result<()> {
+    pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
-        let shape @ Shape { nx, ny, nz } = self.layout.shape();
-        if matrix.grid.shape != shape || matrix.present != self.present {
+        let shape @ Shape { ny, .. } = self.layout.shape();
+        if matrix.grid().shape != shape || *matrix.present() != self.present {
             return Err(Error::invalid(
                 "the new coefficients",
                 "a coarse grid would have other couplings than before; make a new solver",
             ));
         }
-        let mut values = vec![0.0; shape.cells()];
-        let mut send = |offset: Option<usize>, to: Pointer| {
-            let mut rows: Vec<&mut [f64]> = values.chunks_exact_mut(nx).collect();
-            self.cuda.for_each(&mut rows, |row, out| {
-                // C order: the rows of one layer after those of another.
-                let (j, k) = (row % ny, row / ny);
-                let plane = &matrix.planes[j];
-                let from = offset.map_or(&plane.sums, |n| &plane.couplings[n]);
-                out.copy_from_slice(&from[matrix.grid.at(0, k as isize)..][..nx]);
-            });
-            self.cuda.upload_coefficients::<T>(&self.layout, &values, 1.0, [nx, ny, nz], to)
-        };
-        for (n, to) in self.operands.couplings.into_iter().enumerate().filter(|&(n, _)| self.present[n]) {
-            send(Some(n), to)?;
-        }
-        send(None, self.operands.sums)?;
+        let Operands { couplings, sums, .. } = self.operands;
+        let to: Vec<Pointer> = couplings.into_iter().filter(|&to| to != 0).chain([sums]).collect();
+        matrix.store_in::<T>(&self.layout, &to)?;
         let grid = [self.pairs().div_ceil(64), 2 * ny, 1];
         self.cuda.launch(self.lines.kernel("factorise")?, grid, [64, 1], Arguments::new().with(self.operands))
     }
@@ -189,11 +192,11 @@ impl<T: Real> Operator<Cuda, T> for TwentySeven<T> {
     }
 
     fn coefficient_vectors(&self) -> f64 {
-        (self.coefficients.len() - 1) as f64
+        (self.vectors - 1) as f64
     }
 
     fn coefficient_bytes(&self) -> usize {
-        self.coefficients.iter().map(|vector| vector.buffer().bytes()).sum()
+        self.coefficients.bytes()
     }
 }
 

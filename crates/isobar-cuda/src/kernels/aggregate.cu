@@ -47,6 +47,17 @@ extern "C" __global__ void __launch_bounds__(128)
     if (threadIdx.x == 0) sums[aggregate] = sum[0];
 }
 
+// The one aggregate that all cells belong to, none in padding. Block 256.
+extern "C" __global__ void number_all(int nx, int ny, int nz, int pitch, unsigned int* __restrict__ ids) {
+    const long long n = 2LL * ny * nz * pitch;
+    for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += gridDim.x * 256LL) {
+        const int m = int(at % pitch);
+        const long long half_plane = at / pitch / nz;
+        const int i = 2 * m + int(((half_plane >> 1) + half_plane) & 1);
+        ids[at] = i < nx ? 0 : NONE;
+    }
+}
+
 // y += Z a. Block 256.
 extern "C" __global__ void add_aggregated(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
                                         T* __restrict__ y) {

@@ -11,6 +11,7 @@ macro_rules! headers {
 /// Headers, as NVRTC wants them: name and text.
 pub const HEADERS: &[(&str, &str)] = headers![
     "diffusion.cuh",
+    "galerkin/setup/setup.cuh",
     "galerkin/twenty_seven.cuh",
     "intrinsics.cuh",
     "layout.cuh",
@@ -58,6 +59,20 @@ pub mod galerkin {
     pub const INTERPOLATE: &str = include_str!("galerkin/interpolate.cu");
     /// Corrections of strongly coupled bodies.
     pub const BODIES: &str = include_str!("galerkin/bodies.cu");
+
+    /// How the levels are made.
+    pub mod setup {
+        /// From coefficients to a matrix, and from matrices to levels.
+        pub const FINEST: &str = include_str!("galerkin/setup/finest.cu");
+        /// Which directions are strong, and whether there is contrast.
+        pub const MEASURES: &str = include_str!("galerkin/setup/measures.cu");
+        /// Weights of interpolation.
+        pub const WEIGHTS: &str = include_str!("galerkin/setup/weights.cu");
+        /// Galerkin products.
+        pub const PRODUCT: &str = include_str!("galerkin/setup/product.cu");
+        /// Strongly coupled bodies.
+        pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
+    }
 }
 
 /// For the tensor-product operator.

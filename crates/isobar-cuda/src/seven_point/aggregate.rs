@@ -34,11 +34,16 @@ impl<K: Kind, T: Real> AggregateOperator<Cuda, T> for SevenPoint<Passes<K, T>> {
         K::galerkin(self.kernels.cuda(), &self.kernels.stencil(), map)
     }
 
-    /// Most matrices are regular, which the card sees at once.
+    /// Most matrices are of one piece, which the card sees at once.
     fn components(&self) -> Result<Option<Components>> {
         refuse_while_recording("looking for connected components")?;
-        if self.kernels.is_plainly_regular()? {
-            return Ok(None);
+        let shape = self.layout_of().shape();
+        match self.kernels.census()? {
+            [0.0, tied] if tied > 0.0 => return Ok(None),
+            [0.0, _] if shape.cells() > 1 => {
+                return Ok(Some(Components { all: AggregateMap::whole(shape), anchored: vec![false] }));
+            }
+            _ => {}
         }
         K::components(self.kernels.cuda(), &self.kernels.stencil())
     }

@@ -66,6 +66,16 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
+    /// What the compiler knows of the stencil.
+    pub(crate) fn kind(&self) -> &K {
+        &self.form.kind
+    }
+
+    /// Where kernels find the coefficients.
+    pub(crate) fn operands(&self) -> &K::Operands {
+        &self.operands
+    }
+
     /// r = f − A u
     pub(crate) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
         self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()])
@@ -172,13 +182,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.stencil.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all cells are joined by open faces and tied to something fixed. No means that the card cannot tell.
-    pub(super) fn is_plainly_regular(&self) -> Result<bool> {
+    /// How many faces between cells are closed, and how many cells are tied to something fixed.
+    pub(super) fn census(&self) -> Result<[f64; 2]> {
         self.pass_with_sums("census", &[], self.census.start())?;
         let mut counts = [0f64; 2];
         self.census.read(&mut counts)?;
-        let [closed_faces, tied_cells] = counts;
-        Ok(closed_faces == 0.0 && tied_cells > 0.0)
+        Ok(counts)
     }
 }
 

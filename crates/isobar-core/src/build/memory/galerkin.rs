@@ -4,11 +4,13 @@ use super::{DEVICE, HOST, MatrixKind, MatrixSize, Processor, Setup};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::stencil::Axis;
-use crate::stencil::galerkin::couplings::{Grid, UPPER, along, strong_axes};
-use crate::stencil::galerkin::product::present;
+use crate::stencil::galerkin::couplings::{Grid, UPPER, along, strong};
+use crate::stencil::galerkin::product::coarse_offsets;
 use crate::stencil::galerkin_levels::COARSEST_CELLS;
 
 const DOUBLE: f64 = size_of::<f64>() as f64;
+/// Bytes, a cell of the finest grid, of what a card makes levels with: see its `galerkin/setup`.
+const CARD_SETUP: f64 = 9.6 * DOUBLE;
 /// Bytes of the lists of cells in bodies, a cell of the grid: there may be none, and three times this.
 const BODIES: f64 = 4.0;
 
@@ -75,14 +77,14 @@ impl Level {
         strengths[d] = if is_one { 0.0 } else { self.strengths[d] / 2.0 };
         Halving {
             odd: Grid { shape: with(count / 2), ..self.grid },
-            next: Self { grid, present: present(&self.present, axis, is_one), strengths },
+            next: Self { grid, present: coarse_offsets(&self.present, axis, &grid), strengths },
         }
     }
 
     /// Each direction that is halved, if any, and the matrices on the way.
     fn coarsened(&self) -> Vec<(Axis, Halving)> {
         let mut steps: Vec<(Axis, Halving)> = Vec::new();
-        for axis in strong_axes(self.strengths, self.grid.extents()) {
+        for axis in strong(&self.grid, self.strengths.map(|strength| (strength, 1))) {
             let from = steps.last().map_or(self, |(_, step)| &step.next);
             let step = from.halved(axis);
             steps.push((axis, step));
@@ -107,19 +109,20 @@ impl Setup<'_> {
             // Elimination factors of the finest level's lines.
             self.vectors(1.0, &Layout::new(matrix.shape)?, size);
         }
-        self.keep(HOST, fine.bytes());
+        let on_card = if self.is_cuda() { CARD_SETUP * fine.cells() } else { 0.0 };
+        self.keep(DEVICE, on_card);
+        self.on_host(fine.bytes());
         self.bodies(&fine, is_small(&fine), size)?;
         while wanted.map_or(!is_small(&fine), |wanted| shapes.len() < wanted) {
             let steps = fine.coarsened();
             let mut weights = 0.0;
-            let mut before = 0.0;
-            for (_, step) in &steps {
+            for (n, (_, step)) in steps.iter().enumerate() {
                 // Both weights, and P 1.
-                let own = 2.0 * field(&step.odd) + field(&step.odd);
-                self.keep(HOST, own);
-                self.keep(HOST, step.next.bytes());
-                self.release(HOST, before);
-                (weights, before) = (weights + own, step.next.bytes());
+                let own = 3.0 * field(&step.odd);
+                self.on_host(own);
+                self.on_host(step.next.bytes());
+                self.on_host(-steps.get(n.wrapping_sub(1)).map_or(&fine, |(_, before)| &before.next).bytes());
+                weights += own;
             }
             let Some((_, Halving { next, .. })) = steps.last() else { break };
             let layout = Layout::new(next.grid.shape)?;
@@ -128,7 +131,7 @@ impl Setup<'_> {
             self.vectors(next.couplings() + own, &layout, size);
             self.workspace(&layout, size);
             self.transfer(&fine, &steps, size)?;
-            self.release(HOST, weights + fine.bytes());
+            self.on_host(-weights);
             fine = next.clone();
             self.bodies(&fine, is_small(&fine), size)?;
             shapes.push(fine.grid.shape);
@@ -138,12 +141,16 @@ impl Setup<'_> {
             self.pass(HOST, DOUBLE * fine.cells().powi(2));
             self.keep(DEVICE, DOUBLE * fine.cells().powi(2));
         }
-        self.release(HOST, fine.bytes());
+        self.on_host(-fine.bytes());
+        self.now[DEVICE] -= on_card;
         Ok(shapes)
     }
 
-    fn release(&mut self, place: usize, bytes: f64) {
-        self.now[place] -= bytes;
+    /// Bytes that come, or go, where setup is the host's.
+    fn on_host(&mut self, bytes: f64) {
+        if !self.is_cuda() {
+            self.keep(HOST, bytes);
+        }
     }
 
     /// Bodies are looked for in the matrix, and corrections need a residual.
@@ -151,8 +158,10 @@ impl Setup<'_> {
         if is_small {
             return Ok(());
         }
-        // The largest couplings; roots, parents, sizes, places and cells.
-        self.pass(HOST, field(&level.grid) + 20.0 * level.cells());
+        if !self.is_cuda() {
+            // The largest couplings; roots, parents, sizes, places and cells.
+            self.pass(HOST, field(&level.grid) + 20.0 * level.cells());
+        }
         self.keep(DEVICE, BODIES * level.cells());
         self.vectors(1.0, &Layout::new(level.grid.shape)?, size);
         Ok(())
@@ -210,7 +219,7 @@ mod tests {
                 if made.grid.shape.cells() <= COARSEST_CELLS {
                     break;
                 }
-                made = coarsen(&Serial, &made, &axes).unwrap().coarse;
+                made = coarsen(&Serial, made, &axes).coarse;
                 predicted = steps.last().unwrap().1.next.clone();
             }
         }

@@ -19,15 +19,17 @@ use crate::layout::{Layout, Shape};
 /// ω; twice as much diverges.
 pub const DAMPING: f64 = 0.3;
 /// θ
-const THRESHOLDS: [f64; 3] = [0.3, 0.03, 0.001];
+pub const THRESHOLDS: [f64; 3] = [0.3, 0.03, 0.001];
 /// Cells in a body.
 pub const LARGEST: u32 = 512;
 /// D beside the sum of a body's diagonals, at most: what is tied more strongly the smoother sees to.
-const LOOSE: f64 = 0.1;
+pub const LOOSE: f64 = 0.1;
 /// D beside the sum of its terms' absolute values, at least: less is their rounding.
-const CANCELLED: f64 = 1e-3;
+pub const CANCELLED: f64 = 1e-3;
 /// D beside the sum of diagonals, at least.
-const NEGLIGIBLE: f64 = 1e-14;
+pub const NEGLIGIBLE: f64 = 1e-14;
+/// Couplings of one direction that vary less belong together.
+pub const CONTRAST: f64 = 0.1;
 /// Planes that one pass joins the cells of.
 const SLAB: usize = 16;
 
@@ -273,8 +275,6 @@ fn strong_links(matrix: &Couplings, largest: &Numbers, theta: f64, j: usize, mut
 /// Whether there can be bodies at all, on this grid or on coarser ones: whether anywhere in the seven-point matrix a coupling
 /// is much weaker than the next one in its direction.
 pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
-    /// Couplings of one direction that vary less belong together.
-    const CONTRAST: f64 = 0.1;
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
     let mut found = vec![false; ny];
     execute.for_each(

@@ -25,9 +25,9 @@ pub fn upper_offset(n: usize) -> Offset {
     [n % 3 - 1, n / 9 - 1, n / 3 % 3 - 1]
 }
 
-/// Whether an offset or its mirror image is among the stored ones.
+/// Whether there are couplings in a direction, stored or not.
 #[inline(always)]
-pub fn has(present: &[bool; UPPER], offset: Offset) -> bool {
+pub fn is_present(present: &[bool; UPPER], offset: Offset) -> bool {
     match number(offset) {
         n if n > UPPER => present[n - UPPER - 1],
         n if n < UPPER => present[UPPER - 1 - n],
@@ -48,6 +48,23 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// That of a stencil.
+    pub fn of(stencil: &Diffusion) -> Self {
+        let shape = stencil.shape();
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        Self { shape, periodic }
+    }
+
+    /// The stored offsets of a seven-point matrix.
+    pub fn seven_points(&self) -> [bool; UPPER] {
+        let mut present = [false; UPPER];
+        for axis in Axis::ALL {
+            present[along(axis)] = self.extents()[axis as usize] > 1;
+        }
+        present
+    }
+
     /// Cells in each direction.
     #[inline(always)]
     pub fn extents(&self) -> [usize; 3] {
@@ -151,15 +168,9 @@ impl Couplings {
 
     /// The matrix of a diffusion stencil: seven points.
     pub fn of(execute: &impl Execute, stencil: &Diffusion) -> Self {
-        let shape = stencil.shape();
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let grid = Grid { shape, periodic };
-        let mut present = [false; UPPER];
-        for axis in Axis::ALL {
-            present[along(axis)] = extents[axis as usize] > 1;
-        }
-        let mut matrix = Self::zeros(execute, grid, present);
+        let grid = Grid::of(stencil);
+        let (shape, extents) = (grid.shape, grid.extents());
+        let mut matrix = Self::zeros(execute, grid, grid.seven_points());
         let Self { planes, .. } = &mut matrix;
         execute.for_each(
             planes,
@@ -182,7 +193,7 @@ impl Couplings {
     /// Whether there are couplings in a direction.
     #[inline(always)]
     pub fn has(&self, offset: Offset) -> bool {
-        has(&self.present, offset)
+        is_present(&self.present, offset)
     }
 
     /// Couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
@@ -244,7 +255,7 @@ impl Couplings {
         Some(to)
     }
 
-    /// The directions to halve, as [`strong_axes`] of the mean couplings, those added up over the planes above each cell.
+    /// The directions to halve, see [`strong`].
     pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
         let Shape { nx, nz, .. } = self.grid.shape;
         let mut sums = vec![[(0.0, 0usize); 3]; self.planes.len()];
@@ -267,23 +278,25 @@ impl Couplings {
                 }
             },
         );
-        let means: [f64; 3] = std::array::from_fn(|d| {
-            let (sum, count) = sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1));
-            if count > 0 { sum / count as f64 } else { 0.0 }
-        });
-        strong_axes(means, self.grid.extents())
+        strong(
+            &self.grid,
+            std::array::from_fn(|d| sums.iter().fold((0.0, 0), |(sum, count), s| (sum + s[d].0, count + s[d].1))),
+        )
     }
 }
 
-/// The directions to halve: those of more than one cell whose couplings are on average at least a quarter of the strongest
-/// direction's, in z half.
-pub fn strong_axes(means: [f64; 3], extents: [usize; 3]) -> Vec<Axis> {
+/// The directions to halve, given for each the sum of the couplings to the plane above, added up for each cell, where that
+/// is positive, and the number of cells where it is: those of more than one cell where such couplings are on average at least
+/// a quarter of the strongest direction's, in z half.
+pub fn strong(grid: &Grid, couplings: [(f64, usize); 3]) -> Vec<Axis> {
     /// Couplings count as alike up to this ratio of their means.
     const ISOTROPIC: f64 = 4.0;
     /// The same for z, whose lines are solved exactly: to halve it as well is cheaper, and never needed; where layers lie
     /// across it, their couplings weak on average, it costs iterations.
     const ISOTROPIC_IN_Z: f64 = 2.0;
+    let means = couplings.map(|(sum, count)| if count > 0 { sum / count as f64 } else { 0.0 });
     let strongest = means.into_iter().fold(0.0, f64::max);
+    let extents = grid.extents();
     let is_strong = |d: usize| {
         extents[d] > 1 && means[d] > 0.0 && means[d] * [ISOTROPIC, ISOTROPIC, ISOTROPIC_IN_Z][d] >= strongest
     };

@@ -9,7 +9,8 @@
 //! * [`weights`] interpolation from the coefficients, relaxed across the line (an operator-induced P),
 //! * [`product`] PᵀAP in one direction,
 //! * [`bodies`] strongly coupled bodies of cells, whose constants are corrected beside the smoothing,
-//! * [`coarsest`] the inverse of the coarsest matrix.
+//! * [`coarsest`] the inverse of the coarsest matrix,
+//! * [`setup`] all of this, as a back end supplies it.
 //!
 //! `docs/notes/diffusion-multigrid.md` says how the recipe was found and what each part is worth.
 
@@ -17,10 +18,12 @@ pub mod bodies;
 pub mod coarsest;
 pub mod couplings;
 pub mod product;
+pub mod setup;
 pub mod weights;
 
 pub use bodies::Bodies;
 pub use couplings::{Couplings, Grid, Offset};
+pub use setup::Setup;
 pub use weights::Weights;
 
 use super::Axis;
@@ -50,15 +53,13 @@ pub struct Coarsening {
     pub coarse: Couplings,
 }
 
-/// PᵀAP with these directions halved, in their order; there must be at least one.
-pub fn coarsen(execute: &impl Execute, fine: &Couplings, axes: &[Axis]) -> Option<Coarsening> {
-    let (mut weights, mut coarse) = (Vec::new(), None::<Couplings>);
+/// PᵀAP with these directions halved, in their order. A matrix is dropped as soon as the next one is there.
+pub fn coarsen(execute: &impl Execute, fine: Couplings, axes: &[Axis]) -> Coarsening {
+    let (mut weights, mut coarse) = (Vec::new(), fine);
     for &axis in axes {
-        let from = coarse.as_ref().unwrap_or(fine);
-        let w = Weights::new(execute, from, axis);
-        let next = product::product(execute, from, &w);
+        let w = Weights::new(execute, &coarse, axis);
+        coarse = product::product(execute, &coarse, &w);
         weights.push(w);
-        coarse = Some(next);
     }
-    coarse.map(|coarse| Coarsening { weights, coarse })
+    Coarsening { weights, coarse }
 }

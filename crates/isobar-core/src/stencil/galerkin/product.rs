@@ -11,7 +11,7 @@
 //! and of a line with itself C(I, I+1) = b E(2I, 2I+1) + a E(2I+1, 2I+2) − a b d(2I+1), d the diagonal.
 //! Row sums are those of A applied to P 1 by differences, restricted: s_c = Pᵀ(A P 1).
 
-use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, has, upper_offset};
+use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, upper_offset};
 use super::weights::Weights;
 use super::{Axis, Execute};
 
@@ -71,19 +71,20 @@ const LAST: [Term; 3] = [
     term(Factor::One, OTHER_BELOW_BEFORE, 0, -1),
 ];
 
-/// The stored offsets of PᵀAP, from those of A; `is_one` where the direction comes down to one cell.
-pub fn present(fine: &[bool; UPPER], axis: Axis, is_one: bool) -> [bool; UPPER] {
+/// Which offsets PᵀAP has couplings for, where A has some for `present` and a direction becomes that of `coarse`.
+pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bool; UPPER] {
     let d = axis as usize;
+    // Sums over a direction that has come down to one cell: what was coupled across a ring is not any more.
+    let is_one = coarse.extents()[d] == 1;
     std::array::from_fn(|n| {
         let mut offset = upper_offset(n);
-        // What was coupled across a ring is not any more.
         if is_one && offset[d] != 0 {
             return false;
         }
         // Along the line a coupling comes of any across it.
         [-1, 0, 1].into_iter().any(|step| {
             offset[d] = step;
-            has(fine, offset)
+            is_present(present, offset)
         })
     })
 }
@@ -91,11 +92,8 @@ pub fn present(fine: &[bool; UPPER], axis: Axis, is_one: bool) -> [bool; UPPER] 
 /// PᵀAP
 pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> Couplings {
     let grid = weights.coarse;
-    // Sums over a direction that has come down to one cell.
-    let is_one = grid.extents()[weights.axis as usize] == 1;
-    let present = present(&fine.present, weights.axis, is_one);
-    let mut coarse = Couplings::zeros(execute, grid, present);
-    let making = Making { fine, weights, grid, is_one };
+    let mut coarse = Couplings::zeros(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid));
+    let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
     execute.for_each(
         &mut coarse.planes,
         #[inline(always)]

@@ -5,9 +5,9 @@ use super::{Axis, Execute};
 use crate::layout::Shape;
 
 /// Half sweeps that relax the weights across the lines.
-const HALF_SWEEPS: usize = 4;
+pub const HALF_SWEEPS: usize = 4;
 /// Weights that add up to so nearly 1 are made to.
-const NEARLY_ONE: f64 = 1e-6;
+pub const NEARLY_ONE: f64 = 1e-6;
 
 /// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1
 ///
@@ -34,6 +34,24 @@ pub struct Weights {
     zeros: Vec<f64>,
 }
 
+/// The coarse cells of a grid in a direction, and its odd ones.
+pub fn halves(fine: &Grid, axis: Axis) -> [Grid; 2] {
+    let (extents, d) = (fine.extents(), axis as usize);
+    let with = |n: usize| {
+        let mut extents = extents;
+        extents[d] = n;
+        Shape::new(extents[0], extents[1], extents[2])
+    };
+    let mut periodic = fine.periodic;
+    let coarse_count = extents[d].div_ceil(2);
+    periodic[d] &= coarse_count > 1;
+    let coarse = Grid { shape: with(coarse_count), periodic };
+    let mut odd = Grid { shape: with(extents[d] / 2), periodic: fine.periodic };
+    // Below the first coarse cell of a ring lies the last odd cell, if the ring is even.
+    odd.periodic[d] &= extents[d].is_multiple_of(2);
+    [coarse, odd]
+}
+
 /// One plane of weights.
 #[derive(Clone, Debug, Default)]
 pub struct WeightPlane {
@@ -46,20 +64,8 @@ pub struct WeightPlane {
 impl Weights {
     /// The weights in a direction of more than one cell.
     pub fn new(execute: &impl Execute, matrix: &Couplings, axis: Axis) -> Self {
-        let (fine, d) = (matrix.grid, axis as usize);
-        let extents = fine.extents();
-        let with = |n: usize| {
-            let mut extents = extents;
-            extents[d] = n;
-            Shape::new(extents[0], extents[1], extents[2])
-        };
-        let mut periodic = fine.periodic;
-        let coarse_count = extents[d].div_ceil(2);
-        periodic[d] &= coarse_count > 1;
-        let coarse = Grid { shape: with(coarse_count), periodic };
-        let mut odd = Grid { shape: with(extents[d] / 2), periodic: fine.periodic };
-        // Below the first coarse cell of a ring lies the last odd cell, if the ring is even.
-        odd.periodic[d] &= extents[d].is_multiple_of(2);
+        let fine = matrix.grid;
+        let [coarse, odd] = halves(&fine, axis);
         let relaxing = Relaxing { matrix, axis, odd };
         let mut planes = relaxing.first_guess(execute);
         relaxing.relax(execute, &mut planes);

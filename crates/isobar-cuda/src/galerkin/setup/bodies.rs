@@ -1,0 +1,128 @@
+//! The search for strongly coupled bodies.
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
+
+use super::bodies_source;
+use super::matrix::{BLOCK, Matrix};
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments};
+use crate::memory::Buffer;
+
+/// The bodies of one threshold, as corrections read them.
+#[derive(Debug)]
+pub struct Lists {
+    pub(crate) count: usize,
+    /// Where the cells of each begin, and where the last ones' end.
+    pub(crate) starts: Buffer,
+    /// Positions in a vector.
+    pub(crate) cells: Buffer,
+    /// ω / D
+    pub(crate) factors: Buffer,
+}
+
+impl Lists {
+    pub(crate) fn bytes(&self) -> usize {
+        self.starts.bytes() + self.cells.bytes() + self.factors.bytes()
+    }
+}
+
+/// `Search` of bodies.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Search {
+    largest: Pointer,
+    label: Pointer,
+    place: Pointer,
+    starts: Pointer,
+    filled: Pointer,
+    cells: Pointer,
+    kept: Pointer,
+    kept_before: Pointer,
+    counts: Pointer,
+}
+
+// SAFETY: laid out as `Search` in bodies.cu: nine pointers.
+unsafe impl Argument for Search {}
+
+/// `Lists` of bodies.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Found {
+    starts: Pointer,
+    cells: Pointer,
+    factors: Pointer,
+}
+
+// SAFETY: laid out as `Lists` in bodies.cu: three pointers.
+unsafe impl Argument for Found {}
+
+/// As [`isobar_core::stencil::galerkin::bodies::find`].
+pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
+    if layout.len() > u32::MAX as usize {
+        return Ok(Vec::new());
+    }
+    let (cells, workspace, context) = (matrix.cells(), matrix.workspace(), matrix.cuda().context());
+    let module = matrix.module(bodies_source())?;
+    let numbers = |len: usize| workspace.take(4 * len);
+    let most_bodies = cells / 2;
+    let [label, place, listed, found_cells] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];
+    let [starts, filled, found_starts] =
+        [numbers(most_bodies + 1)?, numbers(most_bodies + 1)?, numbers(most_bodies + 1)?];
+    let (largest, factors) = (workspace.take(8 * cells)?, workspace.take(8 * most_bodies)?);
+    let [mut kept, mut kept_before] = [numbers(cells)?, numbers(cells)?];
+    let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
+    kept_before.clear()?;
+    let begin = Arguments::new().with(matrix.operands()).with(largest.start()).with(label.start());
+    matrix.launch(module.kernel("begin_search")?, cells, BLOCK, begin)?;
+    let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
+    let mut all: Vec<Lists> = Vec::new();
+    for theta in THRESHOLDS {
+        place.clear()?;
+        kept.clear()?;
+        counts.clear(0, counts.bytes())?;
+        let search = Search {
+            largest: largest.start(),
+            label: label.start(),
+            place: place.start(),
+            starts: starts.start(),
+            filled: filled.start(),
+            cells: listed.start(),
+            kept: kept.start(),
+            kept_before: kept_before.start(),
+            counts: counts.start(),
+        };
+        let arguments = Arguments::new().with(matrix.operands()).with(search).with(theta);
+        matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments)?;
+        for name in ["count_cells", "number_bodies", "list_cells"] {
+            let arguments = Arguments::new().with(cells as i64).with(search);
+            matrix.launch(module.kernel(name)?, cells, BLOCK, arguments)?;
+        }
+        let arguments = Arguments::new().with(matrix.operands()).with(search).with(found).with(layout.pitch() as i32);
+        let most_blocks = 8 * context.multiprocessors;
+        let warps = 32 * most_bodies.clamp(1, most_blocks * BLOCK / 32);
+        matrix.launch(module.kernel("keep_bodies")?, warps, BLOCK, arguments)?;
+        let mut numbers = [0u64; 3];
+        counts.read(&mut numbers)?;
+        let [_, kept_counts, same] = numbers;
+        let (bodies, total) = ((kept_counts >> 32) as usize, kept_counts as u32 as usize);
+        // The same bodies once more say nothing new.
+        let is_new = bodies > 0 && all.last().is_none_or(|last| last.count != bodies || same as usize != bodies);
+        if is_new {
+            let copy = |from: Pointer, bytes: usize| -> Result<Buffer> {
+                let buffer = Buffer::new(context, bytes, "lists of strongly coupled cells")?;
+                buffer.fill_from(from)?;
+                Ok(buffer)
+            };
+            all.push(Lists {
+                count: bodies,
+                starts: copy(found.starts, 4 * (bodies + 1))?,
+                cells: copy(found.cells, 4 * total)?,
+                factors: copy(found.factors, 8 * bodies)?,
+            });
+            std::mem::swap(&mut kept, &mut kept_before);
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,246 @@
+//! A matrix that levels are made of, on the card.
+
+use std::sync::Arc;
+
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::real::Real;
+use isobar_core::stencil::Axis;
+use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
+use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
+
+use super::workspace::{Piece, Workspace};
+use super::{measures, source};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::diffusion::Diffusion;
+use crate::driver::Pointer;
+use crate::galerkin::twenty_seven::bits;
+use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
+use crate::memory::Buffer;
+use crate::module::Module;
+use crate::seven_point::Kernels;
+use crate::seven_point::passes::Passes;
+
+/// Cells of a tile in x and in y, see finest.cu.
+const TILE: usize = 32;
+/// Threads of a block with a cell a thread.
+pub(super) const BLOCK: usize = 256;
+/// The most cells that kernels can number.
+const MOST_CELLS: usize = 1 << 31;
+/// The most blocks of a grid in z.
+const MOST_LAYERS: usize = 1 << 15;
+
+/// `Matrix` of setup.cuh.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Operands {
+    fields: Pointer,
+    cells: i64,
+    extents: [i32; 3],
+    present: u32,
+    periodic: u32,
+    unused: u32,
+}
+
+// SAFETY: laid out as `Matrix` in setup.cuh: a pointer, a 64-bit integer, six 32-bit ones.
+unsafe impl Argument for Operands {}
+
+/// `Targets` of finest.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Targets([Pointer; UPPER + 1]);
+
+// SAFETY: laid out as `Targets` in finest.cu: fourteen pointers.
+unsafe impl Argument for Targets {}
+
+/// What measures of a matrix are taken with.
+#[derive(Debug)]
+struct Measures {
+    /// Eight results, the counter of blocks, and six partial sums a block.
+    buffer: Buffer,
+    blocks: usize,
+}
+
+impl Measures {
+    const RESULTS: usize = 8;
+    const SUMS: usize = 6;
+
+    fn new(cuda: &Cuda) -> Result<Self> {
+        let blocks = 4 * cuda.context().multiprocessors;
+        let bytes = 8 * (Self::RESULTS + 2 + Self::SUMS * blocks);
+        Ok(Self { buffer: Buffer::zeros(cuda.context(), bytes, "partial sums")?, blocks })
+    }
+}
+
+/// Couplings and row sums on the card, in double precision.
+#[derive(Debug)]
+pub struct Matrix {
+    cuda: Cuda,
+    workspace: Arc<Workspace>,
+    measures: Arc<Measures>,
+    grid: Grid,
+    present: [bool; UPPER],
+    fields: Piece,
+}
+
+fn count(present: &[bool; UPPER]) -> usize {
+    present.iter().filter(|present| **present).count()
+}
+
+fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments: Arguments) -> Result<()> {
+    let grid = [nx.div_ceil(TILE), ny.div_ceil(TILE), nz.min(MOST_LAYERS)];
+    cuda.launch(kernel, grid, [TILE, 8], arguments)
+}
+
+/// Copies fields of a grid that lie one after the other to arrays in precision T: to vectors of a pitch, or where that is 0 to
+/// arrays in the order of (i, k, j).
+pub(super) fn store<T: Real>(cuda: &Cuda, fields: Pointer, shape: Shape, pitch: usize, to: &[Pointer]) -> Result<()> {
+    let mut targets = [0; UPPER + 1];
+    targets[..to.len()].copy_from_slice(to);
+    let Shape { nx, ny, nz } = shape;
+    let numbers = [nx, ny, nz, to.len(), pitch];
+    let arguments = numbers.into_iter().fold(Arguments::new().with(fields), |all, n| all.with(n as i32));
+    let [module] = cuda.prepare([source::<T>()])?;
+    in_tiles(cuda, module.kernel("store")?, shape, arguments.with(Targets(targets)))
+}
+
+impl Matrix {
+    /// That of an operator with its coefficients, with the memory for all that comes of it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where there is not so much; [`Error::Unsupported`] for more than 2³¹ cells.
+    pub(crate) fn of<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid) -> Result<Self> {
+        refuse_while_recording("making levels of multigrid")?;
+        let cuda = operator.cuda();
+        let (shape, present) = (grid.shape, grid.seven_points());
+        if shape.cells() > MOST_CELLS {
+            return Err(Error::Unsupported(format!(
+                "multigrid for diffusion on {shape} cells on one card: at most 2³¹"
+            )));
+        }
+        // The matrix, then either the search for bodies, or weights and the first product.
+        let vectors = (count(&present) + 1) as f64 + 5.6;
+        let workspace = Workspace::new(cuda.context(), (8.0 * vectors * shape.cells() as f64) as usize + (64 << 10))?;
+        let measures = Arc::new(Measures::new(cuda)?);
+        let this = Self::new(cuda, workspace, measures, grid, present)?;
+        let [module] = cuda.prepare([source::<T>()])?;
+        let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(this.operands());
+        in_tiles(cuda, module.kernel("couplings_of_cells")?, shape, arguments)?;
+        Ok(this)
+    }
+
+    fn new(
+        cuda: &Cuda,
+        workspace: Arc<Workspace>,
+        measures: Arc<Measures>,
+        grid: Grid,
+        present: [bool; UPPER],
+    ) -> Result<Self> {
+        let fields = workspace.take(8 * (count(&present) + 1) * grid.shape.cells())?;
+        Ok(Self { cuda: cuda.clone(), workspace, measures, grid, present, fields })
+    }
+
+    /// Room for one that is made of this.
+    pub(super) fn next(&self, grid: Grid, present: [bool; UPPER]) -> Result<Self> {
+        Self::new(&self.cuda, Arc::clone(&self.workspace), Arc::clone(&self.measures), grid, present)
+    }
+
+    pub(super) fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    pub(super) fn workspace(&self) -> &Arc<Workspace> {
+        &self.workspace
+    }
+
+    pub(crate) fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// Which offsets are stored.
+    pub(crate) fn present(&self) -> &[bool; UPPER] {
+        &self.present
+    }
+
+    pub(super) fn cells(&self) -> usize {
+        self.grid.shape.cells()
+    }
+
+    pub(super) fn operands(&self) -> Operands {
+        Operands {
+            fields: self.fields.start(),
+            cells: self.cells() as i64,
+            extents: self.grid.extents().map(|n| n as i32),
+            present: bits(self.present),
+            periodic: bits(self.grid.periodic),
+            unused: 0,
+        }
+    }
+
+    pub(super) fn module(&self, source: Source) -> Result<Arc<Module>> {
+        let [module] = self.cuda.prepare([source])?;
+        Ok(module)
+    }
+
+    /// Launches a kernel with an element a thread.
+    pub(super) fn launch(&self, kernel: Kernel, len: usize, block: usize, arguments: Arguments) -> Result<()> {
+        self.cuda.launch(kernel, [len.div_ceil(block), 1, 1], [block, 1], arguments)
+    }
+
+    /// Puts couplings, then row sums, to vectors of a layout.
+    pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
+        store::<T>(&self.cuda, self.fields.start(), self.grid.shape, layout.pitch(), to)
+    }
+
+    /// The first results of a kernel that looks at all cells.
+    fn measure<const N: usize>(&self, name: &'static str, sums: bool) -> Result<[f64; N]> {
+        let Measures { buffer, blocks } = &*self.measures;
+        let kernel = self.module(measures())?.kernel(name)?;
+        let at = |n: usize| buffer.start() + 8 * n as Pointer;
+        buffer.clear(0, 8 * Measures::RESULTS)?;
+        let mut arguments = Arguments::new().with(self.operands());
+        if sums {
+            arguments = arguments.with(at(Measures::RESULTS + 2)).with(at(Measures::RESULTS));
+        }
+        let blocks = (*blocks).min(self.cells().div_ceil(BLOCK));
+        self.cuda.launch(kernel, [blocks, 1, 1], [BLOCK, 1], arguments.with(at(0)))?;
+        let mut results = [0.0; N];
+        buffer.read(&mut results)?;
+        Ok(results)
+    }
+
+    pub(super) fn strong_axes(&self) -> Result<Vec<Axis>> {
+        let sums: [f64; 2 * 3] = self.measure("mean_couplings", true)?;
+        Ok(strong(&self.grid, [0, 1, 2].map(|d| (sums[2 * d], sums[2 * d + 1] as usize))))
+    }
+
+    pub(super) fn has_contrast(&self) -> Result<bool> {
+        let [found] = self.measure("find_contrast", false)?;
+        Ok(found != 0.0)
+    }
+
+    /// The same on the host.
+    pub(super) fn on_host(&self, execute: &impl Execute) -> Result<Couplings> {
+        let cells = self.cells();
+        let bytes = 8 * (count(&self.present) + 1) * cells;
+        let copy = Buffer::new(self.cuda.context(), bytes, "the coarsest matrix")?;
+        copy.fill_from(self.fields.start())?;
+        let mut values = vec![0.0; bytes / 8];
+        copy.read(&mut values)?;
+        let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
+        let mut matrix = Couplings::zeros(execute, grid, self.present);
+        for (j, plane) in matrix.planes.iter_mut().enumerate() {
+            // Even planes before odd ones.
+            let folded = j / 2 + if j % 2 == 1 { ny.div_ceil(2) } else { 0 };
+            let all = plane.couplings.iter_mut().filter(|field| !field.is_empty()).chain([&mut plane.sums]);
+            for (field, from) in all.zip(values.chunks_exact(cells)) {
+                for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
+                    field[grid.at(i as isize, k as isize)] = from[folded + ny * (i + nx * k)];
+                }
+                grid.fill_ghosts(field);
+            }
+        }
+        Ok(matrix)
+    }
+}

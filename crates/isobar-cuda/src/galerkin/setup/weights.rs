@@ -1,0 +1,131 @@
+//! Interpolation and Galerkin product in one direction.
+
+use isobar_core::error::Result;
+use isobar_core::real::Real;
+use isobar_core::stencil::Axis;
+use isobar_core::stencil::galerkin::Grid;
+use isobar_core::stencil::galerkin::couplings::upper_offset;
+use isobar_core::stencil::galerkin::product::coarse_offsets;
+use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
+
+use super::matrix::{BLOCK, Matrix, store};
+use super::workspace::Piece;
+use super::{product, weights_source};
+use crate::cuda::Cuda;
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments};
+
+/// Threads of a block with a line a thread.
+const LINES: usize = 64;
+/// Threads of a block of products.
+const ROWS: usize = 128;
+
+/// `Weights` of setup.cuh.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Operands {
+    below: Pointer,
+    above: Pointer,
+    extents: [i32; 3],
+    ring: i32,
+}
+
+// SAFETY: laid out as `Weights` in setup.cuh: two pointers, four 32-bit integers.
+unsafe impl Argument for Operands {}
+
+/// `Scratch` of weights.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Scratch([Pointer; 6]);
+
+// SAFETY: laid out as `Scratch` in weights.cu: six pointers.
+unsafe impl Argument for Scratch {}
+
+/// P of one direction: weights of odd cells, those of the coarse cells below them, then those of the cells above.
+#[derive(Debug)]
+pub struct DirectionWeights {
+    axis: Axis,
+    coarse: Grid,
+    odd: Grid,
+    values: Piece,
+}
+
+impl DirectionWeights {
+    pub(super) fn new(matrix: &Matrix, axis: Axis) -> Result<Self> {
+        let [coarse, odd] = halves(&matrix.grid(), axis);
+        let cells = odd.shape.cells();
+        let this = Self { axis, coarse, odd, values: matrix.workspace().take(16 * cells)? };
+        let room = matrix.workspace().take(6 * 8 * cells)?;
+        let scratch = Scratch(std::array::from_fn(|n| room.at(n * cells, 8)));
+        this.compute(matrix, scratch)?;
+        Ok(this)
+    }
+
+    fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
+        let module = matrix.module(weights_source())?;
+        let names = [
+            ["start_x", "factorise_x", "gather_x", "solve_x", "finish_x"],
+            ["start_y", "factorise_y", "gather_y", "solve_y", "finish_y"],
+            ["start_z", "factorise_z", "gather_z", "solve_z", "finish_z"],
+        ];
+        let d = self.axis as usize;
+        let [start, factorise, gather, solve, finish] = names[d];
+        let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
+        let weights = || Arguments::new().with(self.operands());
+        let all = || Arguments::new().with(matrix.operands()).with(self.operands());
+        matrix.launch(module.kernel(start)?, cells, BLOCK, all().with(scratch))?;
+        let is_coupled = (0..matrix.present().len()).any(|n| matrix.present()[n] && upper_offset(n)[d] == 0);
+        if is_coupled {
+            let lines = if self.axis == Axis::Z { nz * ny } else { nx * ny };
+            matrix.launch(module.kernel(factorise)?, lines, LINES, weights().with(scratch))?;
+            for parity in (0..HALF_SWEEPS).map(|half| half % 2) {
+                let some = |n: usize| (n + 1 - parity) / 2;
+                let lines = match self.axis {
+                    Axis::X => nx * some(ny),
+                    Axis::Y => some(nx) * ny,
+                    Axis::Z => nz * some(ny),
+                };
+                let cells = lines * if self.axis == Axis::Z { nx } else { nz };
+                let arguments = all().with(scratch).with(parity as i32);
+                matrix.launch(module.kernel(gather)?, cells, BLOCK, arguments)?;
+                let arguments = weights().with(scratch).with(parity as i32);
+                matrix.launch(module.kernel(solve)?, lines, LINES, arguments)?;
+            }
+        }
+        matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch))
+    }
+
+    /// PᵀAP
+    pub(super) fn product(&self, matrix: &Matrix) -> Result<Matrix> {
+        let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
+        let coarse = matrix.next(self.coarse, present)?;
+        let name = ["product_x", "product_y", "product_z"][self.axis as usize];
+        let kernel = matrix.module(product())?.kernel(name)?;
+        let arguments = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
+        matrix.launch(kernel, coarse.cells(), ROWS, arguments)?;
+        Ok(coarse)
+    }
+
+    fn operands(&self) -> Operands {
+        Operands {
+            below: self.values.start(),
+            above: self.values.at(self.odd.shape.cells(), 8),
+            extents: self.odd.extents().map(|n| n as i32),
+            ring: i32::from(self.odd.periodic[self.axis as usize]),
+        }
+    }
+
+    pub(crate) fn axis(&self) -> Axis {
+        self.axis
+    }
+
+    /// The odd cells, numbered like the coarse cells below them.
+    pub(crate) fn odd(&self) -> Grid {
+        self.odd
+    }
+
+    /// Puts weights of the cells below and above to arrays in the order of (i, k, j).
+    pub(crate) fn store_in<T: Real>(&self, cuda: &Cuda, to: [Pointer; 2]) -> Result<()> {
+        store::<T>(cuda, self.values.start(), self.odd.shape, 0, &to)
+    }
+}

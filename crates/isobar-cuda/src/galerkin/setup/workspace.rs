@@ -1,0 +1,84 @@
+//! Memory that setup works in.
+
+use std::sync::{Arc, Mutex};
+
+use isobar_core::error::Result;
+
+use crate::driver::{Context, Pointer, lock};
+use crate::memory::{Buffer, Chunk, Pool};
+
+/// Memory of which pieces are taken and given back while levels are made: what uses a piece later comes later on the card's
+/// one stream.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    context: Arc<Context>,
+    buffer: Buffer,
+    chunk: Mutex<Chunk>,
+}
+
+impl Workspace {
+    pub(super) fn new(context: &Arc<Context>, bytes: usize) -> Result<Arc<Self>> {
+        let buffer = Buffer::new(context, bytes, "setup of multigrid")?;
+        let chunk = Mutex::new(Chunk::new(buffer.start(), bytes));
+        Ok(Arc::new(Self { context: Arc::clone(context), buffer, chunk }))
+    }
+
+    /// Room for so many bytes, outside where there is none within.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Result<Piece> {
+        let rounded = bytes.max(1).next_multiple_of(Pool::ALIGNMENT);
+        let taken = lock(&self.chunk).take(rounded);
+        Ok(match taken {
+            Some(start) => Piece { start, bytes: rounded, owner: Owner::Workspace(Arc::clone(self)) },
+            None => {
+                let buffer = Buffer::new(&self.context, rounded, "setup of multigrid")?;
+                Piece { start: buffer.start(), bytes: rounded, owner: Owner::Outside(buffer) }
+            }
+        })
+    }
+
+    fn position(&self, piece: &Piece) -> usize {
+        (piece.start - self.buffer.start()) as usize
+    }
+}
+
+#[derive(Debug)]
+enum Owner {
+    Workspace(Arc<Workspace>),
+    Outside(Buffer),
+}
+
+/// A piece of memory, nothing said of what it holds.
+#[derive(Debug)]
+pub(super) struct Piece {
+    start: Pointer,
+    bytes: usize,
+    owner: Owner,
+}
+
+impl Piece {
+    pub(super) fn start(&self) -> Pointer {
+        self.start
+    }
+
+    /// Where element n of so many bytes each is.
+    pub(super) fn at(&self, n: usize, bytes: usize) -> Pointer {
+        debug_assert!(n * bytes <= self.bytes);
+        self.start + (n * bytes) as Pointer
+    }
+
+    /// Zeros in all of it.
+    pub(super) fn clear(&self) -> Result<()> {
+        match &self.owner {
+            Owner::Workspace(workspace) => workspace.buffer.clear(workspace.position(self), self.bytes),
+            Owner::Outside(buffer) => buffer.clear(0, self.bytes),
+        }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Owner::Workspace(workspace) = &self.owner {
+            lock(&workspace.chunk).give_back(workspace.position(self), self.bytes);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// From the coefficients of a diffusion operator to a matrix whose levels are made, and from such matrices and weights to what
+// the levels' kernels read. A tile of 32 by 32 cells of a layer, i the fast index on the one side and j on the other; block
+// (32, 8), grid (tiles in i, tiles in j, layers, of which a block may have several).
+#include "galerkin/setup/setup.cuh"
+
+constexpr int TILE = 32, ROWS = 8;
+
+// `Stencil` of diffusion.cuh.
+struct Stencil {
+    const T* field[3];
+    const T* shift;
+    const T* ratio;
+    int nx, ny, nz, pitch;
+};
+
+// What diffusion.cuh is specialised by.
+struct Form {
+    int stored_faces;
+    int field[3];
+    int fixed;
+    int shift;
+};
+
+__device__ __forceinline__ long long checkerboard(int pitch, int nz, int i, int j, int k) {
+    return (i >> 1) + pitch * (k + (long long)nz * (((i + j) & 1) + 2LL * j));
+}
+
+// h of a cell in a direction.
+__device__ __forceinline__ double half(const Stencil& op, const Form& form, int axis, double ratio, const Cell& at) {
+    return ratio * double(op.field[form.field[axis]][checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]);
+}
+
+__device__ __forceinline__ double harmonic(double a, double b) { return a > 0 && b > 0 ? a * (b / (a + b)) : 0; }
+
+// The matrix of a diffusion operator.
+extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op, Form form, Matrix a) {
+    __shared__ double tile[4][TILE][TILE + 1];
+    const int extents[3] = {a.nx, a.ny, a.nz};
+    double ratios[3];
+    for (int d = 0; d < 3; d++) ratios[d] = form.stored_faces ? 1 : double(op.ratio[d]);
+    const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
+    for (int k = blockIdx.z; k < a.nz; k += gridDim.z) {
+        for (int row = threadIdx.y; row < TILE; row += ROWS) {
+            const int i = first_i + threadIdx.x, n = first_j + row;
+            if (i >= a.nx || n >= a.ny) continue;
+            const Cell at = {i, unfolded(n, a.ny), k};
+            double sum = form.shift ? double(op.shift[checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]) : 0;
+            for (int d = 0; d < 3; d++) {
+                const int number = d == X ? at.i : d == Y ? at.j : at.k;
+                double own = 0, face = 0;
+                const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
+                if (extents[d] > 1 || lower || upper) own = half(op, form, d, ratios[d], at);
+                Cell to;
+                if (extents[d] > 1 && neighbour(a, at, d == X, d == Y, d == Z, to))
+                    face = form.stored_faces ? own : harmonic(own, half(op, form, d, ratios[d], to));
+                if (lower && number == 0) sum += own;
+                if (upper && number + 1 == extents[d]) sum += own;
+                tile[d][row][threadIdx.x] = face;
+            }
+            tile[3][row][threadIdx.x] = sum;
+        }
+        __syncthreads();
+        for (int row = threadIdx.y; row < TILE; row += ROWS) {
+            const int i = first_i + row, n = first_j + threadIdx.x;
+            if (i >= a.nx || n >= a.ny) continue;
+            double* to = a.fields + (n + (unsigned int)a.ny * (i + (unsigned int)a.nx * k));
+            // Stored directions are numbered x, z, y.
+            for (int d : {X, Z, Y}) {
+                if (extents[d] == 1) continue;
+                *to = tile[d][threadIdx.x][row];
+                to += a.cells;
+            }
+            *to = tile[3][threadIdx.x][row];
+        }
+        __syncthreads();
+    }
+}
+
+// Where fields go.
+struct Targets {
+    T* field[UPPER + 1];
+};
+
+// Fields of a grid, one after the other, to vectors of a pitch; where that is 0, to arrays in the order of (i, k, j).
+extern "C" __global__ void __launch_bounds__(256)
+    store(const double* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Targets targets) {
+    __shared__ double tile[TILE][TILE + 1];
+    const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
+    const long long cells = (long long)nx * ny * nz;
+    for (int k = blockIdx.z; k < nz; k += gridDim.z) {
+        for (int field = 0; field < count; field++) {
+            for (int row = threadIdx.y; row < TILE; row += ROWS) {
+                const int i = first_i + row, n = first_j + threadIdx.x;
+                if (i < nx && n < ny) tile[row][threadIdx.x] = fields[field * cells + n + (unsigned int)ny * (i + (unsigned int)nx * k)];
+            }
+            __syncthreads();
+            T* to = targets.field[field];
+            for (int row = threadIdx.y; row < TILE; row += ROWS) {
+                const int i = first_i + threadIdx.x, n = first_j + row;
+                if (i >= nx || n >= ny) continue;
+                const int j = unfolded(n, ny);
+                const long long at = pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j);
+                to[at] = T(tile[threadIdx.x][row]);
+            }
+            __syncthreads();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// A_c = P^T A P in one direction: isobar_core::stencil::galerkin::product says how. A coarse cell a thread, block 128.
+//
+// Coarse cell I is fine cell 2I; -1 and 1 are the odd cells before and after it, -2 and 2 the coarse cells beyond.
+#include "galerkin/setup/setup.cuh"
+
+// What weights add up to this nearly is 1.
+constexpr double ROUNDING = 1e-9;
+
+template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse) {
+    const unsigned int n = blockIdx.x * 128 + threadIdx.x;
+    if (n >= coarse.cells) return;
+    const Cell own = cell_at(coarse.nx, coarse.ny, n);
+    const int extents[3] = {a.nx, a.ny, a.nz}, odd_extents[3] = {w.nx, w.ny, w.nz};
+    const int at[3] = {own.i, own.j, own.k};
+    const int count = extents[AXIS], odd_count = odd_extents[AXIS];
+
+    // A cell's place is a sum of what its three numbers say: of fine cells from -2 to 2, of odd cells -1 and 1 along the
+    // direction, of lines from -1 to 1 across it. Those that are not there count as the own one.
+    const unsigned int steps[3] = {(unsigned int)a.ny, 1, (unsigned int)a.ny * a.nx};
+    const unsigned int odd_steps[3] = {(unsigned int)w.ny, 1, (unsigned int)w.ny * w.nx};
+    unsigned int places[3][5], odd_places[3][3];
+    bool exists[3][5];
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+#pragma unroll
+        for (int o = -2; o <= 2; o++) {
+            if (d != AXIS && (o == -2 || o == 2)) continue;
+            const int first = d == AXIS ? 2 * at[d] : at[d];
+            int to = first + o;
+            // From a ring's last cells to its first.
+            const bool is_there = bring_inside(to, extents[d], a.periodic >> d & 1) && (unsigned int)to < (unsigned int)extents[d];
+            exists[d][o + 2] = is_there;
+            to = is_there ? to : first;
+            places[d][o + 2] = d == Y ? folded(to, a.ny) : steps[d] * to;
+            if (d != AXIS && o >= -1 && o <= 1) odd_places[d][o + 1] = d == Y ? folded(to, w.ny) : odd_steps[d] * to;
+        }
+    }
+    const int before = at[AXIS] > 0 ? at[AXIS] - 1 : w.ring ? odd_count - 1 : -1, after = at[AXIS];
+    const bool has_before = before >= 0 && before < odd_count, has_after = after < odd_count;
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+        const bool has = side ? has_after : has_before;
+        const int number = has ? (side ? after : before) : 0;
+        odd_places[AXIS][2 * side] = AXIS == Y ? folded(number, w.ny) : odd_steps[AXIS] * number;
+    }
+    exists[AXIS][1] = has_before;
+    exists[AXIS][3] = has_after;
+    exists[AXIS][4] = exists[AXIS][4] && has_after;
+    exists[AXIS][0] = exists[AXIS][0] && has_before;
+
+    // Whether there is a line at an offset across.
+    auto is_line = [&](int dx, int dy, int dz) {
+        return (AXIS == X || exists[X][dx + 2]) && (AXIS == Y || exists[Y][dy + 2]) && (AXIS == Z || exists[Z][dz + 2]);
+    };
+    // Weights of the odd cell on a side, in the line at an offset across.
+    auto weight_place = [&](int side, int dx, int dy, int dz) {
+        return odd_places[X][AXIS == X ? side + 1 : dx + 1] + odd_places[Y][AXIS == Y ? side + 1 : dy + 1] +
+               odd_places[Z][AXIS == Z ? side + 1 : dz + 1];
+    };
+    auto below = [&](int side, int dx, int dy, int dz) {
+        return exists[AXIS][side + 2] ? w.below[weight_place(side, dx, dy, dz)] : 0;
+    };
+    auto above = [&](int side, int dx, int dy, int dz) {
+        return exists[AXIS][side + 2] ? w.above[weight_place(side, dx, dy, dz)] : 0;
+    };
+    // The coupling of the fine cell at m of the own line, in a direction; the line there must exist.
+    auto coupling = [&](int m, int dx, int dy, int dz) -> double {
+        const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
+        const int stored = number > UPPER ? number - UPPER - 1 : UPPER - 1 - number;
+        if (!(a.present >> stored & 1)) return 0;
+        const double* __restrict__ field = a.fields + a.cells * __popc(a.present & ((1u << stored) - 1));
+        int x = 0, y = 0, z = 0;
+        if (number < UPPER) {
+            x = dx;
+            y = dy;
+            z = dz;
+            if (!exists[AXIS][m + along<AXIS>(dx, dy, dz) + 2]) return 0;
+        }
+        (AXIS == X ? x : AXIS == Y ? y : z) += m;
+        return field[places[X][x + 2] + places[Y][y + 2] + places[Z][z + 2]];
+    };
+    auto own_sum = [&](int m) {
+        return sums(a)[places[X][AXIS == X ? m + 2 : 2] + places[Y][AXIS == Y ? m + 2 : 2] + places[Z][AXIS == Z ? m + 2 : 2]];
+    };
+    // P 1 at m = -1 or 1.
+    auto of_one = [&](int m, int dx, int dy, int dz) {
+        const double total = below(m, dx, dy, dz) + above(m, dx, dy, dz);
+        return fabs(total - 1) < ROUNDING ? 1.0 : total;
+    };
+
+    const double own_below = below(1, 0, 0, 0), own_above = above(1, 0, 0, 0), own_before = above(-1, 0, 0, 0);
+    // Both ends of a ring of odd length are even cells.
+    const bool is_odd_ring = (a.periodic >> AXIS & 1) && (count & 1);
+    const bool is_one = along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1;
+
+    // A P 1 at 2I, by differences, and at the odd cells with their diagonals.
+    const double one_after = of_one(1, 0, 0, 0), one_before = of_one(-1, 0, 0, 0);
+    double t = own_sum(0), t_after = has_after ? own_sum(1) : 0, t_before = has_before ? own_sum(-1) : 0;
+    double diagonal = t_after;
+    t_after *= one_after;
+    t_before *= one_before;
+
+    double* __restrict__ to = coarse.fields + n;
+#pragma unroll
+    for (int number = 0; number < 27; number++) {
+        if (number == UPPER) continue;
+        const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
+        const int step = along<AXIS>(dx, dy, dz);
+        const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
+        if (!is_line(qx, qy, qz)) continue;
+        if (step != 0) {
+            const double c = coupling(0, dx, dy, dz);
+            if (exists[AXIS][step + 2]) t += c * (1 - of_one(step, qx, qy, qz));
+        }
+        if (has_after) {
+            const double c = coupling(1, dx, dy, dz);
+            diagonal += c;
+            t_after += c * (one_after - (step == 0 ? of_one(1, qx, qy, qz) : 1.0));
+        }
+        if (has_before) t_before += coupling(-1, dx, dy, dz) * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
+    }
+
+#pragma unroll
+    for (int stored = 0; stored < UPPER; stored++) {
+        if (!(coarse.present >> stored & 1)) continue;
+        const int number = stored + UPPER + 1;
+        const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
+        const int step = along<AXIS>(dx, dy, dz);
+        const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
+        const int ax = AXIS == X, ay = AXIS == Y, az = AXIS == Z;
+        auto same = [&] { return coupling(0, qx, qy, qz); };
+        // C(I, I + 1) and C(I, I - 1)
+        auto next = [&] {
+            const double other = above(1, qx, qy, qz);
+            return other * coupling(0, qx + ax, qy + ay, qz + az) + own_below * other * coupling(1, qx, qy, qz) +
+                   own_below * coupling(1, qx + ax, qy + ay, qz + az);
+        };
+        auto last = [&] {
+            const double other = below(-1, qx, qy, qz);
+            return own_before * coupling(-1, qx - ax, qy - ay, qz - az) + own_before * other * coupling(-1, qx, qy, qz) +
+                   other * coupling(0, qx - ax, qy - ay, qz - az);
+        };
+        double c = 0;
+        if (is_line(qx, qy, qz)) {
+            if (qx == 0 && qy == 0 && qz == 0) {
+                c = own_above * coupling(0, ax, ay, az) + own_below * coupling(1, ax, ay, az) - own_below * own_above * diagonal;
+            } else if (step > 0) {
+                c = next();
+            } else if (step < 0) {
+                c = last();
+            } else {
+                const double other_before = above(-1, qx, qy, qz), other_below = below(1, qx, qy, qz);
+                c = same() + own_before * other_before * coupling(-1, qx, qy, qz) +
+                    own_before * coupling(-1, qx + ax, qy + ay, qz + az) +
+                    other_before * coupling(0, qx - ax, qy - ay, qz - az) +
+                    other_below * coupling(0, qx + ax, qy + ay, qz + az) +
+                    own_below * coupling(1, qx - ax, qy - ay, qz - az) + own_below * other_below * coupling(1, qx, qy, qz);
+                if (is_one) c += next() + last();
+            }
+            const bool is_end = step > 0 ? 2 * at[AXIS] + 1 == count : step < 0 && at[AXIS] == 0;
+            if (is_odd_ring && is_end) c += coupling(0, dx, dy, dz);
+        }
+        *to = c;
+        to += coarse.cells;
+    }
+    *to = t + own_below * t_after + own_before * t_before;
+}
+
+extern "C" __global__ void __launch_bounds__(128) product_x(Matrix a, Weights w, Matrix coarse) { make_row<X>(a, w, coarse); }
+extern "C" __global__ void __launch_bounds__(128) product_y(Matrix a, Weights w, Matrix coarse) { make_row<Y>(a, w, coarse); }
+extern "C" __global__ void __launch_bounds__(128) product_z(Matrix a, Weights w, Matrix coarse) { make_row<Z>(a, w, coarse); }
