@@ -119,9 +119,8 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
         }
         let matrix = CoarseMatrix::new(&operator.galerkin(&map)?, count)?;
         let coarse = if is_inverse {
-            let inverse = matrix.inverse_entries();
-            let passes = if matrix.amplification(&inverse) > MOST_AMPLIFIED { 2 } else { 1 };
-            Coarse::Inverse { matrix: backend.aggregate_matrix(count, &inverse)?, passes }
+            let passes = if matrix.refinements > 0 { 2 } else { 1 };
+            Coarse::Inverse { matrix: backend.aggregate_matrix(count, &matrix.inverse_entries())?, passes }
         } else {
             let column = || faer::Mat::zeros(count, 1);
             Coarse::Triangular { matrix: Box::new(matrix), host: [column(), column(), column()] }
@@ -268,10 +267,13 @@ struct CoarseMatrix {
     sums: Vec<f64>,
     /// Row, column below it, and the positive coupling between.
     couplings: Vec<(usize, usize, f64)>,
+    /// Of a solution.
+    refinements: usize,
 }
 
-/// Products with E⁻¹ round off so many times as much as they should at most; beyond that a projection is done twice, which
-/// squares what is left. (Blocks far from each other, of one coefficient, come to 10⁵.)
+/// Products with E⁻¹ may round off so many times as much as others; beyond that solutions are refined, and where E⁻¹ is stored,
+/// a projection is done twice, which squares what is left. (Half rows of paper D's squares come to 10³ at n = 32 and 10⁵ at
+/// 256.)
 const MOST_AMPLIFIED: f64 = 1e6;
 /// Corrections of a solution with E. Of a contrast of c in a hundred blocks the factor alone leaves an error of about 10⁴ c ε
 /// in the slowest vector, which must be gone: what a projection leaves there, an iteration takes for an eigenvalue next to
@@ -311,7 +313,11 @@ impl CoarseMatrix {
             .collect();
         let matrix = SparseColMat::try_new_from_triplets(count, count, &triplets).map_err(|_| singular())?;
         let factor = matrix.sp_cholesky(Side::Lower).map_err(|_| singular())?;
-        Ok(Self { factor, sums, couplings })
+        let mut this = Self { factor, sums, couplings, refinements: 0 };
+        if this.amplification() > MOST_AMPLIFIED {
+            this.refinements = REFINEMENTS;
+        }
+        Ok(this)
     }
 
     /// x = E⁻¹ b, column by column; b and `step` are overwritten.
@@ -320,13 +326,13 @@ impl CoarseMatrix {
     /// differences, exact where these are all but constant, as slow vectors are.
     fn solve(&self, b: &mut faer::Mat<f64>, step: &mut faer::Mat<f64>, x: &mut faer::Mat<f64>) {
         x.fill(0.0);
-        for refinement in 0..=REFINEMENTS {
+        for refinement in 0..=self.refinements {
             step.copy_from(&*b);
             self.factor.solve_in_place(step.as_mut());
             for column in 0..x.ncols() {
                 let (b, step) = (b.col_as_slice_mut(column), step.col_as_slice(column));
                 x.col_as_slice_mut(column).iter_mut().zip(step).for_each(|(x, step)| *x += step);
-                if refinement < REFINEMENTS {
+                if refinement < self.refinements {
                     self.subtract(step, b);
                 }
             }
@@ -345,15 +351,17 @@ impl CoarseMatrix {
         }
     }
 
-    /// The largest row sum of |E⁻¹| |E|, by which a product with E⁻¹ amplifies rounding (Skeel, 1979).
-    fn amplification(&self, inverse: &[f64]) -> f64 {
-        let mut rows = self.sums.clone();
+    /// The largest row sum of |E⁻¹| |E|, by which a product with E⁻¹ amplifies rounding (Skeel, 1979). No entry of E⁻¹ is
+    /// negative, so that a solve tells.
+    fn amplification(&self) -> f64 {
+        let mut rows = faer::Mat::<f64>::from_fn(self.sums.len(), 1, |row, _| self.sums[row]);
+        let sums = rows.col_as_slice_mut(0);
         for &(row, column, coupling) in &self.couplings {
-            rows[row] += 2.0 * coupling;
-            rows[column] += 2.0 * coupling;
+            sums[row] += 2.0 * coupling;
+            sums[column] += 2.0 * coupling;
         }
-        let of = |entries: &[f64]| entries.iter().zip(&rows).map(|(entry, row)| entry.abs() * row).sum::<f64>();
-        inverse.chunks(rows.len().max(1)).map(of).fold(0.0, f64::max)
+        self.factor.solve_in_place(rows.as_mut());
+        rows.col_as_slice(0).iter().fold(0.0, |most: f64, row| most.max(row.abs()))
     }
 
     /// E⁻¹, which is symmetric, so that its columns one after another are its rows one after another.
