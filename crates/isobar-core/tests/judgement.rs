@@ -347,3 +347,30 @@ fn false_convergence_is_seen() {
     assert!(outcome.converged() && largest > 0.3, "{largest}");
     assert!(estimate >= 0.9 * error && estimate > 1e-2, "{error:e} {estimate:e}");
 }
+
+/// Multigrid that nobody asked for gives way where it is slow, here because it is made of one level, and the work is not lost;
+/// whoever asks for it keeps it.
+#[test]
+fn a_slow_choice_is_left() {
+    let shape = Shape::new(40, 40, 6);
+    let field = materials::noise(shape, 5.0, 3).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+    let stencil = problem.stencil().unwrap();
+    let b = random_rhs(8, shape.cells());
+    let multigrid = MultigridOptions { levels: Some(1), ..MultigridOptions::default() };
+    let automatic = SolverOptions { multigrid, tolerance: 1e-8, max_iterations: 20_000, ..SolverOptions::default() };
+    let (outcome, _) = solve(&stencil, &automatic, &b);
+    assert!(outcome.converged(), "{outcome:?}");
+    assert!(outcome.notes.iter().any(|note| note.contains("multigrid was slow")), "{:?}", outcome.notes);
+    // From one to the next nothing is lost.
+    let history = &outcome.history;
+    assert!(history.windows(2).all(|pair| pair[1] < 1e3 * pair[0]), "{history:?}");
+    let asked = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..automatic };
+    let (outcome, _) = solve(&stencil, &asked, &b);
+    assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
+    // With its levels it is fast, and stays.
+    let usual = SolverOptions { multigrid: MultigridOptions::default(), ..asked };
+    let (outcome, _) = solve(&stencil, &SolverOptions { preconditioner: Preconditioner::Auto, ..usual }, &b);
+    assert!(outcome.converged() && outcome.notes.is_empty(), "{outcome:?}");
+}
