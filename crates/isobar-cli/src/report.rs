@@ -99,8 +99,12 @@ pub struct OutcomeReport {
     pub condition: Option<f64>,
     /// Its smallest and largest eigenvalue.
     pub eigenvalues: Option<[f64; 2]>,
+    /// Distance from the exact solution relative to the solution, in the 2-norm, as conjugate gradients let it be estimated.
+    pub error_estimate: Option<f64>,
     /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
     pub projected: Option<f64>,
+    /// What happened on the way, such as another preconditioner in the place of one that failed.
+    pub notes: Vec<String>,
 }
 
 impl From<&Outcome> for OutcomeReport {
@@ -112,7 +116,9 @@ impl From<&Outcome> for OutcomeReport {
             history: outcome.history.clone(),
             condition: outcome.spectrum.map(|spectrum| spectrum.condition()),
             eigenvalues: outcome.spectrum.map(|spectrum| [spectrum.smallest, spectrum.largest]),
+            error_estimate: outcome.error_estimate,
             projected: outcome.removed,
+            notes: outcome.notes.clone(),
         }
     }
 }
@@ -264,7 +270,9 @@ mod tests {
                 history: vec![1.0, f64::INFINITY],
                 condition: None,
                 eigenvalues: None,
+                error_estimate: None,
                 projected: None,
+                notes: Vec::new(),
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),
@@ -287,7 +295,10 @@ mod tests {
         assert_eq!(keys(&json["problem"]), "grid kind unknowns");
         assert_eq!(keys(&json["device"]), "count kind name ranks threads");
         assert_eq!(keys(&json["solver"]), "method precision preconditioner");
-        assert_eq!(keys(&json["outcome"]), "condition eigenvalues history iterations projected relative_residual stop");
+        assert_eq!(
+            keys(&json["outcome"]),
+            "condition eigenvalues error_estimate history iterations notes projected relative_residual stop"
+        );
         assert_eq!(keys(&json["checks"]), "norm2 sum");
         assert_eq!(keys(&json["seconds"]), "download setup solve total upload");
         assert_eq!(keys(&json["traffic"]), "bytes copy_gb_per_s fraction_of_copy gb_per_s");

@@ -125,7 +125,7 @@ pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
 }
 
 fn has_solution(outcome: &Outcome) -> bool {
-    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual > initial);
+    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual >= initial);
     let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
     outcome.is_returned && !is_lost
 }

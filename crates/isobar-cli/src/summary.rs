@@ -68,7 +68,12 @@ fn solver(case: &Case, description: &Description) -> String {
         );
     }
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
-        text.push_str("; the usual choice for this matrix");
+        text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
+            ("cg", "multigrid") => {
+                "; chosen since it is fast whatever the coefficients, and watched: lines or the diagonal follow where it is slow"
+            }
+            _ => "; the usual choice for this matrix",
+        });
     }
     text
 }
@@ -103,6 +108,7 @@ pub fn closing(
     if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {
         lines.push(entry("last good", format!("iteration {iteration}, relative residual {residual:.3e}")));
     }
+    lines.extend(outcome.notes.iter().map(|note| entry("note", note)));
     if !has_solution {
         lines.push(entry("solution", "none: what the solve left is not finite, or worse than the first guess"));
     }
@@ -111,6 +117,9 @@ pub fn closing(
     }
     if let Some(error) = error {
         lines.push(entry("error", format!("{:.3e} at most, {:.3e} in the mean square", error.max, error.l2)));
+    }
+    if let Some(estimate) = outcome.error_estimate {
+        lines.push(entry("estimate", error_estimate(estimate, outcome.relative_residual)));
     }
     if let Some(spectrum) = outcome.spectrum {
         let (smallest, largest) = (spectrum.smallest, spectrum.largest);
@@ -140,6 +149,24 @@ pub fn closing(
     ));
     lines.push(entry("traffic", bandwidth(traffic)));
     lines.join("\n")
+}
+
+/// An estimated error, and a warning where the residual says far less.
+fn error_estimate(estimate: f64, residual: f64) -> String {
+    /// A residual hides an error that is so many times larger…
+    const HIDDEN: f64 = 1e3;
+    /// …and this large.
+    const LARGE: f64 = 1e-3;
+    if estimate >= 1.0 {
+        return format!(
+            "the error may be as large as the solution: the residual of {residual:.1e} says nothing of it here"
+        );
+    }
+    let mut text = format!("the error is about {estimate:.1e} of the solution, or less");
+    if estimate > LARGE && estimate > HIDDEN * residual {
+        text.push_str("; far more than the residual: lower solver.tolerance");
+    }
+    text
 }
 
 /// The bandwidth that a solve reached.

@@ -78,6 +78,13 @@ pub struct Outcome {
     /// Where the matrix is singular: the norm of what was taken out of the right-hand side because no
     /// solution can produce it, relative to the right-hand side's.
     pub removed: Option<f64>,
+    /// ‖u − A⁻¹b‖ / ‖u‖ as conjugate gradients let it be estimated: three times ‖M⁻¹r‖ of the last residual over the smallest
+    /// eigenvalue of M⁻¹A that their coefficients show. With a strong preconditioner it is close; with a weak one it may be far above,
+    /// and where slow vectors have not been met yet, below. Where coefficients differ by orders of magnitude it and the
+    /// residual may too. Nothing for other methods.
+    pub error_estimate: Option<f64>,
+    /// What happened on the way and should be known, such as another preconditioner in the place of one that failed.
+    pub notes: Vec<String>,
     /// Whether u holds a solution, good or bad. After a breakdown or a divergence that left no finite numbers, u is what
     /// it was before.
     pub is_returned: bool,

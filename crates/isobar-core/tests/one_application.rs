@@ -70,7 +70,7 @@ fn once_an_iteration() {
         let mut monitor = Monitor::new(norm, 1e-8, 200, Patience::Krylov, &mut ignore);
         let _ = monitor.begin(norm);
         cg.begin(&b, &mut u, Guess::Zero).unwrap();
-        cg.run(&b, &mut u, Guess::Zero, &mut monitor).unwrap();
+        cg.run(&b, &mut u, Guess::Zero, None, &mut monitor).unwrap();
         let iterations = monitor.iterations();
         assert!(iterations > 10);
         assert_eq!(counting.applications.load(Relaxed), iterations, "{form:?}");

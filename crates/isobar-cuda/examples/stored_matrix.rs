@@ -90,7 +90,7 @@ fn iteration(
         let mut monitor = Monitor::new(1.0, 0.0, iterations, Patience::Krylov, &mut observer);
         cuda.synchronize()?;
         let clock = Instant::now();
-        cg.run(b, u, Guess::Zero, &mut monitor)?;
+        cg.run(b, u, Guess::Zero, None, &mut monitor)?;
         cuda.synchronize()?;
         Ok::<_, isobar_core::Error>(clock.elapsed().as_secs_f64())
     };

@@ -1,16 +1,28 @@
 //! What to try next when a solve does not converge.
 
+use super::iterate::Evidence;
 use crate::options::{Method, Preconditioner, SolverOptions};
 use crate::outcome::Stop;
 use crate::real::Precision;
+use crate::solver::Broken;
 
-/// A residual that has fallen this far in single precision, or…
+/// A residual that has fallen this far in single precision may be at the rounding of the problem; one that has not is the
+/// method's to answer for.
 const SINGLE_FLOOR: f64 = 1e-3;
-/// … in double precision, may be at the rounding of the problem; one that has not is the method's to answer for.
+/// The same in double precision of cycles, which never see another residual than the true one.
 const DOUBLE_FLOOR: f64 = 1e-6;
+/// pᵀAp of a direction is negative, and not by rounding, where it is so beside rᵀM⁻¹r, with M the diagonal or nothing: that is
+/// at most a few times pᵀAp of a positive definite A's largest eigenvalue.
+const NEGATIVE: f64 = 1e-8;
 
 /// Advice for a solve that stopped at this relative residual; `has_levels` where multigrid could be used.
-pub(super) fn advice(stop: Stop, residual: f64, options: &SolverOptions, has_levels: bool) -> Option<String> {
+pub(super) fn advice(
+    stop: Stop,
+    residual: f64,
+    evidence: &Evidence,
+    options: &SolverOptions,
+    has_levels: bool,
+) -> Option<String> {
     let uses_multigrid = options.method == Method::Multigrid || options.preconditioner == Preconditioner::Multigrid;
     let stronger = if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
@@ -19,6 +31,8 @@ pub(super) fn advice(stop: Stop, residual: f64, options: &SolverOptions, has_lev
     } else {
         "another preconditioner (solver.preconditioner.kind)"
     };
+    // What every other preconditioner falls back to where there is a diagonal.
+    let is_diagonal = options.preconditioner != Preconditioner::None;
     let text = match stop {
         Stop::Converged | Stop::Interrupted => return None,
         Stop::MaxIterations => format!("raise solver.max_iterations, or {stronger}"),
@@ -28,20 +42,32 @@ pub(super) fn advice(stop: Stop, residual: f64, options: &SolverOptions, has_lev
         Stop::Stagnated if options.precision == Precision::F32 => {
             "single precision may be too short for this problem: use solver.precision \"mixed\" or \"f64\"".into()
         }
-        Stop::Stagnated if residual < DOUBLE_FLOOR => format!(
-            "the residual stays at {residual:.1e}, which is about what rounding leaves in double precision here: loosen \
-             solver.tolerance"
-        ),
+        Stop::Stagnated
+            if evidence.is_at_floor || (options.method == Method::Multigrid && residual < DOUBLE_FLOOR) =>
+        {
+            format!(
+            "a relative residual of {residual:.1e} is what rounding in double precision leaves here, and the solution is as good \
+             as that: loosen solver.tolerance, or bring coefficients or widths closer to each other"
+            )
+        }
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
         Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.precision != Precision::F64 => {
             "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
         }
         Stop::Breakdown => match options.method {
-            Method::Cg => format!(
-                "conjugate gradients met a direction of no length: by rounding, or because the matrix or its \
-                 preconditioner is not positive definite; try the preconditioner \"{}\", or solver.method = \"bicgstab\"",
-                if options.preconditioner == Preconditioner::Line { "jacobi" } else { "line" }
-            ),
+            Method::Cg => match evidence.broken {
+                Some(Broken::Direction { sigma, rho }) if sigma < -NEGATIVE * rho => format!(
+                    "pᵀAp = {sigma:.1e} for a direction p beside rᵀM⁻¹r = {rho:.1e}: the matrix is not positive definite, which \
+                     conjugate gradients need; use solver.method = \"bicgstab\""
+                ),
+                Some(Broken::Preconditioner { rho }) if rho < 0.0 && is_diagonal => format!(
+                    "rᵀD⁻¹r = {rho:.1e}: the matrix has a negative diagonal entry, so it is not positive definite, which \
+                     conjugate gradients need; use solver.method = \"bicgstab\""
+                ),
+                _ => "conjugate gradients met a direction of no length, by rounding as far as can be told: loosen \
+                      solver.tolerance, or use solver.method = \"bicgstab\""
+                    .into(),
+            },
             _ => "the recurrence met a division by zero or a number that is not one: try another preconditioner or \
                   solver.method = \"cg\""
                 .into(),
@@ -62,20 +88,42 @@ pub(super) fn advice(stop: Stop, residual: f64, options: &SolverOptions, has_lev
 mod tests {
     use super::*;
 
+    const NONE: Evidence = Evidence { is_at_floor: false, broken: None };
+
     #[test]
     fn nobody_is_told_to_use_what_they_use() {
         let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
-        let of = |stop, residual, options: &SolverOptions| advice(stop, residual, options, true).unwrap();
+        let of = |stop, residual, options: &SolverOptions| advice(stop, residual, &NONE, options, true).unwrap();
         assert!(!of(Stop::MaxIterations, 1e-3, &cycles).contains("use the preconditioner \"multigrid\""));
         let lines = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..cycles.clone() };
         assert!(of(Stop::MaxIterations, 1e-3, &lines).contains("use the preconditioner \"multigrid\""));
-        assert!(!advice(Stop::MaxIterations, 1e-3, &lines, false).unwrap().contains("multigrid"));
-        // A residual of 0.92 is no rounding.
-        assert!(!of(Stop::Stagnated, 0.92, &cycles).contains("rounding"));
-        assert!(of(Stop::Stagnated, 1e-11, &cycles).contains("rounding"));
-        assert_eq!(advice(Stop::Converged, 0.0, &cycles, true), None);
+        assert!(!advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap().contains("multigrid"));
+        assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
         assert!(!of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
+    }
+
+    #[test]
+    fn rounding_is_named_where_it_was_seen() {
+        let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
+        let floor = Evidence { is_at_floor: true, ..NONE };
+        for residual in [1e-11, 1e-4] {
+            assert!(advice(Stop::Stagnated, residual, &floor, &options, true).unwrap().contains("rounding"));
+            assert!(!advice(Stop::Stagnated, residual, &NONE, &options, true).unwrap().contains("rounding"));
+        }
+    }
+
+    #[test]
+    fn matrices_are_blamed_on_evidence_alone() {
+        let options =
+            SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Jacobi, ..SolverOptions::default() };
+        let of = |broken| advice(Stop::Breakdown, 1e-3, &Evidence { broken, ..NONE }, &options, false).unwrap();
+        let blames = |text: String| text.contains("not positive definite");
+        assert!(!blames(of(None)));
+        assert!(!blames(of(Some(Broken::Direction { sigma: -1e-20, rho: 1.0 }))));
+        assert!(!blames(of(Some(Broken::Preconditioner { rho: 0.0 }))));
+        assert!(blames(of(Some(Broken::Direction { sigma: -0.5, rho: 1.0 }))));
+        assert!(blames(of(Some(Broken::Preconditioner { rho: -1.0 }))));
     }
 }

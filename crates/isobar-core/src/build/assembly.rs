@@ -9,8 +9,8 @@ use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    BlockIc, Converted, Deflation, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own, OwnPreconditioner, Pieces,
-    Preconditioner, Projection,
+    BlockIc, Converted, Deflation, Fallback, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own,
+    OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;
@@ -89,7 +89,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
                 let cycle = single.multigrid()?;
                 let layout = backend.layout(stencil)?;
                 let converted = cycle.with(|cycle| Ok(Box::new(Converted::new(layout, cycle)?) as _))?;
-                converted.with(|preconditioner| double.krylov(preconditioner))?
+                double.with_reserves(converted)?.with(|preconditioner| double.krylov(preconditioner))?
             };
             parts.updates.splice(0..0, updates);
             parts.coefficient_bytes += bytes;
@@ -145,7 +145,34 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             let start = self.options.multigrid.start;
             return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
         }
-        self.preconditioner()?.with(|preconditioner| self.krylov(preconditioner))
+        self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
+    }
+
+    /// With what can replace the preconditioner where it fails or is slow: lines, then the diagonal. Neither holds a vector
+    /// that the others do not.
+    fn with_reserves(&self, first: Parts<S, dyn Preconditioner<B, T>>) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let kind = self.options.preconditioner;
+        let mut reserves: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)> = Vec::new();
+        let mut updates = Vec::new();
+        // Without layers lines are the diagonal.
+        if kind == Kind::Multigrid
+            && self.stencil.shape().nz > 1
+            && let Some(lines) = self.backend.lines(self.stencil, &self.operator)?
+        {
+            updates.extend(lines.update);
+            reserves.push((Kind::Line.name(), Box::new(Line(lines.solver))));
+        }
+        let is_simplest = matches!(kind, Kind::None | Kind::Auto | Kind::Jacobi);
+        if let Some(diagonal) = self.capabilities.diagonal.clone().filter(|_| !is_simplest) {
+            reserves.push((Kind::Jacobi.name(), Box::new(Jacobi(diagonal))));
+        }
+        if reserves.is_empty() {
+            return Ok(first);
+        }
+        let mut parts = first
+            .with(|first| Ok(Box::new(Fallback::new(kind.name(), first, reserves)) as Box<dyn Preconditioner<B, T>>))?;
+        parts.updates.extend(updates);
+        Ok(parts)
     }
 
     fn krylov(&self, preconditioner: Box<dyn Preconditioner<B, T>>) -> Result<Box<dyn Iteration<B, T>>> {
@@ -286,10 +313,15 @@ impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
         _: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
         guess: Guess,
+        best: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        self.inner.run(&self.b, &mut self.u, guess, monitor)?;
+        self.inner.run(&self.b, &mut self.u, guess, best, monitor)?;
         self.backend.convert(&self.u, u)
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        self.inner.choose(rank)
     }
 
     fn update(&mut self) -> Result<()> {

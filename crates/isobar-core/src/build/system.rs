@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::advice::advice;
 use super::assembly::{Parts, assemble};
+use super::iterate::Told;
 use super::range::Shift;
 use crate::array::{ArrayView, Source, Target};
 use crate::backend::{Backend, DeviceInfo, Scalar, copy_bandwidth};
@@ -78,31 +79,33 @@ pub trait Solve<S>: Send {
 /// A linear system on one back end: the operator in double precision, which judges, and an iteration
 /// in whatever precision, which solves.
 ///
-/// Storage: b and u in double precision, beside the iteration's own.
+/// Storage: b and u in double precision, and of Krylov methods the best u, beside the iteration's own.
 pub struct System<B: Supports<S>, S: Stencil> {
-    backend: B,
-    stencil: S,
+    pub(super) backend: B,
+    pub(super) stencil: S,
     operator: Arc<B::Operator<f64>>,
     capabilities: Capabilities<B, f64>,
     updates: Vec<Update<S>>,
     null_space: Option<NullSpace<B>>,
-    iteration: Box<dyn Iteration<B, f64>>,
-    options: SolverOptions,
+    pub(super) iteration: Box<dyn Iteration<B, f64>>,
+    pub(super) options: SolverOptions,
     layout: Layout,
-    b: B::Vector<f64>,
-    u: B::Vector<f64>,
+    pub(super) b: B::Vector<f64>,
+    pub(super) u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
     scratch: B::Vector<f64>,
+    /// The best iterate, where the iteration is one whose residual may rise.
+    pub(super) best: Option<B::Vector<f64>>,
+    /// Whether the preconditioner was nobody's wish, so that another may take its place.
+    pub(super) is_automatic: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     scalars: B::Scalars,
-    description: Description,
+    pub(super) description: Description,
 }
 
 /// ‖r‖²
 const NORM: Scalar = Scalar::new(0);
-/// Restarts from the true residual before a solve that believes itself converged is called stalled.
-const MAX_RESTARTS: usize = 10;
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Puts operator, iteration and vectors on a device.
@@ -152,6 +155,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         own: Option<Box<dyn OwnPreconditioner>>,
     ) -> Result<Self> {
         let is_own = own.is_some();
+        let is_automatic = options.preconditioner == Preconditioner::Auto;
         let options = options.resolved(stencil.choice())?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
@@ -174,7 +178,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let needs_scratch = diagonal.is_some() || capabilities.operator.norm_needs_scratch();
         let scratch_layout = if needs_scratch { layout } else { Layout::smallest()? };
-        let vectors = 2 * layout.len() + scratch_layout.len() + if diagonal.is_some() { layout.len() } else { 0 };
+        let keeps_best = options.method != Method::Multigrid;
+        let vectors = if keeps_best { 3 } else { 2 } * layout.len()
+            + scratch_layout.len()
+            + if diagonal.is_some() { layout.len() } else { 0 };
         let description = Description {
             device: backend.device(),
             method: options.method_name().into(),
@@ -190,6 +197,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             b: backend.zeros(&layout)?,
             u: backend.zeros(&layout)?,
             scratch: backend.zeros(&scratch_layout)?,
+            best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
+            is_automatic,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -233,52 +242,35 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// The residual of what will be returned.
-    fn judge(&mut self) -> Result<f64> {
+    pub(super) fn judge(&mut self) -> Result<f64> {
         if let Some(space) = &mut self.null_space {
             space.project_out(&mut self.u)?;
         }
         self.true_residual()
     }
 
-    /// Iterates until the true residual confirms convergence, or the iteration gives up, or
-    /// restarting from the true residual gains nothing.
-    fn iterate(&mut self, mut guess: Guess, monitor: &mut Monitor<'_>, initial: f64) -> Result<f64> {
-        let allowed = self.options.tolerance * monitor.reference();
-        let mut residual = initial;
-        for restart in 0..MAX_RESTARTS {
-            let before = residual;
-            if restart > 0 {
-                self.iteration.begin(&self.b, &mut self.u, guess)?;
-            }
-            self.iteration.run(&self.b, &mut self.u, guess, monitor)?;
-            guess = Guess::Given;
-            residual = self.judge()?;
-            let is_met = residual <= allowed;
-            match monitor.stop() {
-                Some(Stop::Converged) if is_met => return Ok(residual),
-                Some(Stop::Converged) => {
-                    // The iteration's own residual drifted from the true one.
-                    if !residual.is_finite() {
-                        monitor.rule(Stop::Breakdown);
-                        return Ok(residual);
-                    }
-                    monitor.resume(residual);
-                    if monitor.stop().is_some() {
-                        return Ok(residual);
-                    }
-                    if residual > 0.5 * before {
-                        break;
-                    }
-                }
-                _ if is_met => {
-                    monitor.rule(Stop::Converged);
-                    return Ok(residual);
-                }
-                _ => return Ok(residual),
-            }
+    /// Whether a first guess that is good enough is so no longer once it has the mean 0 where it must. `initial` is then its
+    /// residual.
+    fn is_moved_by_projection(&mut self, guess: Guess, monitor: &mut Monitor<'_>, initial: &mut f64) -> Result<bool> {
+        if self.null_space.is_none() || guess == Guess::Zero || monitor.stop() != Some(Stop::Converged) {
+            return Ok(false);
         }
-        monitor.rule(Stop::Stagnated);
-        Ok(residual)
+        *initial = self.judge()?;
+        if *initial <= self.options.tolerance * monitor.reference() {
+            return Ok(false);
+        }
+        monitor.resume(*initial);
+        self.iteration.begin(&self.b, &mut self.u, guess)?;
+        Ok(monitor.stop().is_none())
+    }
+
+    /// The estimated ‖u − A⁻¹b‖ / ‖u‖ of what will be returned.
+    fn relative_error(&mut self, monitor: &Monitor<'_>) -> Result<Option<f64>> {
+        let Some(error) = monitor.error() else { return Ok(None) };
+        let Self { backend, u, scalars, .. } = self;
+        backend.dot(u, u, NORM, scalars)?;
+        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        Ok(Some(error / norm).filter(|error| error.is_finite()))
     }
 }
 
@@ -381,7 +373,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {
-        let Norms { removed, rhs, initial, shift } = norms;
+        let Norms { removed, rhs, mut initial, shift } = norms;
         for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
             if !norm.is_finite() {
                 return Err(Error::invalid(
@@ -398,19 +390,25 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let patience = if method == Method::Multigrid { Patience::Stationary } else { Patience::Krylov };
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
         let backend = self.backend.clone();
-        let is_trivial = rhs == 0.0 && reference == 0.0;
-        let residual = if is_trivial || monitor.begin(initial).is_break() {
-            if is_trivial {
-                let _ = monitor.begin(0.0);
-            }
-            // Nothing to do: the answer to b = 0 is 0, and a first guess that is good enough stays.
-            if is_trivial || guess == Guess::Zero {
+        let mut told = Told::default();
+        // The answer to b = 0 is 0; also where all of b was what no u can produce, whatever the first guess.
+        let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
+        let residual = if is_trivial {
+            let _ = monitor.begin(0.0);
+            backend.clear(&mut self.u)?;
+            0.0
+        } else if monitor.begin(initial).is_break()
+            && !self.is_moved_by_projection(guess, &mut monitor, &mut initial)?
+        {
+            // A first guess that is good enough stays.
+            if guess == Guess::Zero {
                 backend.clear(&mut self.u)?;
             }
-            if is_trivial { 0.0 } else { initial }
+            initial
         } else {
-            backend.enter(|| self.iterate(guess, &mut monitor, initial))?
+            backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
+        let error_estimate = self.relative_error(&monitor)?;
         let fits = self.bring_back(shift)?;
         if !fits {
             monitor.rule(Stop::Breakdown);
@@ -426,12 +424,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,
+            error_estimate: error_estimate.filter(|_| is_returned),
             stop,
             iterations: monitor.iterations(),
             relative_residual,
             history: monitor.into_history(),
             is_returned,
-            advice: advice(stop, relative_residual, &self.options, has_levels),
+            advice: advice(stop, relative_residual, &told.evidence, &self.options, has_levels),
+            notes: told.notes,
             timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
         })
     }

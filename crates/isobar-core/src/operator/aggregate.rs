@@ -26,14 +26,14 @@ impl Components {
     }
 }
 
-/// One entry of a small sparse matrix.
+/// One number of a small sparse matrix that is made of couplings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// From 0.
     pub row: usize,
     /// From 0, not above `row`.
     pub column: usize,
-    /// The value.
+    /// The entry, which is not above 0; where `row` = `column` the sum of the row, which is not below.
     pub value: f64,
 }
 
@@ -51,7 +51,9 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
-    /// The lower triangle of E = Zᵀ A Z, the diagonal included, each entry once.
+    /// E = Zᵀ A Z: its entries below the diagonal, each once, and the sums of its rows in the place of the diagonal. A
+    /// diagonal entry is that sum less the others of its row. Stored as such it would lose what ties an aggregate to
+    /// something fixed, where its couplings to others are many orders of magnitude larger.
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>>;
 
     /// The connected components; nothing where all cells are active, joined, and tied to something fixed.

@@ -6,12 +6,14 @@
 //! * [`multigrid::Cycle`] one multigrid cycle,
 //! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
 //! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
+//! * [`Fallback`] one of these, with simpler ones in reserve,
 //! * [`Pieces`] one of these with the constants of disconnected pieces taken out,
 //! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
 
 mod block_ic;
 mod converted;
 pub mod deflation;
+mod fallback;
 mod incomplete_poisson;
 pub mod multigrid;
 mod neumann;
@@ -30,6 +32,7 @@ use crate::traffic::{self, StepTraffic};
 pub use block_ic::BlockIc;
 pub use converted::Converted;
 pub use deflation::{Deflation, Projection};
+pub use fallback::Fallback;
 pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
@@ -66,6 +69,13 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
     /// What the device reports.
     fn update(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// Takes the approximation of this rank from now on, where there are several: 0 is the one that was asked for, others are
+    /// simpler and safer. Returns its name, or nothing where there is none and all stays as it is.
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        let _ = rank;
+        None
     }
 
     /// Whether M differs from one application to the next or is not symmetric, so that CG must not

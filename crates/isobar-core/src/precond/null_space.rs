@@ -178,6 +178,7 @@ impl<B: AggregateBackend> Found<B> {
             ));
         }
         backend.add_aggregated(&self.floating, &self.sums, b)?;
+        self.remove_means(backend, b)?;
         backend.dot(b, b, NORM, scalars)?;
         if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
             // What is left of a right-hand side that was constant is its rounding, and has no meaning.
@@ -191,8 +192,15 @@ impl<B: AggregateBackend> Found<B> {
         if self.sizes.is_empty() {
             return Ok(());
         }
-        self.find_means(backend, u)?;
-        backend.add_aggregated(&self.floating, &self.sums, u)
+        self.remove_means(backend, u)?;
+        self.remove_means(backend, u)
+    }
+
+    /// Takes the means out once. What rounding of a mean leaves is as large as the mean is beside what differs from it; a second
+    /// time takes that out too. Of a constant then nothing is left: the same is taken from the same in every cell.
+    fn remove_means(&mut self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
+        self.find_means(backend, x)?;
+        backend.add_aggregated(&self.floating, &self.sums, x)
     }
 
     fn describe(&self) -> String {

@@ -1,7 +1,9 @@
 //! BiCGStab, for operators that are not symmetric.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::monitor::Broken;
 use super::{Iteration, Monitor};
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
@@ -83,7 +85,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
     }
 
-    fn run(&mut self, _: &B::Vector<T>, u: &mut B::Vector<T>, _: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+    fn run(
+        &mut self,
+        _: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        _: Guess,
+        mut best: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
         let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, scalars } = self;
         backend.convert(r, shadow)?;
         backend.clear(p)?;
@@ -93,44 +102,63 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
         backend.dot(shadow, r, RHO[0], scalars)?;
 
-        let mut parity = 0;
         let iterate =
             if operator.needs_host() || preconditioner.needs_host() { B::iterate_stepwise } else { B::iterate };
-        iterate(
-            backend,
-            scalars,
-            &mut |n, scalars| {
-                let (now, next) = (n % 2, (n + 1) % 2);
-                let omega_before = Ratio::new(TS[next], TT[next]);
-                // β = (ρ/ρ_before)(α/ω) = (ρ/⟨r̂, v⟩)(⟨t, t⟩/⟨t, s⟩), since α was ρ_before/⟨r̂, v⟩.
-                let beta = Ratio::new(RHO[now], SHADOW_V[next]).times(TT[next], TS[next]);
-                backend.axpy(omega_before.negated(), v, p, scalars)?;
-                backend.xpay(beta, r, p, scalars)?;
-                preconditioner.apply(p, z)?;
-                operator.apply(z, v)?;
-                backend.dot(shadow, v, SHADOW_V[now], scalars)?;
-                let alpha = Ratio::new(RHO[now], SHADOW_V[now]);
-                backend.axpy(alpha, z, u, scalars)?;
-                backend.axpy(alpha.negated(), v, r, scalars)?;
-                preconditioner.apply(r, z)?;
-                operator.apply(z, t)?;
-                backend.dot(t, r, TS[now], scalars)?;
-                backend.dot(t, t, TT[now], scalars)?;
-                let omega = Ratio::new(TS[now], TT[now]);
-                backend.axpy(omega, z, u, scalars)?;
-                backend.axpy(omega.negated(), t, r, scalars)?;
-                backend.dot(shadow, r, RHO[next], scalars)?;
-                backend.dot(r, r, NORM, scalars)
-            },
-            &mut |bank| {
-                let now = parity;
-                parity = 1 - parity;
-                let norm = bank[NORM.index()];
-                let flow = monitor.observe(norm);
-                let alive = [SHADOW_V[now], TS[now], RHO[1 - now]].iter().all(|s| bank[s.index()] != 0.0);
-                if flow.is_continue() && !alive && norm.is_finite() { monitor.break_down() } else { flow }
-            },
-        )
+        let mut taken = 0;
+        loop {
+            let before = taken;
+            let mut is_paused = false;
+            iterate(
+                backend,
+                scalars,
+                &mut |n, scalars| {
+                    let (now, next) = ((before + n) % 2, (before + n + 1) % 2);
+                    let omega_before = Ratio::new(TS[next], TT[next]);
+                    // β = (ρ/ρ_before)(α/ω) = (ρ/⟨r̂, v⟩)(⟨t, t⟩/⟨t, s⟩), since α was ρ_before/⟨r̂, v⟩.
+                    let beta = Ratio::new(RHO[now], SHADOW_V[next]).times(TT[next], TS[next]);
+                    backend.axpy(omega_before.negated(), v, p, scalars)?;
+                    backend.xpay(beta, r, p, scalars)?;
+                    preconditioner.apply(p, z)?;
+                    operator.apply(z, v)?;
+                    backend.dot(shadow, v, SHADOW_V[now], scalars)?;
+                    let alpha = Ratio::new(RHO[now], SHADOW_V[now]);
+                    backend.axpy(alpha, z, u, scalars)?;
+                    backend.axpy(alpha.negated(), v, r, scalars)?;
+                    preconditioner.apply(r, z)?;
+                    operator.apply(z, t)?;
+                    backend.dot(t, r, TS[now], scalars)?;
+                    backend.dot(t, t, TT[now], scalars)?;
+                    let omega = Ratio::new(TS[now], TT[now]);
+                    backend.axpy(omega, z, u, scalars)?;
+                    backend.axpy(omega.negated(), t, r, scalars)?;
+                    backend.dot(shadow, r, RHO[next], scalars)?;
+                    backend.dot(r, r, NORM, scalars)
+                },
+                &mut |bank| {
+                    let now = taken % 2;
+                    taken += 1;
+                    let norm = bank[NORM.index()];
+                    let flow = monitor.observe(norm);
+                    let alive = [SHADOW_V[now], TS[now], RHO[1 - now]].iter().all(|s| bank[s.index()] != 0.0);
+                    if flow.is_continue() && !alive && norm.is_finite() {
+                        return monitor.break_down(Broken::Division);
+                    }
+                    is_paused = best.is_some() && monitor.is_at_a_low();
+                    if is_paused || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
+                },
+            )?;
+            match &mut best {
+                Some(best) if is_paused => {
+                    backend.convert(u, best)?;
+                    monitor.note_kept(0);
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        self.preconditioner.choose(rank)
     }
 
     fn update(&mut self) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Preconditioned conjugate gradients.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::monitor::Broken;
 use super::{Iteration, Monitor};
 use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
@@ -56,6 +58,9 @@ const NORM: [Scalar; 2] = [RHO_NORM[0].get(1), RHO_NORM[1].get(1)];
 const SIGMA: [Scalar; 2] = [Scalar::new(4), Scalar::new(5)];
 /// ⟨z, q⟩ of even and odd iterations.
 const ZQ: [Scalar; 2] = [Scalar::new(6), Scalar::new(7)];
+
+/// ‖z‖² at the end.
+const CORRECTION: Scalar = Scalar::new(8);
 
 impl<B: Backend, T: Real> Cg<B, T> {
     /// Makes the workspace.
@@ -131,12 +136,21 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         Ok(Some(norm.sqrt()))
     }
 
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, _: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+    fn run(
+        &mut self,
+        b: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        _: Guess,
+        mut best: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
         let Self { backend, operator, preconditioner, projection, scaled, form, r, z, p, p_odd, q, scalars } = self;
         let (variable, form) = (preconditioner.is_variable(), *form);
         if let Some(projection) = projection {
-            projection.correct(r, u)?;
-            operator.residual(b, u, r, NORM[0], scalars)?;
+            for _ in 0..projection.passes() {
+                projection.correct(r, u)?;
+                operator.residual(b, u, r, NORM[0], scalars)?;
+            }
         }
         // With p = q = 0 the very first α and β act on nothing: no iteration is special.
         // Iteration 0 advances from the direction of odd iterations, where these have one of their own.
@@ -147,85 +161,123 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         backend.set(scalars, ZQ[0], 0.0)?;
         preconditioner.precondition_residual(r, q, z, Ratio::ZERO, RHO_NORM[0], scalars)?;
 
-        let mut parity = 0;
         let on_host = operator.needs_host()
             || preconditioner.needs_host()
             || projection.as_ref().is_some_and(|projection| projection.needs_host());
         let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
-        iterate(
-            backend,
-            scalars,
-            &mut |n, scalars| {
-                let (now, next) = (n % 2, (n + 1) % 2);
-                let alpha_before = Ratio::new(RHO[next], SIGMA[next]);
-                let alpha = Ratio::new(RHO[now], SIGMA[now]);
-                let beta =
-                    if variable { Ratio::new(ZQ[now], SIGMA[next]).negated() } else { Ratio::new(RHO[now], RHO[next]) };
-                let (before, after) = match p_odd {
-                    None => (&mut *p, None),
-                    Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
-                    Some(odd) => (&mut *p, Some(&mut *odd)),
-                };
-                let direction = Direction { u: &mut *u, p: before, next: after, z, q: &mut *q };
-                match form {
-                    Form::Fused => operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?,
-                    Form::Textbook => {
-                        advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
-                    }
-                }
-                if let Some(projection) = projection {
-                    let p = match p_odd {
-                        Some(odd) if now == 1 => odd,
-                        _ => &mut *p,
+        let mut taken = 0;
+        let mut is_sound = true;
+        loop {
+            let before = taken;
+            let mut is_paused = false;
+            iterate(
+                backend,
+                scalars,
+                &mut |n, scalars| {
+                    let (now, next) = ((before + n) % 2, (before + n + 1) % 2);
+                    let alpha_before = Ratio::new(RHO[next], SIGMA[next]);
+                    let alpha = Ratio::new(RHO[now], SIGMA[now]);
+                    let beta = if variable {
+                        Ratio::new(ZQ[now], SIGMA[next]).negated()
+                    } else {
+                        Ratio::new(RHO[now], RHO[next])
                     };
-                    projection.project(p, q, SIGMA[now], scalars)?;
-                }
-                let out = RHO_NORM[next];
-                match form {
-                    Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
-                    Form::Textbook => {
-                        backend.axpy(alpha.negated(), q, r, scalars)?;
-                        preconditioner.apply(r, z)?;
-                        backend.dot(r, z, out.get(0), scalars)?;
-                        backend.dot(r, r, out.get(1), scalars)?;
+                    let (before, after) = match p_odd {
+                        None => (&mut *p, None),
+                        Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
+                        Some(odd) => (&mut *p, Some(&mut *odd)),
+                    };
+                    let direction = Direction { u: &mut *u, p: before, next: after, z, q: &mut *q };
+                    match form {
+                        Form::Fused => {
+                            operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?
+                        }
+                        Form::Textbook => {
+                            advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
+                        }
                     }
+                    if let Some(projection) = projection {
+                        let p = match p_odd {
+                            Some(odd) if now == 1 => odd,
+                            _ => &mut *p,
+                        };
+                        projection.project(p, q, SIGMA[now], scalars)?;
+                    }
+                    let out = RHO_NORM[next];
+                    match form {
+                        Form::Fused => preconditioner.precondition_residual(r, q, z, alpha, out, scalars)?,
+                        Form::Textbook => {
+                            backend.axpy(alpha.negated(), q, r, scalars)?;
+                            preconditioner.apply(r, z)?;
+                            backend.dot(r, z, out.get(0), scalars)?;
+                            backend.dot(r, r, out.get(1), scalars)?;
+                        }
+                    }
+                    if variable {
+                        backend.dot(z, q, ZQ[next], scalars)?;
+                    }
+                    if let Some((diagonal, scaled)) = scaled {
+                        diagonal.divide_by_diagonal(r, scaled)?;
+                        backend.dot(r, scaled, NORM[next], scalars)?;
+                    }
+                    Ok(())
+                },
+                &mut |bank| {
+                    let now = taken % 2;
+                    taken += 1;
+                    let norm = bank[NORM[1 - now].index()];
+                    let flow = monitor.observe(norm);
+                    // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: not positive definite, if only by rounding.
+                    let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);
+                    let sigma = bank[SIGMA[now].index()];
+                    let definite = sigma > 0.0 && rho_next > 0.0;
+                    if !variable && definite {
+                        monitor.note_coefficients(rho / sigma, rho_next / rho);
+                    }
+                    is_sound = norm.is_finite();
+                    if flow.is_continue() && !definite && is_sound {
+                        is_sound = sigma > 0.0;
+                        return monitor.break_down(if is_sound {
+                            Broken::Preconditioner { rho: rho_next }
+                        } else {
+                            Broken::Direction { sigma, rho }
+                        });
+                    }
+                    is_paused = best.is_some() && monitor.is_leaving_the_best();
+                    if is_paused || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
+                },
+            )?;
+            match &mut best {
+                Some(best) if is_paused => {
+                    // The update of u lags behind.
+                    backend.convert(u, best)?;
+                    monitor.note_kept(1);
                 }
-                if variable {
-                    backend.dot(z, q, ZQ[next], scalars)?;
-                }
-                if let Some((diagonal, scaled)) = scaled {
-                    diagonal.divide_by_diagonal(r, scaled)?;
-                    backend.dot(r, scaled, NORM[next], scalars)?;
-                }
-                Ok(())
-            },
-            &mut |bank| {
-                let now = parity;
-                parity = 1 - parity;
-                let norm = bank[NORM[1 - now].index()];
-                let flow = monitor.observe(norm);
-                // pᵀAp ≤ 0 or rᵀM⁻¹r ≤ 0 away from the solution: A or M is not positive definite.
-                let [rho, rho_next] = [RHO[now], RHO[1 - now]].map(|scalar| bank[scalar.index()]);
-                let sigma = bank[SIGMA[now].index()];
-                let definite = sigma > 0.0 && rho_next > 0.0;
-                if !variable && definite {
-                    monitor.note_coefficients(rho / sigma, rho_next / rho);
-                }
-                if flow.is_continue() && !definite && norm.is_finite() { monitor.break_down() } else { flow }
-            },
-        )?;
-        // The last α was never applied to u. `parity` counts the iterations observed.
-        let last = 1 - parity;
-        let p = match p_odd {
-            Some(odd) if last == 1 => odd,
-            _ => p,
-        };
-        backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
+                _ => break,
+            }
+        }
+        // The last α was never applied to u, and shall not be where it is none.
+        if is_sound && taken > 0 {
+            let last = (taken - 1) % 2;
+            let p = match p_odd {
+                Some(odd) if last == 1 => odd,
+                _ => p,
+            };
+            backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
+        }
+        if !variable {
+            backend.dot(z, z, CORRECTION, scalars)?;
+            monitor.note_correction(backend.read(scalars)?[CORRECTION.index()].sqrt());
+        }
         if let Some(projection) = projection {
             operator.residual(b, u, r, NORM[0], scalars)?;
             projection.correct(r, u)?;
         }
         Ok(())
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        self.preconditioner.choose(rank)
     }
 
     fn update(&mut self) -> Result<()> {

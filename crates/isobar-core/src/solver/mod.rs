@@ -17,7 +17,7 @@ use crate::operator::Guess;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
 
-pub use monitor::{Monitor, Observer, Progress, ignore};
+pub use monitor::{Broken, Monitor, Observer, Progress, ignore};
 
 /// An iterative method with its workspace, made once and used for any number of right-hand sides.
 pub trait Iteration<B: Backend, T: Real>: Send {
@@ -28,12 +28,27 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// What the device reports.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
-    /// Improves `u` until the monitor says stop. The monitor has been told ‖r₀‖, and [`Iteration::begin`] was called with
-    /// the same `b`, `u` and `guess`.
+    /// Improves `u` until the monitor says stop, or finds the preconditioner slow. The monitor has been told ‖r₀‖, and
+    /// [`Iteration::begin`] was called with the same `b`, `u` and `guess`. In `best`, where given, goes a copy of an iterate
+    /// that was much better than those after it, if there was one; the monitor knows.
     ///
     /// # Errors
     /// Only what the device reports; not converging is the monitor's to say.
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()>;
+    fn run(
+        &mut self,
+        b: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        guess: Guess,
+        best: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()>;
+
+    /// Takes the preconditioner of this rank from now on: 0 is the one that was asked for, others are simpler and safer.
+    /// Returns its name, or nothing where there is none and all stays as it is.
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        let _ = rank;
+        None
+    }
 
     /// Computes anew what depends on the matrix, whose coefficients have changed.
     ///

@@ -40,13 +40,53 @@ pub struct Monitor<'o> {
     max_iterations: usize,
     patience: Patience,
     history: Vec<f64>,
+    /// Of the history, and of it since the present preconditioner came.
+    least: f64,
+    least_since: f64,
     lanczos: Lanczos,
-    /// Restarts begin another Lanczos process; only the first counts.
+    /// Restarts begin another Lanczos process; only the first with a preconditioner counts.
     restarted: bool,
+    /// Where the history of the present preconditioner begins.
+    since: usize,
+    /// Relative residual of the iterate that is kept beside the present one.
+    kept: f64,
+    /// How long to watch, and the pace to be shown, where a preconditioner that is slow may be given up.
+    probe: Option<(usize, f64)>,
+    /// ‖e‖ as the last run estimates it.
+    error: Option<f64>,
+    broken: Option<Broken>,
     stop: Option<Stop>,
     observer: &'o mut Observer<'o>,
 }
 
+/// What a recurrence of conjugate gradients stopped at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Broken {
+    /// σ = pᵀAp, and ρ = rᵀM⁻¹r before it.
+    Direction {
+        /// Not positive.
+        sigma: f64,
+        /// Positive.
+        rho: f64,
+    },
+    /// ρ = rᵀM⁻¹r
+    Preconditioner {
+        /// Not positive.
+        rho: f64,
+    },
+    /// A division by zero, of a method that has others.
+    Division,
+}
+
+/// An iterate is kept when the residual has risen to so many times the least…
+const RISE: f64 = 2.0;
+/// …and the least is this much smaller than the residual of the one that is kept already.
+const WORTH_KEEPING: f64 = 0.2;
+/// Where a rise cannot be waited for, an iterate is kept when its residual is this much smaller than of the one that is.
+const FAR_BELOW: f64 = 0.01;
+/// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
+/// been seen by then.
+const CAUTION: f64 = 3.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
 /// …within so many iterations.
@@ -75,8 +115,15 @@ impl<'o> Monitor<'o> {
             max_iterations,
             patience,
             history,
+            least: f64::INFINITY,
+            least_since: f64::INFINITY,
             lanczos,
             restarted: false,
+            since: 0,
+            kept: f64::INFINITY,
+            probe: None,
+            error: None,
+            broken: None,
             stop: None,
             observer,
         }
@@ -84,13 +131,19 @@ impl<'o> Monitor<'o> {
 
     /// Notes the residual of the first guess.
     pub fn begin(&mut self, residual: f64) -> ControlFlow<()> {
-        self.history.push(self.relative(residual));
+        self.note(self.relative(residual));
         self.judge()
+    }
+
+    fn note(&mut self, relative: f64) {
+        self.history.push(relative);
+        self.least = self.least.min(relative);
+        self.least_since = self.least_since.min(relative);
     }
 
     /// Notes the squared residual norm after one more iteration.
     pub fn observe(&mut self, norm_squared: f64) -> ControlFlow<()> {
-        self.history.push(self.relative(norm_squared.sqrt()));
+        self.note(self.relative(norm_squared.sqrt()));
         let relative_residual = self.last();
         let (iteration, tolerance) = (self.iterations(), self.tolerance);
         let is_interrupted = relative_residual.is_finite()
@@ -116,9 +169,85 @@ impl<'o> Monitor<'o> {
     }
 
     /// Ends the solve: the recurrence cannot go on.
-    pub fn break_down(&mut self) -> ControlFlow<()> {
-        self.stop = Some(Stop::Breakdown);
+    pub fn break_down(&mut self, broken: Broken) -> ControlFlow<()> {
+        (self.stop, self.broken) = (Some(Stop::Breakdown), Some(broken));
         ControlFlow::Break(())
+    }
+
+    /// What the recurrence stopped at, if it did.
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+
+    /// Whether the iteration has just left an iterate behind that is worth keeping: the residual rises, and the least so far
+    /// is well below that of the one that is kept.
+    pub fn is_leaving_the_best(&self) -> bool {
+        let (Some(&now), true) = (self.history.last(), self.stop.is_none()) else { return false };
+        now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
+    }
+
+    /// The same for iterations whose u does not lag behind, which must look ahead: whether the residual is the least so far,
+    /// and far below that of the iterate that is kept.
+    pub fn is_at_a_low(&self) -> bool {
+        let (Some(&now), true) = (self.history.last(), self.stop.is_none()) else { return false };
+        let kept = if self.kept.is_finite() { self.kept } else { self.history[0] };
+        now <= self.least && now < FAR_BELOW * kept
+    }
+
+    /// Notes that an iterate is kept: that of now, or of so many iterations ago.
+    pub fn note_kept(&mut self, ago: usize) {
+        let at = self.history.len().saturating_sub(1 + ago);
+        self.kept = self.history.get(at).copied().unwrap_or(f64::INFINITY);
+    }
+
+    /// Notes that an iterate with this true residual is kept.
+    pub fn note_kept_with(&mut self, residual: f64) {
+        self.kept = self.relative(residual);
+    }
+
+    /// Forgets the iterate that was kept.
+    pub fn forget_kept(&mut self) {
+        self.kept = f64::INFINITY;
+    }
+
+    /// Residual of the iterate that is kept, as the iteration saw it; infinite where none is.
+    pub fn kept(&self) -> f64 {
+        if self.reference > 0.0 { self.kept * self.reference } else { self.kept }
+    }
+
+    /// Gives a preconditioner so many iterations to show a pace, see [`Monitor::pace`].
+    pub fn watch(&mut self, probe: Option<(usize, f64)>) {
+        self.probe = probe;
+    }
+
+    /// Whether those iterations are over and that pace was not reached.
+    pub fn is_slow(&mut self) -> bool {
+        let Some((iterations, pace)) = self.probe else { return false };
+        if self.stop.is_some() || self.iterations() < self.since + iterations {
+            return false;
+        }
+        self.probe = None;
+        self.pace() < pace
+    }
+
+    /// Mean logarithm of the factor by which an iteration has reduced the residual, at the best moment so far.
+    pub fn pace(&self) -> f64 {
+        let taken = self.iterations().saturating_sub(self.since).max(1) as f64;
+        match self.history.get(self.since) {
+            Some(&first) if first > 0.0 && self.least_since > 0.0 => (first / self.least_since).ln() / taken,
+            _ => 0.0,
+        }
+    }
+
+    /// Notes ‖z‖ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, so at most ‖z‖/λ in the norm
+    /// that M makes, with λ the smallest eigenvalue of M⁻¹A, and about that in others.
+    pub fn note_correction(&mut self, norm: f64) {
+        self.error = self.spectrum().map(|found| CAUTION * norm / found.smallest).filter(|error| error.is_finite());
+    }
+
+    /// ‖u − A⁻¹b‖ as the last run of conjugate gradients estimates it.
+    pub fn error(&self) -> Option<f64> {
+        self.error
     }
 
     /// Overrides the verdict, after a judgement by the true residual.
@@ -131,10 +260,22 @@ impl<'o> Monitor<'o> {
     pub fn resume(&mut self, residual: f64) {
         let relative = self.relative(residual);
         self.restarted = true;
+        self.error = None;
         if let Some(last) = self.history.last_mut() {
             *last = relative;
         }
         self.stop = (self.iterations() >= self.max_iterations).then_some(Stop::MaxIterations);
+    }
+
+    /// Goes on with another preconditioner, from an iterate with this residual, which replaces the last of the history.
+    pub fn change(&mut self, residual: f64) {
+        self.resume(residual);
+        self.lanczos.clear();
+        self.restarted = false;
+        self.probe = None;
+        self.broken = None;
+        self.since = self.iterations();
+        self.least_since = self.last();
     }
 
     /// ‖r₀‖ or ‖b‖, by which residuals are divided.

@@ -47,7 +47,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
     }
 
-    fn run(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess, monitor: &mut Monitor<'_>) -> Result<()> {
+    fn run(
+        &mut self,
+        b: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        guess: Guess,
+        _: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
         let Self { cycle, backend, scalars, start, .. } = self;
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
         if guess == Guess::Given {
@@ -136,6 +143,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
         b: &B::Vector<f64>,
         u: &mut B::Vector<f64>,
         guess: Guess,
+        _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
         let Self { cycle, top, backend, scalars, start, .. } = self;

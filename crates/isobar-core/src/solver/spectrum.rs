@@ -24,6 +24,13 @@ impl Lanczos {
         Self { diagonal: room(), squares: room(), carried: 0.0 }
     }
 
+    /// Forgets all, and keeps the room.
+    pub(crate) fn clear(&mut self) {
+        self.diagonal.clear();
+        self.squares.clear();
+        self.carried = 0.0;
+    }
+
     /// Notes one iteration: α = ρ/σ and β = ρ_next/ρ.
     pub(crate) fn push(&mut self, alpha: f64, beta: f64) {
         self.diagonal.push(1.0 / alpha + self.carried);

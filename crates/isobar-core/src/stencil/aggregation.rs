@@ -48,14 +48,14 @@ impl Diffusion {
         sets.aggregates(self.shape(), |cell| active[cell])
     }
 
-    /// The lower triangle of E = Zᵀ A Z.
+    /// E = Zᵀ A Z, as [`AggregateOperator::galerkin`](crate::operator::AggregateOperator::galerkin) has it.
     pub fn galerkin(&self, map: &AggregateMap) -> Vec<Entry> {
-        let mut diagonal = vec![0.0; map.count()];
+        let mut sums = vec![0.0; map.count()];
         let mut off = HashMap::<(u32, u32), f64>::new();
         let ids = map.ids();
         self.for_each_shift(|cell, shift| {
             if ids[cell] != AggregateMap::NONE {
-                diagonal[ids[cell] as usize] += shift;
+                sums[ids[cell] as usize] += shift;
             }
         });
         self.for_each_open_face(|lower, upper, t| {
@@ -63,16 +63,15 @@ impl Diffusion {
             if here == there {
                 return;
             }
-            for aggregate in [here, there].into_iter().filter(|&aggregate| aggregate != AggregateMap::NONE) {
-                diagonal[aggregate as usize] += t;
-            }
-            if here != AggregateMap::NONE && there != AggregateMap::NONE {
-                *off.entry((here.max(there), here.min(there))).or_default() -= t;
+            match (here == AggregateMap::NONE, there == AggregateMap::NONE) {
+                (false, false) => *off.entry((here.max(there), here.min(there))).or_default() -= t,
+                (false, true) => sums[here as usize] += t,
+                (true, _) => sums[there as usize] += t,
             }
         });
-        let diagonal = diagonal.into_iter().enumerate().map(|(n, value)| Entry { row: n, column: n, value });
+        let sums = sums.into_iter().enumerate().map(|(n, value)| Entry { row: n, column: n, value });
         let off =
             off.into_iter().map(|((row, column), value)| Entry { row: row as usize, column: column as usize, value });
-        diagonal.chain(off).collect()
+        sums.chain(off).collect()
     }
 }

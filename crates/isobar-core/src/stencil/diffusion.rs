@@ -380,6 +380,10 @@ impl Stencil for Diffusion {
         true
     }
 
+    fn is_definite(&self) -> bool {
+        true
+    }
+
     fn choice(&self) -> Choice {
         Choice { method: Method::Cg, preconditioner: Preconditioner::Multigrid }
     }

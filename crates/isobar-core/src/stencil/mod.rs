@@ -42,6 +42,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
     /// Whether A = Aᵀ.
     fn is_symmetric(&self) -> bool;
 
+    /// Whether A is known to have no negative eigenvalue, by how it is made.
+    fn is_definite(&self) -> bool {
+        false
+    }
+
     /// The solver that suits it where nobody says.
     fn choice(&self) -> Choice;
 

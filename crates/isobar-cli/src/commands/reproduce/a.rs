@@ -319,7 +319,7 @@ fn iteration_seconds<B: Backend, T: Real>(
         backend.synchronize()?;
         let clock = Instant::now();
         cg.begin(b, u, Guess::Zero)?;
-        cg.run(b, u, Guess::Zero, &mut monitor)?;
+        cg.run(b, u, Guess::Zero, None, &mut monitor)?;
         backend.synchronize()?;
         Ok(clock.elapsed().as_secs_f64() / count as f64)
     };

@@ -148,8 +148,9 @@ pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, pro
             }
         }
     }
-    // b, u, and what the norm takes.
+    // b, u, and what the norm takes; the best u of Krylov methods.
     setup.vectors(if options.norm == Norm::Scaled { 4.0 } else { 2.0 }, &layout, double);
+    setup.vectors(if options.method == Method::Multigrid { 0.0 } else { 1.0 }, &layout, double);
     Ok(setup.memory())
 }
 

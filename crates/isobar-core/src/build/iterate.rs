@@ -1,0 +1,239 @@
+//! The loop around an iteration: restarts from the true residual, other preconditioners, the best iterate.
+
+use super::system::System;
+use crate::error::Result;
+use crate::operator::Guess;
+use crate::options::{Method, Preconditioner};
+use crate::outcome::Stop;
+use crate::solver::{Broken, Monitor};
+use crate::stencil::{Stencil, Supports};
+use crate::traffic::StepTraffic;
+
+/// What a user is told beside the numbers.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// What happened on the way.
+    pub(super) notes: Vec<String>,
+    /// Why the solve ended, as far as is known.
+    pub(super) evidence: Evidence,
+}
+
+/// What is known of the reason that a solve did not converge.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Evidence {
+    /// The iteration converges, and what it converges to does not: rounding.
+    pub(super) is_at_floor: bool,
+    /// What the recurrence stopped at with the last preconditioner, for which there is no other.
+    pub(super) broken: Option<Broken>,
+}
+
+/// Restarts from the true residual before a solve that believes itself converged is called stalled.
+const MAX_RESTARTS: usize = 10;
+/// A restart that leaves more of the residual than this gains nothing.
+const GAIN: f64 = 0.5;
+/// Iterations in which the preconditioner that was chosen for a user must show its pace.
+const PROBE: usize = 30;
+/// That pace is too slow where the tolerance would take so many.
+const SLOW: f64 = 300.0;
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Iterates until the true residual confirms convergence, or the iteration gives up and there is no other preconditioner
+    /// to go on with, or restarting from the true residual gains nothing. Returns the residual of the u that is left, which
+    /// is the best that was seen.
+    pub(super) fn iterate(
+        &mut self,
+        mut guess: Guess,
+        monitor: &mut Monitor<'_>,
+        initial: f64,
+        told: &mut Told,
+    ) -> Result<f64> {
+        let allowed = self.options.tolerance * monitor.reference();
+        let mut ranks = Ranks::new(self);
+        self.iteration.choose(0);
+        ranks.watch_first(self, monitor);
+        // Of a first guess of zero no copy is needed.
+        let zero = (guess == Guess::Zero).then_some(initial);
+        if zero.is_some() {
+            monitor.note_kept_with(initial);
+        }
+        let (mut residual, mut restarts, mut is_first) = (initial, 0, true);
+        loop {
+            let before = residual;
+            // What is kept from before a restart has been judged, and is not given up for what the iteration believes.
+            let best = self.best.as_mut().filter(|_| is_first);
+            self.iteration.run(&self.b, &mut self.u, guess, best, monitor)?;
+            residual = self.judge()?;
+            residual = self.return_to_best(residual, zero, monitor, told)?;
+            (is_first, guess) = (false, Guess::Given);
+            if residual <= allowed {
+                monitor.rule(Stop::Converged);
+                return Ok(residual);
+            }
+            let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
+            match monitor.stop() {
+                // The iteration's own residual drifted from the true one.
+                Some(Stop::Converged) if residual.is_finite() => {
+                    monitor.resume(residual);
+                    if monitor.stop().is_none() && !has_gained {
+                        told.evidence.is_at_floor = true;
+                        monitor.rule(Stop::Stagnated);
+                    }
+                    restarts += 1;
+                }
+                Some(Stop::Converged) => monitor.rule(Stop::Breakdown),
+                Some(Stop::Breakdown | Stop::Diverged) if self.best.is_some() && residual.is_finite() => {
+                    let broken = monitor.broken();
+                    let why = reason(monitor);
+                    if let Some(note) = ranks.fall(self, &why, monitor, residual) {
+                        told.notes.push(note);
+                    } else if has_gained {
+                        monitor.resume(residual);
+                        restarts += 1;
+                    } else {
+                        // Of a preconditioner of the caller's own nothing is known.
+                        let is_telling = !self.stencil.is_definite() && self.description.preconditioner != "own";
+                        told.evidence.broken = broken.filter(|_| is_telling);
+                        return Ok(residual);
+                    }
+                }
+                None => told.notes.push(ranks.hurry(self, monitor, residual)),
+                _ => return Ok(residual),
+            }
+            if monitor.stop().is_some() {
+                return Ok(residual);
+            }
+            if let Some(best) = &mut self.best {
+                self.backend.convert(&self.u, best)?;
+                monitor.note_kept_with(residual);
+            }
+            self.iteration.begin(&self.b, &mut self.u, guess)?;
+        }
+    }
+
+    /// Goes back to the iterate that was kept if the true residual is smaller there, or to a first guess of zero, of which no
+    /// copy is needed.
+    fn return_to_best(
+        &mut self,
+        residual: f64,
+        zero: Option<f64>,
+        monitor: &mut Monitor<'_>,
+        told: &mut Told,
+    ) -> Result<f64> {
+        let mut least = residual;
+        let is_kept =
+            self.best.is_some() && zero.is_none_or(|initial| monitor.kept() < initial) && monitor.kept().is_finite();
+        if is_kept && !(residual <= monitor.kept()) {
+            self.swap_best();
+            let other = self.judge()?;
+            if residual <= other {
+                self.swap_best();
+            } else {
+                least = other;
+            }
+        }
+        if let Some(initial) = zero.filter(|&initial| !(least <= initial)) {
+            self.backend.clear(&mut self.u)?;
+            least = initial;
+        }
+        if least != residual && monitor.stop() != Some(Stop::Converged) {
+            let of = |residual: f64| residual / monitor.reference();
+            told.notes.push(format!(
+                "went back from a relative residual of {:.1e} to the best iterate, of {:.1e}",
+                of(residual),
+                of(least)
+            ));
+        }
+        Ok(least)
+    }
+
+    fn swap_best(&mut self) {
+        if let Some(best) = &mut self.best {
+            std::mem::swap(best, &mut self.u);
+        }
+    }
+}
+
+fn reason(monitor: &Monitor<'_>) -> String {
+    match monitor.broken() {
+        Some(Broken::Preconditioner { rho }) => format!("broke down, rᵀM⁻¹r = {rho:.1e}"),
+        Some(Broken::Direction { sigma, .. }) => format!("broke down, pᵀAp = {sigma:.1e}"),
+        _ => "broke down".into(),
+    }
+}
+
+/// The preconditioners that can be had, by rank, and how those did that were tried.
+struct Ranks {
+    first: &'static str,
+    now: usize,
+    /// Rank, and how many powers of e a byte moved takes off the residual.
+    fastest: Option<(usize, f64)>,
+    bytes: f64,
+}
+
+impl Ranks {
+    fn new<B: Supports<S>, S: Stencil>(system: &System<B, S>) -> Self {
+        Self { first: system.options.preconditioner.name(), now: 0, fastest: None, bytes: 0.0 }
+    }
+
+    /// Of multigrid that nobody asked for.
+    fn watch_first<B: Supports<S>, S: Stencil>(&mut self, system: &System<B, S>, monitor: &mut Monitor<'_>) {
+        let options = &system.options;
+        let is_watched = system.is_automatic
+            && options.method != Method::Multigrid
+            && options.preconditioner == Preconditioner::Multigrid;
+        monitor.watch(is_watched.then(|| (PROBE, -options.tolerance.ln() / SLOW)));
+    }
+
+    fn name<B: Supports<S>, S: Stencil>(&self, system: &mut System<B, S>) -> &'static str {
+        system.iteration.choose(self.now).unwrap_or(self.first)
+    }
+
+    /// Takes the next preconditioner after one that failed, if there is one.
+    fn fall<B: Supports<S>, S: Stencil>(
+        &mut self,
+        system: &mut System<B, S>,
+        why: &str,
+        monitor: &mut Monitor<'_>,
+        residual: f64,
+    ) -> Option<String> {
+        let from = self.name(system);
+        let to = system.iteration.choose(self.now + 1)?;
+        self.now += 1;
+        let at = monitor.iterations();
+        monitor.change(residual);
+        Some(format!("preconditioner {from} {why} at iteration {at}; went on with {to}"))
+    }
+
+    /// Takes the next preconditioner after one that is slow, or after the last the fastest.
+    fn hurry<B: Supports<S>, S: Stencil>(
+        &mut self,
+        system: &mut System<B, S>,
+        monitor: &mut Monitor<'_>,
+        residual: f64,
+    ) -> String {
+        let bytes = |system: &System<B, S>| system.iteration.traffic().iter().map(StepTraffic::bytes).sum::<f64>();
+        let from = self.name(system);
+        let (at, pace, moved) = (monitor.iterations(), monitor.pace(), bytes(system));
+        if self.now == 0 {
+            self.bytes = moved;
+        }
+        let fastest = match self.fastest {
+            Some((rank, best)) if best >= pace / moved => (rank, best),
+            _ => (self.now, pace / moved),
+        };
+        self.fastest = Some(fastest);
+        let next = system.iteration.choose(self.now + 1);
+        self.now = if next.is_some() { self.now + 1 } else { fastest.0 };
+        let to = self.name(system);
+        monitor.change(residual);
+        if next.is_some() {
+            // As much work as the first had, in which it must be as fast.
+            let moved = bytes(system);
+            monitor.watch(Some(((PROBE as f64 * self.bytes / moved) as usize, fastest.1 * moved)));
+        }
+        format!(
+            "preconditioner {from} was slow up to iteration {at}, {:.3} an iteration; went on with {to}",
+            (-pace).exp()
+        )
+    }
+}

@@ -1,0 +1,88 @@
+//! A preconditioner with simpler ones in reserve.
+
+use super::Preconditioner;
+use crate::backend::{Backend, Ratio, Sums};
+use crate::error::Result;
+use crate::real::Real;
+use crate::traffic::StepTraffic;
+
+/// Several preconditioners of the same matrix, of which one is in use: the one that was asked for, or where that fails or is
+/// slow, one of those after it, which are simpler and safer.
+pub struct Fallback<B: Backend, T: Real> {
+    ranks: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)>,
+    rank: usize,
+    backend: B,
+}
+
+impl<B: Backend, T: Real> Fallback<B, T> {
+    /// A preconditioner, and what can replace it, the best first. Names are as in case files.
+    pub fn new(
+        name: &'static str,
+        first: Box<dyn Preconditioner<B, T>>,
+        others: Vec<(&'static str, Box<dyn Preconditioner<B, T>>)>,
+    ) -> Self {
+        let backend = first.backend().clone();
+        let ranks = std::iter::once((name, first)).chain(others).collect();
+        Self { ranks, rank: 0, backend }
+    }
+
+    fn chosen(&self) -> &dyn Preconditioner<B, T> {
+        &*self.ranks[self.rank].1
+    }
+
+    fn chosen_mut(&mut self) -> &mut dyn Preconditioner<B, T> {
+        &mut *self.ranks[self.rank].1
+    }
+}
+
+impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
+    fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.chosen_mut().apply(r, z)
+    }
+
+    fn precondition_residual(
+        &mut self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.chosen_mut().precondition_residual(r, q, z, alpha, out, scalars)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.ranks.iter_mut().try_for_each(|(_, preconditioner)| preconditioner.update())
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        let (name, _) = self.ranks.get(rank)?;
+        self.rank = rank;
+        Some(name)
+    }
+
+    fn is_variable(&self) -> bool {
+        self.chosen().is_variable()
+    }
+
+    fn needs_host(&self) -> bool {
+        self.chosen().needs_host()
+    }
+
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.chosen().apply_traffic(cells)
+    }
+
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.chosen().traffic(cells)
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.ranks.iter().map(|(_, preconditioner)| preconditioner.workspace_bytes()).sum()
+    }
+}

@@ -1,0 +1,376 @@
+//! What a solve says of itself against what is computed from the solution that it returns.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{
+    CoarseSolve, Compatibility, Deflation, Method, MultigridOptions, Norm, Preconditioner, Smoother, SolverOptions,
+    Stripes,
+};
+use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, materials, random};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Axis, Coefficients, Csr, Diffusion, Side, Stencil, StoredMatrix, Supports};
+
+fn solve_from<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64], u: &mut [f64], guess: Guess) -> Outcome
+where
+    Reference: Supports<S>,
+{
+    let shape = stencil.shape();
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let (b, u) = (ArrayView::c_order(b, shape).unwrap(), ArrayViewMut::c_order(u, shape).unwrap());
+    system.solve(b.into(), u.into(), guess, &mut ignore).unwrap()
+}
+
+fn solve<S: Stencil>(stencil: &S, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>)
+where
+    Reference: Supports<S>,
+{
+    let mut u = vec![0.0; b.len()];
+    let outcome = solve_from(stencil, options, b, &mut u, Guess::Zero);
+    (outcome, u)
+}
+
+fn projecting(tolerance: f64) -> SolverOptions {
+    SolverOptions { tolerance, compatibility: Compatibility::Project, ..SolverOptions::default() }
+}
+
+fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// A u, face by face: another way to sum up than any back end's.
+fn apply(stencil: &Diffusion, u: &[f64]) -> Vec<f64> {
+    let mut v = vec![0.0; u.len()];
+    for at in stencil.cells() {
+        let here = stencil.cell(at);
+        v[here] += stencil.shift(at) * u[here];
+        for axis in Axis::ALL {
+            let Some(there) = stencil.upper(axis, at).map(|upper| stencil.cell(upper)) else { continue };
+            let flow = stencil.face(axis, at) * (u[here] - u[there]);
+            v[here] += flow;
+            v[there] -= flow;
+        }
+    }
+    v
+}
+
+/// ‖b − A u‖ / ‖b‖, b without its mean, for a single floating component.
+fn residual(stencil: &Diffusion, b: &[f64], u: &[f64]) -> f64 {
+    let mean = b.iter().sum::<f64>() / b.len() as f64;
+    let b: Vec<f64> = b.iter().map(|b| b - mean).collect();
+    let difference: Vec<f64> = apply(stencil, u).iter().zip(&b).map(|(v, b)| b - v).collect();
+    norm(&difference) / norm(&b)
+}
+
+fn random_rhs(seed: u64, cells: usize) -> Vec<f64> {
+    (0..cells).map(|n| random(seed, n)).collect()
+}
+
+/// Of all closed boxes with contrasts so large that the mean of u rounds more of it away than the tolerance allows, what is
+/// said is true of what is returned.
+#[test]
+fn the_residual_is_that_of_the_solution_returned() {
+    use Preconditioner::{Auto, Jacobi, Line};
+    for (shape, contrast, tolerance) in [
+        (Shape::new(8, 8, 8), 1e12, 1e-10),
+        (Shape::new(16, 16, 1), 1e9, 1e-10),
+        (Shape::new(8, 6, 13), 6e11, 1e-6),
+        (Shape::new(12, 10, 1), 1e4, 1e-10),
+    ] {
+        for method in [Method::Auto, Method::Cg, Method::Bicgstab, Method::Multigrid] {
+            for preconditioner in [Auto, Line, Jacobi] {
+                let field = materials::two_phase(shape, contrast).unwrap();
+                let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+                problem.spacing[1] = Spacing::Uniform(100.0);
+                let stencil = problem.stencil().unwrap();
+                let b = random_rhs(1, shape.cells());
+                let options = SolverOptions { method, preconditioner, ..projecting(tolerance) };
+                let (outcome, u) = solve(&stencil, &options, &b);
+                let what = format!("{shape} {contrast:e} {method:?} {preconditioner:?}: {outcome:?}");
+                if !outcome.is_returned {
+                    continue;
+                }
+                let mean = u.iter().sum::<f64>() / u.len() as f64;
+                assert!(mean.abs() <= 1e-14 * norm(&u), "{mean:e} {what}");
+                let found = residual(&stencil, &b, &u);
+                // Two ways to sum up differ by the rounding of A u.
+                let largest = apply(&stencil, &u.iter().map(|u| u.abs()).collect::<Vec<_>>());
+                let rounding = f64::EPSILON * (norm(&largest) + contrast * norm(&u)) / norm(&b);
+                let said = outcome.relative_residual;
+                assert!((found - said).abs() <= 0.3 * said + 100.0 * rounding, "{found:e} {what}");
+                assert_eq!(outcome.converged(), said <= tolerance, "{what}");
+                assert!(said <= 1.0, "worse than nothing: {what}");
+            }
+        }
+    }
+}
+
+/// Cells of rows of a 1D grid, cut where a coefficient is 0.
+fn rows(lengths: &[(usize, f64)]) -> (Diffusion, Vec<std::ops::Range<usize>>) {
+    let (mut field, mut parts) = (Vec::new(), Vec::new());
+    for &(length, coefficient) in lengths {
+        parts.push(field.len()..field.len() + length);
+        field.extend(std::iter::repeat_n(coefficient, length));
+        field.push(0.0);
+    }
+    let shape = Shape::new(field.len(), 1, 1);
+    let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
+    (Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap(), parts)
+}
+
+/// Where nothing is left of the sources of a small part once their mean is taken out, u is 0 there to the bit, however weak the
+/// couplings that would make something of their rounding; in other parts the mean is 0 to rounding of what is there.
+#[test]
+fn means_over_small_parts_are_exact() {
+    let (stencil, parts) = rows(&[(3, 1e-12), (200, 1.0), (7, 1e-9), (1, 1.0), (50, 1e6)]);
+    let mut b = random_rhs(3, stencil.shape().cells());
+    for (part, value) in [(0, 0.1), (2, 1e3 / 3.0)] {
+        b[parts[part].clone()].fill(value);
+    }
+    let (outcome, u) = solve(&stencil, &projecting(1e-9), &b);
+    assert!(outcome.converged(), "{outcome:?}");
+    for part in [0, 2, 3] {
+        assert!(u[parts[part].clone()].iter().all(|&u| u == 0.0), "{:?}", &u[parts[part].clone()]);
+    }
+    for part in [1, 4] {
+        let u = &u[parts[part].clone()];
+        let mean = u.iter().sum::<f64>() / u.len() as f64;
+        assert!(norm(u) > 0.0 && mean.abs() <= 1e-15 * norm(u), "{mean:e} of {:e}", norm(u));
+    }
+}
+
+/// A right-hand side of which nothing is left has the solution 0, whatever the first guess.
+#[test]
+fn nothing_gives_nothing() {
+    let stencil =
+        DiffusionProblem::new(Shape::new(13, 7, 5), Coefficient::Isotropic(vec![1.0; 455])).stencil().unwrap();
+    for guess in [Guess::Zero, Guess::Given] {
+        for method in [Method::Cg, Method::Bicgstab, Method::Multigrid] {
+            let mut u = random_rhs(2, 455);
+            let options = SolverOptions { method, ..projecting(1e-5) };
+            let outcome = solve_from(&stencil, &options, &vec![0.7; 455], &mut u, guess);
+            assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 0), "{method:?} {outcome:?}");
+            assert!(u.iter().all(|&u| u == 0.0));
+        }
+    }
+}
+
+/// A first guess that solves the equations still gets the mean 0.
+#[test]
+fn a_good_first_guess_is_projected() {
+    let stencil = DiffusionProblem::new(Shape::new(9, 8, 1), Coefficient::Isotropic(vec![1.0; 72])).stencil().unwrap();
+    let b = random_rhs(4, 72);
+    let options = SolverOptions { norm: Norm::Rhs, ..projecting(1e-8) };
+    let (_, exact) = solve(&stencil, &SolverOptions { tolerance: 1e-12, ..options.clone() }, &b);
+    let mut u: Vec<f64> = exact.iter().map(|u| u + 5.0).collect();
+    let outcome = solve_from(&stencil, &options, &b, &mut u, Guess::Given);
+    assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 0));
+    let largest = norm(&exact);
+    assert!(u.iter().zip(&exact).all(|(u, exact)| (u - exact).abs() < 1e-12 * largest));
+}
+
+/// Past what double precision can hold a solve stops, says so, and returns what is as good as that.
+#[test]
+fn the_floor_is_named_and_returned() {
+    let mut problem = DiffusionProblem::new(
+        Shape::new(24, 24, 1),
+        Coefficient::Isotropic(materials::two_phase(Shape::new(24, 24, 1), 1e-7).unwrap()),
+    );
+    problem.boundary[1][1] = Boundary::Dirichlet(0.0);
+    let stencil = problem.stencil().unwrap();
+    let b = random_rhs(5, 576);
+    for preconditioner in [Preconditioner::Multigrid, Preconditioner::Line, Preconditioner::Jacobi] {
+        for method in [Method::Cg, Method::Bicgstab] {
+            let options = SolverOptions {
+                method,
+                preconditioner,
+                tolerance: 1e-18,
+                max_iterations: 3000,
+                ..SolverOptions::default()
+            };
+            let (outcome, u) = solve(&stencil, &options, &b);
+            let what = format!("{method:?} {preconditioner:?}: {:?} {:e}", outcome.stop, outcome.relative_residual);
+            let scale: f64 = f64::EPSILON * norm(&apply(&stencil, &u.iter().map(|u| u.abs()).collect::<Vec<_>>()));
+            let floor = (scale + f64::EPSILON * 8.0 * norm(&u)) / norm(&b);
+            assert!(!outcome.converged(), "{what}");
+            assert!(outcome.relative_residual <= 100.0 * floor, "{what}, floor {floor:e}");
+            if outcome.stop == Stop::Stagnated {
+                assert!(outcome.advice.as_ref().unwrap().contains("rounding"), "{outcome:?}");
+            }
+        }
+    }
+}
+
+/// Multigrid whose rounding makes it indefinite is left for lines or the diagonal, and that is said.
+#[test]
+fn a_breakdown_is_survived() {
+    let shape = Shape::new(8, 6, 13);
+    let field = materials::two_phase(shape, 598089450574.6986).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary = [[Boundary::Periodic; 2]; 3];
+    problem.spacing =
+        [10.860285631475401 / 8.0, 0.07396062664379403 / 6.0, 377.1348287707323 / 13.0].map(Spacing::Uniform);
+    let stencil = problem.stencil().unwrap();
+    let multigrid = MultigridOptions { smoother: Smoother::LineJacobi, ..MultigridOptions::default() };
+    for seed in 0..4 {
+        let b = random_rhs(seed, shape.cells());
+        let (outcome, u) = solve(&stencil, &SolverOptions { multigrid: multigrid.clone(), ..projecting(1e-6) }, &b);
+        assert!(outcome.is_returned && outcome.relative_residual <= 1.0, "{outcome:?}");
+        assert!(
+            outcome.stop != Stop::Breakdown || outcome.notes.iter().any(|note| note.contains("went on")),
+            "{outcome:?}"
+        );
+        assert!(outcome.advice.iter().all(|advice| !advice.contains("not positive definite")), "{outcome:?}");
+        assert!(u.iter().all(|u| u.is_finite()));
+    }
+}
+
+/// A matrix that is not positive definite is named as such, by the number that shows it.
+#[test]
+fn an_indefinite_matrix_is_named() {
+    let entry = |n: usize| if n.is_multiple_of(3) { -1.0 } else { 2.0 + n as f64 };
+    let matrix = Csr::from_rows(60, |row, entries| entries.push((row, entry(row)))).unwrap();
+    let matrix = StoredMatrix::new(matrix, Shape::new(60, 1, 1)).unwrap();
+    let options = SolverOptions {
+        method: Method::Cg,
+        preconditioner: Preconditioner::None,
+        tolerance: 1e-10,
+        ..SolverOptions::default()
+    };
+    let mut b = vec![1e-3; 60];
+    b[0] = 1.0;
+    let (outcome, _) = solve(&matrix, &options, &b);
+    assert_eq!(outcome.stop, Stop::Breakdown);
+    assert!(outcome.advice.unwrap().contains("not positive definite"));
+}
+
+/// The square of paper D with a contrast of 10⁶, tied to something fixed on the side of the low coefficient, or nowhere.
+#[test]
+fn deflation_keeps_what_it_takes_out() {
+    let shape = Shape::new(64, 64, 1);
+    for (sides, method) in
+        [([true, false], "low"), ([false, true], "high"), ([true, true], "both"), ([false, false], "none")]
+    {
+        let field = materials::two_phase(shape, 1e6).unwrap();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        for (side, is_fixed) in problem.boundary[1].iter_mut().zip(sides) {
+            if is_fixed {
+                *side = Boundary::Dirichlet(0.0);
+            }
+        }
+        let stencil = problem.stencil().unwrap();
+        let b = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None).unwrap();
+        for preconditioner in [Preconditioner::Jacobi, Preconditioner::BlockIc { block: None }] {
+            for stripes in [Stripes::HalfRows, Stripes::Blocks([8, 8, 1])] {
+                for coarse in [CoarseSolve::Inverse, CoarseSolve::Triangular] {
+                    let options = SolverOptions {
+                        method: Method::Cg,
+                        preconditioner,
+                        norm: Norm::Rhs,
+                        deflation: Some(Deflation { stripes: stripes.clone(), coarse }),
+                        max_iterations: 2000,
+                        ..projecting(1e-12)
+                    };
+                    let (deflated, _) = solve(&stencil, &options, &b);
+                    let (plain, _) = solve(&stencil, &SolverOptions { deflation: None, ..options }, &b);
+                    let what = format!("{method} {preconditioner:?} {stripes:?} {coarse:?}: {deflated:?}");
+                    assert!(deflated.converged(), "{what}");
+                    assert!(deflated.iterations <= plain.iterations, "{}: {what}", plain.iterations);
+                }
+            }
+        }
+    }
+}
+
+/// The estimate of the error against the error: not below it by much, and above it by as much as the preconditioner is weak.
+#[test]
+fn errors_are_estimated() {
+    let shape = Shape::new(48, 48, 1);
+    for contrast in [1.0, 1e3, 1e-3, 1e6] {
+        let field = materials::two_phase(shape, contrast).unwrap();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+        problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+        let stencil = problem.stencil().unwrap();
+        let exact: Vec<f64> = (0..shape.cells()).map(|n| (n as f64).cos()).collect();
+        let b = stencil.times(&exact);
+        for (preconditioner, above) in [
+            (Preconditioner::Multigrid, 5.0),
+            (Preconditioner::Line, 300.0),
+            (Preconditioner::Jacobi, 300.0),
+            (Preconditioner::Neumann { order: 2 }, 300.0),
+        ] {
+            for tolerance in [1e-3, 1e-6, 1e-9] {
+                let options = SolverOptions {
+                    method: Method::Cg,
+                    preconditioner,
+                    norm: Norm::Rhs,
+                    tolerance,
+                    max_iterations: 5000,
+                    ..SolverOptions::default()
+                };
+                let (outcome, u) = solve(&stencil, &options, &b);
+                let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
+                let (error, estimate) = (norm(&difference) / norm(&u), outcome.error_estimate.unwrap());
+                assert!(
+                    (0.9 * error..above * error).contains(&estimate),
+                    "{contrast:e} {preconditioner:?} {tolerance:e}: {error:e} {estimate:e}"
+                );
+            }
+        }
+    }
+}
+
+/// Paper D's false convergence: a residual of 10⁻⁶ that hides errors of a half. The estimate shows them.
+#[test]
+fn false_convergence_is_seen() {
+    let shape = Shape::new(256, 256, 1);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(materials::two_phase(shape, 1e6).unwrap()));
+    problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+    let stencil = problem.stencil().unwrap();
+    let b = problem.rhs(Some(RhsKind::Manufactured), 0, Weighting::None).unwrap();
+    let exact = problem.exact();
+    let options = SolverOptions {
+        method: Method::Cg,
+        preconditioner: Preconditioner::None,
+        norm: Norm::Rhs,
+        tolerance: 1e-6,
+        max_iterations: 5000,
+        ..SolverOptions::default()
+    };
+    let (outcome, u) = solve(&stencil, &options, &b);
+    let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
+    let largest = difference.iter().fold(0.0, |most: f64, d| most.max(d.abs()));
+    let (error, estimate) = (norm(&difference) / norm(&u), outcome.error_estimate.unwrap());
+    assert!(outcome.converged() && largest > 0.3, "{largest}");
+    assert!(estimate >= 0.9 * error && estimate > 1e-2, "{error:e} {estimate:e}");
+}
+
+/// Multigrid that nobody asked for gives way where it is slow, here because it is made of one level, and the work is not lost;
+/// whoever asks for it keeps it.
+#[test]
+fn a_slow_choice_is_left() {
+    let shape = Shape::new(40, 40, 6);
+    let field = materials::noise(shape, 5.0, 3).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+    let stencil = problem.stencil().unwrap();
+    let b = random_rhs(8, shape.cells());
+    let multigrid = MultigridOptions { levels: Some(1), ..MultigridOptions::default() };
+    let automatic = SolverOptions { multigrid, tolerance: 1e-8, max_iterations: 20_000, ..SolverOptions::default() };
+    let (outcome, _) = solve(&stencil, &automatic, &b);
+    assert!(outcome.converged(), "{outcome:?}");
+    assert!(outcome.notes.iter().any(|note| note.contains("multigrid was slow")), "{:?}", outcome.notes);
+    // From one to the next nothing is lost.
+    let history = &outcome.history;
+    assert!(history.windows(2).all(|pair| pair[1] < 1e3 * pair[0]), "{history:?}");
+    let asked = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..automatic };
+    let (outcome, _) = solve(&stencil, &asked, &b);
+    assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
+    // With its levels it is fast, and stays.
+    let usual = SolverOptions { multigrid: MultigridOptions::default(), ..asked };
+    let (outcome, _) = solve(&stencil, &SolverOptions { preconditioner: Preconditioner::Auto, ..usual }, &b);
+    assert!(outcome.converged() && outcome.notes.is_empty(), "{outcome:?}");
+}
