@@ -308,6 +308,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_aggregate_of_all_cells_is_all_of_a_vector() {
+        for (nx, ny, nz, item) in [(1, 1, 1, 256), (7, 5, 3, 256), (64, 33, 20, 1000)] {
+            let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
+            let Runs { runs, first_run, first_item } = Runs::of_all(&layout, item);
+            assert_eq!((first_item.as_slice(), first_run.len()), (&[0, runs.len() as u32][..], runs.len() + 1));
+            let end = runs.iter().fold(0, |end, run| {
+                assert_eq!(run >> 16, end);
+                end + (run & 0xffff)
+            });
+            assert_eq!(end, layout.len() as u64);
+        }
+    }
+
+    #[test]
     fn every_cell_is_in_one_run_of_its_aggregate() {
         for (nx, ny, nz, count) in [(1, 1, 1, 1), (7, 5, 3, 4), (64, 6, 2, 3), (33, 9, 1, 200)] {
             let shape = Shape::new(nx, ny, nz);

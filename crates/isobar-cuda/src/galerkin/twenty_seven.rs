@@ -20,6 +20,11 @@ use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
+/// Bytes that vectors begin at multiples of.
+const LINE: usize = 256;
+/// Bytes between two vectors.
+const APART: usize = 17 * LINE;
+
 /// `Matrix` of twenty_seven.cuh.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -68,7 +73,8 @@ impl<T: Real> TwentySeven<T> {
         lines.prepare(&["factorise", "gather", "solve_columns"], 0)?;
         let present = *matrix.present();
         let vectors = present.iter().filter(|present| **present).count() + 3;
-        let bytes = layout.len() * size_of::<T>();
+        // Apart by a little more than they are long: fields of 2ⁿ bytes would all begin in the same sets of the cache.
+        let bytes = (layout.len() * size_of::<T>()).next_multiple_of(LINE) + APART;
         // Padding stays zero.
         let coefficients = Buffer::zeros(cuda.context(), vectors * bytes, &format!("a matrix of {shape} cells"))?;
         let mut places = (0..vectors).map(|n| coefficients.start() + (n * bytes) as Pointer);
