@@ -23,6 +23,9 @@ pub struct Report {
     pub error: Option<ErrorReport>,
     /// Fingerprint of the solution; nulls where there is none.
     pub checks: Checks,
+    /// Every time step; only of heat equations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepReport>>,
     /// Wall-clock time of the run.
     pub seconds: Seconds,
     /// Memory traffic of the iteration.
@@ -73,6 +76,19 @@ impl From<&DeviceInfo> for DeviceReport {
     }
 }
 
+/// A time step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepReport {
+    /// The time that it led to.
+    pub time: f64,
+    /// Of its solve.
+    pub iterations: usize,
+    /// The true one, in double precision.
+    pub relative_residual: f64,
+    /// ½ uᵀKu − sᵀu after it.
+    pub energy: Option<f64>,
+}
+
 /// How it was solved.
 #[derive(Clone, Debug, Serialize)]
 pub struct SolverReport {
@@ -101,6 +117,21 @@ pub struct OutcomeReport {
     pub eigenvalues: Option<[f64; 2]>,
     /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
     pub projected: Option<f64>,
+}
+
+impl Default for OutcomeReport {
+    /// Of a run that had nothing to do.
+    fn default() -> Self {
+        Self {
+            stop: Stop::Converged,
+            iterations: 0,
+            relative_residual: 0.0,
+            history: Vec::new(),
+            condition: None,
+            eigenvalues: None,
+            projected: None,
+        }
+    }
 }
 
 impl From<&Outcome> for OutcomeReport {
@@ -268,6 +299,7 @@ mod tests {
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),
+            steps: None,
             seconds: Seconds::default(),
             traffic: TrafficReport::new(2e9, 1.0, 4e9),
             timing: None,
