@@ -29,7 +29,7 @@ pub struct Assembled {
 }
 
 /// The cells of a problem.
-fn mesh_of(problem: &DiffusionProblem) -> Mesh {
+pub(crate) fn mesh_of(problem: &DiffusionProblem) -> Mesh {
     let Shape { nx, ny, nz } = problem.shape;
     let cells = [nx, ny, nz];
     let faces = [0, 1, 2].map(|d| {

@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::overrides::Override;
 use crate::problem::Problem;
 use crate::text::shorten;
-use crate::{diffusion, explain, memory, problem, reader};
+use crate::{diffusion, explain, heat, memory, problem, reader};
 
 /// The sections of a case file.
-const SECTIONS: [&str; 4] = ["problem", "grid", "diffusion", "solver"];
+const SECTIONS: [&str; 5] = ["problem", "grid", "diffusion", "heat", "solver"];
 
 /// Everything a case file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,6 +199,7 @@ pub(crate) fn keys() -> Vec<String> {
     found.extend(SolverOptions::keys().map(|key| format!("solver.{key}")));
     found.push("solver.guess".to_owned());
     found.extend(diffusion::KEYS.map(str::to_owned));
+    found.extend(heat::KEYS.map(str::to_owned));
     found
 }
 

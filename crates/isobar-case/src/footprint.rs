@@ -7,6 +7,7 @@ use isobar::problem::Spacing;
 use crate::case::Case;
 use crate::diffusion::{self, DiffusionCase};
 use crate::error::{Error, Result};
+use crate::heat::HeatCase;
 use crate::helmholtz::{self, HelmholtzCase};
 use crate::problem::Problem;
 use crate::values::Values;
@@ -64,6 +65,7 @@ impl Case {
         let held = match &self.problem {
             Problem::Helmholtz(case) => case.values_held(),
             Problem::Diffusion(case) => case.values_held(),
+            Problem::Heat(case) => case.values_held(),
         };
         Ok(Footprint {
             system: held.system * VALUE * cells,
@@ -86,6 +88,7 @@ impl Problem {
         let kind = match self {
             Self::Helmholtz(_) => MatrixKind::TensorProduct,
             Self::Diffusion(case) => case.matrix_kind(),
+            Self::Heat(case) => case.matrix_kind(),
         };
         MatrixSize { shape: self.shape(), kind }
     }
@@ -107,6 +110,26 @@ impl HelmholtzCase {
         // Six numbers a column are the matrix, made of as many.
         let columns = 6.5 / self.grid.nz as f64;
         Held { system: if manufactured { 2.0 } else { 1.0 } + columns, assembly: columns, may_be_marked: false }
+    }
+}
+
+impl HeatCase {
+    /// Of every step: a shift is always there.
+    fn matrix_kind(&self) -> MatrixKind {
+        match self.diffusion.matrix_kind() {
+            MatrixKind::Diffusion { fields, strengths, is_periodic, .. } => {
+                MatrixKind::Diffusion { fields, has_shift: true, strengths, is_periodic }
+            }
+            other => other,
+        }
+    }
+
+    /// The matrix with and without the shift of a step, source and masses beside what a diffusion problem has, and what
+    /// the stepper holds: the state, the one before, the source, masses.
+    fn values_held(&self) -> Held {
+        let Held { system, assembly, may_be_marked } = self.diffusion.values_held();
+        let masses = if self.has_various_cells() { 3.0 } else { 0.0 };
+        Held { system: system + 5.0 + masses, assembly: assembly + 2.0, may_be_marked }
     }
 }
 

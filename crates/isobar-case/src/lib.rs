@@ -23,7 +23,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`Case`] | everything a case file says |
-//! | [`problem`] | which problem it is; [`helmholtz`] and [`diffusion`] what each kind reads |
+//! | [`problem`] | which problem it is; [`helmholtz`], [`diffusion`] and [`heat`] what each kind reads |
 //! | [`values`] | numbers of cells: from files and recipes |
 //! | [`assembled`], [`matrix`] | the linear system that comes of it |
 //! | `document` | the tree of keys and values, with their places |
@@ -40,6 +40,7 @@ mod document;
 mod error;
 mod explain;
 pub mod footprint;
+pub mod heat;
 pub mod helmholtz;
 pub mod matrix;
 pub mod memory;

@@ -2,14 +2,10 @@
 //! says so, rather than being taken for a misspelling. A name leaves these lists when it works.
 
 /// Sections.
-const SECTIONS: [&str; 2] = ["heat", "solver.jacobi"];
+const SECTIONS: [&str; 1] = ["solver.jacobi"];
 
 /// Choices, by key.
-const CHOICES: [(&str, &[&str]); 3] = [
-    ("problem.kind", &["heat"]),
-    ("solver.method", &["jacobi"]),
-    ("solver.preconditioner.kind", &["ic", "mic", "ssor-ai"]),
-];
+const CHOICES: [(&str, &[&str]); 1] = [("solver.method", &["jacobi"])];
 
 pub(crate) fn is_section(path: &str) -> bool {
     SECTIONS.contains(&path)

@@ -8,6 +8,7 @@ use crate::assembled::Assembled;
 use crate::diffusion::DiffusionCase;
 use crate::document::Document;
 use crate::error::Result;
+use crate::heat::HeatCase;
 use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
 use crate::{explain, reader};
 
@@ -18,10 +19,12 @@ pub enum Problem {
     Helmholtz(HelmholtzCase),
     /// −∇·(κ∇u) + c u = f (paper D, reservoirs, aquifers).
     Diffusion(Box<DiffusionCase>),
+    /// u_t = ∇·(κ∇u) − c u + f (paper E).
+    Heat(Box<HeatCase>),
 }
 
 /// The kinds that this version solves.
-const KINDS: [&str; 3] = ["helmholtz", "poisson", "diffusion"];
+const KINDS: [&str; 4] = ["helmholtz", "poisson", "diffusion", "heat"];
 
 impl Problem {
     /// Its kind, as `problem.kind` names it.
@@ -29,6 +32,7 @@ impl Problem {
         match self {
             Self::Helmholtz(_) => "helmholtz",
             Self::Diffusion(case) => case.kind,
+            Self::Heat(_) => "heat",
         }
     }
 
@@ -37,6 +41,7 @@ impl Problem {
         match self {
             Self::Helmholtz(case) => case.grid.shape(),
             Self::Diffusion(case) => case.shape,
+            Self::Heat(case) => case.shape(),
         }
     }
 
@@ -45,6 +50,7 @@ impl Problem {
         match self {
             Self::Helmholtz(case) => case.section.rhs.seed,
             Self::Diffusion(case) => case.rhs.seed,
+            Self::Heat(case) => case.diffusion.rhs.seed,
         }
     }
 
@@ -53,6 +59,7 @@ impl Problem {
         match self {
             Self::Helmholtz(case) => case.section.rhs.path.as_deref().into_iter().collect(),
             Self::Diffusion(case) => case.inputs().collect(),
+            Self::Heat(case) => case.inputs().collect(),
         }
     }
 
@@ -61,10 +68,11 @@ impl Problem {
         match self {
             Self::Helmholtz(case) => case.describe(),
             Self::Diffusion(case) => case.describe(),
+            Self::Heat(case) => case.describe(),
         }
     }
 
-    /// Builds the linear system.
+    /// Builds the linear system; of kind "heat" that of the first step.
     ///
     /// # Errors
     /// An input that cannot be read or does not fit the grid; coefficients that make no sensible matrix.
@@ -72,6 +80,7 @@ impl Problem {
         match self {
             Self::Helmholtz(case) => case.assemble(),
             Self::Diffusion(case) => case.assemble(),
+            Self::Heat(case) => case.assemble(),
         }
     }
 
@@ -89,6 +98,7 @@ impl Problem {
             Some("helmholtz") => Ok(Self::Helmholtz(HelmholtzCase::read(document, folder)?)),
             Some("poisson") => diffusion("poisson"),
             Some("diffusion") => diffusion("diffusion"),
+            Some("heat") => Ok(Self::Heat(Box::new(HeatCase::read(document, folder)?))),
             Some(other) => {
                 let (message, help) = explain::unknown_choice("problem.kind", other, &KINDS);
                 Err(document.failure(Some(kind.span()), &message, help.as_deref()))

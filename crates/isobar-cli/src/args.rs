@@ -12,6 +12,7 @@ Examples:
   isobar solve cases/panel.toml
   isobar solve cases/panel.toml --set grid.nx=256 --set grid.ny=256 --precision mixed
   isobar solve cases/box.toml --report run.json --output pressure.vti --plot run.png
+  isobar solve cases/heat.toml --output heat.zarr --plot heat.png
   isobar bench cases/panel.toml --threads 8
   isobar reproduce b --size small
 
@@ -105,9 +106,14 @@ pub struct SolveArgs {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Plot the convergence and two slices of the solution
+    /// Plot the convergence and two slices of the solution; of a heat equation its energy, the iterations of
+    /// every step and the last state
     #[arg(long, value_name = "FILE.png")]
     pub plot: Option<PathBuf>,
+
+    /// Go on from a checkpoint of a heat equation (heat.checkpoint)
+    #[arg(long, value_name = "FILE")]
+    pub restart: Option<PathBuf>,
 
     /// Print nothing but errors
     #[arg(long, short)]

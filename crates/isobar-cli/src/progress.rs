@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use isobar_case::text::plural;
 
 use crate::console::Console;
 
@@ -54,6 +55,66 @@ impl<'c> Progress<'c> {
     }
 
     /// After the last iteration; takes the bar away.
+    pub fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows time steps: a bar on a terminal, lines in a pipe, nothing when quiet.
+pub struct StepProgress<'c> {
+    console: &'c mut Console,
+    bar: Option<ProgressBar>,
+    started: Instant,
+    first: usize,
+    total: usize,
+    next_line: usize,
+    last_line: Instant,
+}
+
+impl<'c> StepProgress<'c> {
+    /// Before the step after `first`, of `total`.
+    pub fn new(console: &'c mut Console, first: usize, total: usize) -> Self {
+        let bar = console.is_interactive().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        let now = Instant::now();
+        Self { console, bar, started: now, first, total, next_line: 1, last_line: now }
+    }
+
+    /// After a step.
+    pub fn observe(&mut self, number: usize, time: f64, iterations: usize) {
+        let now = Instant::now();
+        let done = number - self.first;
+        let is_due = done >= self.next_line || now.duration_since(self.last_line) >= LINE_EVERY;
+        if self.bar.is_none() && (self.console.is_silent() || !is_due) {
+            return;
+        }
+        let past = now.duration_since(self.started);
+        let left = past.mul_f64((self.total - number) as f64 / done.max(1) as f64);
+        let counts = plural(iterations, "iteration");
+        let line = format!(
+            "step {number:>5} of {}   t = {time:.6}   {counts}   {}   {} left",
+            self.total,
+            clock(past),
+            clock(left)
+        );
+        match &self.bar {
+            Some(bar) => bar.set_message(line),
+            None => {
+                self.console.line(line);
+                (self.next_line, self.last_line) = (following(done), now);
+            }
+        }
+    }
+
+    /// After the last step; takes the bar away.
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();

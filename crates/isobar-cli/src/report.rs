@@ -23,6 +23,9 @@ pub struct Report {
     pub error: Option<ErrorReport>,
     /// Fingerprint of the solution; nulls where there is none.
     pub checks: Checks,
+    /// Every time step; only of heat equations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepReport>>,
     /// Wall-clock time of the run.
     pub seconds: Seconds,
     /// Memory traffic of the iteration.
@@ -73,6 +76,19 @@ impl From<&DeviceInfo> for DeviceReport {
     }
 }
 
+/// A time step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepReport {
+    /// The time that it led to.
+    pub time: f64,
+    /// Of its solve.
+    pub iterations: usize,
+    /// The true one, in double precision.
+    pub relative_residual: f64,
+    /// ½ uᵀKu − sᵀu after it.
+    pub energy: Option<f64>,
+}
+
 /// How it was solved.
 #[derive(Clone, Debug, Serialize)]
 pub struct SolverReport {
@@ -105,6 +121,23 @@ pub struct OutcomeReport {
     pub projected: Option<f64>,
     /// What happened on the way, such as another preconditioner in the place of one that failed.
     pub notes: Vec<String>,
+}
+
+impl Default for OutcomeReport {
+    /// Of a run that had nothing to do.
+    fn default() -> Self {
+        Self {
+            stop: Stop::Converged,
+            iterations: 0,
+            relative_residual: 0.0,
+            history: Vec::new(),
+            condition: None,
+            eigenvalues: None,
+            error_estimate: None,
+            projected: None,
+            notes: Vec::new(),
+        }
+    }
 }
 
 impl From<&Outcome> for OutcomeReport {
@@ -276,6 +309,7 @@ mod tests {
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),
+            steps: None,
             seconds: Seconds::default(),
             traffic: TrafficReport::new(2e9, 1.0, 4e9),
             timing: None,

@@ -164,6 +164,7 @@ impl Run {
             outcome: OutcomeReport::from(&self.outcome),
             error: self.error,
             checks: if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE },
+            steps: None,
             seconds: self.seconds,
             traffic: self.traffic,
             timing: None,

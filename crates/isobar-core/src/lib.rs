@@ -9,6 +9,7 @@
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
 //! * [`build`] puts a solver together from options, and judges what it returns,
+//! * [`stepping`] the heat equation through time,
 //! * [`mod@reference`] is the back end that specifies the others; [`conformance`] holds them to it; [`mod@bench`] times them.
 
 pub mod array;
@@ -32,6 +33,7 @@ pub mod reference;
 pub mod simd;
 pub mod solver;
 pub mod stencil;
+pub mod stepping;
 pub mod traffic;
 
 pub use error::{Error, Result};

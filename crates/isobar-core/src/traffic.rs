@@ -120,6 +120,8 @@ traffic! {
     INCOMPLETE_POISSON: "incomplete_poisson", "z = (I − L D⁻¹)(I − D⁻¹Lᵀ) r", 2.0, 1.0, 1.0, 25.0;
     /// See [`crate::operator::Triangular::substitute`].
     SUBSTITUTE: "substitute", "z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r", 4.0, 2.0, 2.0, 20.0;
+    /// See [`crate::operator::Triangular::substitute_residual`].
+    SUBSTITUTE_RESIDUAL: "substitute_residual", "r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖²", 5.0, 3.0, 2.0, 28.0;
     /// Deflation: Zᵀ q, then the step of [`crate::operator::AggregateOperator::subtract_aggregated`].
     PROJECT: "project", "q −= A Z E⁻¹ Zᵀ q;  σ = ⟨p, q⟩", 3.0, 1.0, 1.0, 18.0;
     /// z = D⁻¹ r

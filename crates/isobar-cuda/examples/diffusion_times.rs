@@ -161,7 +161,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     let time = seconds(cuda, || triangular.substitute(rows, &u, &f, &mut q))?;
     report(&traffic::SUBSTITUTE, "substitute, 8 rows", time);
     for (block, name) in [(1, "factorise, diagonal"), (rows, "factorise, 8 rows")] {
-        let time = seconds(cuda, || triangular.factorise(block, &mut u))?;
+        let time = seconds(cuda, || triangular.factorise(block, 0.0, &mut u))?;
         println!("  {name:<26} {:9.4} ms", 1e3 * time);
     }
     let Some(aggregating) = capabilities.aggregates else { return Ok(()) };

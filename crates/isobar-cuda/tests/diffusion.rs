@@ -90,7 +90,7 @@ fn steps<B: Supports<Diffusion>>(backend: &B, stencil: &Diffusion) -> Vec<Vec<f6
         let mut inverse = send(backend, &layout, 5);
         triangular.substitute(block, &inverse, &z, &mut q).unwrap();
         all.push(fetch(backend, &q, shape));
-        triangular.factorise(block, &mut inverse).unwrap();
+        triangular.factorise(block, 0.0, &mut inverse).unwrap();
         all.push(fetch(backend, &inverse, shape));
         triangular.substitute(block, &inverse, &z, &mut q).unwrap();
         all.push(fetch(backend, &q, shape));

@@ -80,7 +80,7 @@ pub(crate) fn replace_folder(
     replace().map_err(|source| failed(path, &target, source))
 }
 
-fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
+pub(crate) fn failed(path: &Path, target: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_path_buf(), folder: folder(target).to_path_buf(), source }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn resolve(path: &Path) -> Result<PathBuf> {
 }
 
 /// Flushes every file and folder under `root` to the disk.
-fn sync_tree(root: &Path) -> io::Result<()> {
+pub(crate) fn sync_tree(root: &Path) -> io::Result<()> {
     for entry in fs::read_dir(root)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -164,7 +164,7 @@ fn sync_tree(root: &Path) -> io::Result<()> {
 
 /// Makes a rename last through a power cut, where the file system can: the content is safe by
 /// then, so a refusal is no failure.
-fn sync_folder(folder: &Path) {
+pub(crate) fn sync_folder(folder: &Path) {
     if let Ok(open) = File::open(folder) {
         let _unsupported_on_some_disks = open.sync_all();
     }

@@ -65,6 +65,20 @@ pub enum Error {
         /// What is wrong with it, and the remedy.
         problem: String,
     },
+    /// A file is no checkpoint that a run can go on from.
+    #[error("{path}: {problem}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        problem: String,
+    },
+    /// Frames in time are to go into a format that holds one.
+    #[error("{path}: holds one state; for frames in time use .zarr (xarray) or .vti (ParaView)")]
+    NoSeries {
+        /// The output file as the user wrote it.
+        path: PathBuf,
+    },
     /// An input array has another shape than the grid.
     #[error(
         "{path}: has shape {}, the grid wants {} = {axes}{}",

@@ -21,6 +21,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`Field`], [`Mesh`], [`Format`] | what is written, where its cells are, how |
+//! | [`Series`] | the same at several times |
+//! | [`checkpoint`](mod@checkpoint) | what a run goes on from |
 //! | [`npy`] | NumPy arrays, in and out |
 //! | `vti` | VTK ImageData for ParaView |
 //! | `zarr` | zarr version 3 for xarray |
@@ -30,14 +32,18 @@
 //! | [`Error`] | what went wrong, and what to do |
 
 pub mod atomic;
+pub mod checkpoint;
 mod clash;
 mod error;
 mod field;
 pub mod npy;
+mod series;
 pub mod temporary;
 mod vti;
 mod zarr;
 
+pub use checkpoint::Checkpoint;
 pub use clash::{Clash, clash};
 pub use error::{Error, Result};
 pub use field::{Field, Format, Mesh, Units, check_writable, write};
+pub use series::Series;

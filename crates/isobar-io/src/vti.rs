@@ -77,7 +77,7 @@ fn write_text(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
 }
 
 /// Text as the value of an XML attribute. Control characters, which XML cannot hold, become spaces.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

@@ -4,6 +4,7 @@
 //! `z_faces` holds the heights between and around the layers.
 
 mod ours;
+pub(crate) mod series;
 
 use std::io;
 use std::path::Path;
@@ -19,14 +20,14 @@ use zarrs::storage::StorageError;
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::field::{Field, Units};
+use crate::field::{Field, Mesh, Units};
 use crate::temporary::step;
 
 /// A chunk of the field stays below this, so that a reader can take a layer without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
 
 /// Coordinates that go with every field.
-const COORDINATES: [&str; 4] = ["x", "y", "z", "z_faces"];
+const COORDINATES: [&str; 5] = ["time", "x", "y", "z", "z_faces"];
 
 /// Checks that `path` is free, an empty folder, or a store that isobar wrote and that holds nothing else, and that its
 /// folder can be written to.
@@ -37,15 +38,7 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 
 /// Writes a field as a zarr group; an earlier one of isobar's is replaced.
 pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
-    let simple = |c: char| c.is_alphanumeric() || "_-+. ".contains(c);
-    let name = field.name;
-    if name.trim_matches('.').is_empty()
-        || name.starts_with("__")
-        || !name.chars().all(simple)
-        || COORDINATES.contains(&name)
-    {
-        return Err(Error::FieldName { name: name.to_owned() });
-    }
+    check_name(field.name)?;
     check(path)?;
     let mut refusal = None;
     let written = atomic::replace_folder(
@@ -62,6 +55,18 @@ pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     refusal.map_or(written, Err)
 }
 
+fn check_name(name: &str) -> Result<()> {
+    let simple = |c: char| c.is_alphanumeric() || "_-+. ".contains(c);
+    if name.trim_matches('.').is_empty()
+        || name.starts_with("__")
+        || !name.chars().all(simple)
+        || COORDINATES.contains(&name)
+    {
+        return Err(Error::FieldName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 fn check_replaceable(path: &Path) -> Result<()> {
     match ours::obstacle(path) {
         None => Ok(()),
@@ -72,17 +77,13 @@ fn check_replaceable(path: &Path) -> Result<()> {
 fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
     let [nz, ny, nx] = field.shape;
-    let layers = (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz);
-    let [x, y, z] = &field.mesh.centres;
-    let (across, up) = match field.mesh.units {
-        Units::Atmosphere => (Some("1"), Some("m")),
-        Units::Unspecified => (None, None),
-    };
+    let layers = layers_of_a_chunk(field.shape);
+    let [x, y, z, z_faces] = positions(field.mesh);
     let variables = [
-        Variable::coordinate("x", x, across, "x of the cell centres"),
-        Variable::coordinate("y", y, across, "y of the cell centres"),
-        Variable::coordinate("z", z, up, "height of the cell centres"),
-        Variable::coordinate("z_faces", &field.mesh.faces[2], up, "height of the boundaries of layers"),
+        x,
+        y,
+        z,
+        z_faces,
         Variable {
             name: field.name,
             dimensions: vec![("z", nz, layers), ("y", ny, ny), ("x", nx, nx)],
@@ -104,6 +105,26 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
     group.set_consolidated_metadata(Some(consolidated));
     step(|| group.store_metadata().map_err(io_error))
+}
+
+/// As many layers as stay below [`CHUNK_BYTES`].
+fn layers_of_a_chunk([nz, ny, nx]: [usize; 3]) -> usize {
+    (CHUNK_BYTES / (size_of::<f64>() * ny * nx)).clamp(1, nz)
+}
+
+/// The coordinates of cells.
+fn positions(mesh: &Mesh) -> [Variable<'_>; 4] {
+    let [x, y, z] = &mesh.centres;
+    let (across, up) = match mesh.units {
+        Units::Atmosphere => (Some("1"), Some("m")),
+        Units::Unspecified => (None, None),
+    };
+    [
+        Variable::coordinate("x", x, across, "x of the cell centres"),
+        Variable::coordinate("y", y, across, "y of the cell centres"),
+        Variable::coordinate("z", z, up, "height of the cell centres"),
+        Variable::coordinate("z_faces", &mesh.faces[2], up, "height of the boundaries of layers"),
+    ]
 }
 
 /// An array of the group.

@@ -49,6 +49,28 @@
 //! # }
 //! ```
 //!
+//! Through time, the heat equation is a [`TimeStepper`]:
+//!
+//! ```
+//! use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
+//! use isobar::problem::Heat;
+//! use isobar::{Device, HeatOptions, Shape, TimeStepper};
+//!
+//! # fn main() -> isobar::Result<()> {
+//! let heat = Heat::unit_box(Shape::new(10, 8, 6))?; // points inside the unit box, u = 0 on its sides
+//! let mut u = heat.sine([1.0; 3]);
+//! let steps = Steps::new(1e-3, 0.02)?;
+//! let options = HeatOptions { steps, scheme: Scheme::CrankNicolson, guess: StepGuess::Previous };
+//! let mut stepper = TimeStepper::new(&Device::cpu()?, heat, options, &SolverOptions::default())?;
+//! stepper.set(&u)?;
+//! for _ in 0..steps.count() {
+//!     assert!(stepper.step()?.is_taken);
+//! }
+//! stepper.state(&mut u)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! * Your own coefficients, as long as they factorise into vertical vectors and horizontal fields, are a
 //!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
 //!   [`stencil::OwnOperator`].
@@ -61,6 +83,7 @@
 mod arrays;
 mod bench;
 mod device;
+mod heat;
 mod matrix;
 mod memory;
 mod solver;
@@ -74,11 +97,13 @@ pub use isobar_core::operator::Guess;
 pub use isobar_core::precond::OwnPreconditioner;
 pub use isobar_core::real::Precision;
 pub use isobar_core::solver::{Observer, Progress};
+pub use isobar_core::stepping::{HeatOptions, Step};
 
 pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};
 pub use device::Device;
 pub use error::{Error, Result};
+pub use heat::TimeStepper;
 pub use matrix::Matrix;
 pub use memory::{Memory, predict_memory};
 pub use outcome::{Outcome, Stop};
@@ -95,7 +120,8 @@ pub use solver::{Solver, SolverBuilder};
 ///   [`conformance`](internals::conformance) holds them.
 pub mod internals {
     pub use isobar_core::{
-        array, backend, bench, build, conformance, layout, operator, precond, real, reference, simd, solver, traffic,
+        array, backend, bench, build, conformance, layout, operator, precond, real, reference, simd, solver, stepping,
+        traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;

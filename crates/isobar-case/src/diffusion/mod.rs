@@ -24,7 +24,7 @@ pub use sides::Sides;
 /// Everything that says what is to be solved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiffusionCase {
-    /// "diffusion" or "poisson"
+    /// "diffusion", "poisson" or "heat"
     pub kind: &'static str,
     /// The body source f, `[problem.rhs]`.
     pub rhs: RhsSection,
@@ -174,7 +174,7 @@ impl DiffusionCase {
                 .flatten()
                 .any(|side| matches!(side, Boundary::Neumann(value) | Boundary::Dirichlet(value) if value != 0.0));
             let driven = on_sides || !section.sources.is_empty() || !section.wells.is_empty();
-            if driven { RhsKind::None } else { RhsKind::Constant }
+            if driven || self.kind == "heat" { RhsKind::None } else { RhsKind::Constant }
         })
     }
 

@@ -69,6 +69,12 @@ impl<'de> Deserialize<'de> for Side {
 }
 
 impl Sides {
+    /// u = 0 on all of them.
+    pub(crate) fn fix_all(&mut self) {
+        let fixed = Side(Boundary::Dirichlet(0.0));
+        *self = Self { west: fixed, east: fixed, south: fixed, north: fixed, bottom: fixed, top: fixed };
+    }
+
     /// Lower and upper side of x, y and z.
     pub(super) fn all(&self) -> [[Boundary; 2]; 3] {
         let &Self { west, east, south, north, bottom, top } = self;

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod devices;
 pub mod export;
+mod heat;
 pub mod reproduce;
 pub mod solve;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isobar_case::{Case, memory};
+use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
 use crate::args::SolveArgs;
@@ -19,6 +19,15 @@ use crate::run::Run;
 /// Whatever keeps the case from being solved or a file from being written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
     let case = args.case.load()?;
+    if let Problem::Heat(heat) = &case.problem {
+        return super::heat::run(args, &case, heat);
+    }
+    if args.restart.is_some() {
+        return Err(Failure::new(format!(
+            "--restart: goes on with time steps, which a problem of kind \"{}\" has not; leave it out",
+            case.problem.kind()
+        )));
+    }
     let stream = check_files(args, &case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
@@ -29,8 +38,8 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
     Ok(super::status(&run))
 }
 
-/// Checks what is to be written; where the summary goes.
-fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
+/// Checks that the endings of what is to be written say what it shall be.
+pub(super) fn check_endings(args: &SolveArgs) -> Result<()> {
     if let Some(path) = &args.output {
         files::refuse_standard_output("--output", path, ".npy, .vti or .zarr")?;
         Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
@@ -39,6 +48,12 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
         files::refuse_standard_output("--plot", path, ".png")?;
         plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
+    Ok(())
+}
+
+/// Checks what is to be written; where the summary goes.
+fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
+    check_endings(args)?;
     let targets =
         [("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())];
     files::check(&targets, &case.inputs())?;

@@ -7,6 +7,7 @@ mod convergence;
 mod profile;
 mod scale;
 mod slice;
+mod steps;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 use crate::failure::{Failure, Result};
+use crate::report::StepReport;
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
@@ -72,8 +74,67 @@ pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<()> {
     Ok(atomic::write_whole(path, &image)?)
 }
 
+/// What the picture of a run in time shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepsPlot<'a> {
+    /// The line above everything: the case and how it was solved.
+    pub(crate) title: &'a str,
+    /// Every step.
+    pub(crate) steps: &'a [StepReport],
+    /// The last state.
+    pub(crate) field: &'a Field<'a>,
+}
+
+/// Draws the iterations of every step, the energy, and the last state: the middle layer, or the curve that there is.
+///
+/// # Errors
+/// As [`solution`].
+pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
+    input.field.validate()?;
+    let draw = |panels: &Area<'_>| -> Drawn {
+        let (left, right) = panels.split_horizontally(px(680));
+        let (upper, lower) = left.split_vertically(px(465));
+        let of = |value: fn(&StepReport) -> Option<f64>| -> Vec<(f64, f64)> {
+            input.steps.iter().filter_map(|step| Some((step.time, value(step)?))).collect()
+        };
+        steps::draw(&upper, "Iterations a step", "iterations", &of(|step| Some(step.iterations as f64)), true)?;
+        steps::draw(&lower, "Energy ½ uᵀKu − sᵀu", "energy", &of(|step| step.energy), false)?;
+        match input.field.shape {
+            [1, 1, _] => profile::draw(&right, input.field),
+            _ => slice::draw_horizontal(&right, input.field),
+        }
+    };
+    let image = on_canvas(input.title, draw)
+        .and_then(|pixels| encode(&pixels))
+        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
+    Ok(atomic::write_whole(path, &image)?)
+}
+
 /// The picture, three bytes a pixel.
 fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
+    on_canvas(input.title, |panels| match input.field.shape {
+        [1, 1, _] => {
+            let (upper, lower) = panels.split_vertically(px(465));
+            convergence::draw(&upper, input.history, input.tolerance)?;
+            profile::draw(&lower, input.field)
+        }
+        [1, _, _] => {
+            let (left, right) = panels.split_horizontally(px(680));
+            convergence::draw(&left, input.history, input.tolerance)?;
+            slice::draw_horizontal(&right, input.field)
+        }
+        _ => {
+            let (upper, lower) = panels.split_vertically(px(525));
+            let (left, right) = upper.split_horizontally(px(850));
+            convergence::draw(&left, input.history, input.tolerance)?;
+            slice::draw_horizontal(&right, input.field)?;
+            slice::draw_vertical(&lower, input.field)
+        }
+    })
+}
+
+/// A picture under a title.
+fn on_canvas(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<Vec<u8>> {
     register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| "the compiled-in font is damaged")?;
     let (width, height) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
     let mut pixels = vec![0; (width * height * 3) as usize];
@@ -81,26 +142,8 @@ fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
         let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
         root.fill(&WHITE)?;
         let (header, panels) = root.split_vertically(px(70));
-        header.draw(&Text::new(fit(input.title, 92), (px(30), px(24)), font(30.0)))?;
-        match input.field.shape {
-            [1, 1, _] => {
-                let (upper, lower) = panels.split_vertically(px(465));
-                convergence::draw(&upper, input.history, input.tolerance)?;
-                profile::draw(&lower, input.field)?;
-            }
-            [1, _, _] => {
-                let (left, right) = panels.split_horizontally(px(680));
-                convergence::draw(&left, input.history, input.tolerance)?;
-                slice::draw_horizontal(&right, input.field)?;
-            }
-            _ => {
-                let (upper, lower) = panels.split_vertically(px(525));
-                let (left, right) = upper.split_horizontally(px(850));
-                convergence::draw(&left, input.history, input.tolerance)?;
-                slice::draw_horizontal(&right, input.field)?;
-                slice::draw_vertical(&lower, input.field)?;
-            }
-        }
+        header.draw(&Text::new(fit(title, 92), (px(30), px(24)), font(30.0)))?;
+        draw(&panels)?;
         root.present()?;
     }
     Ok(average(&pixels))

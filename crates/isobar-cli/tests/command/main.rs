@@ -1,6 +1,7 @@
 //! The command as a user meets it.
 
 mod diffusion;
+mod heat;
 mod interrupt;
 mod misuse;
 mod outputs;

@@ -9,7 +9,7 @@ use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    BlockIc, Converted, Deflation, Fallback, Identity, IncompletePoisson, Jacobi, Line, Neumann, Own,
+    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Neumann, Own,
     OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
@@ -224,8 +224,12 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
             Kind::BlockIc { block } => {
                 let rows = 8 * self.stencil.shape().nx;
-                Box::new(BlockIc::new(triangular()?, block.unwrap_or(rows))?)
+                Box::new(IncompleteCholesky::new(triangular()?, Some(block.unwrap_or(rows)), 0.0)?)
             }
+            Kind::Ic { block } => Box::new(IncompleteCholesky::new(triangular()?, block, 0.0)?),
+            Kind::Mic { relaxation, block } => Box::new(IncompleteCholesky::new(triangular()?, block, relaxation)?),
+            // The series cut after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
+            Kind::SsorAi => Box::new(Neumann::new(triangular()?, 1)?),
         }))
     }
 

@@ -305,6 +305,27 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         &mut self.u
     }
 
+    /// b and u
+    pub fn vectors_mut(&mut self) -> (&mut B::Vector<f64>, &mut B::Vector<f64>) {
+        (&mut self.b, &mut self.u)
+    }
+
+    /// b = A x
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn apply_to(&mut self, x: &B::Vector<f64>) -> Result<()> {
+        self.capabilities.operator.apply(x, &mut self.b)
+    }
+
+    /// ‖b − A u‖ / ‖b‖, of the b and u that are there.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn residual_over_rhs(&mut self) -> Result<f64> {
+        Ok(self.true_residual()? / self.norm_of_rhs()?)
+    }
+
     /// Solves A u = b with the b and u that are on the device; nothing is copied.
     ///
     /// # Errors
@@ -511,7 +532,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 }
 
-fn upload<B: Backend>(backend: &B, source: Source<'_>, target: &mut B::Vector<f64>) -> Result<()> {
+pub(crate) fn upload<B: Backend>(backend: &B, source: Source<'_>, target: &mut B::Vector<f64>) -> Result<()> {
     match source {
         Source::F64(view) => backend.upload(view, target),
         Source::F32(view) => backend.upload(view, target),
@@ -519,7 +540,7 @@ fn upload<B: Backend>(backend: &B, source: Source<'_>, target: &mut B::Vector<f6
     }
 }
 
-fn download<B: Backend>(backend: &B, source: &B::Vector<f64>, target: &mut Target<'_>) -> Result<()> {
+pub(crate) fn download<B: Backend>(backend: &B, source: &B::Vector<f64>, target: &mut Target<'_>) -> Result<()> {
     match target {
         Target::F64(view) => backend.download(source, view),
         Target::F32(view) => backend.download(source, view),
@@ -528,7 +549,7 @@ fn download<B: Backend>(backend: &B, source: &B::Vector<f64>, target: &mut Targe
 }
 
 /// Names the first entry of a host's array that is not finite, if there is one.
-fn find_not_finite(what: &str, array: Source<'_>) -> Result<()> {
+pub(crate) fn find_not_finite(what: &str, array: Source<'_>) -> Result<()> {
     fn find<T: Real>(what: &str, array: &ArrayView<'_, T>) -> Result<()> {
         let Shape { nx, ny, nz } = array.shape();
         for k in 0..nz {

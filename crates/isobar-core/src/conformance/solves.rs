@@ -64,7 +64,7 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
 
 /// Methods and preconditioners for the diffusion operator.
 fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
-    use Preconditioner::{BlockIc, IncompletePoisson, Jacobi, Line, Multigrid, Neumann, None};
+    use Preconditioner::{BlockIc, Ic, IncompletePoisson, Jacobi, Line, Mic, Multigrid, Neumann, None};
     let base = SolverOptions {
         precision: T::PRECISION,
         tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-3 },
@@ -80,6 +80,8 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
         Line,
         Multigrid,
         BlockIc { block: Option::None },
+        Ic { block: Option::None },
+        Mic { relaxation: 1.0, block: Option::None },
         IncompletePoisson { scaling: true },
         Neumann { order: 2 },
     ] {

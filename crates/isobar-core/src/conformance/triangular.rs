@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fixture::{Pair, SCALARS, Sample, floating, for_each_pair, ok, random_vector, send, shapes};
 use super::vectors::{numbers, random_aggregates};
-use crate::backend::AggregateBackend;
+use crate::backend::{AggregateBackend, Sums};
 use crate::layout::Shape;
 use crate::operator::{AggregateOperator, Triangular};
 use crate::real::Real;
@@ -57,25 +57,42 @@ pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
     });
 }
 
-/// The pivots of block-IC, and the solve with them
+/// ρ and ‖r‖²
+const OUT: Sums<2> = Sums::new(3);
+
+/// The pivots of incomplete Cholesky, modified or not, in blocks and over the whole grid, and the solve with them
 pub fn factorise_and_substitute<B: Supports<Diffusion>, T: Real>(backend: &B) {
     for_each_pair::<B, Diffusion, T>(backend, |pair| {
         let tested = triangular(pair);
         let Shape { nx, ny, .. } = pair.shape();
         let (r, on_r) = pair.vector(26);
-        for block in [1, 3, 2 * nx, 3 * nx + 1, nx * ny, 3 * nx * ny, usize::MAX] {
+        let blocks = [1, 3, 2 * nx, 3 * nx + 1, nx * ny, 3 * nx * ny, usize::MAX];
+        let all =
+            blocks.map(|block| (block, 0.0)).into_iter().chain([(2 * nx, 1.0), (usize::MAX, 0.7), (usize::MAX, 1.0)]);
+        for (block, relaxation) in all {
             let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
-            ok(pair.reference.factorise(block, &mut inverse));
-            ok(tested.factorise(block, &mut on_inverse));
+            ok(pair.reference.factorise(block, relaxation, &mut inverse));
+            ok(tested.factorise(block, relaxation, &mut on_inverse));
             // The last pivot of a block tied to nothing is rounding.
             if pair.stencil.is_tame() || block == 1 {
-                pair.compare(&on_inverse, &inverse, &format!("factorise in blocks of {block}"));
+                pair.compare(&on_inverse, &inverse, &format!("factorise in blocks of {block}, {relaxation}"));
             }
             let on_inverse = send(backend, &inverse);
             ok(pair.reference.substitute(block, &inverse, &r, &mut z));
             ok(tested.substitute(block, &on_inverse, &on_r, &mut on_z));
             let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
             pair.compare_at_scale(&on_z, &z, largest, &format!("substitute in blocks of {block}"));
+            let ((mut r, mut on_r), (q, on_q)) = (pair.vector(26), pair.vector(27));
+            let ([rho, norm], (_, mut on_z)) = ([OUT.get(0), OUT.get(1)], pair.poison());
+            let (alpha, scalars) = (pair.coefficient(SCALARS[0], 0.7), &mut pair.reference_scalars);
+            ok(pair.reference.substitute_residual(block, &inverse, &mut r, &q, &mut z, alpha, OUT, scalars));
+            let scalars = &mut pair.scalars;
+            ok(tested.substitute_residual(block, &on_inverse, &mut on_r, &on_q, &mut on_z, alpha, OUT, scalars));
+            pair.compare(&on_r, &r, "substitute_residual: r");
+            let largest = z.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
+            pair.compare_at_scale(&on_z, &z, largest, "substitute_residual: z");
+            pair.compare_scalar(rho, largest, "substitute_residual: ρ");
+            pair.compare_scalar(norm, 0.0, "substitute_residual: ‖r‖²");
         }
     });
 }

@@ -83,6 +83,7 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
         Preconditioner::Line,
         Preconditioner::Multigrid,
         Preconditioner::BlockIc { block: None },
+        Preconditioner::Mic { relaxation: 0.9, block: None },
         Preconditioner::IncompletePoisson { scaling: true },
         Preconditioner::Neumann { order: 2 },
     ]

@@ -1,7 +1,7 @@
 //! Steps with the strict triangular parts of a matrix, for preconditioners made of them.
 
 use super::Diagonal;
-use crate::backend::{Backend, Scalar};
+use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
 use crate::real::Real;
 
@@ -40,9 +40,16 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     ) -> Result<()>;
 
     /// The pivots Δ of incomplete Cholesky without fill-in in blocks of `block` consecutive unknowns, as Δ⁻¹:
-    /// d_n = a_nn − Σ_m T_nm²/d_m over the lower neighbours m in the same block. A pivot that is no more than rounding of
-    /// its diagonal entry (a singular block's last) is replaced by that, and 1/d_n is 0 where the entry is.
-    fn factorise(&self, block: usize, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
+    ///
+    /// d_n = a_nn − Σ_m (T_nm/d_m) (T_nm + ω Σ_p T_pm)
+    ///
+    /// over the lower neighbours m of n in the same block, and the other upper neighbours p of m there. The second sum is
+    /// the fill-in that is left out; ω = `relaxation` of it is taken from the diagonal. With ω = 0 this is IC(0), with
+    /// ω = 1 MIC(0), whose M has the row sums of A (Gustafsson, 1978; paper E).
+    ///
+    /// Here d_n ≥ s_n + Σ T_np over its own upper neighbours, so only the last pivot of what is tied to nothing can vanish.
+    /// A pivot that is no more than rounding of its diagonal entry is replaced by that, and 1/d_n is 0 where the entry is.
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
 
     /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
     /// `block` consecutive unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward
@@ -54,6 +61,26 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         r: &B::Vector<T>,
         z: &mut B::Vector<T>,
     ) -> Result<()>;
+
+    /// r −= αq;  z = M⁻¹ r;  ρ = ⟨r, z⟩;  ‖r‖², with M as in [`Triangular::substitute`]
+    #[expect(clippy::too_many_arguments, reason = "the operands of one fused step")]
+    fn substitute_residual(
+        &self,
+        block: usize,
+        inverse_pivots: &B::Vector<T>,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.backend();
+        backend.axpy(alpha.negated(), q, r, scalars)?;
+        self.substitute(block, inverse_pivots, r, z)?;
+        backend.dot(r, z, out.get(0), scalars)?;
+        backend.dot(r, r, out.get(1), scalars)
+    }
 }
 
 /// A pivot smaller than this fraction of its diagonal entry is a singular block's last, and rounding.

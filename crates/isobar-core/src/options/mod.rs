@@ -1,8 +1,10 @@
 //! Everything a user can choose about a solve, as plain data. The names are those of the case file.
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
-//! * [`multigrid`] and [`preconditioner`] what their names say.
+//! * [`multigrid`] and [`preconditioner`] what their names say,
+//! * [`heat`] schemes and lengths of time steps.
 
+pub mod heat;
 pub mod multigrid;
 mod name;
 pub mod preconditioner;
@@ -13,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::real::Precision;
 use name::Name;
 
+pub use heat::{Scheme, StepGuess, Steps};
 pub use multigrid::{MultigridOptions, Smoother, Start};
 pub use preconditioner::Preconditioner;
 
@@ -266,6 +269,7 @@ impl SolverOptions {
             "preconditioner.block",
             "preconditioner.scaling",
             "preconditioner.order",
+            "preconditioner.relaxation",
             "deflation.stripes",
             "deflation.coarse",
         ]
@@ -293,8 +297,19 @@ impl SolverOptions {
                 format!("{order} terms of the Neumann series; more than {MOST_TERMS} never pay, 1 or 2 are usual"),
             ));
         }
-        if let Preconditioner::BlockIc { block: Some(0) } = self.preconditioner {
+        if let Preconditioner::BlockIc { block: Some(0) }
+        | Preconditioner::Ic { block: Some(0) }
+        | Preconditioner::Mic { block: Some(0), .. } = self.preconditioner
+        {
             return Err(Error::invalid("solver.preconditioner.block", "0 unknowns; use 1 or more, such as 8 nx"));
+        }
+        if let Preconditioner::Mic { relaxation, .. } = self.preconditioner
+            && !(0.0..=1.0).contains(&relaxation)
+        {
+            return Err(Error::invalid(
+                "solver.preconditioner.relaxation",
+                format!("{relaxation} is not from 0 to 1; 1 is modified incomplete Cholesky, 0 is the plain one"),
+            ));
         }
         Ok(())
     }
@@ -341,7 +356,7 @@ impl SolverOptions {
 }
 
 /// The method and the preconditioner that suit a stencil where nobody says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.
     pub method: Method,
@@ -401,6 +416,10 @@ mod tests {
         assert_eq!(of(r#"{"kind": "neumann"}"#), Preconditioner::Neumann { order: 2 });
         assert_eq!(of(r#"{"kind": "neumann", "order": 1}"#), Preconditioner::Neumann { order: 1 });
         assert_eq!(of(r#"{"kind": "line", "order": 1}"#), Preconditioner::Line);
+        assert_eq!(of(r#"{"kind": "ic", "relaxation": 0.5}"#), Preconditioner::Ic { block: None });
+        assert_eq!(of(r#"{"kind": "mic"}"#), Preconditioner::Mic { relaxation: 1.0, block: None });
+        let half = Preconditioner::Mic { relaxation: 0.5, block: Some(8) };
+        assert_eq!(of(r#"{"kind": "mic", "relaxation": 0.5, "block": 8}"#), half);
         assert_eq!(of(r#""jacobi""#), Preconditioner::Jacobi);
         assert_eq!(of("{}"), Preconditioner::Auto);
         for wrong in [r#"{"kind": "lines"}"#, r#"{"kind": "line", "ordr": 1}"#, r#""lines""#, "3"] {
@@ -440,6 +459,11 @@ mod tests {
         );
         assert!(invalid(&|o| o.multigrid.coarse_sweeps = 1 << 40).contains("coarse_sweeps"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::BlockIc { block: Some(0) }).contains("block"));
+        assert!(invalid(&|o| o.preconditioner = Preconditioner::Ic { block: Some(0) }).contains("block"));
+        for relaxation in [-0.1, 1.1, f64::NAN] {
+            let mic = Preconditioner::Mic { relaxation, block: None };
+            assert!(invalid(&|o| o.preconditioner = mic).contains("relaxation"));
+        }
         assert!(invalid(&|o| o.preconditioner = Preconditioner::Neumann { order: 51 }).contains("51 terms"));
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::name::Name;
 
 /// A preconditioner with its parameters. In case files a name, or a table with a `kind`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Preconditioner {
@@ -29,6 +29,20 @@ pub enum Preconditioner {
         /// Unknowns in a block; by default eight rows of the grid.
         block: Option<usize>,
     },
+    /// Incomplete Cholesky without fill-in over the whole grid, IC(0) (paper E).
+    Ic {
+        /// Unknowns in a block, where couplings between blocks shall be cut.
+        block: Option<usize>,
+    },
+    /// Modified incomplete Cholesky, MIC(0) (paper E): the fill-in that is left out is taken from the diagonal.
+    Mic {
+        /// How much of it, 0 (which is IC) to 1.
+        relaxation: f64,
+        /// Unknowns in a block, where couplings between blocks shall be cut.
+        block: Option<usize>,
+    },
+    /// The approximate inverse of SSOR (Helfenstein and Koko, 2012; paper E).
+    SsorAi,
     /// Incomplete Poisson (paper D).
     IncompletePoisson {
         /// Of the symmetrically scaled matrix.
@@ -43,8 +57,19 @@ pub enum Preconditioner {
 
 impl Preconditioner {
     /// Their names in case files.
-    pub const NAMES: &'static [&'static str] =
-        &["auto", "none", "jacobi", "line", "multigrid", "block-ic", "incomplete-poisson", "neumann"];
+    pub const NAMES: &'static [&'static str] = &[
+        "auto",
+        "none",
+        "jacobi",
+        "line",
+        "multigrid",
+        "block-ic",
+        "ic",
+        "mic",
+        "ssor-ai",
+        "incomplete-poisson",
+        "neumann",
+    ];
 
     /// Its name in case files.
     pub fn name(self) -> &'static str {
@@ -55,6 +80,9 @@ impl Preconditioner {
             Self::Line => "line",
             Self::Multigrid => "multigrid",
             Self::BlockIc { .. } => "block-ic",
+            Self::Ic { .. } => "ic",
+            Self::Mic { .. } => "mic",
+            Self::SsorAi => "ssor-ai",
             Self::IncompletePoisson { .. } => "incomplete-poisson",
             Self::Neumann { .. } => "neumann",
         }
@@ -70,6 +98,7 @@ struct Section {
     block: Option<usize>,
     scaling: Option<bool>,
     order: Option<usize>,
+    relaxation: Option<f64>,
 }
 
 /// One of [`Preconditioner::NAMES`].
@@ -83,7 +112,7 @@ impl<'de> Deserialize<'de> for KindName {
 
 impl Section {
     fn named(kind: KindName) -> Self {
-        Self { kind: Some(kind), block: None, scaling: None, order: None }
+        Self { kind: Some(kind), block: None, scaling: None, order: None, relaxation: None }
     }
 
     fn read(self) -> Result<Preconditioner, String> {
@@ -95,6 +124,9 @@ impl Section {
             "line" => Preconditioner::Line,
             "multigrid" => Preconditioner::Multigrid,
             "block-ic" => Preconditioner::BlockIc { block: self.block },
+            "ic" => Preconditioner::Ic { block: self.block },
+            "mic" => Preconditioner::Mic { relaxation: self.relaxation.unwrap_or(1.0), block: self.block },
+            "ssor-ai" => Preconditioner::SsorAi,
             "incomplete-poisson" => Preconditioner::IncompletePoisson { scaling: self.scaling.unwrap_or(true) },
             "neumann" => Preconditioner::Neumann { order: self.order.unwrap_or(2) },
             other => return Err(format!("no preconditioner is called {other:?}")),

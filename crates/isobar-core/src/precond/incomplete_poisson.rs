@@ -44,7 +44,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompletePoisson<B, T> {
 
     /// The pivots of blocks of one unknown are the diagonal.
     fn update(&mut self) -> Result<()> {
-        self.operator.factorise(1, &mut self.inverse_diagonal)
+        self.operator.factorise(1, 0.0, &mut self.inverse_diagonal)
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {

@@ -4,16 +4,16 @@
 //! * [`Jacobi`] the diagonal,
 //! * [`Line`] a tridiagonal solve in every column,
 //! * [`multigrid::Cycle`] one multigrid cycle,
-//! * [`BlockIc`], [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
+//! * [`IncompleteCholesky`] papers D's and E's, [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
 //! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
 //! * [`Fallback`] one of these, with simpler ones in reserve,
 //! * [`Pieces`] one of these with the constants of disconnected pieces taken out,
 //! * [`deflation`] takes a few slow directions out of an iteration, [`null_space`] those that A maps to zero.
 
-mod block_ic;
 mod converted;
 pub mod deflation;
 mod fallback;
+mod incomplete_cholesky;
 mod incomplete_poisson;
 pub mod multigrid;
 mod neumann;
@@ -29,10 +29,10 @@ use crate::operator::{Diagonal, LineSolver};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
-pub use block_ic::BlockIc;
 pub use converted::Converted;
 pub use deflation::{Deflation, Projection};
 pub use fallback::Fallback;
+pub use incomplete_cholesky::IncompleteCholesky;
 pub use incomplete_poisson::IncompletePoisson;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;

@@ -26,7 +26,7 @@ impl Spacing {
         }
     }
 
-    fn uniform(&self) -> Option<f64> {
+    pub(super) fn uniform(&self) -> Option<f64> {
         match self {
             Self::Uniform(d) => Some(*d),
             Self::Given(widths) => widths.iter().all(|d| d == &widths[0]).then(|| widths[0]),
@@ -196,6 +196,11 @@ impl DiffusionProblem {
     fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let width = self.spacing[axis as usize].width(at[axis as usize]);
         2.0 * self.coefficient.along(axis)[self.cell(at)] * self.volume(at) / (width * width)
+    }
+
+    /// Volumes of cells, C order, 0 of those that take no part.
+    pub fn volumes(&self) -> Vec<f64> {
+        self.cells().map(|at| if self.is_active(at) { self.volume(at) } else { 0.0 }).collect()
     }
 
     /// Centres of cells in x, y and z.

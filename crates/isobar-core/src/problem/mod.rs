@@ -2,9 +2,11 @@
 //!
 //! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
+//! * [`Heat`] the heat equation, discretised in space (paper E),
 //! * [`materials`] coefficient fields: two phases, bubbles, layers.
 
 mod diffusion;
+mod heat;
 mod helmholtz;
 pub mod materials;
 
@@ -13,6 +15,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Well};
+pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 
 /// The right-hand sides that every implementation can share.

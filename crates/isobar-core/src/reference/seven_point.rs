@@ -333,14 +333,25 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
         Ok(())
     }
 
-    fn factorise(&self, block: usize, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        let state = self.state();
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        let (state, omega) = (self.state(), T::from_f64(relaxation));
+        // Σ T over the upper neighbours in the same block.
+        let upper_sum = |at: At| {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let upper = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
+            upper.fold(T::ZERO, |sum, n| sum + n.t)
+        };
         for at @ [i, j, k] in cells(&self.layout) {
             let (mut pivot, mut diagonal) = (state.rows.shift(at), state.rows.shift(at));
             for n in state.rows.couplings(at).into_iter().flatten() {
                 diagonal += n.t;
                 let is_lower = !n.higher && self.is_in_block(block, at, n.to);
-                pivot += if is_lower { n.t * (T::ONE - n.t * get(inverse_pivots)(n.to)) } else { n.t };
+                pivot += if is_lower {
+                    let left_out = omega * (upper_sum(n.to) - n.t);
+                    n.t * (T::ONE - (n.t + left_out) * get(inverse_pivots)(n.to))
+                } else {
+                    n.t
+                };
             }
             let is_regular = pivot > T::from_f64(SINGULAR_PIVOT) * diagonal;
             inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));

@@ -199,6 +199,17 @@ impl Diffusion {
         Self::new(self.shape, Coefficients::Cells { fields, axes: *axes }, shift, self.sides)
     }
 
+    /// The same with `factor` times `more` added to the shift, C order.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for coefficients on a GPU, and those of [`Diffusion::new`].
+    pub fn with_more_shift(&self, factor: f64, more: &[f64]) -> Result<Self> {
+        self.require_host()?;
+        let before = |n: usize| self.shift.as_ref().map_or(0.0, |shift| shift[n]);
+        let shift = more.iter().enumerate().map(|(n, more)| before(n) + factor * more).collect();
+        Self::new(self.shape, self.coefficients.clone(), Some(shift), self.sides)
+    }
+
     /// Fails for coefficients that lie on a GPU, for back ends that are elsewhere.
     ///
     /// # Errors

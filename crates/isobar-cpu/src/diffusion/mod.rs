@@ -9,12 +9,12 @@ mod faces;
 
 use std::sync::Arc;
 
-use isobar_core::backend::{AggregateMap, HostScalars, Scalar};
+use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
@@ -138,22 +138,50 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         Ok(())
     }
 
-    fn factorise(&self, block: usize, inverse_pivots: &mut Vector<T>) -> Result<()> {
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
         let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
+        let omega = T::from_f64(relaxation);
         match &self.coefficients().kind {
-            Kind::Cells(cells) => blocks.factorise(cells, inverse_pivots),
-            Kind::Faces(faces) => blocks.factorise(faces, inverse_pivots),
+            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots),
+            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots),
         }
         Ok(())
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        if block >= Operator::layout(self).shape().cells() {
+            self.substitute_whole(inverse_pivots, r, z);
+            return Ok(());
+        }
         let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
         match &self.coefficients().kind {
             Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z),
             Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z),
         }
         Ok(())
+    }
+
+    fn substitute_residual(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let cpu = self.cpu();
+        if block >= Operator::layout(self).shape().cells() {
+            let taken = (q, T::from_f64(scalars.value(alpha)));
+            self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
+            return Ok(());
+        }
+        cpu.axpy(alpha.negated(), q, r, scalars)?;
+        self.substitute(block, inverse_pivots, r, z)?;
+        cpu.dot(r, z, out.get(0), scalars)?;
+        cpu.dot(r, r, out.get(1), scalars)
     }
 }
 

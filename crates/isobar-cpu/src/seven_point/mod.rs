@@ -6,7 +6,8 @@
 //! * [`kernels`] loops over one half plane, [`lines`] those that solve lines, [`triangular`] those of the strict
 //!   triangular parts,
 //! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
-//! * [`substitution`] factorisation and substitution in blocks, [`aggregated`] deflation's step.
+//! * [`substitution`] factorisation, and substitution in blocks, [`wavefronts`] substitution over the whole grid,
+//! * [`aggregated`] deflation's step.
 
 #![expect(private_bounds, reason = "operators are public as types that back ends name; what they store is not")]
 
@@ -18,6 +19,7 @@ mod steps;
 pub(crate) mod substitution;
 pub(crate) mod sweeps;
 pub(crate) mod triangular;
+pub(crate) mod wavefronts;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 

@@ -1,4 +1,5 @@
-//! Incomplete factorisation in blocks of consecutive unknowns, and substitution with it.
+//! Incomplete factorisation, cell by cell, over the whole grid or in blocks of consecutive unknowns, and substitution in
+//! such blocks; [`super::wavefronts`] has that over the whole grid.
 
 use isobar_core::layout::Shape;
 use isobar_core::operator::triangular::SINGULAR_PIVOT;
@@ -8,6 +9,7 @@ use isobar_core::stencil::Axis;
 use crate::cpu::Cpu;
 use crate::diffusion::CellCoefficients;
 use crate::geometry::{Geometry, Link};
+use crate::seven_point::wavefronts::Tiles;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
@@ -34,30 +36,71 @@ struct Neighbour<T> {
 
 impl<T: Real> Blocks<'_, T> {
     /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
-    pub(crate) fn factorise(&self, entries: &impl CellCoefficients<T>, inverse_pivots: &mut Vector<T>) {
+    pub(crate) fn factorise(&self, entries: &impl CellCoefficients<T>, omega: T, inverse_pivots: &mut Vector<T>) {
         let out = Shared::of(inverse_pivots.entries_mut());
-        let singular = T::from_f64(SINGULAR_PIVOT);
+        let cells = self.g.layout.shape().cells();
+        if self.block >= cells {
+            return Tiles::new(self.cpu, &self.g.layout).upwards(self.cpu, |_, tile| {
+                for j in tile.planes.clone() {
+                    for k in tile.layers.clone() {
+                        for i in tile.cells_in_x(&self.g.layout) {
+                            // SAFETY: a tile is one thread's, and those that it depends on are done.
+                            unsafe { self.eliminate(entries, omega, [i, j, k], &(0..cells), out) };
+                        }
+                    }
+                }
+            });
+        }
         self.for_each(|block| {
             for n in block.clone() {
-                let at = self.cell(n);
-                let shift = entries.shift(&self.g.layout, at);
-                let (mut pivot, mut diagonal) = (shift, shift);
-                self.for_each_neighbour(entries, at, |neighbour| {
-                    let Neighbour { number, position, t, higher } = neighbour;
-                    diagonal += t;
-                    pivot += if !higher && block.contains(&number) {
-                        // SAFETY: cells of a block are this thread's.
-                        t * (T::ONE - t * unsafe { out.row(position as isize, 1) }[0])
-                    } else {
-                        t
-                    };
-                });
-                let value = if pivot > singular * diagonal { pivot } else { diagonal };
-                let inverse = if value > T::ZERO { T::ONE / value } else { T::ZERO };
-                // SAFETY: as above.
-                unsafe { out.set(self.position(at) as isize, inverse) };
+                // SAFETY: cells of a block are this thread's.
+                unsafe { self.eliminate(entries, omega, self.cell(n), &block, out) };
             }
         });
+    }
+
+    /// Sets 1 over the pivot of a cell.
+    ///
+    /// # Safety
+    /// Those of its lower neighbours in the block are set, and nobody else writes them or this one.
+    #[inline(always)]
+    unsafe fn eliminate(
+        &self,
+        entries: &impl CellCoefficients<T>,
+        omega: T,
+        at: [usize; 3],
+        block: &Block,
+        out: Shared<T>,
+    ) {
+        let shift = entries.shift(&self.g.layout, at);
+        let (mut pivot, mut diagonal) = (shift, shift);
+        self.for_each_neighbour(entries, at, |Neighbour { number, position, t, higher }| {
+            diagonal += t;
+            let taken = if !higher && block.contains(&number) {
+                let left_out =
+                    if omega > T::ZERO { omega * (self.upper_sum(entries, number, block) - t) } else { T::ZERO };
+                // SAFETY: promised by the caller.
+                (t + left_out) * unsafe { out.row(position as isize, 1) }[0]
+            } else {
+                T::ZERO
+            };
+            pivot += t * (T::ONE - taken);
+        });
+        let value = if pivot > T::from_f64(SINGULAR_PIVOT) * diagonal { pivot } else { diagonal };
+        let inverse = if value > T::ZERO { T::ONE / value } else { T::ZERO };
+        // SAFETY: promised by the caller.
+        unsafe { out.set(self.position(at) as isize, inverse) };
+    }
+
+    /// Σ T over the upper neighbours in the block.
+    fn upper_sum(&self, entries: &impl CellCoefficients<T>, number: usize, block: &Block) -> T {
+        let mut sum = T::ZERO;
+        self.for_each_neighbour(entries, self.cell(number), |Neighbour { number, t, higher, .. }| {
+            if higher && block.contains(&number) {
+                sum += t;
+            }
+        });
+        sum
     }
 
     /// z = M⁻¹ r, blocks side by side.

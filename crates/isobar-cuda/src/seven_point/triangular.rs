@@ -44,12 +44,14 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         self.kernels.pass(name, &[inverse_diagonal.pointer(), r.pointer(), z.pointer()])
     }
 
-    fn factorise(&self, block: usize, inverse_pivots: &mut Vector<T>) -> Result<()> {
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
         let to = inverse_pivots.pointer();
         if block == 1 {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
-        self.kernels.in_blocks("factorise", block, |arguments| arguments.with_real::<T>(SINGULAR_PIVOT).with(to))
+        self.kernels.in_blocks("factorise", block, |arguments| {
+            arguments.with_real::<T>(SINGULAR_PIVOT).with_real::<T>(relaxation).with(to)
+        })
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

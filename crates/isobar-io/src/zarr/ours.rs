@@ -112,7 +112,7 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
         Some([name]) => found.is_dir() && names.contains(name),
         Some([_, "c"]) => found.is_dir(),
         Some([_, "c", chunk @ ..]) => {
-            chunk.len() <= 3 && chunk.iter().all(number) && (found.is_file() || found.is_dir())
+            chunk.len() <= 4 && chunk.iter().all(number) && (found.is_file() || found.is_dir())
         }
         _ => false,
     }

@@ -1,12 +1,13 @@
 //! `isobar reproduce`: the papers' tables, the printed numbers beside those of this machine.
 //!
-//! * `a`, `b`, `d` one module a paper,
+//! * `a`, `b`, `d`, `e` one module a paper,
 //! * `printed` the papers' numbers,
 //! * `sheet` a table of both.
 
 mod a;
 mod b;
 mod d;
+mod e;
 mod printed;
 mod sheet;
 
@@ -43,13 +44,13 @@ struct Tables {
 pub fn run(args: &ReproduceArgs) -> Result<u8> {
     let paper = args.paper.to_ascii_lowercase();
     match paper.as_str() {
-        "a" | "b" | "d" => {}
-        "c" | "e" => {
-            return Err(Failure::new(format!("paper {paper}: not available in this version; available: a, b, d")));
+        "a" | "b" | "d" | "e" => {}
+        "c" => {
+            return Err(Failure::new(format!("paper {paper}: not available in this version; available: a, b, d, e")));
         }
         _ => {
             return Err(Failure::new(format!(
-                "paper {:?}: there is none of that name; available: a, b, d",
+                "paper {:?}: there is none of that name; available: a, b, d, e",
                 args.paper
             )));
         }
@@ -72,6 +73,9 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     } else if paper == "b" {
         let sizes = if args.size == Size::Small { b::SMALL } else { b::FULL };
         on_device!(&device, backend => b::tables(backend, &sizes, &mut emit)?);
+    } else if paper == "e" {
+        let sizes = if args.size == Size::Small { e::SMALL } else { e::FULL };
+        on_device!(&device, backend => e::tables(backend, &sizes, &mut emit)?);
     } else {
         let sizes = if args.size == Size::Small { d::SMALL } else { d::FULL };
         let one = Some(Cpu::new(1)?);
@@ -144,6 +148,14 @@ mod tests {
             assert!(number(5).abs() <= 12.0, "{}: {} %", row.name, number(5));
             assert!(number(3) < number(1), "{}", row.name);
         }
+    }
+
+    #[test]
+    fn every_table_of_paper_e_is_made() {
+        let sizes = e::Sizes { substitution: &[[9, 8, 7]], runs: &[("M21", [9, 8, 7])], counts: 8 };
+        let sheets = collect(|emit| e::tables(&Reference, &sizes, emit));
+        let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
+        assert_eq!(ids, ["E.1", "E, iterations", "E.2", "E.3"]);
     }
 
     #[test]

@@ -266,3 +266,50 @@ pub(super) const D_INVERSE_GAIN: f64 = 4.0;
 
 /// Paper D, abstract: a Fermi GPU over one CPU core, for a million unknowns.
 pub(super) const D_SPEEDUP: (usize, f64) = (1024, 16.0);
+
+/// Paper E, table 1: milliseconds of forward and backward substitution on a GPU, and the CPU's over that.
+pub(super) struct ESubstitution {
+    pub(super) grid: [usize; 3],
+    pub(super) gpu: f64,
+    pub(super) speedup: f64,
+}
+
+pub(super) const E_SUBSTITUTION: [ESubstitution; 7] = [
+    ESubstitution { grid: [800, 800, 30], gpu: 125.0, speedup: 8.16 },
+    ESubstitution { grid: [480, 480, 80], gpu: 101.0, speedup: 10.47 },
+    ESubstitution { grid: [480, 480, 320], gpu: 278.0, speedup: 17.20 },
+    ESubstitution { grid: [128, 128, 480], gpu: 39.0, speedup: 11.74 },
+    ESubstitution { grid: [512, 512, 256], gpu: 256.0, speedup: 15.38 },
+    ESubstitution { grid: [128, 128, 1440], gpu: 67.0, speedup: 21.83 },
+    ESubstitution { grid: [1440, 1440, 80], gpu: 893.0, speedup: 10.70 },
+];
+
+/// Paper E, table 2, z = 0.3, in 1e-5.
+pub(super) struct EErrors {
+    pub(super) model: &'static str,
+    pub(super) mic: f64,
+    pub(super) ssor: Option<f64>,
+}
+
+pub(super) const E_ERRORS: [EErrors; 5] = [
+    EErrors { model: "M21", mic: 1.2342, ssor: None },
+    EErrors { model: "M22", mic: 1.1331, ssor: Some(5.3939) },
+    EErrors { model: "M23", mic: 0.8941, ssor: Some(2.4232) },
+    EErrors { model: "M24", mic: 1.1343, ssor: Some(5.1458) },
+    EErrors { model: "M25", mic: 1.1121, ssor: None },
+];
+
+/// Paper E, table 3: seconds on the GPU and on the CPU.
+pub(super) struct ETimes {
+    pub(super) model: &'static str,
+    pub(super) mic: [f64; 2],
+    pub(super) ssor: [f64; 2],
+}
+
+pub(super) const E_TIMES: [ETimes; 5] = [
+    ETimes { model: "M21", mic: [0.40, 3.71], ssor: [0.42, 3.92] },
+    ETimes { model: "M22", mic: [2.43, 23.91], ssor: [2.60, 25.40] },
+    ETimes { model: "M23", mic: [5.21, 63.58], ssor: [7.02, 65.19] },
+    ETimes { model: "M24", mic: [0.93, 9.62], ssor: [1.03, 10.13] },
+    ETimes { model: "M25", mic: [3.51, 39.36], ssor: [4.24, 41.80] },
+];

@@ -243,9 +243,11 @@ impl Setup<'_> {
         match self.options.preconditioner {
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
             Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
-            Preconditioner::BlockIc { .. } | Preconditioner::IncompletePoisson { .. } => {
-                self.vectors(1.0, layout, size);
-            }
+            Preconditioner::BlockIc { .. }
+            | Preconditioner::Ic { .. }
+            | Preconditioner::Mic { .. }
+            | Preconditioner::SsorAi
+            | Preconditioner::IncompletePoisson { .. } => self.vectors(1.0, layout, size),
             // Elimination factors of columns too high for a block of threads, or the three bands of a stored matrix.
             Preconditioner::Line => match matrix.kind {
                 MatrixKind::Stored { .. } => self.vectors(3.0, layout, size),

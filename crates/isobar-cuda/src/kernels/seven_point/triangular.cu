@@ -60,10 +60,20 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
     }
 }
 
-// The pivots d_n = a_nn - sum of T^2 / d_m over lower neighbours m in the same block, as 1 / d_n. A pivot that is no more
-// than rounding of a_nn is replaced by that.
+// Sum of T over the upper neighbours, below number `end`.
+__device__ __forceinline__ T upper_sum(const Stencil& op, long long number, long long end) {
+    const int i = int(number % op.nx), j = int(number / op.nx % op.ny), k = int(number / op.nx / op.ny);
+    T sum = T(0);
+    for_each_neighbour(op, i, j, k, number, load(op, place(op, i, j, k)), [&](Index, long long other, auto face) {
+        if (other > number && other < end) sum += face();
+    });
+    return sum;
+}
+
+// The pivots d_n = a_nn - sum of T_nm / d_m (T_nm + omega sum of T_pm) over lower neighbours m in the same block and the
+// other upper neighbours p of m there, as 1 / d_n. A pivot that is no more than rounding of a_nn is replaced by that.
 extern "C" __global__ void __launch_bounds__(512)
-    factorise(Stencil op, long long cells, long long block, long long blocks, T singular, T* inverse_pivots) {
+    factorise(Stencil op, long long cells, long long block, long long blocks, T singular, T omega, T* inverse_pivots) {
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
         in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
@@ -74,7 +84,12 @@ extern "C" __global__ void __launch_bounds__(512)
                 const T t = face();
                 diagonal += t;
                 // t - t^2/d, without a difference of sums.
-                pivot += other < number && other >= begin ? t * (T(1) - t * inverse_pivots[there]) : t;
+                T taken = T(0);
+                if (other < number && other >= begin) {
+                    taken = t * inverse_pivots[there];
+                    if (omega > T(0)) taken += omega * (upper_sum(op, other, end) - t) * inverse_pivots[there];
+                }
+                pivot += t * (T(1) - taken);
             });
             inverse_pivots[at] = inverse(pivot > singular * diagonal ? pivot : diagonal);
         });

@@ -1,0 +1,315 @@
+//! Problems of kind "heat": `[heat]`, beside what "diffusion" reads.
+
+use std::path::{Path, PathBuf};
+
+use isobar::options::{Scheme, StepGuess, Steps};
+use isobar::problem::{self, Boundary, Heat, Spacing};
+use isobar::{HeatOptions, Shape};
+use isobar_io::{Mesh, Units, npy};
+use serde::{Deserialize, Deserializer};
+
+use crate::assembled::{Assembled, mesh_of};
+use crate::diffusion::{DiffusionCase, RhsKind};
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::memory;
+
+/// u_t = ∇·(κ∇u) − c u + f.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeatCase {
+    /// Coefficients, sides and sources: `[grid]`, `[diffusion]` and `[problem.rhs]`.
+    pub diffusion: DiffusionCase,
+    /// `[heat]`
+    pub section: HeatSection,
+    /// The steps.
+    pub steps: Steps,
+    /// Whether unknowns are at points, the default resolved.
+    pub at_points: bool,
+}
+
+/// `[heat]`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeatSection {
+    /// Length of a step.
+    pub dt: f64,
+    /// The end of the run, which begins at 0.
+    pub end_time: f64,
+    /// The first state.
+    #[serde(default)]
+    pub initial: Initial,
+    /// What the solve of a step starts from.
+    #[serde(default)]
+    pub first_guess: StepGuess,
+    /// The time discretisation.
+    #[serde(default)]
+    pub scheme: Scheme,
+    /// Where the unknowns are; by default at points, unless `[diffusion.boundary]` or `grid.spacing` is given.
+    #[serde(default)]
+    pub unknowns: Option<Unknowns>,
+    /// Steps from one frame of the output to the next; 0 for the last state only.
+    #[serde(default)]
+    pub output_every: usize,
+    /// Where checkpoints go; after reading, relative to the working directory.
+    #[serde(default)]
+    pub checkpoint: Option<PathBuf>,
+    /// Steps from one checkpoint to the next; 0 for one at the end or an interrupt only.
+    #[serde(default)]
+    pub checkpoint_every: usize,
+}
+
+/// `heat.unknowns`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unknowns {
+    /// n inside the box, L/(n + 1) apart, u given on the sides (paper E).
+    Points,
+    /// In the middle of cells, finite volumes, as for "diffusion".
+    Cells,
+}
+
+/// `heat.initial`
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Initial {
+    /// 3 sin πx sin πy sin πz.
+    #[default]
+    Sine,
+    /// Uniform in (−1, 1), from `problem.rhs.seed`.
+    Random,
+    /// u = 0.
+    Zero,
+    /// An `.npy` file of shape (nz, ny, nx).
+    File(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for Initial {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        /// Named as in the case.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Given {
+            Sine,
+            Random,
+            Zero,
+            File(PathBuf),
+        }
+        Ok(match Given::deserialize(deserializer)? {
+            Given::Sine => Self::Sine,
+            Given::Random => Self::Random,
+            Given::Zero => Self::Zero,
+            Given::File(path) => Self::File(path),
+        })
+    }
+}
+
+/// Every key of `[heat]`, for suggestions.
+pub(crate) const KEYS: [&str; 9] = [
+    "heat.dt",
+    "heat.end_time",
+    "heat.initial",
+    "heat.first_guess",
+    "heat.scheme",
+    "heat.unknowns",
+    "heat.output_every",
+    "heat.checkpoint",
+    "heat.checkpoint_every",
+];
+
+impl HeatCase {
+    pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
+        let mut diffusion = DiffusionCase::read("heat", document, folder)?;
+        let mut section: HeatSection = document.read("heat")?;
+        let steps = Steps::new(section.dt, section.end_time).map_err(|error| crate::case::at_key(document, error))?;
+        let is_in_cells = document.get("diffusion.boundary").is_some() || document.get("grid.spacing").is_some();
+        let at_points = section.unknowns.map_or(!is_in_cells, |unknowns| unknowns == Unknowns::Points);
+        if at_points && document.get("grid.spacing").is_some() {
+            let message = "belongs to cells; points are grid.size/(n + 1) apart, or set heat.unknowns = \"cells\"";
+            return Err(document.failure_at_key("grid.spacing", message));
+        }
+        if at_points && document.get("diffusion.boundary").is_none() {
+            diffusion.section.boundary.fix_all();
+        }
+        if diffusion.rhs.kind == Some(RhsKind::Manufactured) {
+            let message =
+                "is not for problems of kind \"heat\"; use \"none\", \"constant\", \"random\", \"smooth\" or \"file\"";
+            return Err(document.failure_at_key("problem.rhs.kind", message));
+        }
+        if section.checkpoint.is_none() && section.checkpoint_every > 0 {
+            return Err(document.failure_at_key("heat.checkpoint_every", "needs heat.checkpoint, the file to write"));
+        }
+        section.checkpoint = section.checkpoint.map(|path| folder.join(path));
+        if let Initial::File(path) = &mut section.initial {
+            *path = folder.join(&*path);
+        }
+        Ok(Self { diffusion, section, steps, at_points })
+    }
+
+    /// The files that it is read from.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        let initial = match &self.section.initial {
+            Initial::File(path) => Some(path.as_path()),
+            _ => None,
+        };
+        self.diffusion.inputs().chain(initial)
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.diffusion.shape
+    }
+
+    /// How it is stepped.
+    pub fn options(&self) -> HeatOptions {
+        HeatOptions { steps: self.steps, scheme: self.section.scheme, guess: self.section.first_guess }
+    }
+
+    /// One line about the problem, for the summary of a run.
+    pub fn describe(&self) -> String {
+        let Steps { dt, end, .. } = self.steps;
+        let mut text = self.diffusion.describe();
+        text += &format!(", {} steps of {dt} to {end}, {}", self.steps.count(), self.section.scheme.name());
+        if let Some(last) = self.steps.last {
+            text += &format!(" (the end is no multiple of the step: the last one is {last:.6})");
+        }
+        text
+    }
+
+    /// The size of the box.
+    pub fn size(&self) -> [f64; 3] {
+        let Shape { nx, ny, nz } = self.shape();
+        let extent = |d: usize, n: usize| self.diffusion.spacing[d].extent(n);
+        [extent(0, nx), extent(1, ny), extent(2, nz)]
+    }
+
+    /// The problem in space, its files read.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionCase::problem`]; a coefficient that is not positive anywhere; an input that does not fit.
+    pub fn problem(&self) -> Result<Heat> {
+        let problem = self.diffusion.problem()?;
+        let body = self.body(&problem)?;
+        let heat = if self.at_points {
+            Heat::at_points(&problem, self.size(), body)?
+        } else {
+            Heat::in_cells(&problem, body)?
+        };
+        Ok(heat)
+    }
+
+    /// f, where it is not 0.
+    fn body(&self, problem: &problem::DiffusionProblem) -> Result<Option<Vec<f64>>> {
+        let (Shape { nx, ny, nz }, rhs) = (self.shape(), &self.diffusion.rhs);
+        let kind = match self.diffusion.rhs_kind() {
+            RhsKind::None | RhsKind::Manufactured => return Ok(None),
+            RhsKind::Constant => problem::RhsKind::Constant,
+            RhsKind::Random => problem::RhsKind::Random,
+            RhsKind::Smooth => problem::RhsKind::Smooth,
+            RhsKind::File => {
+                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
+                let read = npy::read(path, [nz, ny, nx]);
+                return read.map(Some).map_err(|error| Error::new(format!("problem.rhs.path: {error}")));
+            }
+        };
+        // Without sides, sources and wells, which come in later.
+        let mut bare = problem.clone();
+        bare.boundary = [[Boundary::default(); 2]; 3];
+        (bare.sources, bare.wells) = (Vec::new(), Vec::new());
+        Ok(Some(bare.rhs(Some(kind), rhs.seed, problem::Weighting::None)?))
+    }
+
+    /// The first state, C order.
+    ///
+    /// # Errors
+    /// A file that cannot be read or does not fit; no memory.
+    pub fn initial(&self, heat: &Heat) -> Result<Vec<f64>> {
+        let (Shape { nx, ny, nz }, seed) = (self.shape(), self.diffusion.rhs.seed);
+        let cells = self.shape().cells();
+        match &self.section.initial {
+            Initial::Sine => Ok(heat.sine(self.size())),
+            Initial::Zero => memory::collect("the first state", cells, std::iter::repeat_n(0.0, cells)),
+            Initial::Random => memory::collect("the first state", cells, (0..cells).map(|n| problem::random(seed, n))),
+            Initial::File(path) => {
+                npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("heat.initial: {error}")))
+            }
+        }
+    }
+
+    /// The exact solution at a time, where it is known: of the sine with u = 0 on the sides, a coefficient of one number
+    /// and nothing else.
+    pub fn exact(&self, heat: &Heat, time: f64) -> Option<Vec<f64>> {
+        let section = &self.diffusion.section;
+        let crate::values::Values::Number(kappa) = section.coefficient else { return None };
+        let is_plain = self.at_points
+            && self.section.initial == Initial::Sine
+            && heat.source.is_none()
+            && section.reaction.is_none()
+            && section.active.is_none()
+            && section.multiplier.is_none()
+            && section.coefficient_y.is_none()
+            && section.coefficient_z.is_none()
+            && section.boundary().iter().flatten().all(|&side| side == Boundary::Dirichlet(0.0));
+        let Shape { nx, ny, nz } = self.shape();
+        let rate: f64 = [nx, ny, nz]
+            .into_iter()
+            .zip(self.size())
+            .filter(|&(n, _)| n > 1)
+            .map(|(_, length)| (std::f64::consts::PI / length).powi(2))
+            .sum();
+        let factor = (-kappa * rate * time).exp();
+        is_plain.then(|| heat.sine(self.size()).into_iter().map(|u| factor * u).collect())
+    }
+
+    /// Where the unknowns are.
+    pub fn mesh(&self, heat: &Heat, problem: Option<&problem::DiffusionProblem>) -> Mesh {
+        if let Some(problem) = problem.filter(|_| !self.at_points) {
+            return mesh_of(problem);
+        }
+        let Shape { nx, ny, nz } = self.shape();
+        let (cells, size) = ([nx, ny, nz], self.size());
+        let centres = heat.coordinates.clone();
+        let width = |d: usize| if cells[d] == 1 { size[d] } else { centres[d][1] - centres[d][0] };
+        let spacing = [0, 1, 2].map(width);
+        let faces = [0, 1, 2].map(|d| (0..=cells[d]).map(|m| centres[d][0] + (m as f64 - 0.5) * spacing[d]).collect());
+        Mesh { centres, faces, spacing: Some(spacing), units: Units::Unspecified }
+    }
+
+    /// The problem in space with the mesh and the first state.
+    ///
+    /// # Errors
+    /// Those of [`HeatCase::problem`] and [`HeatCase::initial`].
+    pub fn parts(&self) -> Result<(Heat, Mesh, Vec<f64>)> {
+        let heat = self.problem()?;
+        let mesh =
+            if self.at_points { self.mesh(&heat, None) } else { self.mesh(&heat, Some(&self.diffusion.problem()?)) };
+        let initial = self.initial(&heat)?;
+        Ok((heat, mesh, initial))
+    }
+
+    /// The linear system of the first step.
+    ///
+    /// # Errors
+    /// Those of [`HeatCase::parts`].
+    pub fn assemble(&self) -> Result<Assembled> {
+        let (heat, mesh, initial) = self.parts()?;
+        let c = 1.0 / (self.section.scheme.theta() * self.steps.length(0));
+        let matrix = heat.shifted(c)?;
+        let mass = |n: usize| match &heat.mass {
+            problem::Mass::Uniform(volume) => *volume,
+            problem::Mass::Given(volumes) => volumes[n],
+        };
+        let source = |n: usize| heat.source.as_ref().map_or(0.0, |source| source[n]);
+        let inactive = heat.inactive();
+        let value = |(n, u): (usize, &f64)| {
+            if inactive.as_ref().is_some_and(|inactive| inactive[n]) { 0.0 } else { c * mass(n) * u + source(n) }
+        };
+        let rhs = memory::collect("the right-hand side", initial.len(), initial.iter().enumerate().map(value))?;
+        let active = inactive.map(|inactive| inactive.into_iter().map(|inactive| !inactive).collect());
+        Ok(Assembled { matrix: Matrix::Diffusion(matrix), rhs, exact: None, active, mesh })
+    }
+
+    /// Whether widths of cells differ, so that the masses do.
+    pub(crate) fn has_various_cells(&self) -> bool {
+        self.diffusion.spacing.iter().any(|spacing| matches!(spacing, Spacing::Given(_)))
+    }
+}

@@ -1,0 +1,233 @@
+//! Heat equations from the command: what a run gives, frames, checkpoints, and what is said to wrong ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::{assert_fails, case, entries, isobar, npy, stderr, stdout};
+
+const CASE: &str = r#"
+[problem]
+kind = "heat"
+[grid]
+nx = 9
+ny = 7
+nz = 5
+[heat]
+dt = 1e-3
+end_time = 0.02
+[solver]
+tolerance = 1e-12
+"#;
+
+struct Run {
+    folder: TempDir,
+}
+
+impl Run {
+    fn new(text: &str) -> Self {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("case.toml"), text).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> std::process::Output {
+        let case = self.path("case.toml");
+        let mut all = vec!["solve", case.to_str().unwrap(), "--device", "cpu"];
+        all.extend(args);
+        isobar(all).current_dir(self.folder.path()).output().unwrap()
+    }
+
+    /// The report of a run that comes to its end.
+    #[track_caller]
+    fn report(&self, args: &[&str]) -> Value {
+        let report = self.path("report.json");
+        let mut all = vec!["--quiet", "--report", report.to_str().unwrap()];
+        all.extend(args);
+        let output = self.command(&all);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        serde_json::from_slice(&fs::read(report).unwrap()).unwrap()
+    }
+}
+
+/// The values of an .npy file.
+fn values(path: &Path) -> Vec<f64> {
+    let bytes = fs::read(path).unwrap();
+    bytes[128..].chunks(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// The factor of a step for n points a direction, Crank–Nicolson.
+fn growth(points: [usize; 3], dt: f64) -> f64 {
+    let of = |n: usize| {
+        let h = 1.0 / (n + 1) as f64;
+        4.0 / (h * h) * (std::f64::consts::PI * h / 2.0).sin().powi(2)
+    };
+    let mu = 0.5 * dt * points.into_iter().map(of).sum::<f64>();
+    (1.0 - mu) / (1.0 + mu)
+}
+
+#[test]
+fn a_run_agrees_with_the_closed_form_and_reports_its_steps() {
+    let run = Run::new(CASE);
+    let output = run.path("u.npy");
+    let report = run.report(&["--output", output.to_str().unwrap()]);
+    let steps = report["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 20);
+    assert_eq!(steps[19]["time"].as_f64(), Some(0.02));
+    assert!(steps.iter().all(|step| step["iterations"].as_u64().unwrap() >= 1));
+    let energies: Vec<f64> = steps.iter().map(|step| step["energy"].as_f64().unwrap()).collect();
+    assert!(energies.windows(2).all(|pair| pair[1] <= pair[0]));
+    assert_eq!(
+        (report["problem"]["kind"].as_str(), report["outcome"]["stop"].as_str()),
+        (Some("heat"), Some("converged"))
+    );
+    assert_eq!(report["solver"]["preconditioner"], "mic");
+    let factor = 3.0 * growth([9, 7, 5], 1e-3).powi(20);
+    let sine = |m: usize, n: usize| (std::f64::consts::PI * (m + 1) as f64 / (n + 1) as f64).sin();
+    for (n, found) in values(&output).into_iter().enumerate() {
+        let (i, j, k) = (n % 9, n / 9 % 7, n / 63);
+        let expected = factor * sine(i, 9) * sine(j, 7) * sine(k, 5);
+        assert!((found - expected).abs() < 1e-10, "{found} {expected}");
+    }
+    // From the continuous solution it differs by the discretisation.
+    let error = report["error"]["max"].as_f64().unwrap();
+    assert!(error > 1e-4 && error < 0.1, "{error}");
+}
+
+#[test]
+fn a_short_last_step_is_said() {
+    let run = Run::new(CASE);
+    let output = run.command(&["--set", "heat.dt=3e-3"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("no multiple") && text.contains("step 7 of 7, t = 0.02"), "{text}");
+}
+
+#[test]
+fn frames_go_into_one_store_or_numbered_files() {
+    let run = Run::new(CASE);
+    for name in ["run.zarr", "run.vti"] {
+        let path = run.path(name);
+        run.report(&["--output", path.to_str().unwrap(), "--set", "heat.output_every=8"]);
+    }
+    // At 0, 8, 16, and at the end.
+    let array: Value = serde_json::from_slice(&fs::read(run.path("run.zarr/u/zarr.json")).unwrap()).unwrap();
+    assert_eq!(array["shape"], serde_json::json!([4, 5, 7, 9]));
+    let names = entries(run.folder.path());
+    for name in ["run.pvd", "run.vti", "run_0000.vti", "run_0003.vti"] {
+        assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains(".tmp") || name == "run_0004.vti"), "{names:?}");
+    assert_eq!(fs::read_to_string(run.path("run.pvd")).unwrap().matches("<DataSet").count(), 4);
+}
+
+#[test]
+fn a_restart_goes_on_bit_for_bit() {
+    for guess in ["previous", "extrapolated", "ones"] {
+        let run = Run::new(CASE);
+        let guess = format!("heat.first_guess={guess}");
+        let common = ["--set", &guess, "--set", "heat.initial=random", "--set", "solver.tolerance=1e-6"];
+        let [whole, parts] = ["whole.npy", "parts.npy"].map(|name| run.path(name).to_str().unwrap().to_owned());
+        run.report(&[&common[..], &["--output", &whole]].concat());
+        run.report(&[&common[..], &["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]].concat());
+        let checkpoint = run.path("run.ckpt");
+        let report =
+            run.report(&[&common[..], &["--restart", checkpoint.to_str().unwrap(), "--output", &parts]].concat());
+        assert_eq!(report["steps"].as_array().unwrap().len(), 12);
+        assert_eq!(fs::read(&whole).unwrap(), fs::read(&parts).unwrap(), "{guess}");
+    }
+}
+
+#[test]
+fn checkpoints_that_do_not_fit_are_refused() {
+    let run = Run::new(CASE);
+    run.report(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
+    let checkpoint = run.path("run.ckpt");
+    let path = checkpoint.to_str().unwrap();
+    let fails = |args: &[&str], parts: &[&str]| {
+        assert_fails(&run.command(&[&["--quiet", "--restart", path], args].concat()), parts);
+    };
+    fails(&["--set", "grid.nx=10"], &["--restart", "9×7×5", "10×7×5"]);
+    fails(&["--set", "heat.dt=2e-3"], &["heat.dt", "2e-3"]);
+    fails(&["--set", "heat.scheme=backward-euler"], &["heat.scheme"]);
+    fails(&["--set", "heat.end_time=0.008"], &["at its end", "heat.end_time"]);
+    let whole = fs::read(&checkpoint).unwrap();
+    fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
+    fails(&[], &["cut short"]);
+    fs::write(&checkpoint, b"something else").unwrap();
+    fails(&[], &["no checkpoint"]);
+    fs::remove_file(&checkpoint).unwrap();
+    fails(&[], &["no such file"]);
+    let panel = case("panel-tiny.toml");
+    let other = isobar(["solve", panel.to_str().unwrap(), "--quiet", "--device", "cpu", "--restart", path]);
+    assert_fails(&{ other }.output().unwrap(), &["--restart", "helmholtz"]);
+}
+
+#[test]
+fn bad_input_is_named() {
+    let run = Run::new(CASE);
+    let fails = |set: &str, parts: &[&str]| {
+        assert_fails(&run.command(&["--quiet", "--set", set]), parts);
+    };
+    fails("heat.dt=0", &["heat.dt"]);
+    fails("heat.dt=-1e-3", &["heat.dt"]);
+    fails("heat.dt=nan", &["heat.dt"]);
+    fails("heat.end_time=0", &["heat.end_time"]);
+    fails("heat.scheme=\"explicit\"", &["heat.scheme", "crank-nicolson"]);
+    fails("heat.initial=\"cosine\"", &["heat.initial"]);
+    fails("heat.first_gues=\"ones\"", &["first_guess"]);
+    fails("heat.checkpoint_every=5", &["heat.checkpoint"]);
+    fails("diffusion.coefficient=-1", &["diffusion.coefficient"]);
+    fails("diffusion.coefficient=0", &["active"]);
+    fails("solver.preconditioner.relaxation=1.5", &["relaxation"]);
+    fails("problem.rhs.kind=manufactured", &["problem.rhs.kind"]);
+    fs::write(run.path("u.npy"), npy("(5, 7, 9)", &[f64::NAN; 315])).unwrap();
+    fails("heat.initial={ file = \"u.npy\" }", &["heat.initial", "nan"]);
+    fs::write(run.path("u.npy"), npy("(5, 7, 8)", &[0.0; 280])).unwrap();
+    fails("heat.initial={ file = \"u.npy\" }", &["heat.initial", "(5, 7, 8)"]);
+    assert_fails(&Run::new("[problem]\nkind = \"heat\"\n[heat]\ndt = 0.1\n").command(&["--quiet"]), &["end_time"]);
+}
+
+#[test]
+fn a_step_that_fails_ends_the_run_with_what_there_is() {
+    let run = Run::new(CASE);
+    let report = run.path("report.json");
+    let output = run.command(&[
+        "--report",
+        report.to_str().unwrap(),
+        "--set",
+        "solver.max_iterations=1",
+        "--set",
+        "heat.initial=random",
+        "--set",
+        "heat.checkpoint=run.ckpt",
+    ]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert_eq!(report["outcome"]["stop"], "max_iterations");
+    assert!(stdout(&output).contains("--restart"), "{}", stdout(&output));
+    assert!(run.path("run.ckpt").is_file());
+}
+
+#[test]
+fn the_cases_run() {
+    for (name, few) in [
+        ("heat.toml", "heat.end_time=0.003"),
+        ("heat-2d.toml", "heat.end_time=3e-4"),
+        ("heat-bubbles.toml", "heat.end_time=0.003"),
+    ] {
+        let folder = tempdir().unwrap();
+        let plot = folder.path().join("run.png");
+        let path = case(name);
+        let args = ["solve", path.to_str().unwrap(), "--device", "cpu", "--quiet", "--set", few, "--plot"];
+        let output = isobar(args).arg(&plot).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{name}");
+        assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
+    }
+}

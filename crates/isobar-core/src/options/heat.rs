@@ -1,0 +1,136 @@
+//! `[heat]`: how the heat equation is stepped through time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The time discretisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// (u' + u)/2 on the right-hand side: second order, and the discrete energy never grows (paper E, equation 2).
+    #[default]
+    CrankNicolson,
+    /// u' there: first order, and damps what is rough.
+    BackwardEuler,
+}
+
+impl Scheme {
+    /// θ, the weight of the new state.
+    pub fn theta(self) -> f64 {
+        match self {
+            Self::CrankNicolson => 0.5,
+            Self::BackwardEuler => 1.0,
+        }
+    }
+
+    /// Its name in case files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CrankNicolson => "crank-nicolson",
+            Self::BackwardEuler => "backward-euler",
+        }
+    }
+}
+
+/// What the solve of a step starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepGuess {
+    /// The state before.
+    #[default]
+    Previous,
+    /// The straight line through the two states before.
+    Extrapolated,
+    /// 1 everywhere, as in paper E's algorithm.
+    Ones,
+}
+
+/// Steps of one length from time 0 to an end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steps {
+    /// Length of a step.
+    pub dt: f64,
+    /// All of that length.
+    pub whole: usize,
+    /// Length of one more, shorter step, where the end is no multiple of dt.
+    pub last: Option<f64>,
+    /// The end.
+    pub end: f64,
+}
+
+/// An end this close to a multiple of dt, relative to dt, is one.
+const ROUNDING: f64 = 1e-6;
+/// More steps than anybody waits for.
+const MOST_STEPS: f64 = 1e12;
+
+impl Steps {
+    /// Cuts (0, end] into steps.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a dt or an end that is not positive and finite, and for more than 10¹² steps.
+    pub fn new(dt: f64, end: f64) -> Result<Self> {
+        for (key, value) in [("heat.dt", dt), ("heat.end_time", end)] {
+            if !(value > 0.0 && value.is_finite()) {
+                return Err(Error::invalid(key, format!("{value} is no time; use a positive, finite number")));
+            }
+        }
+        let count = end / dt;
+        if !(count <= MOST_STEPS) {
+            let message = format!("{dt} makes {count:.1e} steps to heat.end_time = {end}; use a longer one");
+            return Err(Error::invalid("heat.dt", message));
+        }
+        let nearest = count.round();
+        if nearest >= 1.0 && (count - nearest).abs() <= ROUNDING {
+            return Ok(Self { dt, whole: nearest as usize, last: None, end });
+        }
+        let whole = count.floor();
+        Ok(Self { dt, whole: whole as usize, last: Some(end - whole * dt), end })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.whole + usize::from(self.last.is_some())
+    }
+
+    /// The time after so many steps.
+    pub fn time(&self, steps: usize) -> f64 {
+        if steps >= self.count() { self.end } else { steps as f64 * self.dt }
+    }
+
+    /// The length of the step after so many.
+    pub fn length(&self, steps: usize) -> f64 {
+        if steps < self.whole { self.dt } else { self.last.unwrap_or(self.dt) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_that_are_no_multiples_shorten_the_last_step() {
+        let steps = Steps::new(1e-3, 0.1).unwrap();
+        assert_eq!((steps.count(), steps.last, steps.time(100), steps.time(3)), (100, None, 0.1, 3.0 * 1e-3));
+        let steps = Steps::new(0.3, 1.0).unwrap();
+        assert_eq!((steps.count(), steps.whole), (4, 3));
+        assert!((steps.length(3) - 0.1).abs() < 1e-15 && steps.length(2) == 0.3);
+        assert_eq!((steps.time(3), steps.time(4)), (3.0 * 0.3, 1.0));
+        let one = Steps::new(2.0, 0.5).unwrap();
+        assert_eq!((one.count(), one.length(0), one.time(1)), (1, 0.5, 0.5));
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused() {
+        for (dt, end, key) in [
+            (0.0, 1.0, "heat.dt"),
+            (-1.0, 1.0, "heat.dt"),
+            (f64::NAN, 1.0, "heat.dt"),
+            (1.0, f64::INFINITY, "heat.end_time"),
+            (1.0, 0.0, "heat.end_time"),
+            (1e-300, 1.0, "heat.dt"),
+        ] {
+            assert!(Steps::new(dt, end).unwrap_err().to_string().contains(key), "{dt} {end}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Incomplete Cholesky factorisation without fill-in, modified or not, over the whole grid or in blocks.
+
+use std::sync::Arc;
+
+use super::Preconditioner;
+use crate::backend::{Backend, Ratio, Sums};
+use crate::error::Result;
+use crate::operator::Triangular;
+use crate::real::Real;
+use crate::traffic::{self, StepTraffic};
+
+/// M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ), L_b the strict lower triangle of A without the couplings between blocks of
+/// m consecutive unknowns, Δ the pivots of [`Triangular::factorise`]:
+///
+/// * one block, ω = 0: IC(0) (Meijerink and van der Vorst, 1977); ω = 1: MIC(0) (Gustafsson, 1978; paper E, section 2.2);
+/// * blocks of some rows: block-IC (paper D, section 3.1), blocks being independent of each other.
+///
+/// Substitution follows the order of the unknowns: cells of one hyperplane i + j + k are independent.
+///
+/// Storage: an n-vector, Δ⁻¹.
+pub struct IncompleteCholesky<B: Backend, T: Real> {
+    operator: Arc<dyn Triangular<B, T>>,
+    block: usize,
+    relaxation: f64,
+    inverse_pivots: B::Vector<T>,
+}
+
+impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
+    /// Factorises in blocks of `block` unknowns, 1 or more, or over the whole grid; `relaxation` is ω, 0 to 1.
+    ///
+    /// # Errors
+    /// As [`Backend::zeros`].
+    pub fn new(operator: Arc<dyn Triangular<B, T>>, block: Option<usize>, relaxation: f64) -> Result<Self> {
+        let inverse_pivots = operator.backend().zeros(operator.layout())?;
+        let block = block.unwrap_or(operator.layout().shape().cells());
+        let mut this = Self { operator, block, relaxation, inverse_pivots };
+        this.update()?;
+        Ok(this)
+    }
+}
+
+impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
+    fn backend(&self) -> &B {
+        self.operator.backend()
+    }
+
+    fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.operator.substitute(self.block, &self.inverse_pivots, r, z)
+    }
+
+    fn precondition_residual(
+        &mut self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.operator.substitute_residual(self.block, &self.inverse_pivots, r, q, z, alpha, out, scalars)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.operator.factorise(self.block, self.relaxation, &mut self.inverse_pivots)
+    }
+
+    fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.step(traffic::SUBSTITUTE, cells)
+    }
+
+    fn traffic(&self, cells: usize) -> Vec<StepTraffic> {
+        self.step(traffic::SUBSTITUTE_RESIDUAL, cells)
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.operator.layout().len() * size_of::<T>()
+    }
+}
+
+impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
+    fn step(&self, step: traffic::Traffic, cells: usize) -> Vec<StepTraffic> {
+        vec![StepTraffic::once::<T>(step, cells).with_coefficients(self.operator.coefficient_vectors())]
+    }
+}

@@ -1,0 +1,161 @@
+//! The heat equation, discretised in space.
+
+use std::f64::consts::PI;
+
+use super::{Boundary, Coefficient, DiffusionProblem, Spacing, Weighting};
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+use crate::stencil::{Axis, Diffusion};
+
+/// M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of
+/// −∇·(κ∇u) + c u, M the volumes of cells), or at points inside a box with given values on its sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heat {
+    /// K
+    pub stiffness: Diffusion,
+    /// The diagonal of M, 0 in cells that take no part.
+    pub mass: Mass,
+    /// s, C order, where it is not zero: sources, wells and boundary values.
+    pub source: Option<Vec<f64>>,
+    /// Positions of the unknowns in x, y and z.
+    pub coordinates: [Vec<f64>; 3],
+}
+
+/// The volumes of cells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mass {
+    /// All the same.
+    Uniform(f64),
+    /// One after another, C order.
+    Given(Vec<f64>),
+}
+
+impl Heat {
+    /// By finite volumes: unknowns in the middle of cells, boundary values on faces. `body` is f of every cell, C order.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`].
+    pub fn in_cells(problem: &DiffusionProblem, body: Option<Vec<f64>>) -> Result<Self> {
+        let stiffness = problem.stencil()?;
+        let cells = problem.shape.cells();
+        let source = problem.rhs_from(body.unwrap_or_else(|| vec![0.0; cells]), Weighting::Volume)?;
+        let mass = match problem.spacing.each_ref().map(Spacing::uniform) {
+            [Some(dx), Some(dy), Some(dz)] => Mass::Uniform(dx * dy * dz),
+            _ => Mass::Given(problem.volumes()),
+        };
+        let source = source.iter().any(|&s| s != 0.0).then_some(source);
+        Ok(Self { stiffness, mass, source, coordinates: problem.coordinates() })
+    }
+
+    /// At the points inside a box of this size, n of them a direction, L/(n + 1) apart, with values given on its sides
+    /// (the first points being a whole distance from them; paper E). A direction with one point is left out. κ is that
+    /// of the points, between two of which their harmonic mean holds.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic, for wells and point sources; those of
+    /// [`Heat::in_cells`].
+    pub fn at_points(problem: &DiffusionProblem, size: [f64; 3], body: Option<Vec<f64>>) -> Result<Self> {
+        let shape = problem.shape;
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let mut inner = problem.clone();
+        let mut origin = [0.0; 3];
+        for d in 0..3 {
+            let n = extents[d] as f64;
+            let (h, start) = match problem.boundary[d] {
+                _ if extents[d] == 1 => (size[d], 0.5 * size[d]),
+                [Boundary::Periodic, Boundary::Periodic] => (size[d] / n, 0.0),
+                [Boundary::Dirichlet(_), Boundary::Dirichlet(_)] => (size[d] / (n + 1.0), size[d] / (n + 1.0)),
+                _ => {
+                    return Err(Error::invalid(
+                        "diffusion.boundary",
+                        "a flux on a side, with unknowns at points; use heat.unknowns = \"cells\", or give values on all sides",
+                    ));
+                }
+            };
+            (inner.spacing[d], origin[d]) = (Spacing::Uniform(h), start);
+            if extents[d] == 1 || inner.boundary[d][0] != Boundary::Periodic {
+                inner.boundary[d] = [Boundary::Neumann(0.0); 2];
+            }
+        }
+        if !problem.wells.is_empty() || !problem.sources.is_empty() {
+            return Err(Error::invalid(
+                "diffusion.wells",
+                "wells and sources belong to cells; use heat.unknowns = \"cells\" with them",
+            ));
+        }
+        let spacing = inner.spacing.each_ref().map(|spacing| spacing.width(0));
+        let volume: f64 = spacing.iter().product();
+        // κ V/h² to a side that is a whole distance away.
+        let mut heat = Self::in_cells(&inner, body)?;
+        let (mut shift, mut source) = (vec![0.0; shape.cells()], heat.source.take().unwrap_or_default());
+        source.resize(shape.cells(), 0.0);
+        for at in heat.stiffness.cells().filter(|&at| heat.stiffness.is_active(at)) {
+            let n = heat.stiffness.cell(at);
+            for axis in Axis::ALL {
+                let d = axis as usize;
+                if extents[d] == 1 {
+                    continue;
+                }
+                let tie = problem.coefficient.along(axis)[n] * volume / (spacing[d] * spacing[d]);
+                for (side, is_on_it) in problem.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
+                    if let (Boundary::Dirichlet(value), true) = (side, is_on_it) {
+                        shift[n] += tie;
+                        source[n] += tie * value;
+                    }
+                }
+            }
+        }
+        heat.stiffness = heat.stiffness.with_more_shift(1.0, &shift)?;
+        heat.source = source.iter().any(|&s| s != 0.0).then_some(source);
+        heat.coordinates = [0, 1, 2].map(|d| (0..extents[d]).map(|m| origin[d] + m as f64 * spacing[d]).collect());
+        Ok(heat)
+    }
+
+    /// Paper E's problem on the unit box, κ = 1 and u = 0 on its sides: nx × ny × nz points inside.
+    ///
+    /// # Errors
+    /// Memory apart, none.
+    pub fn unit_box(shape: Shape) -> Result<Self> {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+        Self::at_points(&problem, [1.0; 3], None)
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        crate::stencil::Stencil::shape(&self.stiffness)
+    }
+
+    /// Which cells take no part, where there are any.
+    pub fn inactive(&self) -> Option<Vec<bool>> {
+        let inactive: Vec<bool> = self.stiffness.cells().map(|at| !self.stiffness.is_active(at)).collect();
+        inactive.contains(&true).then_some(inactive)
+    }
+
+    /// K + c M
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where c M overflows.
+    pub fn shifted(&self, c: f64) -> Result<Diffusion> {
+        let stiffness = &self.stiffness;
+        let mass: Vec<f64> = match &self.mass {
+            Mass::Uniform(volume) => {
+                stiffness.cells().map(|at| if stiffness.is_active(at) { *volume } else { 0.0 }).collect()
+            }
+            Mass::Given(volumes) => volumes.clone(),
+        };
+        stiffness.with_more_shift(c, &mass)
+    }
+
+    /// 3 sin πx sin πy sin πz of the relative position in a box of this size, over the directions with more than one
+    /// cell: paper E's first state.
+    pub fn sine(&self, size: [f64; 3]) -> Vec<f64> {
+        let Shape { nx, ny, nz } = self.shape();
+        let factors = [nx, ny, nz].into_iter().enumerate().map(|(d, n)| -> Vec<f64> {
+            self.coordinates[d].iter().map(|x| if n == 1 { 1.0 } else { (PI * x / size[d]).sin() }).collect()
+        });
+        let factors: Vec<Vec<f64>> = factors.collect();
+        let value = |[i, j, k]: [usize; 3]| 3.0 * factors[0][i] * factors[1][j] * factors[2][k];
+        self.stiffness.cells().map(value).collect()
+    }
+}

@@ -1,0 +1,202 @@
+//! The heat equation against its closed-form discrete answer, orders in time and space, energy, paper E's counts.
+
+use std::f64::consts::PI;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::layout::Shape;
+use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, random};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+
+const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
+
+fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner, tolerance, ..SolverOptions::default() }
+}
+
+fn options(dt: f64, end: f64, scheme: Scheme) -> HeatOptions {
+    HeatOptions { steps: Steps::new(dt, end).unwrap(), scheme, guess: StepGuess::Previous }
+}
+
+fn stepper(heat: &Heat, options: HeatOptions, solver: &SolverOptions, state: &[f64]) -> HeatStepper<Reference> {
+    let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, solver).unwrap();
+    stepper.set(ArrayView::c_order(state, heat.shape()).unwrap().into(), None, 0).unwrap();
+    stepper
+}
+
+fn state(stepper: &mut HeatStepper<Reference>, shape: Shape) -> Vec<f64> {
+    let mut values = vec![0.0; shape.cells()];
+    stepper.read(ArrayViewMut::c_order(&mut values, shape).unwrap().into()).unwrap();
+    values
+}
+
+/// All steps; iterations of each.
+fn run(stepper: &mut HeatStepper<Reference>, steps: usize) -> Vec<usize> {
+    let step = |_| {
+        let step = stepper.step(&mut ignore).unwrap();
+        assert!(step.is_taken, "{step:?}");
+        step.outcome.iterations
+    };
+    (0..steps).map(step).collect()
+}
+
+/// The factor by which a step multiplies the sine, for n points a direction.
+fn growth(shape: Shape, dt: f64, scheme: Scheme) -> f64 {
+    let of = |n: usize| {
+        let h = 1.0 / (n + 1) as f64;
+        if n == 1 { 0.0 } else { 4.0 / (h * h) * (PI * h / 2.0).sin().powi(2) }
+    };
+    let lambda = dt * (of(shape.nx) + of(shape.ny) + of(shape.nz));
+    match scheme {
+        Scheme::CrankNicolson => (1.0 - 0.5 * lambda) / (1.0 + 0.5 * lambda),
+        Scheme::BackwardEuler => 1.0 / (1.0 + lambda),
+    }
+}
+
+#[test]
+fn the_factor_is_that_of_the_formulas() {
+    let g = growth(Shape::new(50, 50, 50), 1e-3, Scheme::CrankNicolson);
+    assert!((g - 0.970_832_223_4).abs() < 1e-10);
+}
+
+#[test]
+fn a_hundred_steps_agree_with_the_closed_form() {
+    for (shape, preconditioner) in [
+        (Shape::new(9, 6, 7), MIC),
+        (Shape::new(8, 11, 5), Preconditioner::Ic { block: None }),
+        (Shape::new(12, 7, 1), Preconditioner::SsorAi),
+        (Shape::new(17, 1, 1), Preconditioner::Line),
+        (Shape::new(5, 4, 6), Preconditioner::Multigrid),
+    ] {
+        let heat = Heat::unit_box(shape).unwrap();
+        let initial = heat.sine([1.0; 3]);
+        for scheme in [Scheme::CrankNicolson, Scheme::BackwardEuler] {
+            for guess in [StepGuess::Previous, StepGuess::Extrapolated, StepGuess::Ones] {
+                let options = HeatOptions { guess, ..options(1e-3, 0.1, scheme) };
+                let mut stepper = stepper(&heat, options, &solver(preconditioner, 1e-13), &initial);
+                run(&mut stepper, 100);
+                let factor = growth(shape, 1e-3, scheme).powi(100);
+                for (found, initial) in state(&mut stepper, shape).iter().zip(&initial) {
+                    assert!((found - factor * initial).abs() < 1e-10, "{shape} {scheme:?} {guess:?}: {found}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_short_last_step_ends_at_the_end() {
+    let shape = Shape::new(6, 5, 4);
+    let heat = Heat::unit_box(shape).unwrap();
+    let initial = heat.sine([1.0; 3]);
+    let options = options(3e-3, 0.01, Scheme::CrankNicolson);
+    let mut stepper = stepper(&heat, options, &solver(MIC, 1e-13), &initial);
+    run(&mut stepper, 4);
+    let factor = growth(shape, 3e-3, options.scheme).powi(3) * growth(shape, 1e-3, options.scheme);
+    for (found, initial) in state(&mut stepper, shape).iter().zip(&initial) {
+        assert!((found - factor * initial).abs() < 1e-11);
+    }
+    assert!(stepper.step(&mut ignore).is_err());
+}
+
+/// Errors at t = 0.02 of (1 + x) sin πx sin πy e^{−t} with κ = 1 + x/2, which a source makes the solution.
+fn manufactured_error(n: usize, dt: f64, scheme: Scheme) -> f64 {
+    let shape = Shape::new(n, n, 1);
+    let h = 1.0 / n as f64;
+    let at = |m: usize| (m as f64 + 0.5) * h;
+    let cells = || (0..n).flat_map(move |j| (0..n).map(move |i| (at(i), at(j))));
+    let kappa = |x: f64| 1.0 + 0.5 * x;
+    let space = |x: f64, y: f64| (PI * x).cos() * (PI * y).sin();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(cells().map(|(x, _)| kappa(x)).collect()));
+    problem.spacing[2] = Spacing::Uniform(1.0);
+    problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+    // −∇·(κ∇v), v = cos πx sin πy
+    let minus_div =
+        |x: f64, y: f64| 2.0 * PI * PI * kappa(x) * space(x, y) + 0.5 * PI * (PI * x).sin() * (PI * y).sin();
+    let body = cells().map(|(x, y)| minus_div(x, y)).collect();
+    let heat = Heat::in_cells(&problem, Some(body)).unwrap();
+    // u = v is stationary; beside it, what decays in time must be right too: start from 0 and compare with a fine step.
+    let end = 0.1;
+    let mut stepper = stepper(&heat, options(dt, end, scheme), &solver(MIC, 1e-12), &vec![0.0; shape.cells()]);
+    run(&mut stepper, Steps::new(dt, end).unwrap().count());
+    let u = state(&mut stepper, shape);
+    let sum: f64 = u.iter().zip(cells()).map(|(u, (x, y))| u * space(x, y)).sum();
+    sum * 4.0 * h * h
+}
+
+#[test]
+fn second_order_in_time_and_first() {
+    for (scheme, order) in [(Scheme::CrankNicolson, 2.0), (Scheme::BackwardEuler, 1.0)] {
+        let fine = manufactured_error(8, 1e-4, scheme);
+        let exact =
+            if scheme == Scheme::CrankNicolson { fine } else { manufactured_error(8, 1e-4, Scheme::CrankNicolson) };
+        let errors = [0.01, 0.005, 0.0025].map(|dt| (manufactured_error(8, dt, scheme) - exact).abs());
+        for pair in errors.windows(2) {
+            let found = (pair[0] / pair[1]).log2();
+            assert!((found - order).abs() < 0.15, "{scheme:?}: {errors:?}");
+        }
+    }
+}
+
+#[test]
+fn second_order_in_space() {
+    // The continuous answer of the sine, for time steps so short that they do not matter.
+    let errors = [7, 15, 31].map(|n| {
+        let g = growth(Shape::new(n, n, n), 1e-5, Scheme::CrankNicolson).powi(1000);
+        (3.0 * g - 3.0 * (-3.0 * PI * PI * 0.01_f64).exp()).abs()
+    });
+    assert!(errors.windows(2).all(|pair| ((pair[0] / pair[1]).log2() - 2.0).abs() < 0.1), "{errors:?}");
+    // With a coefficient that varies, in cells: values at a late time converge at second order.
+    let values = [8, 16, 32].map(|n| manufactured_error(n, 0.005, Scheme::CrankNicolson));
+    let order = ((values[0] - values[1]) / (values[1] - values[2])).abs().log2();
+    assert!((order - 2.0).abs() < 0.2, "{values:?}: order {order}");
+}
+
+#[test]
+fn energy_never_grows_without_a_source() {
+    for (seed, scheme) in [(1, Scheme::CrankNicolson), (2, Scheme::CrankNicolson), (3, Scheme::BackwardEuler)] {
+        let shape = Shape::new(9, 8, 7);
+        let kappa = (0..shape.cells()).map(|n| 10f64.powf(3.0 * random(seed, n))).collect();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.boundary[0] = [Boundary::Dirichlet(0.0), Boundary::Neumann(0.0)];
+        problem.spacing[2] = Spacing::Given((0..7).map(|k| 0.1 + 0.02 * k as f64).collect());
+        let heat = Heat::in_cells(&problem, None).unwrap();
+        let initial: Vec<f64> = (0..shape.cells()).map(|n| random(seed + 10, n)).collect();
+        let mut stepper = stepper(&heat, options(1e-2, 0.5, scheme), &solver(MIC, 1e-12), &initial);
+        let mut before = stepper.energy().unwrap();
+        let first = before;
+        for _ in 0..50 {
+            run(&mut stepper, 1);
+            let energy = stepper.energy().unwrap();
+            assert!(energy <= before + 1e-10 * first, "{scheme:?}: {energy} after {before}");
+            before = energy;
+        }
+        assert!(before < 0.5 * first && before >= 0.0);
+    }
+}
+
+#[test]
+fn a_steady_state_stays() {
+    let shape = Shape::new(6, 5, 4);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(1.0)];
+    let heat = Heat::in_cells(&problem, None).unwrap();
+    let options = options(0.1, 30.0, Scheme::BackwardEuler);
+    let mut stepper = stepper(&heat, options, &solver(MIC, 1e-8), &vec![0.0; shape.cells()]);
+    run(&mut stepper, 300);
+    assert!(state(&mut stepper, shape).iter().all(|u| (u - 1.0).abs() < 1e-12));
+}
+
+/// Paper E's numbers of iterations a step, first guess 1, on a smaller grid for the reference; the full one is the CPU's.
+#[test]
+fn preconditioners_rank_as_in_the_paper() {
+    let heat = Heat::unit_box(Shape::new(20, 20, 20)).unwrap();
+    let initial = heat.sine([1.0; 3]);
+    let counts = [Preconditioner::None, Preconditioner::SsorAi, Preconditioner::Ic { block: None }, MIC].map(|kind| {
+        let options = HeatOptions { guess: StepGuess::Ones, ..options(1e-3, 0.1, Scheme::CrankNicolson) };
+        run(&mut stepper(&heat, options, &solver(kind, 1e-6), &initial), 1)[0]
+    });
+    assert!(counts.windows(2).all(|pair| pair[1] < pair[0]), "{counts:?}");
+}

@@ -1,0 +1,100 @@
+//! MIC(0): the row sums of M are those of A, pivots in closed form; IC(0) in blocks is block-IC.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Backend;
+use isobar_core::layout::Shape;
+use isobar_core::problem::{Heat, random};
+use isobar_core::reference::Reference;
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Supports};
+
+fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
+    let field = |seed: u64| (0..shape.cells()).map(|n| 1.5 + random(seed, n)).collect();
+    let shift = (0..shape.cells()).map(|n| 0.2 + 0.1 * random(9, n)).collect();
+    let coefficients = Coefficients::Cells { fields: vec![field(1), field(2)], axes: [(0, 1.0), (0, 2.0), (1, 0.5)] };
+    Diffusion::new(shape, coefficients, Some(shift), sides).unwrap()
+}
+
+/// Δ⁻¹, C order.
+fn factorise(stencil: &Diffusion, relaxation: f64) -> Vec<f64> {
+    let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
+    let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
+    let layout = Supports::layout(&Reference, stencil).unwrap();
+    let mut inverse = Reference.zeros(&layout).unwrap();
+    triangular.factorise(usize::MAX, relaxation, &mut inverse).unwrap();
+    let mut values = vec![0.0; layout.shape().cells()];
+    Reference.download(&inverse, &mut ArrayViewMut::c_order(&mut values, layout.shape()).unwrap()).unwrap();
+    values
+}
+
+/// M⁻¹ r, C order.
+fn substitute(stencil: &Diffusion, relaxation: f64, r: &[f64]) -> Vec<f64> {
+    let operator = <Reference as Supports<Diffusion>>::operator::<f64>(&Reference, stencil).unwrap();
+    let triangular = <Reference as Supports<Diffusion>>::capabilities(&Reference, &operator).triangular.unwrap();
+    let layout = Supports::layout(&Reference, stencil).unwrap();
+    let [mut inverse, mut on_r, mut z] = [0; 3].map(|_| Reference.zeros::<f64>(&layout).unwrap());
+    triangular.factorise(usize::MAX, relaxation, &mut inverse).unwrap();
+    Reference.upload(ArrayView::c_order(r, layout.shape()).unwrap(), &mut on_r).unwrap();
+    triangular.substitute(usize::MAX, &inverse, &on_r, &mut z).unwrap();
+    let mut values = vec![0.0; r.len()];
+    Reference.download(&z, &mut ArrayViewMut::c_order(&mut values, layout.shape()).unwrap()).unwrap();
+    values
+}
+
+#[test]
+fn row_sums_of_m_are_those_of_a() {
+    let [closed, fixed, periodic] = [Side::Closed, Side::Fixed, Side::Periodic];
+    for (shape, sides) in [
+        (Shape::new(5, 4, 3), [[closed; 2]; 3]),
+        (Shape::new(6, 7, 5), [[fixed, closed], [closed, fixed], [fixed; 2]]),
+        (Shape::new(6, 4, 5), [[periodic; 2], [periodic; 2], [periodic; 2]]),
+        (Shape::new(11, 8, 1), [[fixed; 2], [closed; 2], [closed; 2]]),
+    ] {
+        let stencil = stencil(shape, sides);
+        // M 1 = A 1 exactly when M⁻¹ A 1 = 1.
+        let row_sums = stencil.times(&vec![1.0; shape.cells()]);
+        let ones = substitute(&stencil, 1.0, &row_sums);
+        assert!(ones.iter().all(|one| (one - 1.0).abs() < 1e-12), "{shape}");
+        let others = substitute(&stencil, 0.0, &row_sums);
+        assert!(others.iter().any(|one| (one - 1.0).abs() > 1e-3), "{shape}");
+    }
+}
+
+/// d_i = a_ii − Σ (e²/d_a)(1 + other upper neighbours of a), of paper E's matrix.
+#[test]
+fn pivots_are_those_of_the_formula() {
+    let (nx, ny, nz) = (5, 4, 6);
+    let shape = Shape::new(nx, ny, nz);
+    let stencil = Heat::unit_box(shape).unwrap().shifted(2000.0).unwrap();
+    let number = |i: usize, j: usize, k: usize| i + nx * (j + ny * k);
+    for relaxation in [0.0, 1.0] {
+        let mut pivots = vec![0.0; shape.cells()];
+        for at @ [i, j, k] in stencil.cells() {
+            let mut pivot = stencil.diagonal(at);
+            let lower =
+                [(i > 0).then(|| [i - 1, j, k]), (j > 0).then(|| [i, j - 1, k]), (k > 0).then(|| [i, j, k - 1])];
+            for a @ [i, j, k] in lower.into_iter().flatten() {
+                let t = |to: [usize; 3]| stencil.neighbours(a).find(|n| n.0 == to).map_or(0.0, |n| n.1);
+                let own = t(at);
+                let upper = t([i + 1, j, k]) + t([i, j + 1, k]) + t([i, j, k + 1]);
+                pivot -= own / pivots[number(i, j, k)] * (own + relaxation * (upper - own));
+            }
+            pivots[number(i, j, k)] = pivot;
+        }
+        for (found, expected) in factorise(&stencil, relaxation).iter().zip(pivots) {
+            assert!((found * expected - 1.0).abs() < 1e-12);
+        }
+    }
+}
+
+/// Of a matrix that is tied to nothing, the last pivot is 0, and replaced.
+#[test]
+fn a_pivot_that_vanishes_is_replaced() {
+    let shape = Shape::new(6, 5, 4);
+    let coefficients =
+        Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0), (0, 1.0), (0, 1.0)] };
+    let stencil = Diffusion::new(shape, coefficients, None, Default::default()).unwrap();
+    let inverse = factorise(&stencil, 1.0);
+    assert!(inverse.iter().all(|d| d.is_finite() && *d > 0.0));
+    let last = inverse.last().unwrap();
+    assert!((last * stencil.diagonal([5, 4, 3]) - 1.0).abs() < 1e-12);
+}

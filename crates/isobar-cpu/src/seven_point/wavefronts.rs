@@ -1,0 +1,484 @@
+//! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of tiles.
+//!
+//! Cells depend on their lower neighbours in x, y and z, so a tile can be worked on when those before it in every
+//! direction are done. Threads own consecutive planes, and take the tiles of their planes one after the other, each thread
+//! one tile behind the thread before it:
+//!
+//! ```text
+//! round        0  1  2  3  4
+//! thread 0     a  b  c  d
+//! thread 1        a  b  c  d      a, b, … tiles: some layers, or some columns where there are few layers
+//! ```
+//!
+//! Within a tile a row is two loops: everything but the neighbour in x, by packs, both colours of cells; then the
+//! recurrence along x, y_i = a_i + c_i y_{i−1}, cell by cell. What a cell is computed from, and in which order, is
+//! the same whatever the number of threads; sums are kept by plane.
+//!
+//! Safety of all memory accesses: a tile is one thread's, and what it reads beside itself is of tiles before it, which are
+//! done, or of vectors that nobody writes.
+
+use std::ops::Range;
+
+use isobar_core::backend::{HostScalars, Sums};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients};
+use crate::cpu::Cpu;
+use crate::geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
+use crate::row_sum::RowSum;
+use crate::shared::{Row, RowMut, Shared};
+use crate::vector::Vector;
+
+/// Tiles that a thread's planes are cut into, about: more of them wait less for each other at the ends.
+const TILES: usize = 16;
+/// Columns of a tile, at least.
+const FEWEST_COLUMNS: usize = 32;
+
+/// How a grid is cut into tiles, the same for any number of threads but for the planes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tiles {
+    shape: Shape,
+    threads: usize,
+    /// Layers of a tile.
+    layers: usize,
+    /// Columns of one colour of a tile.
+    columns: usize,
+    pitch: usize,
+}
+
+/// Some planes, layers and columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Tile {
+    pub(crate) planes: Range<usize>,
+    pub(crate) layers: Range<usize>,
+    /// Of each colour.
+    pub(crate) columns: Columns,
+}
+
+impl Tile {
+    /// i of its cells.
+    pub(crate) fn cells_in_x(&self, layout: &Layout) -> Range<usize> {
+        let Columns { m, n } = self.columns;
+        2 * m..(2 * (m + n)).min(layout.shape().nx)
+    }
+}
+
+impl Tiles {
+    pub(crate) fn new(cpu: &Cpu, layout: &Layout) -> Self {
+        let (shape, pitch) = (layout.shape(), layout.pitch());
+        let layers = shape.nz.div_ceil(TILES);
+        // Few layers: tiles of columns beside.
+        let across = TILES.div_ceil(shape.nz.div_ceil(layers));
+        let columns = if across > 1 { pitch.div_ceil(across).max(FEWEST_COLUMNS).next_multiple_of(8) } else { pitch };
+        let threads = cpu.threads_for(layout.len()).min(shape.ny);
+        Self { shape, threads, layers, columns: columns.min(pitch), pitch }
+    }
+
+    fn count(&self) -> [usize; 2] {
+        [self.pitch.div_ceil(self.columns), self.shape.nz.div_ceil(self.layers)]
+    }
+
+    /// Tile n of a thread's.
+    fn tile(&self, thread: usize, n: usize) -> Tile {
+        let across = self.count()[0];
+        let (m, k) = (n % across * self.columns, n / across * self.layers);
+        let first = |thread: usize| self.shape.ny * thread / self.threads;
+        Tile {
+            planes: first(thread)..first(thread + 1),
+            layers: k..(k + self.layers).min(self.shape.nz),
+            columns: Columns { m, n: self.columns.min(self.pitch - m) },
+        }
+    }
+
+    /// Runs `f(thread, tile)` for all tiles, each after those before it in every direction.
+    pub(crate) fn upwards(&self, cpu: &Cpu, f: impl Fn(usize, Tile) + Sync) {
+        self.run(cpu, |thread, n, _| f(thread, self.tile(thread, n)));
+    }
+
+    /// Runs `f(thread, tile)` for all tiles, each after those behind it in every direction.
+    fn downwards(&self, cpu: &Cpu, f: impl Fn(usize, Tile) + Sync) {
+        self.run(cpu, |thread, n, tiles| {
+            let thread = self.threads - 1 - thread;
+            f(thread, self.tile(thread, tiles - 1 - n));
+        });
+    }
+
+    /// Runs `f(thread, n, number of tiles)`, thread t one tile behind thread t − 1.
+    fn run(&self, cpu: &Cpu, f: impl Fn(usize, usize, usize) + Sync) {
+        let tiles: usize = self.count().into_iter().product();
+        for round in 0..tiles + self.threads - 1 {
+            // The threads that have a tile in this round.
+            let (first, beyond) = ((round + 1).saturating_sub(tiles), (round + 1).min(self.threads));
+            cpu.for_each(beyond - first, |n| f(first + n, round - (first + n), tiles));
+        }
+    }
+}
+
+/// Vectors of both sweeps.
+#[derive(Clone, Copy)]
+struct Vectors<T> {
+    inverse_pivots: Shared<T>,
+    r: Shared<T>,
+    /// What is taken from r first, and how many times.
+    q: Option<(Shared<T>, T)>,
+    z: Shared<T>,
+}
+
+/// Coefficients a and c of the recurrence along x, of cells with even and with odd i.
+struct Recurrence<'s, T> {
+    a: [&'s mut [T]; 2],
+    c: [&'s mut [T]; 2],
+}
+
+impl<'s, T: Real> Recurrence<'s, T> {
+    #[inline(always)]
+    fn new(space: &'s mut ChunkSpace<T>, n: usize) -> Self {
+        let [a, c] = &mut space.natural;
+        let half = a.len() / 2;
+        let ((a_even, a_odd), (c_even, c_odd)) = (a.split_at_mut(half), c.split_at_mut(half));
+        Self { a: [&mut a_even[..n], &mut a_odd[..n]], c: [&mut c_even[..n], &mut c_odd[..n]] }
+    }
+
+    /// y_i = a_i + c_i y_{i−1}, `before` being the y before the first.
+    #[inline(always)]
+    fn upwards(&self, even: &mut [T], odd: &mut [T], mut before: T) {
+        let [a_even, a_odd] = &self.a;
+        let [c_even, c_odd] = &self.c;
+        let a = a_even.iter().zip(a_odd.iter());
+        let c = c_even.iter().zip(c_odd.iter());
+        for (((a, c), even), odd) in a.zip(c).zip(even).zip(odd) {
+            *even = c.0.mul_add(before, *a.0);
+            *odd = c.1.mul_add(*even, *a.1);
+            before = *odd;
+        }
+    }
+
+    /// y_i = a_i + c_i y_{i+1}, `behind` being the y behind the last.
+    #[inline(always)]
+    fn downwards(&self, even: &mut [T], odd: &mut [T], mut behind: T) {
+        let [a_even, a_odd] = &self.a;
+        let [c_even, c_odd] = &self.c;
+        let a = a_even.iter().zip(a_odd.iter());
+        let c = c_even.iter().zip(c_odd.iter());
+        for (((a, c), even), odd) in a.zip(c).zip(even).zip(odd).rev() {
+            *odd = c.1.mul_add(behind, *a.1);
+            *even = c.0.mul_add(*odd, *a.0);
+            behind = *even;
+        }
+    }
+}
+
+/// One colour of a row.
+#[derive(Clone, Copy)]
+struct Place<'a, 'h, T> {
+    g: Geometry<'a, T>,
+    h: &'h HalfPlane,
+    w: Window,
+}
+
+impl<T: Real> Place<'_, '_, T> {
+    #[inline(always)]
+    fn position(&self) -> isize {
+        self.g.position(self.h, self.w)
+    }
+
+    /// The column, counted from the window's first, that is at the end of its line and tied to the other end.
+    #[inline(always)]
+    fn wrapped_end(&self, upper: bool) -> Option<usize> {
+        let Columns { m, n } = self.w.columns;
+        let end = if upper { self.h.columns.wrapping_sub(1) } else { 0 };
+        (self.g.periodic[0] && (m..m + n).contains(&end)).then(|| end.wrapping_sub(m))
+    }
+
+    /// Σ t z over the neighbours in y and z that count; t of the neighbour in x on one side; both times Δ⁻¹. Returns t Δ⁻¹
+    /// of the neighbour across a periodic end.
+    #[inline(always)]
+    fn gather<S: Simd>(
+        &self,
+        simd: S,
+        row: &impl RowCoefficients<S, T>,
+        vectors: &Vectors<T>,
+        which: Which,
+        mut start: impl FnMut(usize) -> Pack<S, T>,
+        (a, c): (&mut [T], &mut [T]),
+    ) -> Option<T> {
+        let view = View { simd, g: self.g, v: vectors.z, h: self.h, w: self.w, which };
+        let (position, n) = (self.position(), self.w.columns.n);
+        let ahead = [vectors.inverse_pivots, vectors.z].map(|v| v.ahead(position));
+        // SAFETY: see the top of this file.
+        let (south, north, below, above, inverse) = unsafe {
+            (
+                view.in_y(false),
+                view.in_y(true),
+                view.in_z(false),
+                view.in_z(true),
+                vectors.inverse_pivots.packs(simd, position, n),
+            )
+        };
+        let (mut a, mut c) = (RowMut::new(simd, a), RowMut::new(simd, c));
+        for i in 0..a.len() {
+            row.fetch_ahead(i);
+            ahead[0].fetch(i, Row::<S, T>::LANES);
+            ahead[1].fetch(i, Row::<S, T>::LANES);
+            let entries = row.get(i);
+            let [t_west, t_east, t_south, t_north] = entries.horizontal();
+            let mut sum = t_south.mul_add(south.get(i), t_north * north.get(i));
+            if let Some([t_below, t_above]) = entries.vertical() {
+                sum = t_below.mul_add(below.get(i), t_above.mul_add(above.get(i), sum));
+            }
+            let inverse = inverse.get(i);
+            let (start, t) = match which {
+                // y = Δ⁻¹(r + Σ t y)
+                Which::Lower => ((start(i) + sum) * inverse, t_west),
+                // z = y + Δ⁻¹ Σ t z
+                _ => (sum.mul_add(inverse, start(i)), t_east),
+            };
+            a.set(i, start);
+            c.set(i, t * inverse);
+        }
+        let lane = self.wrapped_end(which == Which::Lower)?;
+        let (i, lane) = (lane / Row::<S, T>::LANES, lane % Row::<S, T>::LANES);
+        let [t_west, t_east, ..] = row.get(i).horizontal();
+        let t = if which == Which::Lower { t_east } else { t_west };
+        let mut lanes = [T::ZERO; 8];
+        RowMut::<S, T>::new(simd, &mut lanes[..Row::<S, T>::LANES]).set(0, t * inverse.get(i));
+        Some(lanes[lane])
+    }
+}
+
+/// The half planes of plane j with even and with odd i.
+fn by_parity<T: Real>(g: &Geometry<'_, T>, j: usize) -> [HalfPlane; 2] {
+    let [red, black] = Colour::BOTH.map(|colour| g.half_plane(j, colour));
+    if red.parity == 0 { [red, black] } else { [black, red] }
+}
+
+/// r −= αq;  (Δ + L) y = r;  Σ y Δ y and Σ r² of each plane
+struct Forward<'s, T> {
+    tile: Tile,
+    vectors: Vectors<T>,
+    space: &'s mut ChunkSpace<T>,
+    sums: Shared<[f64; 2]>,
+}
+
+impl<T: Real> Kernel<T> for Forward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
+        let Self { tile: Tile { planes, layers, columns }, vectors, space, sums } = self;
+        let Vectors { inverse_pivots, r, q, z } = vectors;
+        let Columns { m, n } = columns;
+        let rows = Recurrence::new(space, n);
+        for j in planes {
+            let halves = by_parity(&g, j);
+            let (even, odd) = (c.tile(simd, g, &halves[0], columns), c.tile(simd, g, &halves[1], columns));
+            let (mut rho, mut norm) = (RowSum::new(simd), RowSum::new(simd));
+            for k in layers.clone() {
+                let w = Window { k, columns };
+                let places = halves.each_ref().map(|h| Place { g, h, w });
+                let positions = [places[0].position(), places[1].position()];
+                let mut across = None;
+                for parity in 0..2 {
+                    let position = positions[parity];
+                    let row = if parity == 0 { even.row(k) } else { odd.row(k) };
+                    let to = (&mut *rows.a[parity], &mut *rows.c[parity]);
+                    let end = match q {
+                        None => {
+                            // SAFETY: see the top of this file, here and below.
+                            let r = unsafe { r.packs(simd, position, n) };
+                            places[parity].gather(simd, &row, &vectors, Which::Lower, |i| r.get(i), to)
+                        }
+                        Some((q, alpha)) => {
+                            let alpha = Pack::splat(simd, alpha);
+                            // SAFETY: as above.
+                            let (mut r, q) = unsafe { (r.packs_mut(simd, position, n), q.packs(simd, position, n)) };
+                            let start = |i: usize| {
+                                let value = r.get(i) - alpha * q.get(i);
+                                norm.add_product(value, value);
+                                r.set(i, value);
+                                value
+                            };
+                            places[parity].gather(simd, &row, &vectors, Which::Lower, start, to)
+                        }
+                    };
+                    across = end.filter(|_| parity == 1).or(across);
+                }
+                // SAFETY: as above.
+                let (y_even, y_odd, before) = unsafe {
+                    let before = if m > 0 { z.row(positions[1] - 1, 1)[0] } else { T::ZERO };
+                    (z.row_mut(positions[0], n), z.row_mut(positions[1], n), before)
+                };
+                rows.upwards(y_even, y_odd, before);
+                if let (Some(t), Some(end)) = (across, places[1].wrapped_end(true)) {
+                    // SAFETY: as above; the first cell of the line.
+                    let first = if m == 0 { y_even[0] } else { unsafe { z.row(positions[0] - m as isize, 1)[0] } };
+                    y_odd[end] = t.mul_add(first, y_odd[end]);
+                }
+                if q.is_some() {
+                    for (y, position) in [(&*y_even, positions[0]), (&*y_odd, positions[1])] {
+                        // SAFETY: as above.
+                        let (y, inverse) = (Row::new(simd, y), unsafe { inverse_pivots.packs(simd, position, n) });
+                        for i in 0..y.len() {
+                            rho.add_product(y.get(i) * inverse.get(i).reciprocal(), y.get(i));
+                        }
+                    }
+                    rho.end_short_row();
+                    norm.end_short_row();
+                }
+            }
+            if q.is_some() {
+                // SAFETY: as above; a plane is one thread's.
+                let sums = &mut unsafe { sums.row_mut(j as isize, 1) }[0];
+                sums[0] += rho.total();
+                sums[1] += norm.total();
+            }
+        }
+    }
+}
+
+/// z = y − Δ⁻¹ Lᵀ z, y being what z holds
+struct Backward<'s, T> {
+    tile: Tile,
+    vectors: Vectors<T>,
+    space: &'s mut ChunkSpace<T>,
+}
+
+impl<T: Real> Kernel<T> for Backward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
+        let Self { tile: Tile { planes, layers, columns }, vectors, space } = self;
+        let (z, Columns { m, n }) = (vectors.z, columns);
+        let rows = Recurrence::new(space, n);
+        for j in planes.rev() {
+            let halves = by_parity(&g, j);
+            let (even, odd) = (c.tile(simd, g, &halves[0], columns), c.tile(simd, g, &halves[1], columns));
+            for k in layers.clone().rev() {
+                let w = Window { k, columns };
+                let places = halves.each_ref().map(|h| Place { g, h, w });
+                let positions = [places[0].position(), places[1].position()];
+                let mut across = None;
+                for parity in 0..2 {
+                    let row = if parity == 0 { even.row(k) } else { odd.row(k) };
+                    // SAFETY: see the top of this file, here and below.
+                    let y = unsafe { z.packs(simd, positions[parity], n) };
+                    let to = (&mut *rows.a[parity], &mut *rows.c[parity]);
+                    let end = places[parity].gather(simd, &row, &vectors, Which::Higher, |i| y.get(i), to);
+                    across = end.filter(|_| parity == 0).or(across);
+                }
+                // SAFETY: as above.
+                let (z_even, z_odd, behind) = unsafe {
+                    let beyond = m + n < g.layout.pitch();
+                    let behind = if beyond { z.row(positions[0] + n as isize, 1)[0] } else { T::ZERO };
+                    (z.row_mut(positions[0], n), z.row_mut(positions[1], n), behind)
+                };
+                rows.downwards(z_even, z_odd, behind);
+                if let (Some(t), Some(0)) = (across, places[0].wrapped_end(false)) {
+                    let last = halves[1].columns - 1;
+                    // SAFETY: as above; the last cell of the line.
+                    let last =
+                        if last < n { z_odd[last] } else { unsafe { z.row(positions[1] + last as isize, 1)[0] } };
+                    z_even[0] = t.mul_add(last, z_even[0]);
+                }
+            }
+        }
+    }
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
+    pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) {
+        let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
+        self.sweep_both(vectors);
+    }
+
+    /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
+    pub(crate) fn substitute_whole_residual(
+        &self,
+        inverse_pivots: &Vector<T>,
+        r: &mut Vector<T>,
+        (q, alpha): (&Vector<T>, T),
+        z: &mut Vector<T>,
+        out: Sums<2>,
+        scalars: &mut HostScalars,
+    ) {
+        let (r, q, z) = (r.share_mut(), Some((q.share(), alpha)), z.share_mut());
+        scalars.reduce(out, self.sweep_both(Vectors { inverse_pivots: inverse_pivots.share(), r, q, z }));
+    }
+
+    fn sweep_both(&self, vectors: Vectors<T>) -> [f64; 2] {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let (g, cpu) = (self.geometry(), self.cpu());
+        let tiles = Tiles::new(cpu, &g.layout);
+        workspace.sums.fill([0.0; 2]);
+        let (spaces, sums) = (Shared::of(&mut workspace.chunks), Shared::of(&mut workspace.sums));
+        // SAFETY: a thread's space is its own.
+        let space = |thread: usize| &mut unsafe { spaces.row_mut(thread as isize, 1) }[0];
+        tiles.upwards(cpu, |thread, tile| c.run(cpu, g, Forward { tile, vectors, space: space(thread), sums }));
+        tiles.downwards(cpu, |thread, tile| c.run(cpu, g, Backward { tile, vectors, space: space(thread) }));
+        [workspace.total(0), workspace.total(1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Every cell once, after its lower neighbours; or after the higher ones.
+    #[test]
+    fn tiles_follow_those_that_they_depend_on() {
+        let cpu = Cpu::new(3).unwrap();
+        for (nx, ny, nz) in [(1, 1, 1), (700, 90, 1), (64, 40, 20), (3, 2, 9000), (40000, 2, 1), (33, 70, 17)] {
+            let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
+            let tiles = Tiles::new(&cpu, &layout);
+            for up in [true, false] {
+                let done = Mutex::new(vec![false; nx * ny * nz]);
+                let visit = |_: usize, tile: Tile| {
+                    let mut done = done.lock().unwrap();
+                    let at = |i: usize, j: usize, k: usize| i + nx * (j + ny * k);
+                    let (j, k) =
+                        if up { (tile.planes.start, tile.layers.start) } else { (tile.planes.end, tile.layers.end) };
+                    let cells = tile.cells_in_x(&layout);
+                    for i in cells.clone() {
+                        for other_k in tile.layers.clone() {
+                            match up {
+                                true if j > 0 => assert!(done[at(i, j - 1, other_k)]),
+                                false if j < ny => assert!(done[at(i, j, other_k)]),
+                                _ => {}
+                            }
+                        }
+                        for j in tile.planes.clone() {
+                            match up {
+                                true if k > 0 => assert!(done[at(i, j, k - 1)]),
+                                false if k < nz => assert!(done[at(i, j, k)]),
+                                _ => {}
+                            }
+                        }
+                    }
+                    for (j, k) in tile.planes.flat_map(|j| tile.layers.clone().map(move |k| (j, k))) {
+                        match up {
+                            true if cells.start > 0 => assert!(done[at(cells.start - 1, j, k)]),
+                            false if cells.end < nx => assert!(done[at(cells.end, j, k)]),
+                            _ => {}
+                        }
+                        for i in cells.clone() {
+                            assert!(!std::mem::replace(&mut done[at(i, j, k)], true));
+                        }
+                    }
+                };
+                if up {
+                    tiles.upwards(&cpu, visit)
+                } else {
+                    tiles.downwards(&cpu, visit)
+                }
+                assert!(done.into_inner().unwrap().into_iter().all(|done| done), "{nx} {ny} {nz}");
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Checkpoints: arrays and facts from which a run goes on, bit for bit.
+//!
+//! A file is a magic word, a version, the length of a JSON header and the header (the shape, the facts, the names of the
+//! arrays), the arrays as little-endian doubles in C order, and a checksum of all of that. Files are written whole or
+//! not at all, so the last good one stays until the next is complete.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::atomic;
+use crate::error::{Error, Result};
+use crate::npy::write_f64;
+
+const MAGIC: &[u8; 8] = b"ISOBARCK";
+const VERSION: u32 = 1;
+/// A header longer than this is none of ours. B
+const LONGEST_HEADER: u64 = 1 << 20;
+
+/// What a run goes on from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint<A> {
+    /// (nz, ny, nx).
+    pub shape: [usize; 3],
+    /// What the run was: steps taken, their length, the scheme.
+    pub facts: BTreeMap<String, String>,
+    /// Names and values, C order.
+    pub arrays: Vec<(String, A)>,
+}
+
+impl<A> Checkpoint<A> {
+    /// An array.
+    pub fn array(&self, name: &str) -> Option<&A> {
+        self.arrays.iter().find(|(known, _)| known == name).map(|(_, values)| values)
+    }
+}
+
+/// Writes a checkpoint, in place of an earlier one.
+///
+/// # Errors
+/// What the disk says; the earlier one is then untouched.
+pub fn write(path: &Path, checkpoint: &Checkpoint<&[f64]>) -> Result<()> {
+    let names: Vec<&str> = checkpoint.arrays.iter().map(|(name, _)| name.as_str()).collect();
+    let header = json!({ "shape": checkpoint.shape, "facts": checkpoint.facts, "arrays": names }).to_string();
+    atomic::write_with(path, |out| {
+        let mut out = Summed { inner: out, sum: Sum::new() };
+        out.write_all(MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(header.as_bytes())?;
+        for (_, values) in &checkpoint.arrays {
+            write_f64(&mut out, values)?;
+        }
+        let sum = out.sum.value();
+        out.inner.write_all(&sum.to_le_bytes())
+    })
+}
+
+/// Reads a checkpoint of a grid of shape (nz, ny, nx).
+///
+/// # Errors
+/// [`Error::Read`]; [`Error::Checkpoint`] for a file that is none, of another version or grid, damaged or cut short.
+pub fn read(path: &Path, shape: [usize; 3]) -> Result<Checkpoint<Vec<f64>>> {
+    let failed = |source: io::Error| {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            wrong(path, "it is cut short; use an earlier one")
+        } else {
+            Error::Read { path: path.to_path_buf(), source }
+        }
+    };
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let mut sum = Sum::new();
+    let mut take = |bytes: &mut [u8], sum: &mut Sum| -> Result<()> {
+        input.read_exact(bytes).map_err(failed)?;
+        sum.add(bytes);
+        Ok(())
+    };
+    let (mut magic, mut version, mut header_len) = ([0; 8], [0; 4], [0; 8]);
+    take(&mut magic, &mut sum)?;
+    if &magic != MAGIC {
+        return Err(wrong(path, "it is no checkpoint of isobar's"));
+    }
+    take(&mut version, &mut sum)?;
+    let version = u32::from_le_bytes(version);
+    if version != VERSION {
+        let message = format!(
+            "it has version {version}, and this isobar reads version {VERSION}; go on with the isobar that wrote it"
+        );
+        return Err(wrong(path, message));
+    }
+    take(&mut header_len, &mut sum)?;
+    let header_len = u64::from_le_bytes(header_len);
+    if header_len > LONGEST_HEADER {
+        return Err(wrong(path, "its header is damaged; use an earlier one"));
+    }
+    let mut header = vec![0; header_len as usize];
+    take(&mut header, &mut sum)?;
+    let damaged = || wrong(path, "its header is damaged; use an earlier one");
+    let header: Value = serde_json::from_slice(&header).map_err(|_| damaged())?;
+    let found: Vec<u64> = header["shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let [nz, ny, nx] = <[u64; 3]>::try_from(found).map_err(|_| damaged())?;
+    if [nz, ny, nx] != shape.map(|n| n as u64) {
+        let [sz, sy, sx] = shape;
+        let message =
+            format!("it belongs to a grid of {nx}×{ny}×{nz} cells, and the case has {sx}×{sy}×{sz}; use its case");
+        return Err(wrong(path, message));
+    }
+    let names: Vec<&str> = header["arrays"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let facts = header["facts"].as_object().into_iter().flatten();
+    let facts = facts.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+    let cells: usize = shape.iter().product();
+    let expected = 28 + header_len + (8 * cells * names.len()) as u64;
+    if length != expected {
+        let what = if length < expected { "cut short" } else { "longer than it should be" };
+        return Err(wrong(path, format!("it is {what}: {length} bytes instead of {expected}; use an earlier one")));
+    }
+    let mut arrays = Vec::new();
+    for name in names {
+        let mut values: Vec<f64> = Vec::new();
+        let bytes = (8 * cells) as u64;
+        let what = "an array of the checkpoint".to_owned();
+        values.try_reserve_exact(cells).map_err(|_| Error::OutOfMemory { what, bytes })?;
+        let mut buffer = [0; 8 << 10];
+        let mut left = cells;
+        while left > 0 {
+            let part = &mut buffer[..8 * left.min(1 << 10)];
+            take(part, &mut sum)?;
+            values.extend(part.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)));
+            left -= part.len() / 8;
+        }
+        arrays.push((name.to_owned(), values));
+    }
+    let (mut stored, computed) = ([0; 8], sum.value());
+    take(&mut stored, &mut sum)?;
+    if u64::from_le_bytes(stored) != computed {
+        return Err(wrong(path, "its checksum is wrong, so it is damaged; use an earlier one"));
+    }
+    Ok(Checkpoint { shape, facts, arrays })
+}
+
+fn wrong(path: &Path, problem: impl Into<String>) -> Error {
+    Error::Checkpoint { path: path.to_path_buf(), problem: problem.into() }
+}
+
+/// FNV-1a of eight bytes at a time: against damage, not against forgery.
+struct Sum {
+    hash: u64,
+    /// Bytes that do not fill a word yet.
+    rest: [u8; 8],
+    count: usize,
+}
+
+impl Sum {
+    fn new() -> Self {
+        Self { hash: 0xcbf2_9ce4_8422_2325, rest: [0; 8], count: 0 }
+    }
+
+    fn word(&mut self, word: [u8; 8]) {
+        self.hash = (self.hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3);
+        self.hash ^= self.hash >> 29;
+    }
+
+    fn add(&mut self, mut bytes: &[u8]) {
+        while self.count > 0 && !bytes.is_empty() {
+            self.rest[self.count] = bytes[0];
+            (self.count, bytes) = ((self.count + 1) % 8, &bytes[1..]);
+            if self.count == 0 {
+                self.word(self.rest);
+            }
+        }
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|&word| self.word(word));
+        self.rest[..rest.len()].copy_from_slice(rest);
+        if !rest.is_empty() {
+            self.count = rest.len();
+        }
+    }
+
+    fn value(&self) -> u64 {
+        let mut end = Self { rest: [0; 8], count: 0, ..*self };
+        if self.count > 0 {
+            let mut word = [0; 8];
+            word[..self.count].copy_from_slice(&self.rest[..self.count]);
+            end.word(word);
+        }
+        end.hash
+    }
+}
+
+/// Sums up what is written.
+struct Summed<'a> {
+    inner: &'a mut dyn Write,
+    sum: Sum,
+}
+
+impl Write for Summed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        self.sum.add(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(values: &[f64]) -> Checkpoint<&[f64]> {
+        let facts = BTreeMap::from([("steps".to_owned(), "7".to_owned())]);
+        Checkpoint { shape: [1, 2, 3], facts, arrays: vec![("u".to_owned(), values), ("before".to_owned(), values)] }
+    }
+
+    #[test]
+    fn what_is_written_is_read_bit_for_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        let values = [0.1, -0.0, f64::MIN_POSITIVE / 3.0, 1e300, 5.0, 6.0];
+        write(&path, &sample(&values)).unwrap();
+        let found = read(&path, [1, 2, 3]).unwrap();
+        assert_eq!(found.facts["steps"], "7");
+        let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(found.array("u").unwrap()), bits(&values));
+        assert_eq!(found.arrays.len(), 2);
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.ckpt");
+        write(&path, &sample(&[1.0; 6])).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let message = |bytes: &[u8], shape| {
+            std::fs::write(&path, bytes).unwrap();
+            read(&path, shape).unwrap_err().to_string()
+        };
+        assert!(message(&whole, [1, 3, 2]).contains("another grid") || message(&whole, [1, 3, 2]).contains("3×2×1"));
+        assert!(message(&whole[..whole.len() - 1], [1, 2, 3]).contains("cut short"));
+        assert!(message(&whole[..20], [1, 2, 3]).contains("cut short"));
+        assert!(message(b"no checkpoint at all", [1, 2, 3]).contains("no checkpoint"));
+        let mut other = whole.clone();
+        other[8] = 9;
+        assert!(message(&other, [1, 2, 3]).contains("version 9"));
+        for at in [whole.len() - 20, whole.len() - 1] {
+            let mut other = whole.clone();
+            other[at] ^= 1;
+            assert!(message(&other, [1, 2, 3]).contains("checksum"));
+        }
+        assert!(read(&folder.path().join("none.ckpt"), [1, 2, 3]).unwrap_err().to_string().contains("no such file"));
+    }
+}

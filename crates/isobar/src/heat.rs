@@ -1,0 +1,113 @@
+//! The heat equation on any device.
+
+use std::fmt;
+
+use isobar_core::array::{Source, Target};
+use isobar_core::build::Description;
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+use isobar_core::options::SolverOptions;
+use isobar_core::problem::Heat;
+use isobar_core::solver::{Observer, ignore};
+use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Step};
+
+use crate::arrays::{Input, Output};
+use crate::device::Device;
+
+/// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
+/// stepping takes.
+pub struct TimeStepper {
+    inner: Box<dyn Evolve>,
+    shape: Shape,
+}
+
+impl TimeStepper {
+    /// Puts everything on a device; the state is 0.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; what the device reports.
+    pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
+        let shape = heat.shape();
+        let inner: Box<dyn Evolve> = match device {
+            Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+            Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+        };
+        Ok(Self { inner, shape })
+    }
+
+    /// Sets the first state.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape); [`Error::NotFinite`](crate::Error::NotFinite), naming the cell.
+    pub fn set<'a>(&mut self, state: impl Input<'a>) -> Result<()> {
+        self.inner.set(state.source(self.shape)?, None, 0)
+    }
+
+    /// Sets the state after so many steps, and the one before it, which extrapolating steps need.
+    ///
+    /// # Errors
+    /// As [`TimeStepper::set`].
+    pub fn restore(&mut self, state: &[f64], before: Option<&[f64]>, steps: usize) -> Result<()> {
+        let before: Option<Source<'_>> = before.map(|before| before.source(self.shape)).transpose()?;
+        self.inner.set(state.source(self.shape)?, before, steps)
+    }
+
+    /// Takes the next step.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) after the last one; what the device reports. A solve that does not
+    /// converge is an outcome, and leaves the state as it was.
+    pub fn step(&mut self) -> Result<Step> {
+        self.inner.step(&mut ignore)
+    }
+
+    /// The same with an observer of the step's solve.
+    ///
+    /// # Errors
+    /// As [`TimeStepper::step`].
+    pub fn step_observed(&mut self, observer: &mut Observer<'_>) -> Result<Step> {
+        self.inner.step(observer)
+    }
+
+    /// Reads the state.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape); what the device reports.
+    pub fn state<'a>(&mut self, to: impl Output<'a>) -> Result<()> {
+        let to: Target<'_> = to.target(self.shape)?;
+        self.inner.read(to)
+    }
+
+    /// Reads the state before, where steps extrapolate. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`TimeStepper::state`].
+    pub fn state_before<'a>(&mut self, to: impl Output<'a>) -> Result<bool> {
+        let to: Target<'_> = to.target(self.shape)?;
+        self.inner.read_before(to)
+    }
+
+    /// ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn energy(&mut self) -> Result<f64> {
+        self.inner.energy()
+    }
+
+    /// Steps taken.
+    pub fn taken(&self) -> usize {
+        self.inner.taken()
+    }
+
+    /// What this is: the device, the method, memory, and notes for the user.
+    pub fn description(&self) -> &Description {
+        self.inner.description()
+    }
+}
+
+impl fmt::Debug for TimeStepper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeStepper").field("shape", &self.shape).field("description", self.description()).finish()
+    }
+}
