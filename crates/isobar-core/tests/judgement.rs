@@ -270,7 +270,7 @@ fn deflation_keeps_what_it_takes_out() {
                         method: Method::Cg,
                         preconditioner,
                         norm: Norm::Rhs,
-                        deflation: Some(Deflation { stripes: stripes.clone(), coarse }),
+                        deflation: Some(Deflation { stripes, coarse }),
                         max_iterations: 2000,
                         ..projecting(1e-12)
                     };

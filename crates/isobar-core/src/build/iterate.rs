@@ -122,7 +122,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut least = residual;
         let is_kept =
             self.best.is_some() && zero.is_none_or(|initial| monitor.kept() < initial) && monitor.kept().is_finite();
-        if is_kept && !(residual <= monitor.kept()) {
+        if is_kept && is_worse(residual, monitor.kept()) {
             self.swap_best();
             let other = self.judge()?;
             if residual <= other {
@@ -131,7 +131,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 least = other;
             }
         }
-        if let Some(initial) = zero.filter(|&initial| !(least <= initial)) {
+        if let Some(initial) = zero.filter(|&initial| is_worse(least, initial)) {
             self.backend.clear(&mut self.u)?;
             least = initial;
         }
@@ -151,6 +151,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             std::mem::swap(best, &mut self.u);
         }
     }
+}
+
+/// Whether a residual is larger than another, or is none.
+fn is_worse(residual: f64, than: f64) -> bool {
+    residual.is_nan() || residual > than
 }
 
 fn reason(monitor: &Monitor<'_>) -> String {

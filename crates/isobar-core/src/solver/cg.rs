@@ -190,7 +190,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                     let direction = Direction { u: &mut *u, p: before, next: after, z, q: &mut *q };
                     match form {
                         Form::Fused => {
-                            operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?
+                            operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?;
                         }
                         Form::Textbook => {
                             advance_direction_unfused(&**operator, direction, alpha_before, beta, SIGMA[now], scalars)?;
