@@ -178,12 +178,11 @@ impl<T: Real> Level27<T> {
         ring: Option<&[Vec<T>; 2]>,
     ) -> (usize, T) {
         let (entry, is_cell) = self.end(parity);
-        let own = own.map(|own| own[entry]);
+        if !is_cell {
+            return (entry, T::ZERO);
+        }
         // SAFETY: promised by the caller.
-        (
-            entry,
-            if is_cell { unsafe { self.sum_at(numbers, (j, parity), entry, which, u, own, ring) } } else { T::ZERO },
-        )
+        (entry, unsafe { self.sum_at(numbers, (j, parity), entry, which, u, own.map(|own| own[entry]), ring) })
     }
 
     /// Σ c u, or Σ c (own − u), of one entry of a half plane, as [`Level27::streams`] would add them up.
