@@ -301,6 +301,13 @@ impl<'b, B: Supports<S>, S: Sample, T: Real> Pair<'b, B, S, T> {
     }
 }
 
+/// Whether a back end that makes levels of diffusion by kernels of its own comes to the same weights but for rounding, for a
+/// sample of this name: where cells are closed, couplings of coarse grids are zero but for rounding, and weights what that
+/// makes them.
+pub fn has_same_weights<B: Backend>(backend: &B, name: &str) -> bool {
+    backend.device().kind != "cuda" || !name.contains("holes true")
+}
+
 /// Runs a check for every stencil of a kind on every grid.
 pub fn for_each_pair<B: Supports<S>, S: Sample, T: Real>(backend: &B, mut check: impl FnMut(&mut Pair<'_, B, S, T>)) {
     for shape in shapes() {

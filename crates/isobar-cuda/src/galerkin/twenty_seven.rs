@@ -13,7 +13,7 @@ use isobar_core::stencil::galerkin::couplings::UPPER;
 use super::{Matrix, cell_block, sources};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
-use crate::launch::{Argument, Arguments, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
@@ -44,6 +44,29 @@ struct Operands {
 // SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, six 32-bit integers.
 unsafe impl Argument for Operands {}
 
+/// Columns split between threads, see `relax_columns` of lines.cu.
+#[derive(Clone, Copy, Debug)]
+struct Chunks {
+    count: usize,
+    length: usize,
+    shared_bytes: usize,
+}
+
+impl Chunks {
+    /// None where columns of one colour are coupled, across the end of a ring of odd length, or too long.
+    fn new<T: Real>(layout: &Layout, periodic: [bool; 3], shared_memory: usize) -> Option<Self> {
+        /// As the kernel's launch bounds say.
+        const MOST: usize = 16;
+        let Shape { nx, ny, nz } = layout.shape();
+        let is_odd_ring = |d: usize, n: usize| periodic[d] && n % 2 == 1;
+        let length = nz.div_ceil(MOST);
+        let count = nz.div_ceil(length);
+        let shared_bytes = 32 * (nz + 4 * count) * size_of::<T>();
+        let is_possible = !is_odd_ring(0, nx) && !is_odd_ring(1, ny) && shared_bytes <= shared_memory;
+        is_possible.then_some(Self { count, length, shared_bytes })
+    }
+}
+
 /// Couplings and row sums in one precision, and the pivots of columns.
 #[derive(Debug)]
 pub struct TwentySeven<T> {
@@ -54,6 +77,8 @@ pub struct TwentySeven<T> {
     coefficients: Buffer,
     vectors: usize,
     operands: Operands,
+    /// How columns are relaxed by one kernel, where they are.
+    chunks: Option<Chunks>,
     apply: Arc<Module>,
     lines: Arc<Module>,
     reduction: Reduction,
@@ -70,7 +95,12 @@ impl<T: Real> TwentySeven<T> {
         let [apply, lines, ..] = sources::<T>();
         let [apply, lines] = cuda.prepare([apply, lines])?;
         apply.prepare(&["residual", "residual_field"], 0)?;
-        lines.prepare(&["factorise", "gather", "solve_columns"], 0)?;
+        let chunks = Chunks::new::<T>(&layout, grid.periodic, cuda.context().shared_memory);
+        lines.prepare(&["factorise"], 0)?;
+        match &chunks {
+            Some(chunks) => lines.prepare(&["relax_columns"], chunks.shared_bytes)?,
+            None => lines.prepare(&["gather", "solve_columns"], 0)?,
+        }
         let present = *matrix.present();
         let vectors = present.iter().filter(|present| **present).count() + 3;
         // Apart by a little more than they are long: fields of 2ⁿ bytes would all begin in the same sets of the cache.
@@ -102,6 +132,7 @@ impl<T: Real> TwentySeven<T> {
             coefficients,
             vectors,
             operands,
+            chunks,
             apply,
             lines,
             reduction,
@@ -227,6 +258,15 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
                 continue;
             }
             let start = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
+            if let Some(Chunks { count, length, shared_bytes }) = self.chunks {
+                let kernel = self.lines.kernel_with("relax_columns", shared_bytes)?;
+                let arguments = start.with(length as i32).with_real::<T>(relaxation.rho);
+                let arguments = arguments.with(f.pointer()).with(u.pointer());
+                let grid = [columns.div_ceil(32) as u32, planes as u32, 1];
+                let (block, shared_bytes) = ([32, count as u32], shared_bytes as u32);
+                self.cuda.submit(Launch { kernel, grid, block, shared_bytes, arguments })?;
+                continue;
+            }
             let arguments = start.clone().with(f.pointer()).with(u.pointer()).with(scratch.pointer());
             let grid = [columns.div_ceil(x), nz.div_ceil(y), planes];
             self.cuda.launch(self.lines.kernel("gather")?, grid, [x, y], arguments)?;

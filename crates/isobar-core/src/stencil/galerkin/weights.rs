@@ -408,12 +408,9 @@ impl Relaxing<'_> {
                     *above = 0.0;
                 }
                 let total = *below + *above;
-                // All the way from NEARLY_ONE below 1 on, part of it from twice as much on: what depends on it does not jump.
-                let part = ((total - (1.0 - 2.0 * NEARLY_ONE)) / NEARLY_ONE).min(1.0);
-                if part > 0.0 {
-                    let wanted = if part == 1.0 { 1.0 } else { total + part * (1.0 - total) };
-                    *above *= wanted / total;
-                    *below = wanted - *above;
+                if total > 1.0 - NEARLY_ONE {
+                    *above /= total;
+                    *below = 1.0 - *above;
                 }
                 let fine_i = if self.axis == Axis::X { 2 * i + 1 } else { i };
                 if diagonals[fine_i] <= 0.0 {

@@ -202,11 +202,10 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     const Cell odd = cell_at(w.nx, w.ny, n);
     double below = w.below[n], above = w.above[n];
     if (2 * along<AXIS>(odd.i, odd.j, odd.k) + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1)) above = 0;
-    const double total = below + above, part = min((total - (1 - 2 * NEARLY)) / NEARLY, 1.0);
-    if (part > 0) {
-        const double wanted = part == 1 ? 1 : total + part * (1 - total);
-        above *= wanted / total;
-        below = wanted - above;
+    const double total = below + above;
+    if (total > 1 - NEARLY) {
+        above /= total;
+        below = 1 - above;
     }
     const bool is_active = s.down[n] >= 0;
     w.below[n] = is_active ? below : 0;
