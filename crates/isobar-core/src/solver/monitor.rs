@@ -81,7 +81,7 @@ pub enum Broken {
 /// An iterate is kept when the residual has risen to so many times the least…
 const RISE: f64 = 2.0;
 /// …and the least is this much smaller than the residual of the one that is kept already.
-const WORTH_KEEPING: f64 = 0.2;
+const WORTH_KEEPING: f64 = 0.5;
 /// Where a rise cannot be waited for, an iterate is kept when its residual is this much smaller than of the one that is.
 const FAR_BELOW: f64 = 0.01;
 /// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
