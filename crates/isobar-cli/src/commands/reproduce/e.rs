@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::backend::Backend;
 use isobar::internals::stepping::{Evolve, HeatStepper};
 use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar::outcome::Outcome;
