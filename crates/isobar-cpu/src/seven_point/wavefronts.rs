@@ -476,9 +476,9 @@ mod tests {
                     }
                 };
                 if up {
-                    tiles.upwards(&cpu, visit)
+                    tiles.upwards(&cpu, visit);
                 } else {
-                    tiles.downwards(&cpu, visit)
+                    tiles.downwards(&cpu, visit);
                 }
                 assert!(done.into_inner().unwrap().into_iter().all(|done| done), "{nx} {ny} {nz}");
             }
