@@ -93,6 +93,12 @@ impl Problem {
             );
             return Err(document.failure(None, &message, None));
         };
+        if let (Some(section), Some(kind)) =
+            (document.get("heat"), kind.get_ref().as_str().filter(|kind| *kind != "heat"))
+        {
+            let message = format!("[heat] belongs to problem.kind = \"heat\", not \"{kind}\"");
+            return Err(document.failure(Some(section.span()), &message, None));
+        }
         let diffusion = |kind| Ok(Self::Diffusion(Box::new(DiffusionCase::read(kind, document, folder)?)));
         match kind.get_ref().as_str() {
             Some("helmholtz") => Ok(Self::Helmholtz(HelmholtzCase::read(document, folder)?)),

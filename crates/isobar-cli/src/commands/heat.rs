@@ -1,7 +1,7 @@
 //! `isobar solve` of a heat equation: a run of time steps with frames, checkpoints and a report.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> 
     let stream = check_files(args, case, heat)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
-    let finished = Run::new(args, case, heat, &device, &mut console)?.to_the_end(&mut console);
+    let finished = Run::new(args, case, heat, &device, &mut console)?.take_steps(&mut console);
     let status = finished.and_then(|run| run.finish(&device, &mut console));
     console.finish()?;
     status
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         self.heat.steps.time(self.stepper.taken())
     }
 
-    fn to_the_end(mut self, console: &mut Console) -> Result<Self> {
+    fn take_steps(mut self, console: &mut Console) -> Result<Self> {
         let total = self.heat.steps.count();
         let solving = interrupt::solving();
         let mut progress = StepProgress::new(console, self.stepper.taken(), total);
@@ -489,7 +489,10 @@ fn restore(path: &Path, heat: &HeatCase, stepper: &mut TimeStepper) -> Result<us
     Ok(steps)
 }
 
-fn how_to_go_on(case: &Case, path: &PathBuf, steps: usize) -> String {
+fn how_to_go_on(case: &Case, path: &Path, steps: usize) -> String {
     let (name, path) = (case.name(), path.display());
-    format!("{path}, after {}; go on with: isobar solve {name} --restart {path}", plural(steps, "step"))
+    format!(
+        "{path}, after {}; go on with: isobar solve {name} --restart {path}, and the same --set",
+        plural(steps, "step")
+    )
 }

@@ -94,7 +94,7 @@ fn case_files_that_are_wrong() {
     case_fails(CASE.replace("nx = 8", "nx = 0"), &["case.toml:4:6", "grid.nx", "1 or more"]);
     case_fails(CASE.replace("nx = 8", "nx = -8"), &["case.toml:4:6", "grid.nx"]);
     case_fails(CASE.replace("nx = 8", "nx = 8.0"), &["case.toml:4:6", "whole number"]);
-    case_fails(CASE.replace("helmholtz", "heat"), &["case.toml:2:8", "not available in this version", "helmholtz"]);
+    case_fails(CASE.replace("helmholtz", "heat"), &["[heat] needs the key \"dt\""]);
 }
 
 #[test]

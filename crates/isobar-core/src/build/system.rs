@@ -171,7 +171,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own)?;
-        notes.extend(null_space.as_ref().and_then(NullSpace::describe));
+        let singular = null_space.as_ref().and_then(NullSpace::describe);
+        let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
+        if singular.is_some() && is_incomplete && !is_own {
+            notes.push(
+                "the last pivot of a part that is tied to nothing is not positive; its diagonal entry stands in".into(),
+            );
+        }
+        notes.extend(singular);
         let diagonal = match (options.norm, &capabilities.diagonal) {
             (Norm::Scaled, Some(diagonal)) => Some(Arc::clone(diagonal)),
             _ => None,

@@ -76,7 +76,7 @@ impl Steps {
             }
         }
         let count = end / dt;
-        if !(count <= MOST_STEPS) {
+        if count > MOST_STEPS {
             let message = format!("{dt} makes {count:.1e} steps to heat.end_time = {end}; use a longer one");
             return Err(Error::invalid("heat.dt", message));
         }

@@ -379,9 +379,12 @@ impl<T: Real> Kernel<T> for Backward<'_, T> {
                 rows.downwards(z_even, z_odd, behind);
                 if let (Some(t), Some(0)) = (across, places[0].wrapped_end(false)) {
                     let last = halves[1].columns - 1;
-                    // SAFETY: as above; the last cell of the line.
-                    let last =
-                        if last < n { z_odd[last] } else { unsafe { z.row(positions[1] + last as isize, 1)[0] } };
+                    let last = if last < n {
+                        z_odd[last]
+                    } else {
+                        // SAFETY: as above; the last cell of the line.
+                        unsafe { z.row(positions[1] + last as isize, 1)[0] }
+                    };
                     z_even[0] = t.mul_add(last, z_even[0]);
                 }
             }
@@ -473,9 +476,9 @@ mod tests {
                     }
                 };
                 if up {
-                    tiles.upwards(&cpu, visit)
+                    tiles.upwards(&cpu, visit);
                 } else {
-                    tiles.downwards(&cpu, visit)
+                    tiles.downwards(&cpu, visit);
                 }
                 assert!(done.into_inner().unwrap().into_iter().all(|done| done), "{nx} {ny} {nz}");
             }

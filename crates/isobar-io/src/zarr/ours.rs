@@ -111,8 +111,10 @@ fn is_part(path: &Path, found: &Metadata, names: &[&str]) -> bool {
         Some(["zarr.json"] | [_, "zarr.json"]) => found.is_file(),
         Some([name]) => found.is_dir() && names.contains(name),
         Some([_, "c"]) => found.is_dir(),
-        Some([_, "c", chunk @ ..]) => {
-            chunk.len() <= 4 && chunk.iter().all(number) && (found.is_file() || found.is_dir())
+        Some([name, "c", chunk @ ..]) => {
+            // Time, z, y, x; a coordinate has one direction.
+            let most = if super::COORDINATES.contains(name) { 1 } else { 4 };
+            chunk.len() <= most && chunk.iter().all(number) && (found.is_file() || found.is_dir())
         }
         _ => false,
     }
