@@ -3,7 +3,7 @@
 use super::Diagonal;
 use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
-use crate::real::Real;
+use crate::real::{Precision, Real};
 
 /// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a
 /// caller's arrays, whatever the layout on the device). L holds each cell's couplings to neighbours of
@@ -84,4 +84,9 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
 }
 
 /// A pivot smaller than this fraction of its diagonal entry is a singular block's last, and rounding.
-pub const SINGULAR_PIVOT: f64 = 1e-12;
+pub fn singular_pivot<T: Real>() -> f64 {
+    match T::PRECISION {
+        Precision::F64 | Precision::Mixed => 1e-12,
+        Precision::F32 => 1e-5,
+    }
+}

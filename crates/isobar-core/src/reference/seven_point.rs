@@ -8,7 +8,7 @@ use super::{Reference, Vector};
 use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
-use crate::operator::triangular::SINGULAR_PIVOT;
+use crate::operator::triangular::singular_pivot;
 use crate::operator::{
     CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Triangular,
 };
@@ -353,7 +353,7 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
                     n.t
                 };
             }
-            let is_regular = pivot > T::from_f64(SINGULAR_PIVOT) * diagonal;
+            let is_regular = pivot > T::from_f64(singular_pivot::<T>()) * diagonal;
             inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));
         }
         Ok(())

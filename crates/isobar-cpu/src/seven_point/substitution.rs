@@ -2,7 +2,7 @@
 //! such blocks; [`super::wavefronts`] has that over the whole grid.
 
 use isobar_core::layout::Shape;
-use isobar_core::operator::triangular::SINGULAR_PIVOT;
+use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 
@@ -86,7 +86,7 @@ impl<T: Real> Blocks<'_, T> {
             };
             pivot += t * (T::ONE - taken);
         });
-        let value = if pivot > T::from_f64(SINGULAR_PIVOT) * diagonal { pivot } else { diagonal };
+        let value = if pivot > T::from_f64(singular_pivot::<T>()) * diagonal { pivot } else { diagonal };
         let inverse = if value > T::ZERO { T::ONE / value } else { T::ZERO };
         // SAFETY: promised by the caller.
         unsafe { out.set(self.position(at) as isize, inverse) };

@@ -3,7 +3,7 @@
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
-use isobar_core::operator::triangular::SINGULAR_PIVOT;
+use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 
 use super::SevenPoint;
@@ -50,7 +50,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
         self.kernels.in_blocks("factorise", block, |arguments| {
-            arguments.with_real::<T>(SINGULAR_PIVOT).with_real::<T>(relaxation).with(to)
+            arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to)
         })
     }
 
