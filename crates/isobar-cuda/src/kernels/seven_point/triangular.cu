@@ -120,3 +120,107 @@ extern "C" __global__ void __launch_bounds__(512)
         });
     }
 }
+
+// The whole grid as one block of unknowns: a wavefront of tiles, one launch a sweep.
+//
+// A tile is SIDE x SIDE rows of cells, a row a thread; thread (a, b) is a + b cells behind the first, as above. Tiles are claimed
+// by a ticket in an order in which each comes after those that it depends on, so that whatever a claimed tile waits for is
+// done or at work, however few thread blocks are resident. A tile publishes the steps that it has taken, every few of them, and
+// those that depend on it wait for as many as they need. What other blocks write is read from L2.
+constexpr int SIDE = 16, STEPS = 8;
+
+// Tickets and steps of a sweep: zero before it.
+struct Progress {
+    int ticket;
+    int steps[1]; // by tile
+};
+
+// Calls f(i, j, k, number) for all cells, each when its lower neighbours (upwards) or higher ones (downwards) are done.
+template <bool UP, class F> __device__ __forceinline__ void in_waves(const Stencil& op, Progress* progress, F f) {
+    __shared__ int claimed;
+    const int nz = LAYERS(op), across = (op.ny + SIDE - 1) / SIDE, up = (nz + SIDE - 1) / SIDE;
+    const int a = threadIdx.x % SIDE, b = threadIdx.x / SIDE, total = op.nx + 2 * (SIDE - 1);
+    for (;;) {
+        if (threadIdx.x == 0) claimed = atomicAdd(&progress->ticket, 1);
+        __syncthreads();
+        const int tile = claimed;
+        if (tile >= across * up) return;
+        // Counted from the corner that the sweep starts in.
+        const int from_j = tile % across * SIDE + a, from_k = tile / across * SIDE + b;
+        const int j = UP ? from_j : across * SIDE - 1 - from_j, k = UP ? from_k : up * SIDE - 1 - from_k;
+        const bool is_row = j < op.ny && k < nz;
+        // Before it in y and in z, and at the other end of a periodic direction for the last.
+        const int tj = tile % across, tk = tile / across;
+        const int before[4] = {tj > 0 ? tile - 1 : -1, tk > 0 ? tile - across : -1,
+                               periodic(Y) && tj == across - 1 && tj > 0 ? tile - tj : -1,
+                               periodic(Z) && tk == up - 1 && tk > 0 ? tj : -1};
+        for (int s0 = 0; s0 < total; s0 += STEPS) {
+            const int s1 = min(s0 + STEPS, total);
+            if (threadIdx.x < 4 && before[threadIdx.x] >= 0)
+                while (acquire(progress->steps + before[threadIdx.x]) < min(s1 + SIDE - 1, total)) {
+                }
+            __syncthreads();
+            for (int s = s0; s < s1; s++) {
+                const int step = s - a - b, i = UP ? step : op.nx - 1 - step;
+                if (is_row && step >= 0 && step < op.nx) f(i, j, k, (long long)i + op.nx * ((long long)j + (long long)op.ny * k));
+                __syncthreads();
+            }
+            if (threadIdx.x == 0) {
+                __threadfence();
+                release(progress->steps + tile, s1);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE)
+    factorise_whole(Stencil op, Progress* progress, T singular, T omega, T* inverse_pivots) {
+    const long long end = (long long)op.nx * op.ny * LAYERS(op);
+    in_waves<true>(op, progress, [&](int i, int j, int k, long long number) {
+        const Index at = place(op, i, j, k);
+        const Fields here = load(op, at);
+        T diagonal = load_shift(op, at) + sides(op, here, i, j, k), pivot = diagonal;
+        for_each_neighbour(op, i, j, k, number, here, [&](Index there, long long other, auto face) {
+            const T t = face();
+            diagonal += t;
+            T taken = T(0);
+            if (other < number) {
+                const T inverse_pivot = __ldcg(inverse_pivots + there);
+                taken = t * inverse_pivot;
+                if (omega > T(0)) taken += omega * (upper_sum(op, other, end) - t) * inverse_pivot;
+            }
+            pivot += t * (T(1) - taken);
+        });
+        inverse_pivots[at] = inverse(pivot > singular * diagonal ? pivot : diagonal);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE)
+    substitute_up(Stencil op, Progress* progress, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+    in_waves<true>(op, progress, [&](int i, int j, int k, long long number) {
+        const Index at = place(op, i, j, k);
+        T sum = r[at];
+        for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+            if (other < number) sum = fma(face(), __ldcg(z + there), sum);
+        });
+        z[at] = sum * inverse_pivots[at];
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(SIDE * SIDE)
+    substitute_down(Stencil op, Progress* progress, const T* __restrict__ inverse_pivots, T* z) {
+    in_waves<false>(op, progress, [&](int i, int j, int k, long long number) {
+        const Index at = place(op, i, j, k);
+        T sum = T(0);
+        for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+            if (other > number) sum = fma(face(), __ldcg(z + there), sum);
+        });
+        z[at] = fma(sum, inverse_pivots[at], __ldcg(z + at));
+    });
+}
+
+// Before sweeps: one thread a number.
+extern "C" __global__ void __launch_bounds__(256) forget_progress(int* progress, int count) {
+    const int n = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n < count) progress[n] = 0;
+}
