@@ -6,7 +6,7 @@
 //! * `geometry` where the neighbours of a row of cells lie,
 //! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
-//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] and [`Weighted`] their transfers,
+//! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
 //! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries.
 
 mod aggregate;

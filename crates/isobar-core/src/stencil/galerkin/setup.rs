@@ -14,7 +14,7 @@ pub trait Setup {
     type Matrix;
     /// P, one direction after the other.
     type Weights;
-    /// See [`bodies`](super::bodies); none by default.
+    /// See [`bodies`]; none by default.
     type Bodies: Default;
 
     /// The cells of a matrix.
