@@ -12,9 +12,6 @@ use crate::real::Real;
 
 /// Grids of no more cells are solved on exactly.
 pub(crate) const COARSEST_CELLS: usize = 256;
-/// Levels from the finest whose cycles visit the next one twice. Where all three directions are halved that costs a fifth of
-/// an iteration, and saves a third of them for bubbles at 128³.
-const VISITED_TWICE: usize = 2;
 
 /// The finer level of a transfer.
 pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
@@ -27,6 +24,11 @@ pub enum Finer<'a, B: SupportsGalerkin, T: Real> {
 /// A back end that has 27-point operators with their transfers and corrections, and makes the matrices they come from.
 /// Whatever is made of a matrix can get the numbers of another one with the same grid and the same offsets.
 pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
+    /// Levels from the finest whose cycles visit the next one twice. Where all three directions are halved that costs a
+    /// processor a fifth of an iteration, and saves a third of them for bubbles at 128³; where small grids cost as much as
+    /// large ones it takes more time than it saves.
+    const VISITED_TWICE: usize = 2;
+
     /// A 27-point operator. Lines in z are relaxed in four colours, (i mod 2, j mod 2) = (0, 0), (1, 0), (0, 1), (1, 1), or
     /// in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black, whatever the smoother:
     /// block Jacobi need not converge on such a matrix.
@@ -124,7 +126,7 @@ where
             }
             break;
         }
-        visits.push(if levels.len() <= VISITED_TWICE { 2 } else { 1 });
+        visits.push(if levels.len() <= B::VISITED_TWICE { 2 } else { 1 });
         let weights;
         (weights, matrix) = backend.coarsen(matrix, &axes)?;
         let operator = backend.coarse::<T>(&matrix)?;
