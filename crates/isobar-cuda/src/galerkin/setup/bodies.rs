@@ -10,9 +10,6 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 
-/// Cells of a tile in each direction, see bodies.cu.
-const TILE: [usize; 3] = [8, 16, 8];
-
 /// The bodies of one threshold, as corrections read them.
 #[derive(Debug)]
 pub struct Lists {
@@ -77,11 +74,11 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     let [mut kept, mut kept_before] = [numbers(cells)?, numbers(cells)?];
     let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
     kept_before.clear()?;
-    let begin = Arguments::new().with(matrix.operands()).with(largest.start());
-    matrix.launch(module.kernel("find_largest")?, cells, BLOCK, begin)?;
+    let begin = Arguments::new().with(matrix.operands()).with(largest.start()).with(label.start());
+    matrix.launch(module.kernel("begin_search")?, cells, BLOCK, begin)?;
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
     let mut all: Vec<Lists> = Vec::new();
-    for (pass, theta) in THRESHOLDS.into_iter().enumerate() {
+    for theta in THRESHOLDS {
         place.clear()?;
         kept.clear()?;
         counts.clear(0, counts.bytes())?;
@@ -97,12 +94,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
             counts: counts.start(),
         };
         let arguments = Arguments::new().with(matrix.operands()).with(search).with(theta);
-        if pass == 0 {
-            let tiles: usize =
-                matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
-            matrix.launch(module.kernel("join_in_tiles")?, tiles * BLOCK, BLOCK, arguments.clone())?;
-        }
-        matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments.with(i32::from(pass == 0)))?;
+        matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments)?;
         for name in ["count_cells", "number_bodies", "list_cells"] {
             let arguments = Arguments::new().with(cells as i64).with(search);
             matrix.launch(module.kernel(name)?, cells, BLOCK, arguments)?;

@@ -29,13 +29,14 @@ struct Search {
 
 __device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
 
-// The largest coupling of each cell.
-extern "C" __global__ void __launch_bounds__(256) find_largest(Matrix a, double* largest) {
+// The largest coupling of each cell; each cell a body.
+extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, double* largest, unsigned int* label) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
     for_each_coupling(a, cell_at(a.nx, a.ny, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
     largest[n] = most;
+    label[n] = n;
 }
 
 // The first cell that is known of the body of a cell; shortens the way there.
@@ -68,11 +69,12 @@ __device__ __forceinline__ void join(unsigned int* label, unsigned int a, unsign
     }
 }
 
-// Calls f(place, cell) for the cells of higher direction that a cell's coupling to is at least theta times the larger of both
-// cells' largest.
-template <class F>
-__device__ __forceinline__ void for_each_strong(const Matrix& a, const Search& s, double theta, unsigned int n, const Cell& at, F f) {
+// Joins cells whose coupling is at least theta times the larger of both cells' largest.
+extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta) {
+    const unsigned int n = own_number();
+    if (n >= a.cells) return;
     const double own = s.largest[n];
+    const Cell at = cell_at(a.nx, a.ny, n);
     const double* __restrict__ c = a.fields + n;
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
@@ -83,73 +85,8 @@ __device__ __forceinline__ void for_each_strong(const Matrix& a, const Search& s
         Cell to;
         if (!neighbour(a, at, (stored + 14) % 3 - 1, (stored + 14) / 9 - 1, (stored + 14) / 3 % 3 - 1, to)) continue;
         const unsigned int other = place(a, to);
-        if (coupling >= theta * s.largest[other]) f(other, to);
+        if (coupling >= theta * s.largest[other]) join(s.label, n, other);
     }
-}
-
-// Cells of a tile in j, i and k; numbered like places: even planes before odd ones, then i, then k.
-constexpr int TILE_J = 16, TILE_I = 8, TILE_K = 8, TILE = TILE_J * TILE_I * TILE_K;
-
-__device__ __forceinline__ bool in_one_tile(const Cell& a, const Cell& b) {
-    return a.i / TILE_I == b.i / TILE_I && a.j / TILE_J == b.j / TILE_J && a.k / TILE_K == b.k / TILE_K;
-}
-
-__device__ __forceinline__ unsigned int number_in_tile(const Cell& at) {
-    const int j = at.j % TILE_J;
-    return (j >> 1) + (j & 1) * (TILE_J / 2) + TILE_J * (at.i % TILE_I + TILE_I * (at.k % TILE_K));
-}
-
-__device__ __forceinline__ unsigned int find_in_tile(const volatile unsigned int* label, unsigned int cell) {
-    for (unsigned int next = label[cell]; next != cell; next = label[cell]) cell = next;
-    return cell;
-}
-
-// The first labels: of bodies within tiles. A tile a block.
-extern "C" __global__ void __launch_bounds__(256) join_in_tiles(Matrix a, Search s, double theta) {
-    __shared__ unsigned int label[TILE];
-    const int tiles_j = (a.ny + TILE_J - 1) / TILE_J, tiles_i = (a.nx + TILE_I - 1) / TILE_I;
-    const int first_j = TILE_J * (blockIdx.x % tiles_j), first_i = TILE_I * (blockIdx.x / tiles_j % tiles_i);
-    const int first_k = TILE_K * (blockIdx.x / tiles_j / tiles_i);
-    auto cell_of = [&](unsigned int number) -> Cell {
-        return {first_i + int(number / TILE_J % TILE_I), first_j + unfolded(number % TILE_J, TILE_J),
-                first_k + int(number / (TILE_J * TILE_I))};
-    };
-    auto is_inside = [&](const Cell& at) { return at.i < a.nx && at.j < a.ny && at.k < a.nz; };
-    for (unsigned int number = threadIdx.x; number < TILE; number += 256) label[number] = number;
-    __syncthreads();
-    for (unsigned int number = threadIdx.x; number < TILE; number += 256) {
-        const Cell at = cell_of(number);
-        if (!is_inside(at)) continue;
-        for_each_strong(a, s, theta, place(a, at), at, [&](unsigned int, const Cell& to) {
-            if (!in_one_tile(at, to)) return;
-            unsigned int lower = find_in_tile(label, number), higher = find_in_tile(label, number_in_tile(to));
-            while (lower != higher) {
-                if (lower > higher) {
-                    const unsigned int other = lower;
-                    lower = higher;
-                    higher = other;
-                }
-                const unsigned int old = atomicCAS(label + higher, higher, lower);
-                if (old == higher) return;
-                higher = find_in_tile(label, old);
-            }
-        });
-    }
-    __syncthreads();
-    for (unsigned int number = threadIdx.x; number < TILE; number += 256) {
-        const Cell at = cell_of(number);
-        if (is_inside(at)) s.label[place(a, at)] = place(a, cell_of(find_in_tile(label, number)));
-    }
-}
-
-// Joins cells that are coupled strongly, those of one tile only where that has not been done.
-extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta, int tiles_are_joined) {
-    const unsigned int n = own_number();
-    if (n >= a.cells) return;
-    const Cell at = cell_at(a.nx, a.ny, n);
-    for_each_strong(a, s, theta, n, at, [&](unsigned int other, const Cell& to) {
-        if (!tiles_are_joined || !in_one_tile(at, to)) join(s.label, n, other);
-    });
 }
 
 // Labels that name the first cells, and how many cells have each; of more than LARGEST, that there are more.
