@@ -1,6 +1,7 @@
 //! Putting a solver together, and judging what it returns.
 //!
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
+//! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
 //! * `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
 //! * `assembly` from options to an iteration with its preconditioner,
 //! * `advice` what to try next when a solve does not converge,
@@ -8,11 +9,15 @@
 //! * [`memory`] how much memory all that takes, predicted.
 
 mod advice;
+mod arrays;
 mod assembly;
 mod iterate;
 pub mod memory;
 mod range;
+mod solve;
 pub mod system;
 
+pub(crate) use arrays::{download, find_not_finite, upload};
 pub use memory::{MatrixKind, MatrixSize, Memory, Processor};
-pub use system::{Description, Solve, System};
+pub use solve::{Description, Solve};
+pub use system::System;

@@ -9,9 +9,9 @@ const MOST: i32 = 1000;
 
 /// An exponent: what b and u are multiplied by during a solve is 2 to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shift(i32);
+pub(super) struct Scaling(i32);
 
-impl Shift {
+impl Scaling {
     /// Where not even ‖b‖ can be said: what brings b to where it can be.
     pub(super) fn to_be_measured(norm: f64) -> Self {
         Self(if norm == 0.0 {
@@ -73,16 +73,16 @@ mod tests {
                 let norm = 1.5 * f64::from(exponent).exp2();
                 // The sum of squares under the root.
                 let seen = (norm * norm).sqrt();
-                let first = Shift::to_be_measured(seen);
+                let first = Scaling::to_be_measured(seen);
                 let norm = norm * first.factor();
-                let second = Shift::for_solving(norm, precision, first);
+                let second = Scaling::for_solving(norm, precision, first);
                 let (all, brought) = (first.and(second), norm * second.factor());
                 assert!(all.factor().is_normal() && all.back().factor().is_normal(), "{exponent}: {all:?}");
                 let room = if precision == Precision::F64 { 400 } else { 40 };
                 assert!(brought.log2().abs() <= f64::from(room.max(80)) + 1.0, "{exponent}: {brought:e}");
             }
         }
-        assert!(Shift::for_solving(f64::NAN, Precision::F32, Shift::default()).is_none());
-        assert!(Shift::for_solving(3.0, Precision::F32, Shift::default()).is_none());
+        assert!(Scaling::for_solving(f64::NAN, Precision::F32, Scaling::default()).is_none());
+        assert!(Scaling::for_solving(3.0, Precision::F32, Scaling::default()).is_none());
     }
 }

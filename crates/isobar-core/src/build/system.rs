@@ -4,77 +4,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::advice::advice;
+use super::arrays::{download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::iterate::Told;
-use super::range::Shift;
-use crate::array::{ArrayView, Source, Target};
-use crate::backend::{Backend, DeviceInfo, Scalar, copy_bandwidth};
+use super::range::Scaling;
+use super::solve::{Description, Solve};
+use crate::array::{Source, Target};
+use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
 use crate::options::{Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::{NullSpace, OwnPreconditioner};
-use crate::real::{Precision, Real};
+use crate::real::Precision;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::{Stencil, Supports, Update};
-use crate::traffic::StepTraffic;
-
-/// What was put together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Description {
-    /// The device.
-    pub device: DeviceInfo,
-    /// The iteration, as the case file calls it.
-    pub method: String,
-    /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.
-    pub preconditioner: String,
-    /// Storage of vectors.
-    pub precision: Precision,
-    /// The grids of the multigrid hierarchy, finest first; empty where there is none.
-    pub levels: Vec<Shape>,
-    /// What the user should know: where a wish could not be met, and why.
-    pub notes: Vec<String>,
-    /// Bytes of vectors on the device.
-    pub bytes: usize,
-    /// Bytes of coefficients, and of the operators' own working space, on the device.
-    pub coefficient_bytes: usize,
-    /// What an iteration declares to move, step by step.
-    pub traffic: Vec<StepTraffic>,
-}
-
-/// A solver ready to be used, whatever it is made of and wherever it runs.
-pub trait Solve<S>: Send {
-    /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] or [`Error::NotFinite`] for arrays that do not fit the problem, and what the
-    /// device reports. Not converging is an outcome.
-    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
-
-    /// v = A u
-    ///
-    /// # Errors
-    /// [`Error::Shape`]; what the device reports.
-    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
-
-    /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
-    /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
-    ///
-    /// # Errors
-    /// Those of [`Stencil::check_update`]; what the device reports.
-    fn update(&mut self, stencil: &S) -> Result<()>;
-
-    /// What this is.
-    fn description(&self) -> &Description;
-
-    /// Bytes a second that a copy of a vector of this size moves, measured now.
-    ///
-    /// # Errors
-    /// What the device reports.
-    fn copy_bandwidth(&self) -> Result<f64>;
-}
 
 /// A linear system on one back end: the operator in double precision, which judges, and an iteration
 /// in whatever precision, which solves.
@@ -291,7 +237,7 @@ struct Norms {
     /// ‖r₀‖
     initial: f64,
     /// What b and u are multiplied by, and these norms with them.
-    shift: Shift,
+    scaling: Scaling,
 }
 
 /// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
@@ -346,7 +292,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Norms of b and of the first residual, after b has been made compatible with a singular A.
     fn norms(&mut self, guess: Guess) -> Result<Norms> {
-        let (mut rhs, shift) = self.bring_into_range(guess)?;
+        let (mut rhs, scaling) = self.bring_into_range(guess)?;
         let mut removed = None;
         if let Some(space) = &mut self.null_space {
             removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
@@ -357,28 +303,21 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             (None, Guess::Zero) => rhs,
             (None, Guess::Given) => self.true_residual()?,
         };
-        Ok(Norms { removed, rhs, initial, shift })
+        Ok(Norms { removed, rhs, initial, scaling })
     }
 
     /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
     /// ‖b‖ as it then is.
-    fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Shift)> {
-        let mut norm = self.norm_of_rhs()?;
-        let mut all = Shift::default();
-        for round in 0..2 {
-            let shift = match round {
-                0 => Shift::to_be_measured(norm),
-                _ => Shift::for_solving(norm, self.options.precision, all),
-            };
-            if !shift.is_none() {
-                self.backend.scale(shift.factor(), &mut self.b)?;
-                all = all.and(shift);
-                norm = self.norm_of_rhs()?;
-            }
-        }
+    fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Scaling)> {
+        let norm = self.norm_of_rhs()?;
+        let first = Scaling::to_be_measured(norm);
+        let norm = self.scale_rhs(first, norm)?;
+        let second = Scaling::for_solving(norm, self.options.precision, first);
+        let norm = self.scale_rhs(second, norm)?;
+        let all = first.and(second);
         if norm == 0.0 {
             // There is nothing to bring anywhere.
-            return Ok((norm, Shift::default()));
+            return Ok((norm, Scaling::default()));
         }
         if guess == Guess::Given && !all.is_none() {
             self.backend.scale(all.factor(), &mut self.u)?;
@@ -386,22 +325,31 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok((norm, all))
     }
 
+    /// Scales b. `norm` is its norm; returns what it is afterwards.
+    fn scale_rhs(&mut self, scaling: Scaling, norm: f64) -> Result<f64> {
+        if scaling.is_none() {
+            return Ok(norm);
+        }
+        self.backend.scale(scaling.factor(), &mut self.b)?;
+        self.norm_of_rhs()
+    }
+
     /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
-    fn bring_back(&mut self, shift: Shift) -> Result<bool> {
-        if shift.is_none() {
+    fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
+        if scaling.is_none() {
             return Ok(true);
         }
         let Self { backend, b, u, scalars, .. } = self;
         backend.dot(u, u, NORM, scalars)?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
-        let back = shift.back().factor();
+        let back = scaling.back().factor();
         backend.scale(back, u)?;
         backend.scale(back, b)?;
         Ok((norm * back).is_finite())
     }
 
     fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {
-        let Norms { removed, rhs, mut initial, shift } = norms;
+        let Norms { removed, rhs, mut initial, scaling } = norms;
         for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
             if !norm.is_finite() {
                 return Err(Error::invalid(
@@ -437,7 +385,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
         };
         let error_estimate = self.relative_error(&monitor)?;
-        let fits = self.bring_back(shift)?;
+        let fits = self.bring_back(scaling)?;
         if !fits {
             monitor.rule(Stop::Breakdown);
         }
@@ -536,44 +484,5 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Some((what, shape)) => Err(Error::shape(what, shape.to_string(), self.layout.shape().to_string())),
             None => Ok(()),
         }
-    }
-}
-
-pub(crate) fn upload<B: Backend>(backend: &B, source: Source<'_>, target: &mut B::Vector<f64>) -> Result<()> {
-    match source {
-        Source::F64(view) => backend.upload(view, target),
-        Source::F32(view) => backend.upload(view, target),
-        Source::Device(array) => backend.import(&array, target),
-    }
-}
-
-pub(crate) fn download<B: Backend>(backend: &B, source: &B::Vector<f64>, target: &mut Target<'_>) -> Result<()> {
-    match target {
-        Target::F64(view) => backend.download(source, view),
-        Target::F32(view) => backend.download(source, view),
-        Target::Device(array) => backend.export(source, array),
-    }
-}
-
-/// Names the first entry of a host's array that is not finite, if there is one.
-pub(crate) fn find_not_finite(what: &str, array: Source<'_>) -> Result<()> {
-    fn find<T: Real>(what: &str, array: &ArrayView<'_, T>) -> Result<()> {
-        let Shape { nx, ny, nz } = array.shape();
-        for k in 0..nz {
-            for j in 0..ny {
-                for i in 0..nx {
-                    let value = array.get(i, j, k).to_f64();
-                    if !value.is_finite() {
-                        return Err(Error::NotFinite { what: what.into(), value, i, j, k });
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-    match array {
-        Source::F64(view) => find(what, &view),
-        Source::F32(view) => find(what, &view),
-        Source::Device(_) => Ok(()),
     }
 }

@@ -1,0 +1,67 @@
+//! What a solver can do, whatever it is made of.
+
+use crate::array::{Source, Target};
+use crate::backend::DeviceInfo;
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::operator::Guess;
+use crate::outcome::Outcome;
+use crate::real::Precision;
+use crate::solver::Observer;
+use crate::traffic::StepTraffic;
+
+/// What was put together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Description {
+    /// The device.
+    pub device: DeviceInfo,
+    /// The iteration, as the case file calls it.
+    pub method: String,
+    /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.
+    pub preconditioner: String,
+    /// Storage of vectors.
+    pub precision: Precision,
+    /// The grids of the multigrid hierarchy, finest first; empty where there is none.
+    pub levels: Vec<Shape>,
+    /// What the user should know: where a wish could not be met, and why.
+    pub notes: Vec<String>,
+    /// Bytes of vectors on the device.
+    pub bytes: usize,
+    /// Bytes of coefficients, and of the operators' own working space, on the device.
+    pub coefficient_bytes: usize,
+    /// What an iteration declares to move, step by step.
+    pub traffic: Vec<StepTraffic>,
+}
+
+/// A solver ready to be used, whatever it is made of and wherever it runs.
+pub trait Solve<S>: Send {
+    /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::NotFinite`] for arrays that do not fit the problem, and what the
+    /// device reports. Not converging is an outcome.
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
+
+    /// v = A u
+    ///
+    /// # Errors
+    /// [`Error::Shape`]; what the device reports.
+    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
+
+    /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
+    /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
+    ///
+    /// # Errors
+    /// Those of [`Stencil::check_update`](crate::stencil::Stencil::check_update); what the device reports, and then the solver must
+    /// be updated once more before it solves again.
+    fn update(&mut self, stencil: &S) -> Result<()>;
+
+    /// What this is.
+    fn description(&self) -> &Description;
+
+    /// Bytes a second that a copy of a vector of this size moves, measured now.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn copy_bandwidth(&self) -> Result<f64>;
+}
