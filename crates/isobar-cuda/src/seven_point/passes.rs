@@ -43,8 +43,6 @@ pub struct Passes<K: Kind, T> {
     /// Rows that a warp runs through.
     length: usize,
     reduction: Reduction,
-    /// Tickets of the tiles of two sweeps over the whole grid, and the steps that each has taken.
-    progress: OnceLock<Buffer>,
     /// Two counts.
     census: Buffer,
     /// What the coefficients came from, for what is computed on the host.
@@ -158,40 +156,6 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(kernel, [blocks.min(1 << 30), 1, 1], [threads, 1], more(arguments))
     }
 
-    /// Sweeps over the whole grid, at most two, each a wavefront of tiles of rows; see triangular.cu.
-    pub(super) fn in_waves(&self, sweeps: &[(&'static str, &dyn Fn(Arguments) -> Arguments)]) -> Result<()> {
-        /// As the kernels have them.
-        const SIDE: usize = 16;
-        let Shape { ny, nz, .. } = self.layout.shape();
-        let tiles = ny.div_ceil(SIDE) * nz.div_ceil(SIDE);
-        let numbers = 2 * (tiles + 1);
-        let progress = match self.progress.get() {
-            Some(progress) => progress,
-            None => {
-                let made = Buffer::new(self.cuda.context(), numbers * size_of::<i32>(), "the progress of tiles")?;
-                self.progress.get_or_init(|| made)
-            }
-        };
-        let forget = Arguments::new().with(progress.start()).with(numbers as i32);
-        self.cuda.launch(
-            self.triangular.kernel("forget_progress")?,
-            [numbers.div_ceil(256), 1, 1],
-            [256, 1],
-            forget,
-        )?;
-        for (n, &(name, more)) in sweeps.iter().enumerate() {
-            let own = progress.start() + (n * (tiles + 1) * size_of::<i32>()) as Pointer;
-            let arguments = more(Arguments::new().with(self.operands).with(own));
-            self.cuda.launch(self.triangular.kernel(name)?, [tiles, 1, 1], [SIDE * SIDE, 1], arguments)?;
-        }
-        Ok(())
-    }
-
-    /// Whether blocks of so many unknowns are the whole grid.
-    pub(super) fn is_whole(&self, block: usize) -> bool {
-        block >= self.layout.shape().cells()
-    }
-
     /// Where line solves store ratios; nowhere, where they need not.
     fn ratios(&self) -> Result<Pointer> {
         if !self.tile.needs_ratios(self.layout.shape().nz) {
@@ -271,7 +235,6 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             triangular: cuda.module(form.triangular::<T>()),
             tile: LineTile::new::<T>(shape.nz),
             ratios: OnceLock::new(),
-            progress: OnceLock::new(),
             length: rows_a_warp(shape, resident),
             reduction: Reduction::new(context, 0)?,
             census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,

@@ -49,22 +49,13 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         if block == 1 {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
-        let more =
-            |arguments: Arguments| arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to);
-        if self.kernels.is_whole(block) {
-            return self.kernels.in_waves(&[("factorise_whole", &more)]);
-        }
-        self.kernels.in_blocks("factorise", block, more)
+        self.kernels.in_blocks("factorise", block, |arguments| {
+            arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to)
+        })
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let vectors = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
-        if self.kernels.is_whole(block) {
-            let [inverse_pivots, r, z] = vectors;
-            let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
-            let down = |arguments: Arguments| arguments.with(inverse_pivots).with(z);
-            return self.kernels.in_waves(&[("substitute_up", &up), ("substitute_down", &down)]);
-        }
         self.kernels.in_blocks("substitute", block, |arguments| vectors.into_iter().fold(arguments, Arguments::with))
     }
 }
