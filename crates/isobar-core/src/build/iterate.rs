@@ -32,7 +32,7 @@ const MAX_RESTARTS: usize = 10;
 /// A restart that leaves more of the residual than this gains nothing.
 const GAIN: f64 = 0.5;
 /// Iterations in which the preconditioner that was chosen for a user must show its pace.
-const PROBE: usize = 30;
+const PROBE: usize = 100;
 /// That pace is too slow where the tolerance would take so many.
 const SLOW: f64 = 300.0;
 

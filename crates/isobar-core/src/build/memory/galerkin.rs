@@ -198,7 +198,7 @@ mod tests {
         for (shape, widths, periodic) in [
             (Shape::new(40, 30, 3), [1.0; 3], false),
             (Shape::new(64, 48, 1), [1.0, 9.0, 1.0], false),
-            (Shape::new(33, 1, 50), [1.0; 3], true),
+            (Shape::new(34, 1, 50), [1.0; 3], true),
             (Shape::new(16, 32, 2), [7.0, 1.0, 1.0], true),
             (Shape::new(17, 20, 12), [7.0, 1.0, 1.0], false),
             (Shape::new(12, 12, 60), [1.0, 1.0, 0.1], false),
