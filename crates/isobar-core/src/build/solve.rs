@@ -38,14 +38,14 @@ pub trait Solve<S>: Send {
     /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
     ///
     /// # Errors
-    /// [`Error::Shape`] or [`Error::NotFinite`] for arrays that do not fit the problem, and what the
+    /// [`Error::Shape`](crate::Error::Shape) or [`Error::NotFinite`](crate::Error::NotFinite) for arrays that do not fit the problem, and what the
     /// device reports. Not converging is an outcome.
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
 
     /// v = A u
     ///
     /// # Errors
-    /// [`Error::Shape`]; what the device reports.
+    /// [`Error::Shape`](crate::Error::Shape); what the device reports.
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
 
     /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
