@@ -165,7 +165,9 @@ fn an_interrupted_solve_still_writes_its_results() {
         let solution = fs::read(folder.path().join("u.npy")).unwrap();
         let values = solution[128..].chunks(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()));
         let sum: f64 = values.inspect(|value| assert!(value.is_finite())).sum();
-        assert!((sum / report["checks"]["sum"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+        // The best iterate may be the first guess, 0.
+        let reported = report["checks"]["sum"].as_f64().unwrap();
+        assert!((sum - reported).abs() <= 1e-9 * reported.abs());
     }
 }
 
