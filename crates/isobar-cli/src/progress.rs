@@ -13,18 +13,16 @@ const WINDOW: usize = 10;
 /// When piped, a line comes at least this often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Shows iterations: a bar on a terminal, lines in a pipe, nothing when quiet.
-pub struct Progress<'c> {
+/// One line that changes: a bar on a terminal, thinning lines in a pipe, nothing when quiet.
+struct Display<'c> {
     console: &'c mut Console,
     bar: Option<ProgressBar>,
-    estimate: Estimate,
     next_line: usize,
     last_line: Instant,
 }
 
-impl<'c> Progress<'c> {
-    /// Before the first iteration. `tolerance` is on the relative residual.
-    pub fn new(console: &'c mut Console, tolerance: f64, max_iterations: usize) -> Self {
+impl<'c> Display<'c> {
+    fn new(console: &'c mut Console, now: Instant) -> Self {
         let bar = console.is_interactive().then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -33,92 +31,87 @@ impl<'c> Progress<'c> {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
+        Self { console, bar, next_line: 1, last_line: now }
+    }
+
+    /// Shows the line after `done` of whatever is counted, if anybody is to see it.
+    fn show(&mut self, now: Instant, done: usize, line: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(line());
+        } else if !self.console.is_silent()
+            && (done >= self.next_line || now.duration_since(self.last_line) >= LINE_EVERY)
+        {
+            self.console.line(line());
+            (self.next_line, self.last_line) = (following(done), now);
+        }
+    }
+
+    /// Takes the bar away.
+    fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows iterations.
+pub struct Progress<'c> {
+    display: Display<'c>,
+    estimate: Estimate,
+}
+
+impl<'c> Progress<'c> {
+    /// Before the first iteration. `tolerance` is on the relative residual.
+    pub fn new(console: &'c mut Console, tolerance: f64, max_iterations: usize) -> Self {
         let now = Instant::now();
         let mut estimate = Estimate::new(now, tolerance, max_iterations);
         estimate.observe(now, 0, 1.0);
-        Self { console, bar, estimate, next_line: 1, last_line: now }
+        Self { display: Display::new(console, now), estimate }
     }
 
     /// After iteration 1, 2, …; the first guess has the relative residual 1.
     pub fn observe(&mut self, iteration: usize, relative_residual: f64) {
         let now = Instant::now();
         self.estimate.observe(now, iteration, relative_residual);
-        if let Some(bar) = &self.bar {
-            bar.set_message(self.estimate.line());
-        } else if !self.console.is_silent()
-            && (iteration >= self.next_line || now.duration_since(self.last_line) >= LINE_EVERY)
-        {
-            self.console.line(self.estimate.line());
-            self.next_line = following(iteration);
-            self.last_line = now;
-        }
+        self.display.show(now, iteration, || self.estimate.line());
     }
 
-    /// After the last iteration; takes the bar away.
+    /// After the last iteration.
     pub fn finish(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.finish();
     }
 }
 
-/// Shows time steps: a bar on a terminal, lines in a pipe, nothing when quiet.
+/// Shows time steps.
 pub struct StepProgress<'c> {
-    console: &'c mut Console,
-    bar: Option<ProgressBar>,
+    display: Display<'c>,
     started: Instant,
     first: usize,
     total: usize,
-    next_line: usize,
-    last_line: Instant,
 }
 
 impl<'c> StepProgress<'c> {
     /// Before the step after `first`, of `total`.
     pub fn new(console: &'c mut Console, first: usize, total: usize) -> Self {
-        let bar = console.is_interactive().then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
         let now = Instant::now();
-        Self { console, bar, started: now, first, total, next_line: 1, last_line: now }
+        Self { display: Display::new(console, now), started: now, first, total }
     }
 
     /// After a step.
     pub fn observe(&mut self, number: usize, time: f64, iterations: usize) {
         let now = Instant::now();
-        let done = number - self.first;
-        let is_due = done >= self.next_line || now.duration_since(self.last_line) >= LINE_EVERY;
-        if self.bar.is_none() && (self.console.is_silent() || !is_due) {
-            return;
-        }
+        let (total, done) = (self.total, number - self.first);
         let past = now.duration_since(self.started);
-        let left = past.mul_f64((self.total - number) as f64 / done.max(1) as f64);
-        let counts = plural(iterations, "iteration");
-        let line = format!(
-            "step {number:>5} of {}   t = {time:.6}   {counts}   {}   {} left",
-            self.total,
-            clock(past),
-            clock(left)
-        );
-        match &self.bar {
-            Some(bar) => bar.set_message(line),
-            None => {
-                self.console.line(line);
-                (self.next_line, self.last_line) = (following(done), now);
-            }
-        }
+        self.display.show(now, done, || {
+            let left = past.mul_f64((total - number) as f64 / done.max(1) as f64);
+            let counts = plural(iterations, "iteration");
+            format!("step {number:>5} of {total}   t = {time:.6}   {counts}   {}   {} left", clock(past), clock(left))
+        });
     }
 
-    /// After the last step; takes the bar away.
+    /// After the last step.
     pub fn finish(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.finish();
     }
 }
 

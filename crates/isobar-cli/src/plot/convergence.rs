@@ -4,31 +4,18 @@ use plotters::coord::ranged1d::Ranged;
 use plotters::prelude::*;
 
 use super::scale::{Scale, scientific};
-use super::{Area, Drawn, GRID, OVERSIZE, font, px, styled};
+use super::{Area, Drawn, LINE, OVERSIZE, diagram, font, px};
 
-const LINE: RGBColor = RGBColor(38, 92, 156);
 const TOLERANCE: RGBColor = RGBColor(196, 78, 34);
 
 /// Draws the curve, the tolerance and what came of them.
 pub(super) fn draw(area: &Area<'_>, history: &[f64], tolerance: f64) -> Drawn {
-    area.draw(&Text::new(title(history), (px(104), px(8)), font(22.0)))?;
     let iterations = history.len().saturating_sub(1).max(1) as f64;
     let (low, high) = decades(history, tolerance);
     let (across, up) =
         (Scale::integers(0.0, iterations, 10).with_margin(0.03), Scale::decades(low, high, 9).with_margin(0.04));
     let (ends, floor) = (across.range(), up.range().start);
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(px(46))
-        .margin_right(px(40))
-        .margin_bottom(px(8))
-        .margin_left(px(16))
-        .x_label_area_size(px(56))
-        .y_label_area_size(px(88))
-        .build_cartesian_2d(across, up)?;
-    styled(chart.configure_mesh().x_desc("iteration").y_desc("relative residual"))
-        .bold_line_style(GRID.stroke_width(OVERSIZE))
-        .light_line_style(TRANSPARENT)
-        .draw()?;
+    let mut chart = diagram(area, title(history), (across, "iteration"), (up, "relative residual"))?;
 
     if tolerance > 0.0 && tolerance.is_finite() {
         let at = tolerance.log10();

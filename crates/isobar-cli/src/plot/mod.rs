@@ -12,12 +12,14 @@ mod steps;
 use std::path::Path;
 
 use isobar_io::{Field, atomic};
-use plotters::chart::MeshStyle;
+use plotters::chart::{ChartContext, MeshStyle};
 use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
+use self::scale::Scale;
 use crate::failure::{Failure, Result};
 use crate::report::StepReport;
 
@@ -29,6 +31,8 @@ const FONT: &str = "sans-serif";
 /// Axes and frames.
 const FRAME: ShapeStyle = ShapeStyle { color: RGBAColor(38, 38, 38, 1.0), filled: false, stroke_width: OVERSIZE };
 const GRID: RGBColor = RGBColor(226, 226, 226);
+/// Curves.
+const LINE: RGBColor = RGBColor(38, 92, 156);
 
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 /// The drawing library's errors have no common type but their message.
@@ -189,6 +193,37 @@ where
         .set_all_tick_mark_size(px(4))
         // The font stands this much above the middle of its boxes.
         .y_label_offset(px(2))
+}
+
+/// A titled diagram of lines, with a grid and the names of both axes.
+fn diagram<'a, 'b>(
+    area: &'a Area<'b>,
+    title: String,
+    (across, x_name): (Scale, &str),
+    (up, y_name): (Scale, &str),
+) -> Drawn<ChartContext<'a, BitMapBackend<'b>, Cartesian2d<Scale, Scale>>> {
+    area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
+    let names = [format!("{x_name}{}", across.factor()), format!("{y_name}{}", up.factor())];
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(px(46))
+        .margin_right(px(40))
+        .margin_bottom(px(8))
+        .margin_left(px(16))
+        .x_label_area_size(px(56))
+        .y_label_area_size(px(88))
+        .build_cartesian_2d(across, up)?;
+    styled(chart.configure_mesh().x_desc(&names[0]).y_desc(&names[1]))
+        .bold_line_style(GRID.stroke_width(OVERSIZE))
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    Ok(chart)
+}
+
+/// From the first to the last of ascending places, or of length 1 where they are one.
+fn extent(mut places: impl DoubleEndedIterator<Item = f64>) -> (f64, f64) {
+    let first = places.next().unwrap_or(0.0);
+    let last = places.next_back().filter(|&last| last > first);
+    (first, last.unwrap_or(first + 1.0))
 }
 
 /// A length in pixels of the saved picture.
