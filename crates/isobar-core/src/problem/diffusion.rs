@@ -3,56 +3,10 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use super::{RhsKind, Weighting, random, smooth};
+use super::{RhsKind, Spacing, Weighting, random, smooth};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side};
-
-/// Widths of cells along one direction.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Spacing {
-    /// All the same.
-    Uniform(f64),
-    /// One after another.
-    Given(Vec<f64>),
-}
-
-impl Spacing {
-    /// The width of cell n.
-    pub fn width(&self, n: usize) -> f64 {
-        match self {
-            Self::Uniform(d) => *d,
-            Self::Given(widths) => widths[n],
-        }
-    }
-
-    pub(super) fn uniform(&self) -> Option<f64> {
-        match self {
-            Self::Uniform(d) => Some(*d),
-            Self::Given(widths) => widths.iter().all(|d| d == &widths[0]).then(|| widths[0]),
-        }
-    }
-
-    /// The sum of `n` widths.
-    pub fn extent(&self, n: usize) -> f64 {
-        match self {
-            Self::Uniform(d) => d * n as f64,
-            Self::Given(widths) => widths.iter().sum(),
-        }
-    }
-
-    /// Centres of `n` cells.
-    pub fn centres(&self, n: usize) -> Vec<f64> {
-        let mut edge = 0.0;
-        (0..n)
-            .map(|m| {
-                let width = self.width(m);
-                edge += width;
-                edge - 0.5 * width
-            })
-            .collect()
-    }
-}
 
 /// κ in every cell, shape (nz, ny, nx) in C order.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,14 +9,16 @@ mod diffusion;
 mod heat;
 mod helmholtz;
 pub mod materials;
+mod spacing;
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Well};
+pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Well};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
+pub use spacing::Spacing;
 
 /// The right-hand sides that every implementation can share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

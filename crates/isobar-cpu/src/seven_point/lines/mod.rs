@@ -11,15 +11,18 @@
 //! A column tied to nothing has the last pivot 0, exactly, and gets the solution with 0 at its top. The entry t
 //! across a periodic end is no part of the line; its two cells get 2t on the diagonal instead. Everything is over W.
 
+mod relax;
+
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
-use super::kernels::ResidualRow;
 use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
-use crate::geometry::{Around, Columns, Geometry, HalfPlane, Link, View, Which, Window};
+use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
 use crate::row_sum::RowSum;
 use crate::shared::{Ahead, Row, RowMut, Shared};
+
+pub(crate) use relax::{Correction, Relax};
 
 /// What a tile of lines is solved for. (Traits, not closures: only functions that are sure to be inlined get
 /// this machine's vector instructions.)
@@ -332,177 +335,5 @@ impl<T: Real> Kernel<T> for Precondition<'_, T> {
         // SAFETY: see the top of this file.
         unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), |_| into_vector(g, &h, z), &mut task) };
         [task.rz.total(), task.rr.total()]
-    }
-}
-
-/// u += ρ(M⁻¹(f − (A − M) u) − u) on one colour: a column's own old values never meet the vertical operator,
-/// but for those across a periodic end.
-pub(crate) struct Relax<'s, T> {
-    pub(crate) h: HalfPlane,
-    pub(crate) rho: T,
-    pub(crate) f: Shared<T>,
-    pub(crate) u: Shared<T>,
-    pub(crate) space: &'s mut ChunkSpace<T>,
-}
-
-/// f + Σ t u over the entries out of the column.
-struct Coupled<'a, S: Simd, T: Real> {
-    simd: S,
-    g: Geometry<'a, T>,
-    h: HalfPlane,
-    f: Shared<T>,
-    u: Shared<T>,
-}
-
-struct CoupledRow<'a, S: Simd, T: Real> {
-    f: Row<'a, S, T>,
-    around: Around<'a, S, T>,
-    /// The row itself, which counts at a periodic end.
-    own: Row<'a, S, T>,
-    ahead: Ahead<T>,
-}
-
-impl<S: Simd, T: Real> LineRow<S, T> for CoupledRow<'_, S, T> {
-    #[inline(always)]
-    fn get(&mut self, entries: &impl Entries<S, T>, across: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
-        let mut sum = entries.add_horizontal_sum(self.around.horizontal(i), entries.over_weight(self.f.get(i)));
-        let [below, above] = across;
-        if let Some(t) = below {
-            sum = t.mul_add(self.around.vertical(i)[0] + self.own.get(i), sum);
-        }
-        if let Some(t) = above {
-            sum = t.mul_add(self.around.vertical(i)[1] + self.own.get(i), sum);
-        }
-        sum
-    }
-
-    #[inline(always)]
-    fn fetch_ahead(&self, i: usize) {
-        self.ahead.fetch(i, Row::<S, T>::LANES);
-        self.around.fetch_ahead(i);
-    }
-}
-
-impl<'a, S: Simd, T: Real> LineTask<S, T> for Coupled<'a, S, T> {
-    type Row = CoupledRow<'a, S, T>;
-
-    #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        let Self { simd, g, h, f, u } = *self;
-        let (position, n) = (g.position(&h, w), w.columns.n);
-        let view = View { simd, g, v: u, h: &h, w, which: Which::All };
-        // SAFETY: see the top of this file.
-        unsafe {
-            CoupledRow {
-                f: f.packs(simd, position, n),
-                around: Around::new(view),
-                own: view.own(),
-                ahead: f.ahead(position),
-            }
-        }
-    }
-}
-
-/// The solution goes to `values` first, and from there u += ρ(values − u).
-struct Lagged<'a, S: Simd, T: Real> {
-    coupled: Coupled<'a, S, T>,
-    values: Shared<T>,
-    pitch: usize,
-    rho: Pack<S, T>,
-}
-
-impl<'a, S: Simd, T: Real> LineTask<S, T> for Lagged<'a, S, T> {
-    type Row = CoupledRow<'a, S, T>;
-
-    #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        self.coupled.row(w)
-    }
-
-    #[inline(always)]
-    fn finish(&mut self, w: Window) {
-        let Coupled { simd, g, h, u, .. } = self.coupled;
-        let n = w.columns.n;
-        // SAFETY: see the top of this file; `values` is this thread's own.
-        let (mut u, value) = unsafe {
-            (u.packs_mut(simd, g.position(&h, w), n), self.values.packs(simd, (w.k * self.pitch) as isize, n))
-        };
-        for i in 0..u.len() {
-            u.set(i, self.rho.mul_add(value.get(i) - u.get(i), u.get(i)));
-        }
-    }
-}
-
-impl<T: Real> Kernel<T> for Relax<'_, T> {
-    type Output = [f64; 2];
-
-    #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
-        let Self { h, rho, f, u, space } = self;
-        let ChunkSpace { ratio, factors, values, .. } = space;
-        let mut task = Coupled { simd, g, h, f, u };
-        let work = (&mut ratio[..], &mut factors[..]);
-        if rho == T::ONE && !g.periodic[2] {
-            // SAFETY: see the top of this file.
-            unsafe { solve_tiles(simd, g, c, &h, work, |_| into_vector(g, &h, u), &mut task) };
-        } else {
-            let (values, pitch) = (Shared::of(values), work.0.len());
-            let mut task = Lagged { coupled: task, values, pitch, rho: Pack::splat(simd, rho) };
-            let out = |m: usize| Target { vector: values, start: -(m as isize), pitch };
-            // SAFETY: as above; `values` is this thread's own.
-            unsafe { solve_tiles(simd, g, c, &h, work, out, &mut task) };
-        }
-        [0.0; 2]
-    }
-}
-
-/// δ = M⁻¹(f − A u), put so far from its place in u.
-pub(crate) struct Correction<'s, T> {
-    pub(crate) h: HalfPlane,
-    pub(crate) f: Shared<T>,
-    pub(crate) u: Shared<T>,
-    pub(crate) delta: Shared<T>,
-    pub(crate) shift: isize,
-    pub(crate) space: &'s mut ChunkSpace<T>,
-}
-
-/// f − A u
-struct Defect<'a, S: Simd, T: Real>(Coupled<'a, S, T>);
-
-impl<S: Simd, T: Real> LineRow<S, T> for ResidualRow<'_, S, T> {
-    #[inline(always)]
-    fn get(&mut self, entries: &impl Entries<S, T>, _: [Option<Pack<S, T>>; 2], i: usize) -> Pack<S, T> {
-        self.get_over_weight(entries, i)
-    }
-
-    #[inline(always)]
-    fn fetch_ahead(&self, i: usize) {
-        ResidualRow::fetch_ahead(self, i);
-    }
-}
-
-impl<'a, S: Simd, T: Real> LineTask<S, T> for Defect<'a, S, T> {
-    type Row = ResidualRow<'a, S, T>;
-
-    #[inline(always)]
-    fn row(&mut self, w: Window) -> Self::Row {
-        let Coupled { simd, g, h, f, u } = self.0;
-        // SAFETY: see the top of this file.
-        unsafe { ResidualRow::new(simd, g, f, u, &h, w) }
-    }
-}
-
-impl<T: Real> Kernel<T> for Correction<'_, T> {
-    type Output = [f64; 2];
-
-    #[inline(always)]
-    fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) -> [f64; 2] {
-        let Self { h, f, u, delta, shift, space } = self;
-        let ChunkSpace { ratio, factors, .. } = space;
-        let mut task = Defect(Coupled { simd, g, h, f, u });
-        let out = |_| Target { vector: delta, start: h.start + shift, pitch: g.layout.pitch() };
-        // SAFETY: see the top of this file.
-        unsafe { solve_tiles(simd, g, c, &h, (ratio, factors), out, &mut task) };
-        [0.0; 2]
     }
 }
