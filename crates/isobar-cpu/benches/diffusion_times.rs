@@ -1,6 +1,6 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
-//! `cargo run --release -p isobar-cpu --example diffusion_times [n] [threads] [mixed]`
+//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [mixed]`
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,7 +51,7 @@ fn time(
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (n, threads) = (number(0, 128), number(1, 1));
     let precision = if arguments.iter().any(|a| a == "mixed") { Precision::Mixed } else { Precision::F64 };

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -13,9 +13,19 @@ use tempfile::tempdir;
 
 use crate::support::{assert_fails, case, entries, isobar, stderr};
 
-/// Starts the command in a folder.
+/// Starts the command in a folder, listening to signals even where this test was started to ignore them.
 fn start(folder: &Path, args: &[&str]) -> Child {
-    isobar(args).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    let mut command = isobar(args);
+    command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let listen = || {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: `signal` may be called between fork and exec, and takes no handler of ours.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(listen) }.spawn().unwrap()
 }
 
 fn send(signal: &str, child: &Child) {

@@ -234,9 +234,11 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
             ok(expected.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut scratch));
             ok(tested.smooth_residual_restrict(relaxation, guess, &on_f, &mut on_u, &mut on_coarse_f, &mut on_scratch));
             let step = format!("smooth_residual_restrict {relaxation:?} {guess:?}");
-            compare_at_scale(backend, &on_u, &u, 100.0 * largest(&u), &what(&step));
+            // A column that is hardly tied to anything amplifies rounding as much as it does what it is solved for.
+            let slack = 100.0 * (largest(&u) / largest(x)).clamp(1.0, 1e3);
+            compare_at_scale(backend, &on_u, &u, slack * largest(&u), &what(&step));
             // Residuals are differences of terms that are larger than the right-hand side.
-            compare_at_scale(backend, &on_coarse_f, &coarse_f, 100.0 * largest(&f), &what(&step));
+            compare_at_scale(backend, &on_coarse_f, &coarse_f, slack * largest(&f), &what(&step));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
 //!
-//! `cargo run --release -p isobar-cpu --example diffusion_suite [first] [count] [reference]`
+//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference]`
 
 mod problems;
 
@@ -40,7 +40,7 @@ fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem) -> (Outcome, Ve
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (first, count) = (number(0, 0), number(1, 300));
     let with_reference = arguments.iter().any(|argument| argument == "reference");

@@ -1,6 +1,6 @@
 //! A few problems of the suite of hard ones; `examples/diffusion_suite` has all.
 
-#[path = "../examples/diffusion_suite/problems.rs"]
+#[path = "../../benches/diffusion_suite/problems.rs"]
 mod problems;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};

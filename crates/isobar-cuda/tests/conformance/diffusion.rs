@@ -1,11 +1,5 @@
 //! The diffusion operator on CUDA beyond the conformance suite: grids of many tiles, and iterations that are replayed.
-//! Without a card all of it is reported as ignored, unless `ISOBAR_REQUIRE_CUDA=1`.
 
-mod common;
-
-use std::process::ExitCode;
-
-use common::OnCard;
 use cudarc::driver::result;
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{Backend, Ratio, Scalar};
@@ -24,13 +18,14 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 use isobar_cuda::Cuda;
 
-fn main() -> ExitCode {
-    let mut all = OnCard::on_card();
+use crate::common::OnCard;
+
+/// Its checks.
+pub(crate) fn add_to(all: &mut OnCard) {
     all.add("many_tiles", many_tiles);
     all.add("repeated_solves", repeated_solves);
     all.add("updates_between_solves", updates_between_solves);
     all.add("coefficients_on_the_card", coefficients_on_the_card);
-    all.run()
 }
 
 fn cells(shape: Shape, field: Vec<f64>, sides: [[Side; 2]; 3], shift: Option<Vec<f64>>) -> Diffusion {

@@ -1,7 +1,9 @@
 //! The CUDA back end against the reference. Without a card all of it is reported as ignored, unless
 //! `ISOBAR_REQUIRE_CUDA=1`.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod diffusion;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     all.add("no_such_card", no_such_card);
     all.add("arrays_on_the_card", arrays_on_the_card);
     all.add("arrays_of_another_stream", arrays_of_another_stream);
+    diffusion::add_to(&mut all);
     all.run()
 }
 

@@ -1,0 +1,14 @@
+//! What solves on the reference back end promise, one program so that the solvers are compiled for them once.
+
+mod deflation;
+mod diffusion_multigrid;
+mod diffusion_order;
+mod galerkin;
+mod golden;
+mod heat;
+mod incomplete_cholesky;
+mod iteration_counts;
+mod judgement;
+mod matrix_market;
+mod one_application;
+mod order;
