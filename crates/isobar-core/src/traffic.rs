@@ -148,6 +148,10 @@ traffic! {
     SMOOTH_RESIDUAL_RESTRICT: "smooth_residual_restrict", "u += ρ M⁻¹(f − A u);  f_c = R (f − A u)", 2.0, 1.25, 1.0, 38.0;
     /// The same from u = 0.
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
+    /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; the modes' own traffic apart.
+    EXPAND_SMOOTH_PROJECT: "expand_smooth_project", "u += Σ s_m x_m;  u += ρ M⁻¹(f − A u);  g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 90.0;
+    /// What projection writes and expansion reads of modes.
+    MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).
     CORRECT_SMOOTH_RESIDUAL: "correct_smooth_residual", "u += e;  u += ρ M⁻¹(f − A u);  r = f − A u;  ‖r‖²", 2.5, 1.5, 1.0, 40.0;
     /// See [`crate::operator::MixedTop::ascend`] (e, u_c and r in single precision: half a reference, an

@@ -127,7 +127,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        fine.pass_around_sweep(&c, &mut workspace, None, (relaxation, guess), vectors, Some(&restrict));
+        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict));
         Ok(())
     }
 
@@ -157,8 +157,8 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
             store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        let sweep = (relaxation, Guess::Given);
-        fine.pass_around_sweep(&c, &mut workspace, Some(&prolong), sweep, vectors, after);
+        let sweep = (relaxation, Guess::Given, 1);
+        fine.pass_around_sweeps(&c, &mut workspace, Some(&prolong), sweep, vectors, after);
         if let Some((scalar, scalars)) = norm {
             scalars.reduce(scalar, [workspace.total(0)]);
         }

@@ -7,6 +7,7 @@
 //! * [`SevenPoint`] the engine of all operators that couple a cell to its six neighbours: the arithmetic, one
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
 //! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
+//!   `modes` between its grid and its vertical modes,
 //! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries.
 
 mod aggregate;
@@ -16,6 +17,7 @@ mod cpu;
 mod diffusion;
 mod galerkin;
 mod geometry;
+mod modes;
 mod row_sum;
 mod seven_point;
 mod shared;

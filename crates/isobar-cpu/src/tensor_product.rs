@@ -6,10 +6,12 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
+use isobar_core::options::ModesOptions;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use isobar_core::stencil::{self, Hierarchy, Lines, Supports};
+use isobar_core::stencil::modes::by_modes;
+use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Supports};
 use pulp::Simd;
 
 use crate::bilinear::Bilinear;
@@ -292,6 +294,16 @@ impl Supports<stencil::TensorProduct> for Cpu {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
         by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn modes<T: Real, C: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+        operator: &Arc<TensorProduct<T>>,
+        options: &ModesOptions,
+        tolerance: f64,
+    ) -> Result<Option<Modes<Self, stencil::TensorProduct, T, C>>> {
+        by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
     fn mixed_top(

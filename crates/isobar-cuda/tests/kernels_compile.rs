@@ -47,6 +47,10 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::aggregate::source::<T>());
     all.extend(isobar_cuda::galerkin::sources::<T>());
+    for count in [1, 5, 32] {
+        all.push(isobar_cuda::tensor_product::modes::source::<T, T>(count));
+        all.push(isobar_cuda::tensor_product::modes::source::<T, f32>(count));
+    }
     all.push(isobar_cuda::galerkin::setup::source::<T>());
     all.extend(isobar_cuda::galerkin::setup::sources());
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {

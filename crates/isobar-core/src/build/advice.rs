@@ -23,9 +23,11 @@ pub(super) fn advice(
     options: &SolverOptions,
     has_levels: bool,
 ) -> Option<String> {
-    let uses_multigrid = options.method == Method::Multigrid || options.preconditioner == Preconditioner::Multigrid;
+    let uses_multigrid = options.method.is_stationary() || options.preconditioner == Preconditioner::Multigrid;
     let stronger = if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
+    } else if options.method == Method::Modes {
+        "more solver.modes.sweeps or modes (solver.modes.count), or solver.method = \"multigrid\""
     } else if options.method == Method::Multigrid {
         "more solver.multigrid.coarse_sweeps, or solver.method = \"cg\" with the preconditioner \"multigrid\""
     } else {
@@ -43,7 +45,7 @@ pub(super) fn advice(
             "single precision may be too short for this problem: use solver.precision \"mixed\" or \"f64\"".into()
         }
         Stop::Stagnated
-            if evidence.is_at_floor || (options.method == Method::Multigrid && residual < DOUBLE_FLOOR) =>
+            if evidence.is_at_floor || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
         {
             format!(
             "a relative residual of {residual:.1e} is what rounding in double precision leaves here, and the solution is as good \
@@ -78,6 +80,7 @@ pub(super) fn advice(
                  = 0.667"
                     .into()
             }
+            Method::Modes => "the sweeps amplify the error: use solver.method = \"multigrid\" or \"cg\"".into(),
             _ => "check the coefficients for extreme values, or use another preconditioner".into(),
         },
     };

@@ -15,9 +15,10 @@ use crate::precond::{
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
+use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::solver::{Iteration, Monitor};
-use crate::stencil::{Stencil, Supports, Update};
+use crate::stencil::{Modes, Stencil, Supports, Update};
 use crate::traffic::StepTraffic;
 
 /// An iteration, and what to say about it.
@@ -81,6 +82,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             parts.coefficient_bytes += bytes;
             parts.with(|inner| Ok(Box::new(InPrecision::new(backend, backend.layout(stencil)?, inner)?) as _))
         }
+        Precision::Mixed if options.method == Method::Modes => double.modes::<f32>(),
         Precision::Mixed => {
             let (single, updates, bytes) = Maker::<B, S, f32>::another(backend, stencil, options)?;
             let mut parts = if options.method == Method::Multigrid {
@@ -141,9 +143,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     }
 
     fn iteration(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
-        if self.options.method == Method::Multigrid {
-            let start = self.options.multigrid.start;
-            return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
+        match self.options.method {
+            Method::Multigrid => {
+                let start = self.options.multigrid.start;
+                return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
+            }
+            Method::Modes => return self.modes::<T>(),
+            _ => {}
         }
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
     }
@@ -271,9 +277,26 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         self.cycle_of(self.hierarchy()?)
     }
 
+    /// Vertical modes, in a precision of their own.
+    fn modes<C: Real>(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
+        let SolverOptions { modes, tolerance, multigrid, .. } = self.options;
+        let made = self.backend.modes::<T, C>(self.stencil, &self.operator, modes, *tolerance)?;
+        let Modes { transfer, problems, plan, .. } =
+            made.ok_or_else(|| unsupported("solver.method: \"modes\"", "\"multigrid\" or \"cg\""))?;
+        let cycle = Cycle::new(&problems, multigrid)?;
+        let mut notes = problems.notes;
+        notes.push(plan.to_string());
+        Ok(Parts {
+            levels: problems.levels.iter().map(|level| level.layout().shape()).collect(),
+            coefficient_bytes: coarse_bytes(&problems.levels),
+            updates: vec![problems.update],
+            notes,
+            made: Box::new(ByModes::new(transfer, cycle, plan)?),
+        })
+    }
+
     fn cycle_of(&self, hierarchy: crate::stencil::Hierarchy<B, S, T>) -> Result<Parts<S, Cycle<B, T>>> {
         let cycle = Cycle::new(&hierarchy, &self.options.multigrid)?;
-        let coarse_bytes = |levels: &[Arc<dyn LineSmoother<B, T>>]| levels.iter().map(|l| l.coefficient_bytes()).sum();
         Ok(Parts {
             made: Box::new(cycle),
             levels: hierarchy.shapes(),
@@ -282,6 +305,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             updates: vec![hierarchy.update],
         })
     }
+}
+
+fn coarse_bytes<B: Backend, T: Real>(levels: &[Arc<dyn LineSmoother<B, T>>]) -> usize {
+    levels.iter().map(|level| level.coefficient_bytes()).sum()
 }
 
 /// An iteration in precision T, used on vectors in double precision.

@@ -3,7 +3,7 @@
 use super::system::System;
 use crate::error::Result;
 use crate::operator::Guess;
-use crate::options::{Method, Preconditioner};
+use crate::options::Preconditioner;
 use crate::outcome::Stop;
 use crate::solver::{Broken, Monitor};
 use crate::stencil::{Stencil, Supports};
@@ -184,7 +184,7 @@ impl Ranks {
     fn watch_first<B: Supports<S>, S: Stencil>(&mut self, system: &System<B, S>, monitor: &mut Monitor<'_>) {
         let options = &system.options;
         let is_watched = system.is_automatic
-            && options.method != Method::Multigrid
+            && !options.method.is_stationary()
             && options.preconditioner == Preconditioner::Multigrid;
         monitor.watch(is_watched.then(|| (PROBE, -options.tolerance.ln() / SLOW)));
     }

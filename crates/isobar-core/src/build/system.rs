@@ -78,10 +78,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if options.method == Method::Auto {
             options.method = if stencil.is_symmetric() { Method::Cg } else { Method::Bicgstab };
         }
-        if options.method == Method::Multigrid {
+        if options.method.is_stationary() {
+            let method = options.method.name();
             return Err(Error::invalid(
                 "solver.method",
-                "multigrid cycles take no preconditioner; a preconditioner of your own goes with \"cg\" or \"bicgstab\"",
+                format!(
+                    "{method:?} takes no preconditioner; a preconditioner of your own goes with \"cg\" or \"bicgstab\""
+                ),
             ));
         }
         if options.precision != Precision::F64 {
@@ -131,7 +134,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let needs_scratch = diagonal.is_some() || capabilities.operator.norm_needs_scratch();
         let scratch_layout = if needs_scratch { layout } else { Layout::smallest()? };
-        let keeps_best = options.method != Method::Multigrid;
+        let keeps_best = !options.method.is_stationary();
         let vectors = if keeps_best { 3 } else { 2 } * layout.len()
             + scratch_layout.len()
             + if diagonal.is_some() { layout.len() } else { 0 };
@@ -363,7 +366,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Norm::Rhs | Norm::Scaled => rhs,
         };
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
-        let patience = if method == Method::Multigrid { Patience::Stationary } else { Patience::Krylov };
+        let patience = if method.is_stationary() { Patience::Stationary } else { Patience::Krylov };
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
         let backend = self.backend.clone();
         let mut told = Told::default();

@@ -15,12 +15,14 @@
 //! * [`fixture`] grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
 //! * [`vectors`] copies, vector operations, aggregates,
 //! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
-//! * [`galerkin`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one precision and in two,
+//! * [`galerkin`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
+//!   precision and in two, [`modes`] what goes between a grid and its vertical modes,
 //! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
 
 pub mod fixture;
 pub mod galerkin;
 pub mod levels;
+pub mod modes;
 pub mod solves;
 pub mod steps;
 pub mod triangular;
@@ -61,6 +63,8 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "transfers" => levels::transfers::<B, TensorProduct, T>,
             "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
             "update" => updates::tensor_product::<B, T>,
+            "modes" => modes::steps::<B, T, T>,
+            "update_of_modes" => modes::update::<B, T>,
         ],
         "diffusion": [
             "apply" => steps::apply::<B, Diffusion, T>,
@@ -104,7 +108,10 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
     });
     if T::PRECISION == crate::real::Precision::F64 {
         all.extend(checks! {
-            "tensor_product": ["mixed_top" => levels::mixed_top::<B, TensorProduct>],
+            "tensor_product": [
+                "mixed_top" => levels::mixed_top::<B, TensorProduct>,
+                "modes_in_single" => modes::steps::<B, f64, f32>,
+            ],
             "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
         });
     }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::layout::Shape;
 use crate::operator::Guess;
 use crate::options::{
-    CoarseSolve, Compatibility, Deflation, Form, Method, MultigridOptions, Norm, Preconditioner, Smoother,
-    SolverOptions, Start, Stripes,
+    CoarseSolve, Compatibility, Count, Deflation, Form, Method, ModesOptions, MultigridOptions, Norm, Preconditioner,
+    Smoother, SolverOptions, Start, Stripes,
 };
 use crate::outcome::Stop;
 use crate::problem::random;
@@ -51,10 +51,14 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
             all.push(SolverOptions { multigrid, ..base.clone() });
         }
     }
+    for count in [Count::Auto, Count::Given(2)] {
+        let modes = ModesOptions { count, ..ModesOptions::default() };
+        all.push(SolverOptions { method: Method::Modes, modes, ..base.clone() });
+    }
     if T::PRECISION == Precision::F64 {
         let mixed: Vec<_> = all
             .iter()
-            .filter(|options| options.method == Method::Auto)
+            .filter(|options| matches!(options.method, Method::Auto | Method::Modes))
             .map(|options| SolverOptions { precision: Precision::Mixed, ..options.clone() })
             .collect();
         all.extend(mixed);
@@ -143,8 +147,10 @@ pub fn tensor_product<B: Complete, T: Real>(backend: &B) {
     like_the_reference(backend, "tensor product", &stencil, &tensor_product_variants::<T>(), |_, _| 1);
     // Odd everywhere.
     let odd = super::fixture::sample(Shape::new(33, 17, 5));
-    let cycles: Vec<_> =
-        tensor_product_variants::<T>().into_iter().filter(|options| options.method == Method::Auto).collect();
+    let cycles: Vec<_> = tensor_product_variants::<T>()
+        .into_iter()
+        .filter(|options| matches!(options.method, Method::Auto | Method::Modes))
+        .collect();
     like_the_reference(backend, "odd tensor product", &odd, &cycles, |_, _| 1);
 }
 
@@ -169,7 +175,10 @@ pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(super::fixture::sample(Shape::new(12, 10, 8)).stored());
     let variants: Vec<_> = tensor_product_variants::<T>()
         .into_iter()
-        .filter(|options| options.method != Method::Auto && options.preconditioner != Preconditioner::Multigrid)
+        .filter(|options| {
+            !matches!(options.method, Method::Auto | Method::Modes)
+                && options.preconditioner != Preconditioner::Multigrid
+        })
         .collect();
     like_the_reference(backend, "stored matrix", &stencil, &variants, |_, _| 1);
     let (outcome, _) = solve(backend, &stencil, &options::<T>(), &random_rhs(stencil.shape()));

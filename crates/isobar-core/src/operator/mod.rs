@@ -10,13 +10,14 @@
 //! * [`triangular`] its triangular parts can be used,
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
-//!   the finest of them in two precisions,
+//!   the finest of them in two precisions, [`modes`] between a grid and its vertical modes,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
 pub mod correction;
 pub mod line;
 pub mod mixed;
+pub mod modes;
 pub mod transfer;
 pub mod triangular;
 
@@ -31,6 +32,7 @@ pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
+pub use modes::ModalTransfer;
 pub use transfer::Transfer;
 pub use triangular::Triangular;
 

@@ -1,10 +1,11 @@
 //! Everything a user can choose about a solve, as plain data. The names are those of the case file.
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
-//! * [`multigrid`] and [`preconditioner`] what their names say,
+//! * [`multigrid`], [`modes`] and [`preconditioner`] what their names say,
 //! * [`heat`] schemes and lengths of time steps.
 
 pub mod heat;
+pub mod modes;
 pub mod multigrid;
 mod name;
 pub mod preconditioner;
@@ -16,6 +17,7 @@ use crate::real::Precision;
 use name::Name;
 
 pub use heat::{Scheme, StepGuess, Steps};
+pub use modes::{Count, ModesOptions};
 pub use multigrid::{MultigridOptions, Smoother, Start};
 pub use preconditioner::Preconditioner;
 
@@ -29,6 +31,8 @@ pub enum Method {
     Auto,
     /// Multigrid cycles.
     Multigrid,
+    /// Vertical modes of a tensor-product matrix, and lines relaxed.
+    Modes,
     /// Preconditioned conjugate gradients.
     Cg,
     /// BiCGStab, for non-symmetric operators.
@@ -41,9 +45,15 @@ impl Method {
         match self {
             Self::Auto => "auto",
             Self::Multigrid => "multigrid",
+            Self::Modes => "modes",
             Self::Cg => "cg",
             Self::Bicgstab => "bicgstab",
         }
+    }
+
+    /// Whether it goes on from its u alone, by the same step again and again, and has no preconditioner.
+    pub fn is_stationary(self) -> bool {
+        matches!(self, Self::Multigrid | Self::Modes)
     }
 }
 
@@ -138,6 +148,8 @@ pub struct SolverOptions {
     pub precision: Precision,
     /// Multigrid, as a method or as a preconditioner.
     pub multigrid: MultigridOptions,
+    /// Vertical modes.
+    pub modes: ModesOptions,
     /// The preconditioner of the Krylov methods.
     pub preconditioner: Preconditioner,
     /// The deflation of conjugate gradients, where there shall be one.
@@ -156,6 +168,7 @@ impl Default for SolverOptions {
             max_iterations: 500,
             precision: Precision::default(),
             multigrid: MultigridOptions::default(),
+            modes: ModesOptions::default(),
             preconditioner: Preconditioner::default(),
             deflation: None,
             compatibility: Compatibility::default(),
@@ -168,7 +181,8 @@ impl Default for SolverOptions {
 struct MethodName(&'static str);
 
 impl MethodName {
-    const ALL: &'static [&'static str] = &["auto", "multigrid", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
+    const ALL: &'static [&'static str] =
+        &["auto", "multigrid", "modes", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
 }
 
 impl<'de> Deserialize<'de> for MethodName {
@@ -188,6 +202,7 @@ struct Section {
     max_iterations: Option<usize>,
     precision: Option<Precision>,
     multigrid: Option<MultigridOptions>,
+    modes: Option<ModesOptions>,
     preconditioner: Option<Preconditioner>,
     deflation: Option<Deflation>,
     compatibility: Option<Compatibility>,
@@ -203,6 +218,7 @@ impl From<SolverOptions> for Section {
             max_iterations: Some(options.max_iterations),
             precision: Some(options.precision),
             multigrid: Some(options.multigrid),
+            modes: Some(options.modes),
             preconditioner: Some(options.preconditioner),
             deflation: options.deflation,
             compatibility: Some(options.compatibility),
@@ -217,6 +233,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
         // Keys that another method has are ignored, so that a method can be tried by changing one key.
         let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
             "multigrid" => (Method::Multigrid, None, None),
+            "modes" => (Method::Modes, None, None),
             "cg" => (Method::Cg, None, None),
             "cg-textbook" => (Method::Cg, Some(Form::Textbook), None),
             "deflated-cg" => (Method::Cg, None, Some(section.deflation.unwrap_or_default())),
@@ -231,6 +248,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
             max_iterations: section.max_iterations.unwrap_or(default.max_iterations),
             precision: section.precision.unwrap_or(default.precision),
             multigrid: section.multigrid.unwrap_or(default.multigrid),
+            modes: section.modes.unwrap_or(default.modes),
             preconditioner: section.preconditioner.unwrap_or(default.preconditioner),
             deflation,
             compatibility: section.compatibility.unwrap_or(default.compatibility),
@@ -265,6 +283,9 @@ impl SolverOptions {
             "multigrid.post",
             "multigrid.coarse_sweeps",
             "multigrid.start",
+            "modes.count",
+            "modes.cycles",
+            "modes.sweeps",
             "preconditioner.kind",
             "preconditioner.block",
             "preconditioner.scaling",
@@ -289,6 +310,7 @@ impl SolverOptions {
             ));
         }
         self.multigrid.validate()?;
+        self.modes.validate()?;
         if let Preconditioner::Neumann { order } = self.preconditioner
             && order > MOST_TERMS
         {
@@ -327,14 +349,14 @@ impl SolverOptions {
         if this.preconditioner == Preconditioner::Auto {
             this.preconditioner = choice.preconditioner;
         }
-        if this.method == Method::Multigrid {
+        if this.method.is_stationary() {
             this.preconditioner = Preconditioner::None;
         }
         if this.method != Method::Cg {
             (this.deflation, this.form) = (None, Form::Fused);
         }
-        let multigrid = this.method == Method::Multigrid || this.preconditioner == Preconditioner::Multigrid;
-        if this.precision == Precision::Mixed && !multigrid {
+        let has_cycles = this.method.is_stationary() || this.preconditioner == Preconditioner::Multigrid;
+        if this.precision == Precision::Mixed && !has_cycles {
             return Err(Error::invalid(
                 "solver.precision",
                 "\"mixed\" runs single-precision multigrid cycles inside a double-precision iteration, so it needs \

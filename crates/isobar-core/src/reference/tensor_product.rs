@@ -1,16 +1,18 @@
 //! The tensor-product operator and its transfers, row by row.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::mixed::UnfusedTop;
-use crate::operator::{Capabilities, LineSmoother, MixedTop, Relaxation, Transfer};
+use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
+use crate::options::ModesOptions;
 use crate::real::Real;
 use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use crate::stencil::{Hierarchy, Lines, Stencil, Supports, TensorProduct};
+use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
+use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.
@@ -177,6 +179,16 @@ impl Supports<TensorProduct> for Reference {
         by_coarsening(self, stencil, finest, wanted).map(Some)
     }
 
+    fn modes<T: Real, C: Real>(
+        &self,
+        stencil: &TensorProduct,
+        operator: &Arc<Plain<TensorProduct, T>>,
+        options: &ModesOptions,
+        tolerance: f64,
+    ) -> Result<Option<Modes<Self, TensorProduct, T, C>>> {
+        by_modes(self, stencil, operator, options, tolerance).map(Some)
+    }
+
     fn mixed_top(
         &self,
         double: &Arc<Plain<TensorProduct, f64>>,
@@ -198,8 +210,66 @@ impl SupportsLevels<TensorProduct> for Reference {
         fine: &Arc<Plain<TensorProduct, T>>,
         coarse: &Arc<Plain<TensorProduct, T>>,
     ) -> Result<Arc<BilinearTransfer<T>>> {
-        use crate::operator::Operator as _;
         Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *coarse.layout() }))
+    }
+}
+
+/// Between a grid and some of its vertical modes.
+struct ModalTransfer<T: Real> {
+    fine: Arc<Plain<TensorProduct, T>>,
+    layout: Layout,
+    modes: RwLock<VerticalModes>,
+}
+
+impl<T: Real> ModalTransfer<T> {
+    fn modes(&self) -> RwLockReadGuard<'_, VerticalModes> {
+        self.modes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Real, C: Real> operator::ModalTransfer<Reference, T, C> for ModalTransfer<T> {
+    fn fine(&self) -> &dyn LineSmoother<Reference, T> {
+        &*self.fine
+    }
+
+    fn modal_layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn update(&self, modes: &VerticalModes) -> Result<()> {
+        *self.modes.write().unwrap_or_else(PoisonError::into_inner) = modes.clone();
+        Ok(())
+    }
+
+    fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
+        let modes = self.modes();
+        g.fill_with(|i, j, m| {
+            let layers = modes.vector(m).iter().enumerate();
+            C::from_f64(layers.map(|(k, s)| s * r.get(i, j, k).to_f64()).sum())
+        });
+        Ok(())
+    }
+
+    fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
+        let modes = self.modes();
+        let before = if guess == Guess::Zero { None } else { Some(u.clone()) };
+        u.fill_with(|i, j, k| {
+            let sum: f64 = (0..modes.count()).map(|m| modes.vector(m)[k] * x.get(i, j, m).to_f64()).sum();
+            T::from_f64(before.as_ref().map_or(0.0, |u| u.get(i, j, k).to_f64()) + sum)
+        });
+        Ok(())
+    }
+}
+
+impl SupportsModes for Reference {
+    fn modal_transfer<T: Real, C: Real>(
+        &self,
+        operator: &Arc<Plain<TensorProduct, T>>,
+        modes: &VerticalModes,
+    ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
+        let fine = Arc::clone(operator);
+        let layout = Layout::new(Shape { nz: modes.count(), ..fine.layout().shape() })?;
+        Ok(Arc::new(ModalTransfer { fine, layout, modes: RwLock::new(modes.clone()) }))
     }
 }
 

@@ -3,10 +3,12 @@
 //! * [`cg`] preconditioned conjugate gradients, fused and textbook,
 //! * [`bicgstab`] for non-symmetric operators,
 //! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
+//! * [`modes`] vertical modes of a tensor product,
 //! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
 
 pub mod bicgstab;
 pub mod cg;
+pub mod modes;
 pub mod monitor;
 pub mod multigrid;
 mod spectrum;

@@ -4,6 +4,7 @@
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
+//! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
@@ -14,6 +15,7 @@ pub mod galerkin;
 pub mod galerkin_levels;
 pub mod hierarchy;
 pub mod matrix_market;
+pub mod modes;
 mod own;
 mod stored_matrix;
 mod tensor_product;
@@ -24,12 +26,13 @@ use crate::backend::AggregateBackend;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
-use crate::options::Choice;
+use crate::options::{Choice, ModesOptions};
 use crate::real::Real;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
 pub use hierarchy::{Coarsen, Hierarchy};
+pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
 pub use stored_matrix::StoredMatrix;
 pub use tensor_product::{Coupling, TensorProduct};
@@ -115,6 +118,21 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         _finest: &Arc<Self::Operator<T>>,
         _wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, S, T>>> {
+        Ok(None)
+    }
+
+    /// Some vertical modes of a matrix, where it has any: as many as the options say, or as reach a tolerance at the least
+    /// cost. It has none unless a back end says so.
+    ///
+    /// # Errors
+    /// Those of [`VerticalModes::new`]; as [`Supports::operator`].
+    fn modes<T: Real, C: Real>(
+        &self,
+        _stencil: &S,
+        _operator: &Arc<Self::Operator<T>>,
+        _options: &ModesOptions,
+        _tolerance: f64,
+    ) -> Result<Option<Modes<Self, S, T, C>>> {
         Ok(None)
     }
 

@@ -77,6 +77,19 @@ impl TensorProduct {
         Ok(stencil)
     }
 
+    /// The same horizontal factors with another profile.
+    pub(super) fn with_vertical(&self, vertical: VerticalProfile) -> Result<Self> {
+        let shape = Shape { nz: vertical.len(), ..self.shape };
+        let stencil = Self {
+            shape,
+            vertical: Arc::new(vertical),
+            horizontal: Arc::clone(&self.horizontal),
+            grid: self.grid.clone(),
+        };
+        stencil.check_pivots()?;
+        Ok(stencil)
+    }
+
     /// Adds −ω² ξ·∇u by central differences: `xi(i, j)` gives (ξ_x, ξ_y) at the centre of a column in
     /// units of 1/length (its vertical profile is that of d), `xi_vertical` a constant ξ_r. The
     /// operator is then no longer symmetric: solve with BiCGStab or multigrid.

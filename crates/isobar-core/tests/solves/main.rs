@@ -10,5 +10,6 @@ mod incomplete_cholesky;
 mod iteration_counts;
 mod judgement;
 mod matrix_market;
+mod modes;
 mod one_application;
 mod order;

@@ -382,7 +382,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 }
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
-            operator.pass_around_sweep(&c, &mut inner, None, (relaxation, guess), vectors, Some(&gather));
+            operator.pass_around_sweeps(&c, &mut inner, None, (relaxation, guess, 1), vectors, Some(&gather));
         }
         self.restrict_middle(&w, &mut workspace, coarse_f);
         Ok(())
@@ -420,7 +420,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
             store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        fine.pass_around_sweep(&c, &mut inner, Some(&prolong), (relaxation, Guess::Given), vectors, after);
+        fine.pass_around_sweeps(&c, &mut inner, Some(&prolong), (relaxation, Guess::Given, 1), vectors, after);
         if let Some((scalar, scalars)) = norm {
             scalars.reduce(scalar, [inner.total(0)]);
         }

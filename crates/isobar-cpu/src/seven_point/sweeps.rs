@@ -15,8 +15,10 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// The most stages that a pass has.
-const MAX_STAGES: usize = 4;
+/// The most sweeps in one pass.
+pub(crate) const MOST_SWEEPS: usize = 3;
+/// The most stages: half sweeps, one before and one after.
+const MAX_STAGES: usize = 2 * MOST_SWEEPS + 2;
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Whether a sweep leaves no residual on the colour that it ends with, and looks at no old values of the other:
@@ -135,13 +137,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
-    /// A pass with the stages of one red–black sweep in the middle.
-    pub(crate) fn pass_around_sweep(
+    /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
+    pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,
         workspace: &mut Workspace<T>,
         before: Option<Stage<'_, T>>,
-        (relaxation, guess): (Relaxation, Guess),
+        (relaxation, guess, sweeps): (Relaxation, Guess, usize),
         [f, u]: [Shared<T>; 2],
         after: Option<Stage<'_, T>>,
     ) {
@@ -157,7 +159,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let second = |j: usize, space: &mut ChunkSpace<T>| relax(j, colour.other(), space);
         let mut stages: [Stage<'_, T>; MAX_STAGES] = [&first; MAX_STAGES];
         let mut count = 0;
-        for stage in [before, Some(&first as Stage<'_, T>), Some(&second), after].into_iter().flatten() {
+        let again = |j: usize, space: &mut ChunkSpace<T>| relax(j, colour, space);
+        let halves = (0..sweeps).flat_map(|n| [if n == 0 { &first as Stage<'_, T> } else { &again }, &second]);
+        for stage in before.into_iter().chain(halves).chain(after) {
             stages[count] = stage;
             count += 1;
         }
@@ -199,7 +203,7 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
         match relaxation.smoother {
             Smoother::LineJacobi => self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors),
             Smoother::LineRedBlack => {
-                self.pass_around_sweep(&c, &mut workspace, None, (relaxation, guess), vectors, None);
+                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None);
             }
             other => return Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
         }
@@ -256,8 +260,8 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         let residual = |j: usize, space: &mut ChunkSpace<f64>| {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
-        let sweep = (relaxation, Guess::Given);
-        self.pass_around_sweep(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual));
+        let sweep = (relaxation, Guess::Given, 1);
+        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual));
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
     }

@@ -91,6 +91,8 @@ pub mod tensor_product {
     pub const TRANSFER: &str = include_str!("tensor_product/transfer.cu");
     /// The first pass of conjugate gradients.
     pub const ADVANCE: &str = include_str!("tensor_product/advance.cu");
+    /// Between a grid and its vertical modes.
+    pub const MODES: &str = include_str!("tensor_product/modes.cu");
     /// The second pass of conjugate gradients, and the line preconditioner.
     pub const CG: &str = include_str!("tensor_product/cg.cu");
 }

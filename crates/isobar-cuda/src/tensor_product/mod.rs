@@ -3,10 +3,11 @@
 //! * [`tile`] how blocks tile columns, and what that specialises,
 //! * `tables` the coefficients,
 //! * `launches` its kernels, as [`SevenPoint`] takes them,
-//! * [`mixed`] the finest level of a mixed-precision cycle.
+//! * [`mixed`] the finest level of a mixed-precision cycle, [`modes`] between its grid and its vertical modes.
 
 mod launches;
 pub mod mixed;
+pub mod modes;
 mod tables;
 pub mod tile;
 
@@ -17,9 +18,11 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
+use isobar_core::options::ModesOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::modes::by_modes;
+use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, Supports};
 
 use crate::cuda::{Cuda, check_size};
 use crate::launch::{Arguments, Kernel, Launch};
@@ -254,6 +257,16 @@ impl Supports<stencil::TensorProduct> for Cuda {
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
         finest.kernels().prepare(Steps::Sweeps)?;
         by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn modes<T: Real, C: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+        operator: &Arc<Self::Operator<T>>,
+        options: &ModesOptions,
+        tolerance: f64,
+    ) -> Result<Option<Modes<Self, stencil::TensorProduct, T, C>>> {
+        by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
     fn mixed_top(

@@ -137,6 +137,9 @@ pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, pro
             // b and u once more.
             setup.vectors(2.0, &layout, single);
         }
+        Precision::Mixed if options.method == Method::Modes => {
+            setup.iteration(matrix, &layout, double, size_of::<f32>())?;
+        }
         Precision::Mixed => {
             let single = size_of::<f32>();
             setup.operator(matrix, &layout, single);
@@ -150,7 +153,7 @@ pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, pro
     }
     // b, u, and what the norm takes; the best u of Krylov methods.
     setup.vectors(if options.norm == Norm::Scaled { 4.0 } else { 2.0 }, &layout, double);
-    setup.vectors(if options.method == Method::Multigrid { 0.0 } else { 1.0 }, &layout, double);
+    setup.vectors(if options.method.is_stationary() { 0.0 } else { 1.0 }, &layout, double);
     Ok(setup.memory())
 }
 
@@ -237,8 +240,10 @@ impl Setup<'_> {
 
     /// An iteration in numbers of `size` bytes, and multigrid in numbers of `cycle_size`.
     fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize, cycle_size: usize) -> Result<()> {
-        if self.options.method == Method::Multigrid {
-            return self.hierarchy(matrix, cycle_size);
+        match self.options.method {
+            Method::Multigrid => return self.hierarchy(matrix, cycle_size),
+            Method::Modes => return self.modes(matrix, [size, cycle_size]),
+            _ => {}
         }
         match self.options.preconditioner {
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
@@ -294,6 +299,31 @@ impl Setup<'_> {
         let scratch = if self.needs_scratch(matrix) { 1.0 } else { 0.0 };
         for (n, &shape) in shapes.iter().enumerate() {
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
+        }
+        Ok(())
+    }
+
+    /// Modes, a layer each, with all levels there can be, and what takes part in them on the grid.
+    fn modes(&mut self, matrix: &MatrixSize, [size, modal_size]: [usize; 2]) -> Result<()> {
+        let layers = matrix.shape.nz;
+        // Of as many as a profile usually asks for: that is known before a matrix is.
+        let count = self.options.modes.count.given().unwrap_or(layers.div_ceil(8));
+        let shape = Shape { nz: count, ..matrix.shape };
+        let modal = MatrixSize { shape, kind: MatrixKind::TensorProduct };
+        let modal_layout = Layout::new(shape)?;
+        // The bidiagonal matrix with its singular vectors, and the modes.
+        self.pass(HOST, (6 * 8 * layers * layers) as f64);
+        self.keep(DEVICE, (size * count * layers) as f64);
+        self.operator(&modal, &modal_layout, modal_size);
+        self.vectors(2.0, &modal_layout, modal_size);
+        if let Processor::Cpu { threads } = self.processor {
+            self.keep(DEVICE, (threads * modal_layout.half_plane() * size) as f64);
+        }
+        for shape in std::iter::successors(shape.halved(), Shape::halved) {
+            let coarse = Layout::new(shape)?;
+            self.pass(HOST, (16 * 8 * shape.nx * shape.ny) as f64);
+            self.operator(&MatrixSize { shape, ..modal }, &coarse, modal_size);
+            self.vectors(2.0, &coarse, modal_size);
         }
         Ok(())
     }

@@ -1,0 +1,127 @@
+//! What goes between a grid and its vertical modes.
+
+use super::fixture::{Sample, compare_at_scale, ok, poison, random_vector, send, shapes};
+use super::{Complete, fixture::SCALARS};
+use crate::backend::Backend;
+use crate::layout::{Colour, Shape};
+use crate::operator::{Guess, Relaxation};
+use crate::options::{Count, ModesOptions, Smoother};
+use crate::real::Real;
+use crate::reference::Reference;
+use crate::stencil::{Modes, Stencil, Supports, TensorProduct};
+
+fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
+    backend: &B,
+    stencil: &TensorProduct,
+    count: usize,
+) -> Modes<B, TensorProduct, T, C> {
+    let operator = ok(backend.operator::<T>(stencil));
+    let options = ModesOptions { count: Count::Given(count), ..ModesOptions::default() };
+    let Some(modes) = ok(backend.modes(stencil, &operator, &options, 1e-5)) else { panic!("no modes") };
+    modes
+}
+
+/// What sums over layers or modes, and differences of residuals, round to.
+const SCALE: f64 = 30.0;
+
+/// Projection, expansion, and both with sweeps in one pass; modes in precision C.
+pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
+    let [norm, ..] = SCALARS;
+    for (shape, (name, stencil)) in
+        shapes().flat_map(|shape| TensorProduct::samples(shape).into_iter().map(move |s| (shape, s)))
+    {
+        let mut counts = vec![1, 3, 8, shape.nz];
+        counts.retain(|&count| count <= shape.nz);
+        counts.dedup();
+        for count in counts {
+            let tested = modes::<B, T, C>(backend, &stencil, count).transfer;
+            let reference = modes::<Reference, T, C>(&Reference, &stencil, count).transfer;
+            assert_eq!(tested.modal_layout().shape(), Shape { nz: count, ..shape });
+            let name = format!("{name}, {count} modes");
+            let (f, x) = (random_vector::<T>(shape, 31), random_vector::<C>(Shape { nz: count, ..shape }, 32));
+            let (on_f, on_x) = (send(backend, &f), send(backend, &x));
+            let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
+            ok(reference.project(&f, &mut g));
+            ok(tested.project(&on_f, &mut on_g));
+            // In the lower of both precisions.
+            let same_modes = |found: &B::Vector<C>, expected: &crate::reference::Vector<C>, what: &str| {
+                let scale = SCALE * (T::EPSILON / C::EPSILON).max(1.0);
+                compare_at_scale(backend, found, expected, scale, &format!("{what} with {name}"));
+            };
+            same_modes(&on_g, &g, "project");
+            let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+            for guess in [Guess::Zero, Guess::Given] {
+                ok(reference.expand(&x, guess, &mut u));
+                ok(tested.expand(&on_x, guess, &mut on_u));
+                compare_at_scale(backend, &on_u, &u, SCALE, &format!("expand {guess:?} with {name}"));
+            }
+            let (mut scalars, mut reference_scalars) = (ok(backend.scalars()), ok(Reference.scalars()));
+            let (mut s, mut on_s) = poison::<B, T>(backend, shape);
+            let same_norm = |scalars: &B::Scalars, expected: f64, what: &str| {
+                let found = ok(backend.read(scalars))[norm.index()];
+                let scale = expected.max(shape.cells() as f64);
+                assert!((found - expected).abs() <= 1e3 * T::EPSILON * scale, "{what} with {name}: {found} {expected}");
+            };
+            ok(reference.project_residual(&f, &u, &mut g, &mut s, norm, &mut reference_scalars));
+            ok(tested.project_residual(&on_f, &on_u, &mut on_g, &mut on_s, norm, &mut scalars));
+            same_modes(&on_g, &g, "project_residual");
+            same_norm(&scalars, reference_scalars.get(norm), "norm of project_residual");
+            for (first, sweeps) in [(Colour::Red, 1), (Colour::Red, 2), (Colour::Black, 3), (Colour::Red, 7)] {
+                let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
+                let (mut u, mut on_u) = poison::<B, T>(backend, shape);
+                for guess in [Guess::Zero, Guess::Given] {
+                    let what = format!("expand_smooth_project {sweeps} {guess:?}");
+                    let (mut g, mut on_g) = poison::<B, C>(backend, Shape { nz: count, ..shape });
+                    ok(reference.expand_smooth_project(
+                        &x,
+                        guess,
+                        smoother,
+                        &f,
+                        &mut u,
+                        &mut g,
+                        &mut s,
+                        norm,
+                        &mut reference_scalars,
+                    ));
+                    ok(tested.expand_smooth_project(
+                        &on_x,
+                        guess,
+                        smoother,
+                        &on_f,
+                        &mut on_u,
+                        &mut on_g,
+                        &mut on_s,
+                        norm,
+                        &mut scalars,
+                    ));
+                    compare_at_scale(backend, &on_u, &u, SCALE, &format!("{what} with {name}"));
+                    same_modes(&on_g, &g, &what);
+                    same_norm(&scalars, reference_scalars.get(norm), &what);
+                }
+            }
+        }
+    }
+}
+
+/// Other coefficients: the same as made of them in the first place.
+pub fn update<B: Complete, T: Real>(backend: &B) {
+    let shape = Shape::new(10, 7, 6);
+    let other = super::fixture::sample(shape);
+    let profile = crate::grid::VerticalProfile::new(vec![2.0; 6], vec![0.0; 6], vec![0.0; 6], vec![-1.0; 6]);
+    let first = ok(profile.and_then(|profile| TensorProduct::new(profile, other.horizontal().clone())));
+    assert_eq!(Stencil::shape(&first), shape);
+    let changed = modes::<B, T, T>(backend, &first, 3);
+    ok((changed.problems.update)(&other));
+    let fresh = modes::<Reference, T, T>(&Reference, &other, 3);
+    let modal = Shape { nz: 3, ..shape };
+    let (f, x) = (random_vector::<T>(shape, 1), random_vector::<T>(modal, 2));
+    let ((mut g, mut on_g), (mut y, mut on_y)) = (poison::<B, T>(backend, modal), poison::<B, T>(backend, modal));
+    ok(fresh.transfer.project(&f, &mut g));
+    ok(changed.transfer.project(&send(backend, &f), &mut on_g));
+    compare_at_scale(backend, &on_g, &g, SCALE, "project after an update");
+    for (problem, fresh) in changed.problems.levels.iter().zip(&fresh.problems.levels).take(1) {
+        ok(fresh.apply(&x, &mut y));
+        ok(problem.apply(&send(backend, &x), &mut on_y));
+        compare_at_scale(backend, &on_y, &y, SCALE, "problems after an update");
+    }
+}

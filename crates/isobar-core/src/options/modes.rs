@@ -1,0 +1,104 @@
+//! `[solver.modes]`
+
+use std::fmt;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::{Error, Result};
+
+/// A number, or `"auto"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Count {
+    /// Whatever is best.
+    #[default]
+    Auto,
+    /// So many.
+    Given(usize),
+}
+
+impl Serialize for Count {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match *self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Given(count) => serializer.serialize_u64(count as u64),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number, 1 or more, or \"auto\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Count, E> {
+                if name == "auto" {
+                    Ok(Count::Auto)
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
+                }
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, count: u64) -> std::result::Result<Count, E> {
+                usize::try_from(count).map(Count::Given).map_err(E::custom)
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, count: i64) -> std::result::Result<Count, E> {
+                let valid = usize::try_from(count);
+                valid.map(Count::Given).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(count), &self))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl Count {
+    /// The number given, if there is one.
+    pub fn given(self) -> Option<usize> {
+        match self {
+            Self::Auto => None,
+            Self::Given(count) => Some(count),
+        }
+    }
+}
+
+/// `[solver.modes]`: how many of what an iteration by vertical modes has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModesOptions {
+    /// Modes with a two-dimensional problem of their own.
+    pub count: Count,
+    /// Cycles of multigrid on these problems.
+    pub cycles: Count,
+    /// Sweeps of lines on the whole grid.
+    pub sweeps: Count,
+}
+
+/// The most sweeps or cycles an iteration.
+const MOST: usize = 1000;
+
+impl ModesOptions {
+    /// Checks every value on its own.
+    pub(super) fn validate(&self) -> Result<()> {
+        let Self { count, cycles, sweeps } = self;
+        for (key, what, value, most) in [
+            ("solver.modes.count", "modes", count, usize::MAX),
+            ("solver.modes.cycles", "cycles", cycles, MOST),
+            ("solver.modes.sweeps", "sweeps", sweeps, MOST),
+        ] {
+            match value.given() {
+                Some(0) => return Err(Error::invalid(key, format!("0 {what}; use 1 or more, or \"auto\""))),
+                Some(n) if n > most => {
+                    return Err(Error::invalid(key, format!("{n} {what}; use {most} or fewer, or \"auto\"")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Vertical modes: what they are, how fast they converge, and what is refused.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Count, Method, ModesOptions, SolverOptions};
+use isobar_core::outcome::Outcome;
+use isobar_core::problem::{Helmholtz, random};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Stencil, TensorProduct, VerticalModes};
+
+fn helmholtz(geometry: Geometry, nx: usize, ny: usize, nz: usize) -> TensorProduct {
+    let grid = GridOptions { geometry, nx, ny, nz, ..GridOptions::default() };
+    Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap()
+}
+
+/// Any profile with couplings of one sign.
+fn profile(layers: usize, seed: u64) -> VerticalProfile {
+    let positive = |which: u64, n: usize| 10f64.powf(3.0 * random(seed + which, n));
+    let coupling: Vec<f64> = (1..layers).map(|k| -positive(0, k)).collect();
+    VerticalProfile::new(
+        (0..layers).map(|k| positive(1, k)).collect(),
+        coupling.iter().copied().chain([0.0]).collect(),
+        [0.0].into_iter().chain(coupling.iter().copied()).collect(),
+        (0..layers).map(|k| -positive(2, k)).collect(),
+    )
+    .unwrap()
+}
+
+/// V x
+fn apply(profile: &VerticalProfile, x: &[f64]) -> Vec<f64> {
+    let VerticalProfile { a, b, c, .. } = profile;
+    let n = x.len();
+    (0..n)
+        .map(|k| {
+            let above = if k + 1 < n { b[k] * (x[k + 1] - x[k]) } else { 0.0 };
+            let below = if k > 0 { c[k] * (x[k - 1] - x[k]) } else { 0.0 };
+            a[k] * x[k] + above + below
+        })
+        .collect()
+}
+
+/// V s = μ D s, Sᵀ D S = 1, in ascending order.
+#[track_caller]
+fn assert_modes(profile: &VerticalProfile, slack: f64) -> VerticalModes {
+    let modes = VerticalModes::new(profile).unwrap();
+    let layers = profile.len();
+    assert_eq!((modes.count(), modes.layers()), (layers, layers));
+    assert!(modes.values().is_sorted() && modes.values()[0] >= 0.0);
+    let dot = |x: &[f64], y: &[f64]| -> f64 { x.iter().zip(y).map(|(x, y)| x * y).sum() };
+    let weighted = |x: &[f64]| -> Vec<f64> { x.iter().zip(&profile.d).map(|(x, d)| -d * x).collect() };
+    let largest = modes.values()[layers - 1];
+    for m in 0..layers {
+        for n in 0..layers {
+            let unit = dot(modes.vector(m), &weighted(modes.vector(n)));
+            assert!((unit - f64::from(u8::from(m == n))).abs() < 1e-12 * layers as f64, "{m} {n}: {unit}");
+            let energy = dot(modes.vector(m), &apply(profile, modes.vector(n)));
+            let expected = if m == n { modes.values()[m] } else { 0.0 };
+            assert!((energy - expected).abs() <= slack * largest, "{m} {n}: {energy} instead of {expected}");
+        }
+    }
+    modes
+}
+
+#[test]
+fn modes_diagonalise_the_vertical_operator() {
+    for layers in [1, 2, 3, 4, 7, 32, 65] {
+        for seed in 0..3 {
+            assert_modes(&profile(layers, 100 * seed), 1e-12);
+        }
+        for geometry in [Geometry::Panel, Geometry::Box] {
+            assert_modes(helmholtz(geometry, 4, 4, layers).vertical(), 1e-12);
+        }
+    }
+}
+
+#[test]
+fn equal_eigenvalues() {
+    let profile = VerticalProfile::new(vec![3.0; 6], vec![0.0; 6], vec![0.0; 6], vec![-2.0; 6]).unwrap();
+    let modes = assert_modes(&profile, 1e-14);
+    assert!(modes.values().iter().all(|mu| (mu - 1.5).abs() < 1e-14));
+}
+
+/// Neumann all over: the constant has μ = 0, also beside layers 10⁶ times thinner than others.
+#[test]
+fn the_smallest_is_known_however_thin_layers_are() {
+    let thickness: Vec<f64> = (0..64).map(|k| 10f64.powf(-6.0 + 6.0 * f64::from(k) / 63.0)).collect();
+    let coupling: Vec<f64> = thickness.windows(2).map(|pair| -2.0 / (pair[0] + pair[1])).collect();
+    let with_mass = |mass: f64| {
+        VerticalProfile::new(
+            thickness.iter().map(|t| mass * t).collect(),
+            coupling.iter().copied().chain([0.0]).collect(),
+            [0.0].into_iter().chain(coupling.iter().copied()).collect(),
+            thickness.iter().map(|t| -t).collect(),
+        )
+        .unwrap()
+    };
+    // A mass shifts every eigenvalue by itself: the smallest is the mass.
+    let modes = VerticalModes::new(&with_mass(1.0)).unwrap();
+    assert!((modes.values()[0] - 1.0).abs() < 1e-8, "{:e}", modes.values()[0] - 1.0);
+    let singular = VerticalModes::new(&with_mass(0.0)).unwrap();
+    assert!(singular.values()[0] < 1e-12 * modes.values()[1], "{:e}", singular.values()[0]);
+}
+
+fn solve(stencil: &TensorProduct, options: &SolverOptions, b: &[f64]) -> (Outcome, Vec<f64>) {
+    let shape = stencil.shape();
+    let mut u = vec![f64::NAN; b.len()];
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let (from, to) = (ArrayView::c_order(b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(from.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
+    (outcome, u)
+}
+
+fn by_modes(count: Count, tolerance: f64) -> SolverOptions {
+    let modes = ModesOptions { count, ..ModesOptions::default() };
+    SolverOptions { method: Method::Modes, modes, tolerance, ..SolverOptions::default() }
+}
+
+fn random_rhs(shape: Shape) -> Vec<f64> {
+    (0..shape.cells()).map(|n| random(7, n)).collect()
+}
+
+#[test]
+fn one_iteration_reaches_a_usual_tolerance() {
+    for (geometry, nx, ny, nz) in [(Geometry::Panel, 48, 48, 32), (Geometry::Box, 32, 40, 16)] {
+        let stencil = helmholtz(geometry, nx, ny, nz);
+        for b in [random_rhs(stencil.shape()), vec![1.0; stencil.shape().cells()]] {
+            let (outcome, _) = solve(&stencil, &by_modes(Count::Auto, 1e-5), &b);
+            assert!(outcome.converged() && outcome.iterations == 1, "{outcome:?}");
+            let (outcome, _) = solve(&stencil, &by_modes(Count::Auto, 1e-10), &b);
+            assert!(outcome.converged() && outcome.iterations <= 2, "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_answer_as_multigrid_on_any_grid() {
+    for (nx, ny, nz) in [(1, 1, 1), (1, 1, 7), (2, 3, 1), (5, 1, 4), (7, 5, 10), (17, 3, 2), (33, 17, 3), (12, 12, 12)]
+    {
+        let columns = HorizontalField::laplacian(&GridOptions { nx, ny, nz, ..GridOptions::default() }).unwrap();
+        let random_profile = TensorProduct::new(profile(nz, 3), columns).unwrap();
+        // A mode of any profile may be as hard as another: one alone need not do.
+        let few = [vec![Count::Auto, Count::Given(1), Count::Given(nz)], vec![Count::Auto, Count::Given(nz)]];
+        for (stencil, counts) in [helmholtz(Geometry::Panel, nx, ny, nz), random_profile].iter().zip(few) {
+            let b = random_rhs(stencil.shape());
+            let tight = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
+            let (expected, u) = solve(stencil, &SolverOptions { method: Method::Multigrid, ..tight }, &b);
+            assert!(expected.converged(), "{expected:?}");
+            for count in counts {
+                let (outcome, v) = solve(stencil, &by_modes(count, 1e-10), &b);
+                assert!(outcome.converged(), "{nx}×{ny}×{nz} {count:?}: {outcome:?}");
+                let difference: f64 = u.iter().zip(&v).map(|(u, v)| (u - v).powi(2)).sum();
+                let norm: f64 = u.iter().map(|u| u * u).sum();
+                assert!(difference <= 1e-12 * norm, "{nx}×{ny}×{nz} {count:?}: {difference:e} of {norm:e}");
+            }
+        }
+    }
+}
+
+/// With all modes there is nothing left for sweeps to do: the accuracy is that of the two-dimensional problems.
+#[test]
+fn all_modes_are_exact() {
+    let stencil = helmholtz(Geometry::Panel, 24, 20, 6);
+    let b = random_rhs(stencil.shape());
+    let modes = ModesOptions { count: Count::Given(6), cycles: Count::Given(30), sweeps: Count::Given(1) };
+    let options = SolverOptions { modes, ..by_modes(Count::Auto, 1e-12) };
+    let (outcome, _) = solve(&stencil, &options, &b);
+    assert!(outcome.converged() && outcome.iterations == 1, "{outcome:?}");
+}
+
+/// max (α_T/(α_T + μ|T|))² a sweep, of the first mode without a problem of its own.
+#[test]
+fn sweeps_converge_at_least_at_the_rate_that_is_said() {
+    let stencil = helmholtz(Geometry::Box, 24, 24, 12);
+    let modes = stencil.modes().unwrap();
+    for count in [1, 2, 4] {
+        let rate = stencil.rate_of_lines(modes.values()[count]);
+        let options = ModesOptions { count: Count::Given(count), cycles: Count::Given(20), sweeps: Count::Given(2) };
+        let options = SolverOptions { modes: options, ..by_modes(Count::Auto, 1e-12) };
+        let (outcome, _) = solve(&stencil, &options, &random_rhs(stencil.shape()));
+        assert!(outcome.converged(), "{outcome:?}");
+        // The norm is not the one in which the rate holds for every sweep.
+        let (times, last) = (outcome.iterations - 1, outcome.history[outcome.iterations]);
+        let reduction = (last / outcome.history[1]).powf(1.0 / times as f64);
+        assert!(reduction <= 10.0 * rate.powi(2), "{count}: {reduction:e} {rate} {:?}", outcome.history);
+    }
+}
+
+#[test]
+fn what_has_no_modes_is_refused() {
+    let new = |a: Vec<f64>, b: f64, c: f64, d: Vec<f64>| {
+        VerticalModes::new(&VerticalProfile::new(a, vec![b, 0.0], vec![0.0, c], d).unwrap()).map(|_| ())
+    };
+    let message = |result: isobar_core::Result<()>| result.unwrap_err().to_string();
+    let indefinite = message(new(vec![1.0, -5.0], -1.0, -1.0, vec![-1.0; 2]));
+    assert!(indefinite.contains("positive semi-definite") && indefinite.contains("layer 1"), "{indefinite}");
+    assert!(message(new(vec![1.0; 2], -1.0, -2.0, vec![-1.0; 2])).contains("symmetric"));
+    assert!(message(new(vec![1.0; 2], -1.0, -1.0, vec![-1.0, 0.0])).contains("layer 1"));
+    assert!(new(vec![0.0; 2], -1.0, -1.0, vec![-1.0; 2]).is_ok());
+
+    let stencil = helmholtz(Geometry::Panel, 8, 8, 4);
+    let refused = |options: &SolverOptions| match System::new(&Reference, &stencil, options) {
+        Ok(_) => panic!("{options:?} is taken"),
+        Err(error) => error.to_string(),
+    };
+    let message = refused(&by_modes(Count::Given(5), 1e-5));
+    assert!(message.contains("5 modes") && message.contains("4 layers"), "{message}");
+    assert!(refused(&by_modes(Count::Given(0), 1e-5)).contains("0 modes"));
+}

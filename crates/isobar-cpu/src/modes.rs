@@ -1,0 +1,336 @@
+//! Between a grid and its vertical modes, a half plane at a time.
+//!
+//! A half plane is layers × columns; a vector of modes has a row a mode where the grid has a row a layer. So projection and
+//! expansion are products of small matrices, computed for eight columns at once. Modes are rounded to the grid's precision;
+//! there are zeros beyond the last mode and the last layer, up to multiples of four.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
+use isobar_core::real::Real;
+use isobar_core::stencil::VerticalModes;
+use isobar_core::stencil::modes::SupportsModes;
+use pulp::{Simd, WithSimd};
+
+use crate::cpu::Cpu;
+use crate::seven_point::kernels::{Into, Residual};
+use crate::seven_point::sweeps::MOST_SWEEPS;
+use crate::seven_point::{ChunkSpace, Stage, Stored, store};
+use crate::shared::Shared;
+use crate::tensor_product::{Factors, TensorProduct};
+use crate::vector::Vector;
+
+/// Modes, or layers, that are summed up together.
+const TOGETHER: usize = 4;
+/// Columns that are worked on together: rows are multiples of these.
+const COLUMNS: usize = ROW_ALIGNMENT;
+
+/// Between the grid of an operator and some of its modes.
+#[derive(Debug)]
+pub(crate) struct Modal<T: Real> {
+    fine: Arc<TensorProduct<T>>,
+    layout: Layout,
+    vectors: RwLock<Vectors<T>>,
+    /// A half plane of modes in the grid's precision, one after another for every thread.
+    rounded: Mutex<Vec<T>>,
+}
+
+/// Modes in the two orders that products need.
+#[derive(Clone, Debug)]
+struct Vectors<T> {
+    /// s_m(k) at `m + modes · k`, `modes` a multiple of four.
+    by_layer: Vec<T>,
+    modes: usize,
+    layers: usize,
+}
+
+impl<T: Real> Vectors<T> {
+    fn new(modes: &VerticalModes) -> Self {
+        let (count, layers) = (modes.count().next_multiple_of(TOGETHER), modes.layers());
+        let mut by_layer = vec![T::ZERO; count * layers.next_multiple_of(TOGETHER)];
+        for m in 0..modes.count() {
+            for (k, &s) in modes.vector(m).iter().enumerate() {
+                by_layer[m + count * k] = T::from_f64(s);
+            }
+        }
+        Self { by_layer, modes: count, layers }
+    }
+}
+
+impl<T: Real> Modal<T> {
+    fn new(fine: &Arc<TensorProduct<T>>, modes: &VerticalModes) -> Result<Self> {
+        let layout = Layout::new(Shape { nz: modes.count(), ..fine.layout().shape() })?;
+        let threads = fine.cpu().threads();
+        Ok(Self {
+            fine: Arc::clone(fine),
+            layout,
+            vectors: RwLock::new(Vectors::new(modes)),
+            rounded: Mutex::new(vec![T::ZERO; threads * layout.half_plane()]),
+        })
+    }
+
+    /// Where half plane (j, colour) of the modes begins.
+    fn start(&self, j: usize, colour: Colour) -> isize {
+        ((colour as usize + 2 * j) * self.layout.half_plane()) as isize
+    }
+
+    /// g_m = Σ_k s_m(k) r_k on a half plane, `r` being where its rows begin.
+    fn project_half<C: Real>(&self, s: &Vectors<T>, j: usize, colour: Colour, r: (Shared<T>, isize), g: Shared<C>) {
+        let (len, own) = (self.fine.geometry().layout.half_plane(), self.layout.half_plane());
+        // SAFETY: this stage has the half plane of g to itself, and that of r is complete.
+        let (r, g) = unsafe { (r.0.row(r.1, len), g.row_mut(self.start(j, colour), own)) };
+        self.fine.cpu().dispatch::<T, _>(Project { s, r, g, pitch: self.layout.pitch() });
+    }
+
+    /// u_k += Σ_m s_m(k) x_m on a half plane, or u_k =
+    fn expand_half<C: Real>(
+        &self,
+        s: &Vectors<T>,
+        (j, colour): (usize, Colour),
+        x: Shared<C>,
+        guess: Guess,
+        u: Shared<T>,
+        (rounded, thread): (Shared<T>, usize),
+    ) {
+        let g = self.fine.geometry();
+        let (len, own) = (g.layout.half_plane(), self.layout.half_plane());
+        let start = g.half_plane(j, colour).start;
+        // SAFETY: this stage has the half plane of u to itself, that of x is complete, and each thread has its own copy.
+        let (x, u, own) = unsafe {
+            (x.row(self.start(j, colour), own), u.row_mut(start, len), rounded.row_mut((thread * own) as isize, own))
+        };
+        self.fine.cpu().dispatch::<T, _>(|| {
+            for (own, x) in own.iter_mut().zip(x) {
+                *own = T::from_f64(x.to_f64());
+            }
+        });
+        self.fine.cpu().dispatch::<T, _>(Expand {
+            s,
+            x: own,
+            u,
+            pitch: self.layout.pitch(),
+            adds: guess == Guess::Given,
+        });
+    }
+
+    /// f − A u on the half planes of plane j of these colours, projected; g = 0 on the others, where there is no residual.
+    /// Returns the sum of squares.
+    fn project_residual_plane<C: Real>(
+        &self,
+        (c, s): (&Factors<T>, &Vectors<T>),
+        j: usize,
+        colours: &[Colour],
+        [f, u]: [Shared<T>; 2],
+        (plane, place): (Shared<T>, isize),
+        g: Shared<C>,
+    ) -> f64 {
+        let geometry = self.fine.geometry();
+        let mut total = 0.0;
+        for colour in Colour::BOTH {
+            if !colours.contains(&colour) {
+                // SAFETY: this stage has the half plane of g to itself.
+                unsafe { g.row_mut(self.start(j, colour), self.layout.half_plane()) }.fill(C::ZERO);
+                continue;
+            }
+            let h = geometry.half_plane(j, colour);
+            let to = Into { vector: plane, shift: place - h.start };
+            total += c.run(self.fine.cpu(), geometry, Residual { h, f, u, to })[0];
+            self.project_half(s, j, colour, (plane, place), g);
+        }
+        total
+    }
+}
+
+/// g_m = Σ_k s_m(k) r_k
+struct Project<'a, T, C> {
+    s: &'a Vectors<T>,
+    r: &'a [T],
+    g: &'a mut [C],
+    pitch: usize,
+}
+
+impl<T: Real, C: Real> WithSimd for Project<'_, T, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { s, r, g, pitch } = self;
+        let (r, s_by_layer) = (r.as_chunks::<COLUMNS>().0, s.by_layer.as_chunks::<TOGETHER>().0);
+        let (columns, blocks) = (pitch / COLUMNS, s.modes / TOGETHER);
+        for column in 0..columns {
+            for (block, g) in g.chunks_mut(TOGETHER * pitch).enumerate() {
+                let mut sums = [[T::ZERO; COLUMNS]; TOGETHER];
+                for k in 0..s.layers {
+                    let (row, factors) = (&r[k * columns + column], &s_by_layer[k * blocks + block]);
+                    for (sums, &factor) in sums.iter_mut().zip(factors) {
+                        for (sum, &r) in sums.iter_mut().zip(row) {
+                            *sum = factor.mul_add(r, *sum);
+                        }
+                    }
+                }
+                for (sums, g) in sums.iter().zip(g.chunks_mut(pitch)) {
+                    for (g, sum) in g[column * COLUMNS..].iter_mut().zip(sums) {
+                        *g = C::from_f64(sum.to_f64());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// u_k += Σ_m s_m(k) x_m, or u_k =
+struct Expand<'a, T> {
+    s: &'a Vectors<T>,
+    x: &'a [T],
+    u: &'a mut [T],
+    pitch: usize,
+    adds: bool,
+}
+
+impl<T: Real> WithSimd for Expand<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { s, x, u, pitch, adds } = self;
+        let (x, columns) = (x.as_chunks::<COLUMNS>().0, pitch / COLUMNS);
+        for (block, u) in u.chunks_mut(TOGETHER * pitch).enumerate() {
+            let rows: [&[T]; TOGETHER] =
+                std::array::from_fn(|q| &s.by_layer[(block * TOGETHER + q) * s.modes..][..s.modes]);
+            for column in 0..columns {
+                let mut sums = [[T::ZERO; COLUMNS]; TOGETHER];
+                for (m, x) in x.chunks_exact(columns).enumerate() {
+                    let x = &x[column];
+                    for (sums, row) in sums.iter_mut().zip(rows) {
+                        let factor = row[m];
+                        for (sum, &x) in sums.iter_mut().zip(x) {
+                            *sum = factor.mul_add(x, *sum);
+                        }
+                    }
+                }
+                for (sums, u) in sums.iter().zip(u.chunks_mut(pitch)) {
+                    for (u, &sum) in u[column * COLUMNS..].iter_mut().zip(sums) {
+                        *u = if adds { *u + sum } else { sum };
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
+    fn fine(&self) -> &dyn LineSmoother<Cpu, T> {
+        &*self.fine
+    }
+
+    fn modal_layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn update(&self, modes: &VerticalModes) -> Result<()> {
+        *self.vectors.write().unwrap_or_else(PoisonError::into_inner) = Vectors::new(modes);
+        Ok(())
+    }
+
+    fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
+        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
+        let (r, g) = (r.share(), g.share_mut());
+        self.fine.cpu().for_each_half_plane(&self.fine.geometry().layout, |j, colour, start| {
+            self.project_half(&s, j, colour, (r, start), g);
+        });
+        Ok(())
+    }
+
+    fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {
+        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
+        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (x, u, rounded) = (x.share(), u.share_mut(), Shared::of(&mut rounded));
+        self.fine.plain_pass(|_, j, space| {
+            for colour in Colour::BOTH {
+                self.expand_half(&s, (j, colour), x, guess, u, (rounded, space.number()));
+            }
+        });
+        Ok(())
+    }
+
+    fn project_residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        g: &mut Vector<C>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
+        let (vectors, g) = ([f.share(), u.share()], g.share_mut());
+        let (c, mut workspace) = (self.fine.coefficients(), self.fine.workspace());
+        let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
+        let residual = |j: usize, space: &mut ChunkSpace<T>| {
+            let place = (plane, self.fine.own_plane(space, 0));
+            store(sums, j, [self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, g), 0.0]);
+        };
+        self.fine.pass(&mut workspace, &[&residual]);
+        scalars.reduce(norm, [workspace.total(0)]);
+        Ok(())
+    }
+
+    fn expand_smooth_project(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        g: &mut Vector<C>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let fine = &self.fine;
+        fine.prepare(relaxation, guess, u);
+        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
+        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (x, g, rounded) = (x.share(), g.share_mut(), Shared::of(&mut rounded));
+        let vectors = [f.share(), u.share_mut()];
+        let (needed, unsolved) = (fine.needed(relaxation), fine.unsolved(relaxation));
+        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
+        let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
+        let expand = |j: usize, space: &mut ChunkSpace<T>| {
+            for &colour in needed {
+                self.expand_half(&s, (j, colour), x, guess, vectors[1], (rounded, space.number()));
+            }
+        };
+        let residual = |j: usize, space: &mut ChunkSpace<T>| {
+            let place = (plane, fine.own_plane(space, 0));
+            store(sums, j, [self.project_residual_plane((&c, &s), j, unsolved, vectors, place, g), 0.0]);
+        };
+        let mut before: Option<Stage<'_, T>> = Some(&expand);
+        let mut left = sweeps;
+        while left > 0 {
+            let now = left.min(MOST_SWEEPS);
+            left -= now;
+            let after: Option<Stage<'_, T>> = (left == 0).then_some(&residual);
+            fine.pass_around_sweeps(&c, &mut workspace, before.take(), (relaxation, Guess::Given, now), vectors, after);
+        }
+        scalars.reduce(norm, [workspace.total(0)]);
+        Ok(())
+    }
+
+    fn needs_scratch(&self) -> bool {
+        false
+    }
+}
+
+impl SupportsModes for Cpu {
+    fn modal_transfer<T: Real, C: Real>(
+        &self,
+        operator: &Arc<TensorProduct<T>>,
+        modes: &VerticalModes,
+    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>> {
+        Ok(Arc::new(Modal::new(operator, modes)?))
+    }
+}

@@ -1,0 +1,189 @@
+// Between a grid and some of its vertical modes.
+//
+// A launch is for COUNT of them, or for the fewer that are left: s_m(k) at m + stride k in T, zero beyond the last mode, which a
+// block keeps in shared memory. Vectors of modes are grids of a layer a mode in MODE. A warp is 32 adjacent columns; `split` warps of a block share them, a run of layers each.
+// Block (32, WARPS), as many as the card holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more where
+// columns are shared.
+#include "reduce.cuh"
+#include "tensor_product/residual.cuh"
+
+typedef MODE_REAL Mode;
+
+#define WARPS 8
+
+// Some modes of all.
+struct Modes {
+    const T* values;
+    int first, all, stride;
+};
+
+// Whose residual is projected: r = f given, or f - A u of both colours, or of the red one, after a sweep that ends with
+// the black.
+enum Which { GIVEN, RESIDUAL, RESIDUAL_RED };
+
+struct Share {
+    const T* table; // s_m(k) in shared memory
+    T* partial;
+    int part, k0, k1;
+    int tiles, strips, per_block, within;
+
+    __device__ __forceinline__ Share(const Operator& op, const Modes& modes, int lines, int split) {
+        extern __shared__ __align__(16) unsigned char shared[];
+        T* to = reinterpret_cast<T*>(shared);
+        for (int n = threadIdx.x + 32 * threadIdx.y; n < op.nz * COUNT; n += 32 * WARPS)
+            to[n] = modes.values[modes.first + n % COUNT + modes.stride * (n / COUNT)];
+        __syncthreads();
+        table = to;
+        partial = to + op.nz * COUNT;
+        int length = (op.nz + split - 1) / split;
+        part = threadIdx.y % split;
+        k0 = min(part * length, op.nz);
+        k1 = min(k0 + length, op.nz);
+        strips = (op.pitch + 31) / 32;
+        tiles = strips * lines;
+        per_block = WARPS / split;
+        within = threadIdx.y / split;
+    }
+};
+
+// The residual of one column, layer after layer.
+struct ColumnResidual {
+    Walker own;
+    const T* other;
+    const T* rhs;
+    long long to_south, to_north;
+
+    __device__ __forceinline__ ColumnResidual(const Operator& op, const T* f, const T* u, int j, int c, int m, int k) {
+        own.start(op, u, j, c, m, k);
+        long long colour = (long long)op.pitch * op.nz;
+        other = u + plane(op, j, 1 - c) + m;
+        rhs = f + plane(op, j, c) + m;
+        to_south = j > 0 ? -2 * colour : 0;
+        to_north = j + 1 < op.ny ? 2 * colour : 0;
+    }
+
+    __device__ __forceinline__ T next(const Operator& op, int k) {
+        int at = op.pitch * k;
+        own.look_up(op, k, op.nz);
+        const T* beside = other + at;
+        T r = own.at_layer(op, k, rhs[at], beside[0], beside[own.column.shift], beside[to_south], beside[to_north]);
+        own.step();
+        return r;
+    }
+};
+
+template <Which WHICH>
+__device__ __forceinline__ double project_tiles(const Operator& op, const T* f, const T* u, Mode* g,
+                                                const Modes& modes, int split) {
+    const bool red = WHICH == RESIDUAL_RED;
+    Share share(op, modes, red ? op.ny : 2 * op.ny, split);
+    const int count = min(COUNT, modes.all - modes.first);
+    double square = 0;
+    for (int first = blockIdx.x * share.per_block; first < share.tiles; first += gridDim.x * share.per_block) {
+        int tile = first + share.within, line = tile / share.strips;
+        int m = tile % share.strips * 32 + threadIdx.x;
+        int j = red ? line : line >> 1, c = red ? 0 : line & 1;
+        bool inside = tile < share.tiles && m < op.pitch;
+        T sums[COUNT];
+#pragma unroll
+        for (int q = 0; q < COUNT; q++) sums[q] = T(0);
+        if (inside && share.k0 < share.k1) {
+            if (WHICH == GIVEN) {
+                const T* at = f + plane(op, j, c) + m;
+#pragma unroll 4
+                for (int k = share.k0; k < share.k1; k++) {
+                    T r = at[op.pitch * k];
+#pragma unroll
+                    for (int q = 0; q < COUNT; q++) sums[q] = fma(share.table[k * COUNT + q], r, sums[q]);
+                }
+            } else {
+                ColumnResidual column(op, f, u, j, c, m, share.k0);
+#pragma unroll 2
+                for (int k = share.k0; k < share.k1; k++) {
+                    T r = column.next(op, k);
+                    square += double(r) * double(r);
+#pragma unroll
+                    for (int q = 0; q < COUNT; q++) sums[q] = fma(share.table[k * COUNT + q], r, sums[q]);
+                }
+            }
+        }
+        Mode* to = g + (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j)) + m;
+        if (split == 1) {
+            if (inside) {
+#pragma unroll
+                for (int q = 0; q < COUNT; q++)
+                    if (q < count) to[op.pitch * q] = Mode(sums[q]);
+            }
+        } else {
+            T* own = share.partial + (threadIdx.y * COUNT) * 32 + threadIdx.x;
+#pragma unroll
+            for (int q = 0; q < COUNT; q++) own[32 * q] = sums[q];
+            __syncthreads();
+            const T* all = share.partial + (share.within * split * COUNT) * 32 + threadIdx.x;
+            if (inside)
+                for (int q = share.part; q < count; q += split) {
+                    T sum = T(0);
+                    for (int w = 0; w < split; w++) sum += all[32 * (w * COUNT + q)];
+                    to[op.pitch * q] = Mode(sum);
+                }
+            __syncthreads();
+        }
+        if (red && inside) {
+            // There is no residual on the other colour.
+            Mode* black = to + (long long)op.pitch * modes.all;
+            for (int q = share.part; q < count; q += split) black[op.pitch * q] = Mode(0);
+        }
+    }
+    return square;
+}
+
+// g_m = sum_k s_m(k) r_k. Traffic: r read.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
+    project_tiles<GIVEN>(op, r, nullptr, g, modes, split);
+}
+
+// g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project_residual(Operator op, Modes modes, int split, const T* __restrict__ f, const T* __restrict__ u,
+                     Mode* __restrict__ g, double* partial, unsigned int* counter,
+                     double* result) {
+    __shared__ double sums[32];
+    double square[1] = {project_tiles<RESIDUAL>(op, f, u, g, modes, split)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project_residual_red(Operator op, Modes modes, int split, const T* __restrict__ f, const T* __restrict__ u,
+                         Mode* __restrict__ g, double* partial, unsigned int* counter,
+                         double* result) {
+    __shared__ double sums[32];
+    double square[1] = {project_tiles<RESIDUAL_RED>(op, f, u, g, modes, split)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+// u_k += sum_m s_m(k) x_m, or u_k = where nothing is added to; on one colour, or from red on both.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    expand(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
+           const Mode* __restrict__ x, T* __restrict__ u) {
+    Share share(op, modes, colours * op.ny, split);
+    const int count = min(COUNT, modes.all - modes.first);
+    for (int tile = blockIdx.x * share.per_block + share.within; tile < share.tiles;
+         tile += gridDim.x * share.per_block) {
+        int line = tile / share.strips, m = tile % share.strips * 32 + threadIdx.x;
+        int j = colours == 2 ? line >> 1 : line, c = colours == 2 ? line & 1 : first_colour;
+        if (m >= op.pitch) continue;
+        const Mode* from = x + (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j)) + m;
+        T* to = u + plane(op, j, c) + m;
+        T mode[COUNT];
+#pragma unroll
+        for (int q = 0; q < COUNT; q++) mode[q] = q < count ? T(from[op.pitch * q]) : T(0);
+#pragma unroll 2
+        for (int k = share.k0; k < share.k1; k++) {
+            T sum = adds ? to[op.pitch * k] : T(0);
+#pragma unroll
+            for (int q = 0; q < COUNT; q++) sum = fma(share.table[k * COUNT + q], mode[q], sum);
+            to[op.pitch * k] = sum;
+        }
+    }
+}
