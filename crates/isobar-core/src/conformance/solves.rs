@@ -51,7 +51,7 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
             all.push(SolverOptions { multigrid, ..base.clone() });
         }
     }
-    for count in [Count::Auto, Count::Given(2)] {
+    for count in [Count::Auto, Count::Given(1)] {
         let modes = ModesOptions { count, ..ModesOptions::default() };
         all.push(SolverOptions { method: Method::Modes, modes, ..base.clone() });
     }

@@ -130,7 +130,7 @@ fn one_iteration_reaches_a_usual_tolerance() {
         for b in [random_rhs(stencil.shape()), vec![1.0; stencil.shape().cells()]] {
             let (outcome, _) = solve(&stencil, &by_modes(Count::Auto, 1e-5), &b);
             assert!(outcome.converged() && outcome.iterations == 1, "{outcome:?}");
-            let (outcome, _) = solve(&stencil, &by_modes(Count::Auto, 1e-10), &b);
+            let (outcome, _) = solve(&stencil, &by_modes(Count::Auto, 1e-9), &b);
             assert!(outcome.converged() && outcome.iterations <= 2, "{outcome:?}");
         }
     }
@@ -174,10 +174,13 @@ fn all_modes_are_exact() {
 /// max (α_T/(α_T + μ|T|))² a sweep, of the first mode without a problem of its own.
 #[test]
 fn sweeps_converge_at_least_at_the_rate_that_is_said() {
-    let stencil = helmholtz(Geometry::Box, 24, 24, 12);
+    // Weak vertical couplings, so that there is something to see.
+    let grid = GridOptions { geometry: Geometry::Box, nx: 24, ny: 24, nz: 12, ..GridOptions::default() };
+    let stencil = TensorProduct::helmholtz(&grid, 0.1, 0.1).unwrap();
     let modes = stencil.modes().unwrap();
     for count in [1, 2, 4] {
         let rate = stencil.rate_of_lines(modes.values()[count]);
+        assert!(rate > 1e-2, "{count}: {rate}");
         let options = ModesOptions { count: Count::Given(count), cycles: Count::Given(20), sweeps: Count::Given(2) };
         let options = SolverOptions { modes: options, ..by_modes(Count::Auto, 1e-12) };
         let (outcome, _) = solve(&stencil, &options, &random_rhs(stencil.shape()));
@@ -185,7 +188,7 @@ fn sweeps_converge_at_least_at_the_rate_that_is_said() {
         // The norm is not the one in which the rate holds for every sweep.
         let (times, last) = (outcome.iterations - 1, outcome.history[outcome.iterations]);
         let reduction = (last / outcome.history[1]).powf(1.0 / times as f64);
-        assert!(reduction <= 10.0 * rate.powi(2), "{count}: {reduction:e} {rate} {:?}", outcome.history);
+        assert!(reduction <= 1.1 * rate.powi(2), "{count}: {reduction:e} {rate} {:?}", outcome.history);
     }
 }
 
