@@ -68,14 +68,16 @@ pub struct StepProgress<'c> {
     bar: Option<ProgressBar>,
     started: Instant,
     first: usize,
-    total: usize,
+    total: Option<usize>,
+    /// The time that it begins at, and the end.
+    times: [f64; 2],
     next_line: usize,
     last_line: Instant,
 }
 
 impl<'c> StepProgress<'c> {
-    /// Before the step after `first`, of `total`.
-    pub fn new(console: &'c mut Console, first: usize, total: usize) -> Self {
+    /// Before the step after `first`, of `total` where that is known, from a time to the end.
+    pub fn new(console: &'c mut Console, first: usize, total: Option<usize>, times: [f64; 2]) -> Self {
         let bar = console.is_interactive().then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
@@ -85,7 +87,7 @@ impl<'c> StepProgress<'c> {
             bar
         });
         let now = Instant::now();
-        Self { console, bar, started: now, first, total, next_line: 1, last_line: now }
+        Self { console, bar, started: now, first, total, times, next_line: 1, last_line: now }
     }
 
     /// After a step.
@@ -97,14 +99,14 @@ impl<'c> StepProgress<'c> {
             return;
         }
         let past = now.duration_since(self.started);
-        let left = past.mul_f64((self.total - number) as f64 / done.max(1) as f64);
+        let [begin, end] = self.times;
+        let (left, of) = match self.total {
+            Some(total) => (total.saturating_sub(number) as f64 / done.max(1) as f64, format!("of {total} ")),
+            None => (((end - time) / (time - begin)).max(0.0), String::new()),
+        };
+        let left = past.mul_f64(if left.is_finite() { left.min(1e6) } else { 0.0 });
         let counts = plural(iterations, "iteration");
-        let line = format!(
-            "step {number:>5} of {}   t = {time:.6}   {counts}   {}   {} left",
-            self.total,
-            clock(past),
-            clock(left)
-        );
+        let line = format!("step {number:>5} {of}  t = {time:.6}   {counts}   {}   {} left", clock(past), clock(left));
         match &self.bar {
             Some(bar) => bar.set_message(line),
             None => {

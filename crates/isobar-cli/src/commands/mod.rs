@@ -6,6 +6,7 @@ pub mod export;
 mod heat;
 pub mod reproduce;
 pub mod solve;
+mod writer;
 
 use std::path::Path;
 

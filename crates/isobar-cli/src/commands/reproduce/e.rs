@@ -74,7 +74,8 @@ fn stepper<B: Supports<Diffusion>>(
 ) -> Result<HeatStepper<B>> {
     let heat = Heat::unit_box(grid)?;
     let initial = heat.sine([1.0; 3]);
-    let options = HeatOptions { steps: Steps::new(dt, END)?, scheme: Scheme::CrankNicolson, guess: StepGuess::Ones };
+    let options =
+        HeatOptions { steps: Steps::new(dt, END)?, error: None, scheme: Scheme::CrankNicolson, guess: StepGuess::Ones };
     let mut stepper = HeatStepper::new(backend, heat, options, solver)?;
     stepper.set(ArrayView::c_order(&initial, grid)?.into(), None, 0)?;
     Ok(stepper)
