@@ -208,7 +208,7 @@ fn runs<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<[Sheet; 2]
             let mean = count as f64 / total as f64;
             let cells = [
                 Cell::Text(method.into()),
-                Cell::Number(seconds, 2),
+                Cell::Number(seconds, 3),
                 Cell::number(gpu, 2),
                 Cell::number(cpu, 2),
                 Cell::Number(mean, 1),
