@@ -193,8 +193,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     forget(progress);
 }
 
-// Sum of T over the upper neighbours of a cell.
-__device__ __forceinline__ T upper_sum(const Stencil& op, int i, int j, int k) {
+// Sum of T over the upper neighbours of a cell. Not inline: what the compiler takes for its many calls is more than what they do.
+__device__ __noinline__ T upper_sum(const Stencil& op, int i, int j, int k) {
     const Fields here = load(op, place(op, i, j, k));
     const int nz = LAYERS(op);
     T sum = T(0);
