@@ -92,3 +92,105 @@ impl WholeGrid {
         cuda.launch(self.module.kernel(name)?, [self.tiles, 1, 1], [32 * (WARPS + 1), 1], arguments)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::{STEPS, WARPS};
+
+    /// The rules of waves.cuh: tiles of `chunks` in x and of WARPS of `layers`, of which so many are at work at once, in an order
+    /// that `seed` decides. A row is its chunk, its position in the direction of the chain, and in that of the march.
+    struct Waves {
+        chunks: usize,
+        layers: usize,
+        rows: usize,
+        seed: u64,
+    }
+
+    impl Waves {
+        fn random(&mut self, below: usize) -> usize {
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.seed >> 33) as usize % below
+        }
+
+        /// Takes a tile's steps up to the next report. Fails where a row is used that is not there.
+        fn advance(&self, tile: usize, from: usize, to: usize, there: &mut HashSet<[usize; 3]>) {
+            let Self { chunks, layers, rows, .. } = *self;
+            let (chunk, group) = (tile % chunks, tile / chunks);
+            let first = if from == 0 { -1 } else { from as isize };
+            for step in first..to as isize {
+                let mut done = Vec::new();
+                for warp in (0..WARPS).filter(|warp| group * WARPS + warp < layers) {
+                    let chain = group * WARPS + warp;
+                    let row_of = |step: isize| usize::try_from(step - warp as isize).ok().filter(|row| *row < rows);
+                    let uses =
+                        |chunk, chain, row| assert!(there.contains(&[chunk, chain, row]), "{tile} {step} {warp}");
+                    if let Some(next) = row_of(step + 1) {
+                        if chunk > 0 {
+                            uses(chunk - 1, chain, next);
+                            uses(0, chain, next);
+                        }
+                        if warp == 0 && group > 0 {
+                            uses(chunk, chain - 1, next);
+                        }
+                    }
+                    if let Some(now) = row_of(step) {
+                        if chain > 0 {
+                            uses(chunk, chain - 1, now);
+                            uses(chunk, 0, now);
+                        }
+                        if now > 0 {
+                            uses(chunk, chain, now - 1);
+                            uses(chunk, chain, 0);
+                        }
+                        done.push([chunk, chain, now]);
+                    }
+                }
+                there.extend(done);
+            }
+        }
+
+        fn run(&mut self, resident: usize) {
+            let (tiles, total) = (self.chunks * self.layers.div_ceil(WARPS), self.rows + WARPS - 1);
+            let (mut taken, mut at_work, mut next) = (vec![0; tiles], Vec::new(), 0);
+            let mut there = HashSet::new();
+            loop {
+                while at_work.len() < resident && next < tiles {
+                    at_work.push(next);
+                    next += 1;
+                }
+                let may_go_on = |tile: &usize| {
+                    let to = (taken[*tile] + STEPS).min(total);
+                    let (before_in_x, before_in_chain) = ((to + 1).min(total), (to + WARPS).min(total));
+                    (tile % self.chunks == 0 || taken[tile - 1] >= before_in_x)
+                        && (*tile < self.chunks || taken[tile - self.chunks] >= before_in_chain)
+                };
+                let ready: Vec<usize> = at_work.iter().copied().filter(may_go_on).collect();
+                if at_work.is_empty() {
+                    break;
+                }
+                assert!(!ready.is_empty(), "all wait");
+                let tile = ready[self.random(ready.len())];
+                let to = (taken[tile] + STEPS).min(total);
+                self.advance(tile, taken[tile], to, &mut there);
+                taken[tile] = to;
+                at_work.retain(|&tile| taken[tile] < total);
+            }
+            assert_eq!(there.len(), self.chunks * self.layers * self.rows);
+        }
+    }
+
+    #[test]
+    fn tiles_wait_for_those_before_them_and_for_no_others() {
+        for chunks in [1, 2, 5] {
+            for layers in [1, 2, 7, 8, 9, 17, 40] {
+                for rows in [1, 2, 3, 4, 5, 9, 31] {
+                    for resident in [1, 2, 3, 1000] {
+                        Waves { chunks, layers, rows, seed: (layers * rows + resident) as u64 }.run(resident);
+                    }
+                }
+            }
+        }
+    }
+}
