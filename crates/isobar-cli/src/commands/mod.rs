@@ -5,6 +5,7 @@ pub mod devices;
 pub mod export;
 mod heat;
 pub mod reproduce;
+mod restart;
 pub mod solve;
 mod writer;
 

@@ -89,7 +89,7 @@ impl WholeGrid {
             };
             arguments = reduction.append(arguments, self.tiles, sums);
         }
-        cuda.launch(self.module.kernel(name)?, [self.tiles, 1, 1], [32 * (WARPS + 1), 1], arguments)
+        cuda.launch(self.module.kernel(name)?, [self.tiles, 1, 1], [32 * (WARPS + 2), 1], arguments)
     }
 }
 
@@ -98,6 +98,9 @@ mod tests {
     use std::collections::HashSet;
 
     use super::{STEPS, WARPS};
+
+    /// Rows that are loaded in advance.
+    const AHEAD: usize = 2;
 
     /// The rules of waves.cuh: tiles of `chunks` in x and of WARPS of `layers`, of which so many are at work at once, in an order
     /// that `seed` decides. A row is its chunk, its position in the direction of the chain, and in that of the march.
@@ -118,7 +121,7 @@ mod tests {
         fn advance(&self, tile: usize, from: usize, to: usize, there: &mut HashSet<[usize; 3]>) {
             let Self { chunks, layers, rows, .. } = *self;
             let (chunk, group) = (tile % chunks, tile / chunks);
-            let first = if from == 0 { -1 } else { from as isize };
+            let first = if from == 0 { -(AHEAD as isize) } else { from as isize };
             for step in first..to as isize {
                 let mut done = Vec::new();
                 for warp in (0..WARPS).filter(|warp| group * WARPS + warp < layers) {
@@ -126,7 +129,7 @@ mod tests {
                     let row_of = |step: isize| usize::try_from(step - warp as isize).ok().filter(|row| *row < rows);
                     let uses =
                         |chunk, chain, row| assert!(there.contains(&[chunk, chain, row]), "{tile} {step} {warp}");
-                    if let Some(next) = row_of(step + 1) {
+                    if let Some(next) = row_of(step + AHEAD as isize) {
                         if chunk > 0 {
                             uses(chunk - 1, chain, next);
                             uses(0, chain, next);
@@ -162,8 +165,8 @@ mod tests {
                 }
                 let may_go_on = |tile: &usize| {
                     let to = (taken[*tile] + STEPS).min(total);
-                    let (before_in_x, before_in_chain) = ((to + 1).min(total), (to + WARPS).min(total));
-                    (tile % self.chunks == 0 || taken[tile - 1] >= before_in_x)
+                    let (before_in_x, before_in_chain) = ((to + AHEAD).min(total), (to + AHEAD + WARPS - 1).min(total));
+                    (tile.is_multiple_of(self.chunks) || taken[tile - 1] >= before_in_x)
                         && (*tile < self.chunks || taken[tile - self.chunks] >= before_in_chain)
                 };
                 let ready: Vec<usize> = at_work.iter().copied().filter(may_go_on).collect();

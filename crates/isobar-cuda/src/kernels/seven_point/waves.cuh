@@ -6,8 +6,8 @@
 // a tile: some columns of x, WARPS of CHAIN, all of MARCH.
 //
 // Tiles depend on the one before in x (one cell a row) and the one before in CHAIN (one row), from both of which they read
-// what those wrote to memory. Every STEPS steps a tile publishes how many it has taken; one warp more, the messenger, does
-// that, and waits for the tiles before, while the others are at work. Tiles are claimed by a ticket, in an order in which
+// what those wrote to memory. Every STEPS steps a tile publishes how many it has taken; one warp more does
+// that, and another waits for the tiles before, while the others are at work. Tiles are claimed by a ticket, in an order in which
 // each comes after those that it depends on: whatever a claimed tile waits for is done or at work, however few blocks are
 // resident. At the other end of a periodic direction are the first rows of all, which the tiles before have waited for.
 //
@@ -16,8 +16,11 @@
 #include "seven_point/seven_point.cuh"
 
 constexpr int CHAIN = MARCH == Y ? Z : Y, CELLS = 2 * PAIRS, WIDTH = 32 * CELLS;
-constexpr int THREADS = 32 * (WARPS + 1);
-// Rows that memory is asked for in advance.
+constexpr int THREADS = 32 * (WARPS + 2);
+// Rows that are loaded in advance.
+constexpr int AHEAD = 2;
+static_assert(STEPS % AHEAD == 0, "a step is known by its parity");
+// Rows that memory is asked for in advance of that.
 constexpr int PREFETCH = 6;
 
 // Zero between launches.
@@ -53,12 +56,23 @@ __device__ __forceinline__ Index place_of(const Stencil& op, int i, int march, i
 
 __device__ __forceinline__ int extent(const Stencil& op, int axis) { return axis == Y ? op.ny : LAYERS(op); }
 
-// The threads of a block, or those of its warps but the messenger.
+// The threads of a block, or those of its warps that have rows.
 __device__ __forceinline__ void meet_all() { asm volatile("bar.sync 0, %0;" ::"n"(THREADS) : "memory"); }
 __device__ __forceinline__ void meet_workers() { asm volatile("bar.sync 1, %0;" ::"n"(32 * WARPS) : "memory"); }
 
+template <int N> struct Parity {
+    enum { value = N };
+};
+
+// Waits until a tile has taken so many steps.
+__device__ __forceinline__ void wait_for(const int* steps, int wanted) {
+    while (peek(steps) < wanted) {
+    }
+    acquire(steps);
+}
+
 // Calls step(parity, now, has_now, next, has_next) for all rows of a warp: it is to work on the row `now`, having loaded what it
-// needs when that was `next`. Returns the tile. All threads must call it.
+// needs when that was `next`, a step of the same parity before. Returns the tile. All threads must call it.
 template <bool UP, class Step> __device__ __forceinline__ int in_waves(const Stencil& op, Progress* progress, Step step) {
     __shared__ int claimed;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -70,23 +84,24 @@ template <bool UP, class Step> __device__ __forceinline__ int in_waves(const Ste
     if (warp == WARPS) {
         for (int s0 = 0; s0 < total; s0 += STEPS) {
             if (lane == 0) {
-                // Rows of the steps to come, and of the one after, which is loaded in them.
+                // Rows of the steps to come, and of those after, which are loaded in them.
                 const int s1 = min(s0 + STEPS, total);
-                if (chunk > 0)
-                    while (acquire(progress->steps + tile - 1) < min(s1 + 1, total)) {
-                    }
-                if (group > 0)
-                    while (acquire(progress->steps + tile - chunks) < min(s1 + WARPS, total)) {
-                    }
+                if (chunk > 0) wait_for(progress->steps + tile - 1, min(s1 + AHEAD, total));
+                if (group > 0) wait_for(progress->steps + tile - chunks, min(s1 + AHEAD + WARPS - 1, total));
             }
             __syncwarp();
             meet_all();
-            if (lane == 0 && s0 > 0) release(progress->steps + tile, s0);
-            __syncwarp();
         }
         meet_all();
-        if (lane == 0) release(progress->steps + tile, total);
-        __syncwarp();
+        return tile;
+    }
+    if (warp > WARPS) {
+        meet_all();
+        for (int s0 = 0; s0 < total; s0 += STEPS) {
+            meet_all();
+            if (lane == 0) release(progress->steps + tile, min(s0 + STEPS, total));
+            __syncwarp();
+        }
         return tile;
     }
     Place now;
@@ -110,11 +125,16 @@ template <bool UP, class Step> __device__ __forceinline__ int in_waves(const Ste
     for (int s0 = 0; s0 < total; s0 += STEPS) {
         const int s1 = min(s0 + STEPS, total);
         meet_all();
-        // One step more before the first, in which the first row is loaded.
-        for (int s = s0 == 0 ? -1 : s0; s < s1; s++) {
-            const bool has_now = s >= warp && s < warp + rows, has_next = s + 1 >= warp && s + 1 < warp + rows;
-            if (is_mine && (has_now || has_next)) step(s & 1, at_step(s), has_now, at_step(s + 1), has_next);
+        auto take = [&](auto parity, int s) {
+            const int ahead = s + AHEAD;
+            const bool has_now = s >= warp && s < warp + rows, has_next = ahead >= warp && ahead < warp + rows;
+            if (is_mine && (has_now || has_next)) step(parity, at_step(s), has_now, at_step(ahead), has_next);
             meet_workers();
+        };
+        // Steps more before the first, in which the first rows are loaded.
+        for (int s = s0 == 0 ? -AHEAD : s0; s < s1; s += 2) {
+            take(Parity<0>{}, s);
+            take(Parity<1>{}, s + 1);
         }
     }
     meet_all();

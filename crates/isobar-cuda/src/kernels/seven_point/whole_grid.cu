@@ -11,21 +11,33 @@ __device__ __forceinline__ int sweep(const Stencil& op, Progress* progress, cons
                                      const T* __restrict__ q, T alpha, T* z, double (&sums)[2]) {
     __shared__ T handed[2][WARPS][CELLS][32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, order = UP ? lane : 31 - lane;
-    // Of the row to come: loaded a step ahead.
-    T r_next[CELLS], q_next[CELLS], inverse_next[CELLS], row_next[CELLS], carry_next = T(0), first_next = T(0);
-    Fields here_next[CELLS], chain_next[CELLS], edge_next = Fields{}, around_next = Fields{};
+    // Of the rows to come, by the parity of their steps.
+    T r_to_come[2][CELLS], q_to_come[2][CELLS], inverses_to_come[2][CELLS], row_to_come[2][CELLS];
+    T carries[2] = {T(0), T(0)}, firsts[2] = {T(0), T(0)};
+    Fields here_to_come[2][CELLS], chain_to_come[2][CELLS], edges[2] = {Fields{}, Fields{}}, arounds[2] = {Fields{}, Fields{}};
     // Of the row before.
     T z_before[CELLS];
     Fields before[CELLS];
 #pragma unroll
     for (int e = 0; e < CELLS; e++) {
-        z_before[e] = r_next[e] = q_next[e] = inverse_next[e] = row_next[e] = T(0);
-        before[e] = here_next[e] = chain_next[e] = Fields{};
+        z_before[e] = T(0);
+        before[e] = Fields{};
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            r_to_come[n][e] = q_to_come[n][e] = inverses_to_come[n][e] = row_to_come[n][e] = T(0);
+            here_to_come[n][e] = chain_to_come[n][e] = Fields{};
+        }
     }
     const T* from = UP ? r : z;
     // The first and the last cell of a row, as the sweep goes.
     const int first_cell = UP ? 0 : op.nx - 1, last_cell = UP ? op.nx - 1 : 0;
-    return in_waves<UP>(op, progress, [&](int parity, const Place& p, bool has_now, const Place& next, bool has_next) {
+    return in_waves<UP>(op, progress, [&](auto parity_of, const Place& p, bool has_now, const Place& next, bool has_next) {
+        constexpr int parity = decltype(parity_of)::value;
+        T(&r_next)[CELLS] = r_to_come[parity], (&q_next)[CELLS] = q_to_come[parity];
+        T(&inverse_next)[CELLS] = inverses_to_come[parity], (&row_next)[CELLS] = row_to_come[parity];
+        T &carry_next = carries[parity], &first_next = firsts[parity];
+        Fields(&here_next)[CELLS] = here_to_come[parity], (&chain_next)[CELLS] = chain_to_come[parity];
+        Fields &edge_next = edges[parity], &around_next = arounds[parity];
         T r_now[CELLS], inverse_now[CELLS], row_now[CELLS];
         Fields here[CELLS], below[CELLS];
         const Fields edge = edge_next, far = around_next;
@@ -179,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     substitute_up_residual(Stencil op, Progress* progress, Ratio alpha, const T* __restrict__ inverse_pivots,
                            const T* __restrict__ q, T* r, T* z, double* partial, unsigned int* counter, double* result) {
-    __shared__ double scratch[2 * (WARPS + 1)];
+    __shared__ double scratch[2 * (WARPS + 2)];
     double sums[2] = {0, 0};
     const int tile = sweep<true, true>(op, progress, inverse_pivots, r, q, alpha.value(), z, sums);
     grid_sum<2>(sums, scratch, partial, counter, result, tile);
@@ -237,7 +249,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         upper_before[e] = inverse_before[e] = T(0);
         before[e] = Fields{};
     }
-    in_waves<true>(op, progress, [&](int parity, const Place& p, bool has_now, const Place&, bool) {
+    in_waves<true>(op, progress, [&](auto parity_of, const Place& p, bool has_now, const Place&, bool) {
+        constexpr int parity = decltype(parity_of)::value;
         if (!has_now) return;
         T upper[CELLS], rest[CELLS], diagonal[CELLS], along[CELLS], inverses[CELLS];
         Fields here[CELLS];
