@@ -19,7 +19,7 @@ use crate::reduction::Reduction;
 /// Rows of a tile that follow each other, a warp each.
 const WARPS: usize = 8;
 /// Steps after which a tile says how far it is.
-const STEPS: usize = 4;
+const STEPS: usize = 2;
 /// Pairs of cells along x that a lane has.
 const PAIRS: usize = 1;
 
