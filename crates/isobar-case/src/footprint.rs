@@ -124,12 +124,16 @@ impl HeatCase {
         }
     }
 
-    /// The matrix with and without the shift of a step, source and masses beside what a diffusion problem has, and what
-    /// the stepper holds: the state, the one before, the source, masses.
+    /// The matrix with and without the shift of a step, source and masses beside what a diffusion problem has, what
+    /// the stepper holds (the state, the one before, the source, masses; two more where it chooses the length of steps), and
+    /// states that are written while steps go on.
     fn values_held(&self) -> Held {
         let Held { system, assembly, may_be_marked } = self.diffusion.values_held();
         let masses = if self.has_various_cells() { 3.0 } else { 0.0 };
-        Held { system: system + 5.0 + masses, assembly: assembly + 2.0, may_be_marked }
+        let estimates = if self.step_tolerance().is_some() { 2.0 } else { 0.0 };
+        let is_written = self.section.output_every > 0 || self.section.checkpoint.is_some();
+        let written = if is_written { 3.0 } else { 0.0 };
+        Held { system: system + 5.0 + masses + estimates + written, assembly: assembly + 2.0, may_be_marked }
     }
 }
 

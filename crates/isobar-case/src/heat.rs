@@ -1,11 +1,13 @@
 //! Problems of kind "heat": `[heat]`, beside what "diffusion" reads.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::{self, Boundary, Heat, Spacing};
 use isobar::{HeatOptions, Shape};
 use isobar_io::{Mesh, Units, npy};
+use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::assembled::{Assembled, mesh_of};
@@ -22,8 +24,10 @@ pub struct HeatCase {
     pub diffusion: DiffusionCase,
     /// `[heat]`
     pub section: HeatSection,
-    /// The steps.
+    /// The steps; where they choose their length, a guess of the first one's and the end.
     pub steps: Steps,
+    /// Whether the preconditioner is to be found out by trying: where the case says "auto", not where it says nothing.
+    pub wants_trial: bool,
     /// Whether unknowns are at points, the default resolved.
     pub at_points: bool,
 }
@@ -33,7 +37,10 @@ pub struct HeatCase {
 #[serde(deny_unknown_fields)]
 pub struct HeatSection {
     /// Length of a step.
-    pub dt: f64,
+    pub dt: StepLength,
+    /// What the estimated error of a step may be, relative to ‖u‖, where dt is "auto".
+    #[serde(default)]
+    pub step_tolerance: Option<f64>,
     /// The end of the run, which begins at 0.
     pub end_time: f64,
     /// The first state.
@@ -58,6 +65,47 @@ pub struct HeatSection {
     #[serde(default)]
     pub checkpoint_every: usize,
 }
+
+/// `heat.dt`
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StepLength {
+    /// A number.
+    Given(f64),
+    /// Chosen step by step, so that the estimated error stays below `heat.step_tolerance`.
+    Auto,
+}
+
+impl<'de> Deserialize<'de> for StepLength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = StepLength;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or \"auto\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> std::result::Result<StepLength, E> {
+                if text == "auto" { Ok(StepLength::Auto) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
+            }
+
+            fn visit_f64<E>(self, value: f64) -> std::result::Result<StepLength, E> {
+                Ok(StepLength::Given(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> std::result::Result<StepLength, E> {
+                Ok(StepLength::Given(value as f64))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Of a step, where nobody says.
+const STEP_ERROR: f64 = 1e-4;
+/// Of the whole run, the first step where steps choose their length.
+const FIRST_STEP: f64 = 1e-3;
 
 /// `heat.unknowns`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -104,8 +152,9 @@ impl<'de> Deserialize<'de> for Initial {
 }
 
 /// Every key of `[heat]`, for suggestions.
-pub(crate) const KEYS: [&str; 9] = [
+pub(crate) const KEYS: [&str; 10] = [
     "heat.dt",
+    "heat.step_tolerance",
     "heat.end_time",
     "heat.initial",
     "heat.first_guess",
@@ -120,7 +169,23 @@ impl HeatCase {
     pub(crate) fn read(document: &Document<'_>, folder: &Path) -> Result<Self> {
         let mut diffusion = DiffusionCase::read("heat", document, folder)?;
         let mut section: HeatSection = document.read("heat")?;
-        let steps = Steps::new(section.dt, section.end_time).map_err(|error| crate::case::at_key(document, error))?;
+        let dt = match section.dt {
+            StepLength::Given(dt) => dt,
+            StepLength::Auto => FIRST_STEP * section.end_time,
+        };
+        let steps = Steps::new(dt, section.end_time).map_err(|error| crate::case::at_key(document, error))?;
+        match (section.dt, section.step_tolerance) {
+            (StepLength::Given(_), Some(_)) => {
+                return Err(document.failure_at_key("heat.step_tolerance", "is for heat.dt = \"auto\""));
+            }
+            (StepLength::Auto, Some(error)) if !(error > 0.0 && error < 1.0) => {
+                let message = format!("{error} is no relative error; use a number between 0 and 1, such as 1e-4");
+                return Err(document.failure_at_key("heat.step_tolerance", &message));
+            }
+            _ => {}
+        }
+        let says_auto = |key: &str| document.get(key).is_some_and(|value| value.get_ref().as_str() == Some("auto"));
+        let wants_trial = says_auto("solver.preconditioner") || says_auto("solver.preconditioner.kind");
         let is_in_cells = document.get("diffusion.boundary").is_some() || document.get("grid.spacing").is_some();
         let at_points = section.unknowns.map_or(!is_in_cells, |unknowns| unknowns == Unknowns::Points);
         if at_points && document.get("grid.spacing").is_some() {
@@ -142,7 +207,7 @@ impl HeatCase {
         if let Initial::File(path) = &mut section.initial {
             *path = folder.join(&*path);
         }
-        Ok(Self { diffusion, section, steps, at_points })
+        Ok(Self { diffusion, section, steps, wants_trial, at_points })
     }
 
     /// The files that it is read from.
@@ -161,13 +226,23 @@ impl HeatCase {
 
     /// How it is stepped.
     pub fn options(&self) -> HeatOptions {
-        HeatOptions { steps: self.steps, scheme: self.section.scheme, guess: self.section.first_guess }
+        let (scheme, guess) = (self.section.scheme, self.section.first_guess);
+        HeatOptions { steps: self.steps, error: self.step_tolerance(), scheme, guess }
+    }
+
+    /// What the estimated error of a step may be, where steps choose their length.
+    pub fn step_tolerance(&self) -> Option<f64> {
+        (self.section.dt == StepLength::Auto).then(|| self.section.step_tolerance.unwrap_or(STEP_ERROR))
     }
 
     /// One line about the problem, for the summary of a run.
     pub fn describe(&self) -> String {
         let Steps { dt, end, .. } = self.steps;
         let mut text = self.diffusion.describe();
+        if let Some(error) = self.step_tolerance() {
+            let scheme = self.section.scheme.name();
+            return text + &format!(", steps of an error of at most {error:e} to {end}, {scheme}");
+        }
         text += &format!(", {} steps of {dt} to {end}, {}", self.steps.count(), self.section.scheme.name());
         if let Some(last) = self.steps.last {
             text += &format!(" (the end is no multiple of the step: the last one is {last:.6})");

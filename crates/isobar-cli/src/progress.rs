@@ -87,25 +87,32 @@ pub struct StepProgress<'c> {
     display: Display<'c>,
     started: Instant,
     first: usize,
-    total: usize,
+    total: Option<usize>,
+    /// The time that it begins at, and the end.
+    times: [f64; 2],
 }
 
 impl<'c> StepProgress<'c> {
-    /// Before the step after `first`, of `total`.
-    pub fn new(console: &'c mut Console, first: usize, total: usize) -> Self {
+    /// Before the step after `first`, of `total` where that is known, from a time to the end.
+    pub fn new(console: &'c mut Console, first: usize, total: Option<usize>, times: [f64; 2]) -> Self {
         let now = Instant::now();
-        Self { display: Display::new(console, now), started: now, first, total }
+        Self { display: Display::new(console, now), started: now, first, total, times }
     }
 
     /// After a step.
     pub fn observe(&mut self, number: usize, time: f64, iterations: usize) {
         let now = Instant::now();
-        let (total, done) = (self.total, number - self.first);
+        let done = number - self.first;
         let past = now.duration_since(self.started);
+        let ([begin, end], total) = (self.times, self.total);
         self.display.show(now, done, || {
-            let left = past.mul_f64((total - number) as f64 / done.max(1) as f64);
+            let (left, of) = match total {
+                Some(total) => (total.saturating_sub(number) as f64 / done.max(1) as f64, format!("of {total} ")),
+                None => (((end - time) / (time - begin)).max(0.0), String::new()),
+            };
+            let left = past.mul_f64(if left.is_finite() { left.min(1e6) } else { 0.0 });
             let counts = plural(iterations, "iteration");
-            format!("step {number:>5} of {total}   t = {time:.6}   {counts}   {}   {} left", clock(past), clock(left))
+            format!("step {number:>5} {of}  t = {time:.6}   {counts}   {}   {} left", clock(past), clock(left))
         });
     }
 

@@ -81,10 +81,15 @@ impl From<&DeviceInfo> for DeviceReport {
 pub struct StepReport {
     /// The time that it led to.
     pub time: f64,
-    /// Of its solve.
+    /// Its length.
+    pub dt: f64,
+    /// Of its solves.
     pub iterations: usize,
     /// The true one, in double precision.
     pub relative_residual: f64,
+    /// The estimate of its error, relative to ‖u‖, where steps choose their length.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
     /// ½ uᵀKu − sᵀu after it.
     pub energy: Option<f64>,
 }
@@ -98,6 +103,27 @@ pub struct SolverReport {
     pub preconditioner: Option<String>,
     /// "f64", "f32" or "mixed"
     pub precision: String,
+    /// The preconditioners that were tried for a step, the fastest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trial: Vec<TrialReport>,
+}
+
+/// A preconditioner that was tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialReport {
+    /// Its kind.
+    pub preconditioner: &'static str,
+    /// Of a step.
+    pub seconds: f64,
+    /// Of a step.
+    pub iterations: usize,
+}
+
+impl From<&isobar::Tried> for TrialReport {
+    fn from(tried: &isobar::Tried) -> Self {
+        let isobar::Tried { preconditioner, seconds, iterations } = *tried;
+        Self { preconditioner: preconditioner.name(), seconds, iterations }
+    }
 }
 
 /// What came of it.
@@ -295,7 +321,12 @@ mod tests {
             case: "x.toml".into(),
             problem: ProblemReport { kind: "helmholtz", unknowns: 8, grid: [2, 2, 2] },
             device: DeviceReport { kind: "cpu".into(), name: "a \"CPU\"".into(), count: 1, ranks: 1, threads: 2 },
-            solver: SolverReport { method: "multigrid".into(), preconditioner: None, precision: "f64".into() },
+            solver: SolverReport {
+                method: "multigrid".into(),
+                preconditioner: None,
+                precision: "f64".into(),
+                trial: Vec::new(),
+            },
             outcome: OutcomeReport {
                 stop: Stop::MaxIterations,
                 iterations: 3,

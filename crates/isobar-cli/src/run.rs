@@ -160,6 +160,7 @@ impl Run {
                 method: self.description.method.clone(),
                 preconditioner,
                 precision: self.description.precision.to_string(),
+                trial: Vec::new(),
             },
             outcome: OutcomeReport::from(&self.outcome),
             error: self.error,

@@ -9,7 +9,7 @@ use isobar_core::layout::Shape;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
 use isobar_core::solver::{Observer, ignore};
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Step};
+use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Moment, Step, Tried, trial};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
@@ -50,6 +50,40 @@ impl TimeStepper {
     pub fn restore(&mut self, state: &[f64], before: Option<&[f64]>, steps: usize) -> Result<()> {
         let before: Option<Source<'_>> = before.map(|before| before.source(self.shape)).transpose()?;
         self.inner.set(state.source(self.shape)?, before, steps)
+    }
+
+    /// Goes on from where a run was whose steps choose their length, after [`TimeStepper::restore`].
+    pub fn resume(&mut self, moment: Moment) {
+        self.inner.resume(moment);
+    }
+
+    /// Other coefficients, boundary values and sources from the next step on, on the same grid; the state stays, and nothing is
+    /// allocated on the device but for a source where there was none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; what
+    /// the device reports.
+    pub fn update(&mut self, heat: Heat) -> Result<()> {
+        self.inner.update(heat)
+    }
+
+    /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest
+    /// first.
+    ///
+    /// # Errors
+    /// As [`TimeStepper::new`]; [`Error::Unsupported`](crate::Error::Unsupported) where nothing converges.
+    pub fn trial(
+        device: &Device,
+        heat: &Heat,
+        options: HeatOptions,
+        solver: &SolverOptions,
+        state: &[f64],
+    ) -> Result<Vec<Tried>> {
+        let state: Source<'_> = state.source(heat.shape())?;
+        match device {
+            Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
+            Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
+        }
     }
 
     /// Takes the next step.
@@ -98,6 +132,16 @@ impl TimeStepper {
     /// Steps taken.
     pub fn taken(&self) -> usize {
         self.inner.taken()
+    }
+
+    /// Where the run is.
+    pub fn moment(&self) -> Moment {
+        self.inner.moment()
+    }
+
+    /// Whether the end is reached.
+    pub fn is_finished(&self) -> bool {
+        self.inner.is_finished()
     }
 
     /// What this is: the device, the method, memory, and notes for the user.

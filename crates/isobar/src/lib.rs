@@ -60,7 +60,7 @@
 //! let heat = Heat::unit_box(Shape::new(10, 8, 6))?; // points inside the unit box, u = 0 on its sides
 //! let mut u = heat.sine([1.0; 3]);
 //! let steps = Steps::new(1e-3, 0.02)?;
-//! let options = HeatOptions { steps, scheme: Scheme::CrankNicolson, guess: StepGuess::Previous };
+//! let options = HeatOptions { steps, error: None, scheme: Scheme::CrankNicolson, guess: StepGuess::Previous };
 //! let mut stepper = TimeStepper::new(&Device::cpu()?, heat, options, &SolverOptions::default())?;
 //! stepper.set(&u)?;
 //! for _ in 0..steps.count() {
@@ -97,7 +97,7 @@ pub use isobar_core::operator::Guess;
 pub use isobar_core::precond::OwnPreconditioner;
 pub use isobar_core::real::Precision;
 pub use isobar_core::solver::{Observer, Progress};
-pub use isobar_core::stepping::{HeatOptions, Step};
+pub use isobar_core::stepping::{HeatOptions, Moment, Step, Tried};
 
 pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};

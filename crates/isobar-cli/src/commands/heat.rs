@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::options::{Method, Preconditioner, SolverOptions};
 use isobar::problem::Heat;
-use isobar::{Device, Outcome, TimeStepper};
+use isobar::{Device, Outcome, TimeStepper, Tried};
 use isobar_case::heat::HeatCase;
 use isobar_case::text::plural;
 use isobar_case::{Case, memory};
-use isobar_io::{Checkpoint, Field, Mesh, Series, checkpoint};
+use isobar_io::{Field, Series};
 
+use super::restart::{Restart, facts, how_to_go_on, shape};
+use super::writer::{Common, Job, Writer};
 use crate::args::SolveArgs;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
@@ -20,7 +23,7 @@ use crate::plot::{self, StepsPlot};
 use crate::progress::StepProgress;
 use crate::report::{
     Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, StepReport,
-    TrafficReport,
+    TrafficReport, TrialReport,
 };
 use crate::run::require_memory;
 use crate::summary::{Time, entry};
@@ -52,11 +55,16 @@ fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::
     Ok(files::summary_stream(&targets))
 }
 
+/// Whether the preconditioner is to be chosen here.
+fn is_free(options: &SolverOptions) -> bool {
+    let is_conjugate = matches!(options.method, Method::Auto | Method::Cg);
+    is_conjugate && options.preconditioner == Preconditioner::Auto && options.precision != isobar::Precision::Mixed
+}
+
 /// The preconditioner where nobody says: modified incomplete Cholesky.
 fn solver_options(case: &Case, device: &Device) -> SolverOptions {
     let mut options = case.solver.clone();
-    let is_free = options.preconditioner == Preconditioner::Auto && options.precision != isobar::Precision::Mixed;
-    if is_free && matches!(options.method, Method::Auto | Method::Cg) {
+    if is_free(&options) {
         options.preconditioner = match device {
             Device::Cuda(_) => Preconditioner::SsorAi,
             _ => Preconditioner::Mic { relaxation: 1.0, block: None },
@@ -65,17 +73,31 @@ fn solver_options(case: &Case, device: &Device) -> SolverOptions {
     options
 }
 
+/// What came of trying.
+fn describe_trial(tried: &[Tried]) -> String {
+    let each = tried.iter().map(|tried| {
+        let Tried { preconditioner, seconds, iterations } = tried;
+        format!("{} {} ({})", preconditioner.name(), Time(*seconds), plural(*iterations, "iteration"))
+    });
+    let taken = tried.first().map_or("none", |tried| tried.preconditioner.name());
+    format!("a step takes {}; {taken} is taken", each.collect::<Vec<_>>().join(", "))
+}
+
 /// A run on its way.
 struct Run<'a> {
     args: &'a SolveArgs,
     case: &'a Case,
     heat: &'a HeatCase,
     problem: Heat,
-    mesh: Mesh,
-    active: Option<Vec<bool>>,
+    common: Arc<Common>,
+    tried: Vec<Tried>,
     stepper: TimeStepper,
     state: Vec<f64>,
-    frames: Option<Series>,
+    /// Steps after which `state` was fetched.
+    fetched: Option<usize>,
+    writer: Writer,
+    /// Whether there are frames.
+    has_frames: bool,
     /// The time of the last frame.
     framed: Option<usize>,
     steps: Vec<StepReport>,
@@ -83,9 +105,11 @@ struct Run<'a> {
     clock: Instant,
     seconds: Seconds,
     iterations: usize,
+    /// Steps that were tried with a greater length.
+    rejected: usize,
     /// Whether every step gets its energy.
     wants_energy: bool,
-    /// Steps when the last checkpoint was written.
+    /// Steps when the last checkpoint was to be written.
     checked: Option<usize>,
 }
 
@@ -100,18 +124,35 @@ impl<'a> Run<'a> {
         let clock = Instant::now();
         require_memory(case, device)?;
         let (problem, mesh, initial) = heat.parts()?;
-        let mut stepper = TimeStepper::new(device, problem.clone(), heat.options(), &solver_options(case, device))?;
-        let from = match &args.restart {
+        let mut options = solver_options(case, device);
+        let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
+        let mut tried = Vec::new();
+        if heat.wants_trial && is_free(&case.solver) {
+            // A run that goes on does so with what it was begun with.
+            if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
+                options.preconditioner = known;
+            } else {
+                let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
+                tried = TimeStepper::trial(device, &problem, heat.options(), &options, state)?;
+                options.preconditioner = tried.first().map_or(options.preconditioner, |best| best.preconditioner);
+            }
+        }
+        let mut stepper = TimeStepper::new(device, problem.clone(), heat.options(), &options)?;
+        let from = match &restart {
             None => {
                 stepper.set(&initial)?;
                 None
             }
-            Some(path) => Some(restore(path, heat, &mut stepper)?),
+            Some(restart) => Some(restart.restore(heat, &mut stepper)?),
         };
+        drop(restart);
         let footprint = case.footprint(device.processor())?;
         console.line(summary::opening(case, stepper.description(), &footprint));
+        if !tried.is_empty() {
+            console.line(entry("trial", describe_trial(&tried)));
+        }
         if let Some(steps) = from {
-            let time = heat.steps.time(steps);
+            let time = stepper.moment().time;
             console.line(entry("restart", format!("after {}, at t = {time}", plural(steps, "step"))));
         }
         let most = heat.steps.count() / heat.section.output_every.max(1) + 2;
@@ -130,22 +171,27 @@ impl<'a> Run<'a> {
             _ => None,
         };
         let active = problem.inactive().map(|inactive| inactive.into_iter().map(|inactive| !inactive).collect());
+        let common = Arc::new(Common { mesh, active, shape: shape(heat) });
+        let has_frames = frames.is_some();
         let mut run = Self {
             args,
             case,
             heat,
-            active,
             problem,
-            mesh,
+            tried,
             state: initial,
+            fetched: None,
             stepper,
-            frames,
+            writer: Writer::start(Arc::clone(&common), frames, from)?,
+            common,
+            has_frames,
             framed: None,
             steps: Vec::new(),
             last: None,
             clock,
             seconds: Seconds { setup: clock.elapsed().as_secs_f64(), ..Seconds::default() },
             iterations: 0,
+            rejected: 0,
             wants_energy: args.report.is_some() || args.plot.is_some(),
             checked: from,
         };
@@ -154,15 +200,16 @@ impl<'a> Run<'a> {
     }
 
     fn time(&self) -> f64 {
-        self.heat.steps.time(self.stepper.taken())
+        self.stepper.moment().time
     }
 
     fn take_steps(mut self, console: &mut Console) -> Result<Self> {
-        let total = self.heat.steps.count();
+        let total = self.heat.step_tolerance().is_none().then(|| self.heat.steps.count());
         let solving = interrupt::solving();
-        let mut progress = StepProgress::new(console, self.stepper.taken(), total);
+        let moment = self.stepper.moment();
+        let mut progress = StepProgress::new(console, moment.steps, total, [moment.time, self.heat.steps.end]);
         let mut failure = None;
-        while self.stepper.taken() < total && !interrupt::requested() {
+        while !self.stepper.is_finished() && !interrupt::requested() {
             match self.step(&mut progress) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -177,8 +224,9 @@ impl<'a> Run<'a> {
         match failure {
             None => Ok(self),
             Some(error) => {
-                // The last good one stays where it is; say where it leads to.
-                if let (Some(steps), Some(path)) = (self.checked, &self.heat.section.checkpoint) {
+                // What fails after it is not said; the last good one stays where it is, and where it leads to is.
+                let _ = self.writer.finish();
+                if let (Some(steps), Some(path)) = (self.writer.checked(), &self.heat.section.checkpoint) {
                     console.line(entry("checkpoint", how_to_go_on(self.case, path, steps)));
                 }
                 Err(error)
@@ -188,18 +236,22 @@ impl<'a> Run<'a> {
 
     /// One step with its frame and its checkpoint. Returns whether it was taken.
     fn step(&mut self, progress: &mut StepProgress<'_>) -> Result<bool> {
+        self.writer.check()?;
         let clock = Instant::now();
         let step = self.stepper.step()?;
         self.seconds.solve += clock.elapsed().as_secs_f64();
-        self.iterations += step.outcome.iterations;
+        self.iterations += step.iterations;
+        self.rejected += step.rejected;
         let energy = if self.wants_energy && step.is_taken { Some(self.stepper.energy()?) } else { None };
         self.steps.push(StepReport {
             time: step.time,
-            iterations: step.outcome.iterations,
+            dt: step.dt,
+            iterations: step.iterations,
+            error: step.error,
             relative_residual: step.outcome.relative_residual,
             energy,
         });
-        progress.observe(step.number, step.time, step.outcome.iterations);
+        progress.observe(step.number, step.time, step.iterations);
         self.last = Some(step.outcome);
         if !step.is_taken {
             return Ok(false);
@@ -214,38 +266,32 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Brings the state to the host.
+    /// Brings the state to the host, once a step.
     fn fetch(&mut self) -> Result<()> {
+        if self.fetched == Some(self.stepper.taken()) {
+            return Ok(());
+        }
         let clock = Instant::now();
         self.stepper.state(&mut self.state)?;
         self.seconds.download += clock.elapsed().as_secs_f64();
+        self.fetched = Some(self.stepper.taken());
         Ok(())
     }
 
     /// Writes the state as a frame, once a time.
     fn frame(&mut self) -> Result<()> {
         let taken = self.stepper.taken();
-        if self.frames.is_none() || self.framed == Some(taken) {
+        if !self.has_frames || self.framed == Some(taken) {
             return Ok(());
         }
         self.fetch()?;
-        let marked = self.marked()?;
-        let (time, attributes) = (self.time(), self.attributes());
-        let field =
-            field(self.heat, marked.as_deref().unwrap_or(&self.state), &self.mesh, self.active.as_deref(), attributes);
-        if let Some(frames) = &mut self.frames {
-            frames.push(time, &field).map_err(|error| Failure::new(format!("--output {error}")))?;
+        let mut values = self.writer.copy(&self.state)?;
+        if let Some(active) = &self.common.active {
+            mark(&mut values, active);
         }
+        self.writer.write(Job::Frame { time: self.time(), values, attributes: self.attributes() })?;
         self.framed = Some(taken);
         Ok(())
-    }
-
-    /// The state with NaN in cells that take no part, where there are any.
-    fn marked(&self) -> Result<Option<Vec<f64>>> {
-        let Some(active) = &self.active else { return Ok(None) };
-        let cells = self.state.iter().zip(active);
-        let values = cells.map(|(&value, &active)| if active { value } else { f64::NAN });
-        Ok(Some(memory::collect("the state with inactive cells marked", active.len(), values)?))
     }
 
     fn checkpoint(&mut self) -> Result<()> {
@@ -262,25 +308,32 @@ impl<'a> Run<'a> {
                 before.clear();
             }
         }
-        let mut arrays = vec![("u".to_owned(), self.state.as_slice())];
+        let mut arrays = vec![("u".to_owned(), self.writer.copy(&self.state)?)];
         if !before.is_empty() {
-            arrays.push(("before".to_owned(), before.as_slice()));
+            arrays.push(("before".to_owned(), before));
         }
-        let facts = facts(self.heat, taken);
-        let made = checkpoint::write(&path, &Checkpoint { shape: shape(self.heat), facts, arrays });
-        made.map_err(|error| Failure::new(format!("heat.checkpoint: {error}")))?;
+        let facts = self.facts();
+        self.writer.write(Job::Checkpoint { path, steps: taken, facts, arrays })?;
         self.checked = Some(taken);
         Ok(())
+    }
+
+    /// What a run that goes on must have in common with this one, and where it begins.
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut all = facts(self.heat, self.stepper.moment());
+        all.insert("preconditioner".to_owned(), self.stepper.description().preconditioner.clone());
+        all
     }
 
     /// Everything that is written at the end.
     fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
         let is_interrupted = interrupt::requested();
-        let is_complete = self.stepper.taken() == self.heat.steps.count();
+        let is_complete = self.stepper.is_finished();
         // A step that failed leaves a state worth going on from, with other options.
         self.checkpoint()?;
         self.frame()?;
         self.fetch()?;
+        let frames = self.writer.finish()?;
         self.seconds.total = self.clock.elapsed().as_secs_f64();
         let description = self.stepper.description().clone();
         let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
@@ -301,16 +354,21 @@ impl<'a> Run<'a> {
             let report = self.report(&description, error, traffic, is_interrupted);
             note(path, super::write_report(path, &report), console);
         }
-        let marked = self.marked()?;
-        let values = marked.as_deref().unwrap_or(&self.state);
-        let field = field(self.heat, values, &self.mesh, self.active.as_deref(), self.attributes());
-        let is_series_only = self.frames.is_some()
+        let common = Arc::clone(&self.common);
+        let attributes = self.attributes();
+        if let Some(active) = &common.active {
+            mark(&mut self.state, active);
+        }
+        let Common { mesh, active, shape } = &*common;
+        let field =
+            Field { name: "u", values: &self.state, shape: *shape, mesh, active: active.as_deref(), attributes };
+        let is_series_only = frames.is_some()
             && self
                 .args
                 .output
                 .as_deref()
                 .is_some_and(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")));
-        if let Some(frames) = self.frames.take() {
+        if let Some(frames) = frames {
             let written = frames.finish(&field.attributes).map_err(|error| Failure::new(format!("--output {error}")));
             if let Some(path) = self.args.output.as_ref().filter(|_| is_series_only) {
                 note(path, written, console);
@@ -339,14 +397,25 @@ impl<'a> Run<'a> {
 
     /// What came of it, for a person.
     fn say(&self, is_complete: bool, error: Option<ErrorReport>, traffic: &TrafficReport, console: &mut Console) {
-        let (taken, total) = (self.stepper.taken(), self.heat.steps.count());
+        let taken = self.stepper.taken();
+        let total = match self.heat.step_tolerance() {
+            None => format!("step {taken} of {}", self.heat.steps.count()),
+            Some(_) => format!("{}, {} more tried", plural(taken, "step"), self.rejected),
+        };
         let iterations = plural(self.iterations, "iteration");
         let mean = self.iterations as f64 / self.steps.len().max(1) as f64;
         let verdict = if is_complete { "at the end" } else { "NOT at the end" };
-        console.line(entry(
-            "outcome",
-            format!("{verdict}: step {taken} of {total}, t = {}; {iterations}, {mean:.1} a step", self.time()),
-        ));
+        console
+            .line(entry("outcome", format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", self.time())));
+        let errors = self.steps.iter().filter_map(|step| step.error);
+        if let Some(largest) = errors.clone().max_by(f64::total_cmp) {
+            let [least, most] =
+                self.steps.iter().fold([f64::INFINITY, 0.0_f64], |[a, b], step| [a.min(step.dt), b.max(step.dt)]);
+            let sum: f64 = errors.sum();
+            let text =
+                format!("{least:.3e} to {most:.3e} long; estimated errors {largest:.1e} at most, {sum:.1e} in all");
+            console.line(entry("steps", text));
+        }
         if let Some(outcome) = self.last.as_ref().filter(|outcome| !outcome.converged()) {
             let what = outcome.stop.to_string().replace('_', " ");
             let residual = outcome.relative_residual;
@@ -389,7 +458,7 @@ impl<'a> Run<'a> {
         is_interrupted: bool,
     ) -> Report {
         let shape = self.heat.shape();
-        let is_complete = self.stepper.taken() == self.heat.steps.count();
+        let is_complete = self.stepper.is_finished();
         let outcome = OutcomeReport {
             iterations: self.iterations,
             stop: match &self.last {
@@ -408,6 +477,7 @@ impl<'a> Run<'a> {
                 method: description.method.clone(),
                 preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
                 precision: description.precision.to_string(),
+                trial: self.tried.iter().map(TrialReport::from).collect(),
             },
             outcome,
             error,
@@ -422,7 +492,7 @@ impl<'a> Run<'a> {
 
     /// What travels with the frames.
     fn attributes(&self) -> BTreeMap<String, String> {
-        let mut all = facts(self.heat, self.stepper.taken());
+        let mut all = facts(self.heat, self.stepper.moment());
         all.insert("case".to_owned(), self.case.name());
         all.insert("problem".to_owned(), "heat".to_owned());
         all.insert("isobar_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
@@ -430,69 +500,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn shape(heat: &HeatCase) -> [usize; 3] {
-    let shape = heat.shape();
-    [shape.nz, shape.ny, shape.nx]
-}
-
-fn field<'f>(
-    heat: &HeatCase,
-    values: &'f [f64],
-    mesh: &'f Mesh,
-    active: Option<&'f [bool]>,
-    attributes: BTreeMap<String, String>,
-) -> Field<'f> {
-    Field { name: "u", values, shape: shape(heat), mesh, active, attributes }
-}
-
-/// What a run must have in common with the one that it goes on from.
-fn facts(heat: &HeatCase, taken: usize) -> BTreeMap<String, String> {
-    let time = heat.steps.time(taken);
-    [
-        ("steps", taken.to_string()),
-        ("time", format!("{time:e}")),
-        ("dt", format!("{:e}", heat.steps.dt)),
-        ("scheme", heat.section.scheme.name().to_owned()),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
-}
-
-/// Sets the state of a checkpoint. Returns the steps that were taken to it.
-fn restore(path: &Path, heat: &HeatCase, stepper: &mut TimeStepper) -> Result<usize> {
-    let fail = |message: String| Failure::new(format!("--restart {}: {message}", path.display()));
-    let found = checkpoint::read(path, shape(heat)).map_err(|error| Failure::new(format!("--restart {error}")))?;
-    let fact = |key: &str| found.facts.get(key).map(String::as_str).unwrap_or_default();
-    let steps: usize = fact("steps").parse().map_err(|_| fail("it does not say how many steps were taken".into()))?;
-    let expected = facts(heat, steps);
-    for key in ["dt", "scheme"] {
-        if fact(key) != expected[key] {
-            let (theirs, ours) = (fact(key), &expected[key]);
-            return Err(fail(format!("it was made with heat.{key} = {theirs}, and the case has {ours}; use the same")));
-        }
-    }
-    if steps >= heat.steps.count() {
-        return Err(fail(format!(
-            "its run is at its end, t = {}; raise heat.end_time to go on ({} steps were taken)",
-            fact("time"),
-            steps
-        )));
-    }
-    if fact("time") != expected["time"] {
-        let (theirs, ours) = (fact("time"), &expected["time"]);
-        return Err(fail(format!(
-            "its last step was a short one, to t = {theirs}, where the case has {ours}; go on from an earlier checkpoint"
-        )));
-    }
-    let state = found.array("u").ok_or_else(|| fail("it holds no state".into()))?;
-    stepper.restore(state, found.array("before").map(Vec::as_slice), steps)?;
-    Ok(steps)
-}
-
-fn how_to_go_on(case: &Case, path: &Path, steps: usize) -> String {
-    let (name, path) = (case.name(), path.display());
-    format!(
-        "{path}, after {}; go on with: isobar solve {name} --restart {path}, and the same --set",
-        plural(steps, "step")
-    )
+/// Puts NaN in cells that take no part.
+fn mark(values: &mut [f64], active: &[bool]) {
+    values.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
 }

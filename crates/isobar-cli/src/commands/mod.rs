@@ -5,7 +5,9 @@ pub mod devices;
 pub mod export;
 mod heat;
 pub mod reproduce;
+mod restart;
 pub mod solve;
+mod writer;
 
 use std::path::Path;
 

@@ -160,6 +160,15 @@ fn checkpoints_that_do_not_fit_are_refused() {
     let whole = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
     fails(&[], &["cut short"]);
+    let mut newer = whole.clone();
+    newer[8] = 9;
+    fs::write(&checkpoint, &newer).unwrap();
+    fails(&[], &["--restart", "version 9"]);
+    let mut damaged = whole;
+    let middle = damaged.len() - 100;
+    damaged[middle] ^= 1;
+    fs::write(&checkpoint, &damaged).unwrap();
+    fails(&[], &["checksum"]);
     fs::write(&checkpoint, b"something else").unwrap();
     fails(&[], &["no checkpoint"]);
     fs::remove_file(&checkpoint).unwrap();
@@ -178,7 +187,11 @@ fn bad_input_is_named() {
     fails("heat.dt=0", &["heat.dt"]);
     fails("heat.dt=-1e-3", &["heat.dt"]);
     fails("heat.dt=nan", &["heat.dt"]);
+    fails("heat.dt=\"long\"", &["heat.dt", "auto"]);
+    fails("heat.dt=1e-300", &["heat.dt", "steps"]);
+    fails("heat.step_tolerance=1e-3", &["heat.step_tolerance", "auto"]);
     fails("heat.end_time=0", &["heat.end_time"]);
+    fails("heat.end_time=nan", &["heat.end_time"]);
     fails("heat.scheme=\"explicit\"", &["heat.scheme", "crank-nicolson"]);
     fails("heat.initial=\"cosine\"", &["heat.initial"]);
     fails("heat.first_gues=\"ones\"", &["first_guess"]);
@@ -229,5 +242,104 @@ fn the_cases_run() {
         let output = isobar(args).arg(&plot).output().unwrap();
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{name}");
         assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
+    }
+}
+
+#[test]
+fn steps_that_choose_their_length() {
+    let run = Run::new(CASE);
+    let common = ["--set", "heat.dt=\"auto\"", "--set", "heat.initial=random", "--set", "heat.step_tolerance=1e-3"];
+    let report = run.report(&[&common[..], &["--set", "heat.checkpoint=run.ckpt"]].concat());
+    let steps = report["steps"].as_array().unwrap();
+    assert_eq!(steps.last().unwrap()["time"].as_f64(), Some(0.02));
+    assert!(steps.iter().all(|step| step["error"].as_f64().unwrap() <= 1e-3));
+    let [first, late] = [steps[0]["dt"].as_f64().unwrap(), steps[steps.len() - 2]["dt"].as_f64().unwrap()];
+    assert!(late > 2.0 * first, "{first} {late}");
+    let output = run.command(&common);
+    assert!(stdout(&output).contains("estimated errors"), "{}", stdout(&output));
+    let restart = ["--quiet", "--restart", "run.ckpt"];
+    let fails = |args: &[&str], parts: &[&str]| assert_fails(&run.command(&[&restart[..], args].concat()), parts);
+    fails(&common, &["at its end", "heat.end_time"]);
+    fails(&common[..4], &["heat.step_tolerance", "1e-3"]);
+    fails(&[], &["heat.dt", "auto"]);
+    let more = run.report(&[&common[..], &["--set", "heat.end_time=0.03", "--restart", "run.ckpt"]].concat());
+    assert_eq!(more["steps"].as_array().unwrap().last().unwrap()["time"].as_f64(), Some(0.03));
+}
+
+/// A run that is interrupted, wherever that is, goes on bit for bit: steps of one length and steps that choose it, with the
+/// preconditioner that a trial chose.
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_goes_on_bit_for_bit() {
+    for dt in ["1e-6", "\"auto\""] {
+        let run = Run::new(CASE);
+        let length = format!("heat.dt={dt}");
+        let mut common =
+            vec!["--set", length.as_str(), "--set", "heat.initial=random", "--set", "solver.tolerance=1e-8"];
+        common.extend(["--set", "solver.preconditioner=auto", "--set", "heat.end_time=2e-3"]);
+        if dt != "1e-6" {
+            common.extend(["--set", "heat.step_tolerance=1e-9"]);
+        }
+        let case = run.path("case.toml");
+        let mut child = isobar(["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"])
+            .args(&common)
+            .args(["--set", "heat.checkpoint=run.ckpt", "--set", "heat.checkpoint_every=1", "--output", "run.zarr"])
+            .args(["--set", "heat.output_every=10"])
+            .current_dir(run.folder.path())
+            .spawn()
+            .unwrap();
+        let begin = std::time::Instant::now();
+        while !run.path("run.ckpt").is_file() {
+            assert!(begin.elapsed().as_secs() < 60, "no checkpoint");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{dt}");
+        assert!(!entries(run.folder.path()).iter().any(|name| name.contains("tmp") || name.starts_with(".isobar")));
+        let parts = run.report(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());
+        assert!(parts["solver"].get("trial").is_none(), "what was chosen is in the checkpoint");
+        let preconditioner = parts["solver"]["preconditioner"].as_str().unwrap_or("none").to_owned();
+        // The same choice, made by hand.
+        let kind = format!("solver.preconditioner={preconditioner}");
+        let whole = run.report(&[&common[..], &["--set", &kind, "--output", "whole.npy"]].concat());
+        assert!(whole["steps"].as_array().unwrap().len() > parts["steps"].as_array().unwrap().len());
+        assert_eq!(fs::read(run.path("whole.npy")).unwrap(), fs::read(run.path("parts.npy")).unwrap(), "{dt}");
+    }
+}
+
+#[test]
+fn preconditioners_are_tried_where_the_case_asks_for_it() {
+    let run = Run::new(CASE);
+    assert!(run.report(&[])["solver"].get("trial").is_none());
+    for set in ["solver.preconditioner=auto", "solver.preconditioner.kind=auto"] {
+        let report = run.report(&["--set", set, "--set", "heat.initial=random"]);
+        let trial = report["solver"]["trial"].as_array().unwrap();
+        assert!(trial.len() >= 4, "{trial:?}");
+        assert_eq!(trial[0]["preconditioner"], report["solver"]["preconditioner"].as_str().unwrap_or("none"));
+    }
+    let output = run.command(&["--set", "solver.preconditioner=auto"]);
+    assert!(stdout(&output).contains("trial ") && stdout(&output).contains("is taken"), "{}", stdout(&output));
+}
+
+/// A disk that takes no more, in the middle of a run: the last good checkpoint stays, nothing is half written.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_the_last_good_checkpoint() {
+    let run = Run::new(CASE);
+    run.report(&["--set", "heat.end_time=0.008", "--set", "heat.checkpoint=run.ckpt"]);
+    let good = fs::read(run.path("run.ckpt")).unwrap();
+    let binary = env!("CARGO_BIN_EXE_isobar");
+    for (what, args) in [
+        ("heat.checkpoint", "--set heat.checkpoint=run.ckpt --set heat.checkpoint_every=2"),
+        ("--output", "--output run.vti --set heat.output_every=2 --set heat.checkpoint=run.ckpt"),
+        ("--output", "--output run.zarr --set heat.output_every=2"),
+    ] {
+        let script =
+            format!("ulimit -f 2; exec '{binary}' solve case.toml --device cpu --quiet --restart run.ckpt {args}");
+        let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(run.folder.path()).output();
+        assert_fails(&output.unwrap(), &[what, "`ulimit -f` allows"]);
+        assert_eq!(fs::read(run.path("run.ckpt")).unwrap(), good, "{what}");
+        assert_eq!(entries(run.folder.path()), ["case.toml", "report.json", "run.ckpt"]);
     }
 }

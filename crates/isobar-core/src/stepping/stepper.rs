@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Evolve, HeatOptions, Step};
+use super::adaptive::{self, Control};
+use super::{Evolve, HeatOptions, Moment, Step};
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
@@ -10,8 +11,8 @@ use crate::build::{download, find_not_finite, upload};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::operator::{CgOperator, Guess};
-use crate::options::{SolverOptions, StepGuess};
-use crate::outcome::Stop;
+use crate::options::{Scheme, SolverOptions, StepGuess};
+use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
 use crate::real::Precision;
 use crate::solver::Observer;
@@ -31,7 +32,7 @@ use crate::stencil::{Diffusion, Supports};
 /// Residuals are those of the system for u' (paper E's A u = b), times a constant.
 ///
 /// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
-/// are first guesses; the coefficients of c M where volumes differ. A step allocates no vector, and the host touches none.
+/// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step allocates no vector, and the host touches none.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
@@ -48,9 +49,14 @@ pub struct HeatStepper<B: Supports<Diffusion>> {
     ones: Option<B::Vector<f64>>,
     source: Option<B::Vector<f64>>,
     scalars: B::Scalars,
+    /// Where steps choose their length.
+    control: Option<Control<B>>,
     /// The step that the matrix was made for.
     dt: f64,
     taken: usize,
+    /// Where steps choose their length: the time, and how long the next one wants to be.
+    time: f64,
+    wanted: f64,
 }
 
 /// [`HeatStepper::factor`]
@@ -61,6 +67,11 @@ const REST: Scalar = Scalar::new(2);
 /// Inner products.
 const PRODUCT: Scalar = Scalar::new(3);
 const SOURCE: Scalar = Scalar::new(4);
+const ERROR: Scalar = Scalar::new(5);
+const STATE: Scalar = Scalar::new(6);
+/// 2 and 3
+const TWO: Scalar = Scalar::new(7);
+const THREE: Scalar = Scalar::new(8);
 
 /// A relative residual this small is what rounding leaves.
 fn rounding(precision: Precision) -> f64 {
@@ -99,6 +110,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             })
             .transpose()?;
         let source = heat.source.as_deref().map(send).transpose()?;
+        let control = options.error.map(|tolerance| Control::new(backend, &layout, tolerance)).transpose()?;
         let before = (options.guess == StepGuess::Extrapolated).then(|| backend.zeros(&layout)).transpose()?;
         let mut this = Self {
             u: backend.zeros(&layout)?,
@@ -113,8 +125,11 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             has_before: false,
             ones,
             source,
+            control,
             dt,
             taken: 0,
+            time: 0.0,
+            wanted: dt,
         };
         this.set_scalars()?;
         Ok(this)
@@ -138,7 +153,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
 
     fn set_scalars(&mut self) -> Result<()> {
         let theta = self.theta();
-        for (scalar, value) in [(C, self.factor()), (THETA, theta), (REST, (1.0 - theta) / theta)] {
+        let all = [(C, self.factor()), (THETA, theta), (REST, (1.0 - theta) / theta), (TWO, 2.0), (THREE, 3.0)];
+        for (scalar, value) in all {
             self.backend.set(&mut self.scalars, scalar, value)?;
         }
         Ok(())
@@ -154,14 +170,14 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         self.set_scalars()
     }
 
-    /// b = c M u + s
-    fn set_rhs(&mut self) -> Result<()> {
+    /// b = c M x + s, x being u or another state.
+    fn set_rhs(&mut self, x: Option<&B::Vector<f64>>) -> Result<()> {
         let factor = self.factor();
         let Self { backend, system, mass, u, source, scalars, .. } = self;
-        let b = system.rhs_mut();
+        let (b, x) = (system.rhs_mut(), x.unwrap_or(u));
         match mass {
-            Some((_, mass)) => mass.apply(u, b)?,
-            None => backend.convert(u, b)?,
+            Some((_, mass)) => mass.apply(x, b)?,
+            None => backend.convert(x, b)?,
         }
         let c = Ratio::new(C, Scalar::ONE);
         match (source, mass.is_some()) {
@@ -202,6 +218,114 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         backend.xpay(Ratio::new(REST, Scalar::ONE).negated(), w, u, scalars)
     }
 
+    /// Solves for the right-hand side and the first guess that are there.
+    fn solve(&mut self, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
+        // A state that hardly changes leaves nothing to reduce: what counts then is the residual beside b.
+        if matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown | Stop::MaxIterations)
+            && outcome.is_returned
+            && self.system.residual_over_rhs()? <= rounding(self.precision)
+        {
+            (outcome.stop, outcome.advice) = (Stop::Converged, None);
+        }
+        Ok(outcome)
+    }
+
+    /// A step as long as its estimated error allows.
+    fn step_within(&mut self, control: &mut Control<B>, observer: &mut Observer<'_>) -> Result<Step> {
+        let (tolerance, end) = (control.tolerance, self.options.steps.end);
+        let (mut iterations, mut rejected) = (0, 0);
+        loop {
+            let (dt, is_last) = adaptive::length(self.wanted, self.time, end, tolerance)?;
+            if dt != self.dt {
+                self.change_step(dt)?;
+            }
+            self.set_rhs(None)?;
+            self.set_guess()?;
+            let first = self.solve(observer)?;
+            iterations += first.iterations;
+            let time = if is_last { end } else { self.time + dt };
+            let number = self.taken + 1;
+            let step = Step { number, time, dt, error: None, rejected, iterations, outcome: first, is_taken: false };
+            if !step.outcome.converged() {
+                return Ok(step);
+            }
+            let (error, outcome) = self.estimate(control, &mut iterations, observer)?;
+            let Some(error) = error else { return Ok(Step { outcome, iterations, ..step }) };
+            let next = adaptive::next_length(self.options.scheme, dt, error, tolerance, rejected == 0);
+            if error > tolerance {
+                rejected += 1;
+                self.wanted = next;
+                continue;
+            }
+            // A step that the end has cut short says little about the length of others.
+            if !is_last {
+                self.wanted = next;
+            }
+            self.backend.convert(&control.states[0], self.system.solution_mut())?;
+            self.advance()?;
+            (self.taken, self.time) = (number, time);
+            return Ok(Step { error: Some(error), iterations, is_taken: true, ..step });
+        }
+    }
+
+    /// The error of a step whose solution is there, which is left in the first of the control's states, by further
+    /// solves; without an error, the outcome of one that did not converge.
+    fn estimate(
+        &mut self,
+        control: &mut Control<B>,
+        iterations: &mut usize,
+        observer: &mut Observer<'_>,
+    ) -> Result<(Option<f64>, Outcome)> {
+        let [first, second] = &mut control.states;
+        self.backend.convert(self.system.solution(), first)?;
+        // 2w − u is where a straight line leads to.
+        self.extrapolate(None)?;
+        self.set_rhs(Some(first))?;
+        let mut outcome = self.solve(observer)?;
+        *iterations += outcome.iterations;
+        let is_third = self.options.scheme == Scheme::CrankNicolson;
+        if is_third && outcome.converged() {
+            self.backend.convert(self.system.solution(), second)?;
+            self.extrapolate(Some(first))?;
+            self.set_rhs(Some(second))?;
+            outcome = self.solve(observer)?;
+            *iterations += outcome.iterations;
+        }
+        if !outcome.converged() {
+            return Ok((None, outcome));
+        }
+        let Self { backend, system, u, scalars, .. } = self;
+        let w = system.solution_mut();
+        let [two, three] = [TWO, THREE].map(|scalar| Ratio::new(scalar, Scalar::ONE));
+        if is_third {
+            // w₃ − 3w₂ + 3w₁ − u
+            backend.axpy(three.negated(), second, w, scalars)?;
+            backend.axpy(three, first, w, scalars)?;
+            backend.axpy(Ratio::ONE.negated(), u, w, scalars)?;
+        } else {
+            // w₂ − 2w₁ + u
+            backend.axpy(two.negated(), first, w, scalars)?;
+            backend.axpy(Ratio::ONE, u, w, scalars)?;
+        }
+        backend.dot(w, w, ERROR, scalars)?;
+        backend.dot(u, u, STATE, scalars)?;
+        backend.dot(first, first, PRODUCT, scalars)?;
+        let bank = backend.read(scalars)?;
+        let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()].sqrt());
+        let factor = if is_third { 2.0 / 3.0 } else { 0.5 };
+        let size = before.max(after);
+        Ok((Some(if size > 0.0 { factor * error / size } else { 0.0 }), outcome))
+    }
+
+    /// w := 2w − before, w the solution that is there; u is before where nothing else is.
+    fn extrapolate(&mut self, before: Option<&B::Vector<f64>>) -> Result<()> {
+        let Self { backend, system, u, scalars, .. } = self;
+        let w = system.solution_mut();
+        backend.scale(2.0, w)?;
+        backend.axpy(Ratio::ONE.negated(), before.unwrap_or(u), w, scalars)
+    }
+
     fn check_shape(&self, what: &str, shape: Shape) -> Result<()> {
         let expected = self.heat.shape();
         if shape == expected { Ok(()) } else { Err(Error::shape(what, shape.to_string(), expected.to_string())) }
@@ -222,30 +346,29 @@ impl Heat {
 impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     fn step(&mut self, observer: &mut Observer<'_>) -> Result<Step> {
         let steps = self.options.steps;
-        if self.taken >= steps.count() {
+        if self.is_finished() {
             return Err(Error::invalid("heat.end_time", format!("{} has been reached", steps.end)));
+        }
+        if let Some(mut control) = self.control.take() {
+            let step = self.step_within(&mut control, observer);
+            self.control = Some(control);
+            return step;
         }
         let dt = steps.length(self.taken);
         if dt != self.dt {
             self.change_step(dt)?;
         }
-        self.set_rhs()?;
+        self.set_rhs(None)?;
         self.set_guess()?;
-        let mut outcome = self.system.solve_in_place(Guess::Given, observer)?;
-        // A state that hardly changes leaves nothing to reduce: what counts then is the residual beside b.
-        if matches!(outcome.stop, Stop::Stagnated | Stop::Breakdown | Stop::MaxIterations)
-            && outcome.is_returned
-            && self.system.residual_over_rhs()? <= rounding(self.precision)
-        {
-            (outcome.stop, outcome.advice) = (Stop::Converged, None);
-        }
+        let outcome = self.solve(observer)?;
         let is_taken = outcome.converged();
         if is_taken {
             self.advance()?;
             self.taken += 1;
         }
         let number = self.taken + usize::from(!is_taken);
-        Ok(Step { number, time: steps.time(number), outcome, is_taken })
+        let (time, iterations) = (steps.time(number), outcome.iterations);
+        Ok(Step { number, time, dt, error: None, rejected: 0, iterations, outcome, is_taken })
     }
 
     fn set(&mut self, state: Source<'_>, before: Option<Source<'_>>, steps: usize) -> Result<()> {
@@ -272,7 +395,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
                 self.backend.upload(ArrayView::c_order(&values, shape)?, vector)?;
             }
         }
-        self.taken = steps;
+        (self.taken, self.time, self.wanted) = (steps, 0.0, self.options.steps.length(0));
         Ok(())
     }
 
@@ -309,8 +432,48 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         Ok(0.5 * bank[PRODUCT.index()] - if source.is_some() { bank[SOURCE.index()] } else { 0.0 })
     }
 
+    fn update(&mut self, heat: Heat) -> Result<()> {
+        self.check_shape("the new problem", heat.shape())?;
+        let is_same_form = std::mem::discriminant(&heat.mass) == std::mem::discriminant(&self.heat.mass);
+        if !is_same_form || heat.inactive() != self.heat.inactive() {
+            let message = "it has other active cells, or volumes of another kind; make a new stepper";
+            return Err(Error::invalid("the new problem", message));
+        }
+        let shape = heat.shape();
+        match (&heat.source, &mut self.source) {
+            (Some(values), Some(source)) => self.backend.upload(ArrayView::c_order(values, shape)?, source)?,
+            (Some(values), None) => {
+                let mut source = self.backend.zeros(&self.backend.layout(&heat.stiffness)?)?;
+                self.backend.upload(ArrayView::c_order(values, shape)?, &mut source)?;
+                self.source = Some(source);
+            }
+            (None, Some(source)) => self.backend.clear(source)?,
+            (None, None) => {}
+        }
+        self.heat = heat;
+        self.change_step(self.dt)
+    }
+
     fn taken(&self) -> usize {
         self.taken
+    }
+
+    fn moment(&self) -> Moment {
+        let Self { taken, options, .. } = self;
+        let (steps, time, dt) = match self.control {
+            Some(_) => (*taken, self.time, self.wanted),
+            None => (*taken, options.steps.time(*taken), options.steps.length(*taken)),
+        };
+        Moment { steps, time, dt }
+    }
+
+    fn resume(&mut self, moment: Moment) {
+        (self.taken, self.time, self.wanted) = (moment.steps, moment.time, moment.dt);
+    }
+
+    fn is_finished(&self) -> bool {
+        let steps = self.options.steps;
+        if self.control.is_some() { self.time >= steps.end } else { self.taken >= steps.count() }
     }
 
     fn description(&self) -> &Description {

@@ -8,6 +8,7 @@ use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGu
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, random};
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
+use isobar_core::stepping::trial::{CANDIDATES, trial};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 
 const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None };
@@ -17,7 +18,7 @@ fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
 }
 
 fn options(dt: f64, end: f64, scheme: Scheme) -> HeatOptions {
-    HeatOptions { steps: Steps::new(dt, end).unwrap(), scheme, guess: StepGuess::Previous }
+    HeatOptions { steps: Steps::new(dt, end).unwrap(), error: None, scheme, guess: StepGuess::Previous }
 }
 
 fn stepper(heat: &Heat, options: HeatOptions, solver: &SolverOptions, state: &[f64]) -> HeatStepper<Reference> {
@@ -199,4 +200,124 @@ fn preconditioners_rank_as_in_the_paper() {
         run(&mut stepper(&heat, options, &solver(kind, 1e-6), &initial), 1)[0]
     });
     assert!(counts.windows(2).all(|pair| pair[1] < pair[0]), "{counts:?}");
+}
+
+/// Steps that choose their length: estimates agree with the closed form, stay below what is allowed and not far below, and the end
+/// is met.
+#[test]
+fn steps_of_a_given_error() {
+    let shape = Shape::new(9, 6, 7);
+    let heat = Heat::unit_box(shape).unwrap();
+    let initial = heat.sine([1.0; 3]);
+    for (scheme, tolerance) in [(Scheme::CrankNicolson, 1e-5), (Scheme::BackwardEuler, 1e-3)] {
+        let options = HeatOptions { error: Some(tolerance), ..options(1e-4, 0.1, scheme) };
+        let mut stepper = stepper(&heat, options, &solver(MIC, 1e-13), &initial);
+        let (mut errors, mut factor) = (Vec::new(), 1.0);
+        while !stepper.is_finished() {
+            let step = stepper.step(&mut ignore).unwrap();
+            assert!(step.is_taken, "{step:?}");
+            // What a solve does to the sine.
+            let part = if scheme == Scheme::CrankNicolson { 0.5 * step.dt } else { step.dt };
+            let solved = growth(shape, part, Scheme::BackwardEuler);
+            let expected = match scheme {
+                Scheme::CrankNicolson => 2.0 / 3.0 * (1.0 - solved).powi(3),
+                Scheme::BackwardEuler => 0.5 * (1.0 - solved).powi(2),
+            };
+            let found = step.error.unwrap();
+            assert!((found - expected).abs() < 1e-6 * expected + 1e-12, "{step:?} {expected}");
+            assert!(found <= tolerance);
+            errors.push(found);
+            factor *= growth(shape, step.dt, scheme);
+        }
+        assert_eq!(stepper.moment().time, 0.1);
+        // Once they have found their length, steps use what they are allowed.
+        let late = &errors[errors.len() / 2..errors.len() - 1];
+        assert!(late.iter().all(|error| *error > 0.3 * tolerance), "{errors:?}");
+        let u = state(&mut stepper, shape);
+        assert!(u.iter().zip(&initial).all(|(u, initial)| (u - factor * initial).abs() < 1e-10));
+        // The exact answer in time, of the discrete problem in space, is as near as the estimates say.
+        let rate = (1.0 / growth(shape, 1.0, Scheme::BackwardEuler) - 1.0) * 0.1;
+        let error = (factor / (-rate).exp() - 1.0).abs();
+        let sum: f64 = errors.iter().sum();
+        assert!(error < 1.5 * sum && error > 0.5 * sum, "{scheme:?}: {error} {sum}");
+    }
+    for error in [0.0, -1.0, f64::NAN, 1.0] {
+        let options = HeatOptions { error: Some(error), ..options(1e-4, 0.1, Scheme::CrankNicolson) };
+        let refused = HeatStepper::new(&Reference, heat.clone(), options, &solver(MIC, 1e-9));
+        assert!(refused.err().unwrap().to_string().contains("heat.step_tolerance"));
+    }
+}
+
+#[test]
+fn steps_of_a_given_error_go_on_bit_for_bit() {
+    let shape = Shape::new(7, 6, 5);
+    let heat = Heat::unit_box(shape).unwrap();
+    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let options = HeatOptions { error: Some(1e-3), ..options(1e-5, 0.01, Scheme::CrankNicolson) };
+    let solver = solver(MIC, 1e-8);
+    let mut whole = stepper(&heat, options, &solver, &rough);
+    run(&mut whole, 6);
+    let (half, moment) = (state(&mut whole, shape), whole.moment());
+    run(&mut whole, 6);
+    let mut rest = stepper(&heat, options, &solver, &half);
+    rest.resume(moment);
+    run(&mut rest, 6);
+    assert_eq!(whole.moment(), rest.moment());
+    assert_eq!(state(&mut whole, shape), state(&mut rest, shape));
+}
+
+/// κ between `low` and `low` + 1, u = `side` on the west, a source where it is asked for.
+fn bumpy(shape: Shape, low: f64, side: f64, has_source: bool) -> Heat {
+    let kappa = (0..shape.cells()).map(|n| low + 0.5 + 0.5 * random(7, n)).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[0][0] = Boundary::Dirichlet(side);
+    let body = has_source.then(|| (0..shape.cells()).map(|n| random(8, n)).collect());
+    Heat::in_cells(&problem, body).unwrap()
+}
+
+/// A stepper whose coefficients, boundary values and source change goes on as one that is made with the new ones.
+#[test]
+fn what_changes_between_steps() {
+    let shape = Shape::new(7, 6, 5);
+    let first = bumpy(shape, 1.0, 0.0, false);
+    let others = [bumpy(shape, 3.0, 0.0, false), bumpy(shape, 2.0, 0.5, true), bumpy(shape, 2.0, 0.0, false)];
+    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let options = options(1e-3, 1.0, Scheme::CrankNicolson);
+    for preconditioner in [MIC, Preconditioner::SsorAi, Preconditioner::Multigrid] {
+        let solver = solver(preconditioner, 1e-9);
+        let mut changing = stepper(&first, options, &solver, &rough);
+        run(&mut changing, 2);
+        for other in &others {
+            let before = state(&mut changing, shape);
+            changing.update(other.clone()).unwrap();
+            let counts = run(&mut changing, 2);
+            let mut fresh = stepper(other, options, &solver, &before);
+            assert_eq!(run(&mut fresh, 2), counts);
+            assert_eq!(state(&mut fresh, shape), state(&mut changing, shape), "{preconditioner:?}");
+        }
+    }
+    let mut stepper = stepper(&first, options, &solver(MIC, 1e-9), &rough);
+    let refused = stepper.update(Heat::unit_box(Shape::new(7, 6, 4)).unwrap()).unwrap_err();
+    assert!(refused.to_string().contains("the new problem"), "{refused}");
+}
+
+#[test]
+fn trials_tell_which_preconditioners_converge() {
+    let shape = Shape::new(8, 7, 6);
+    let heat = bumpy(shape, 1.0, 0.0, false);
+    let rough: Vec<f64> = (0..shape.cells()).map(|n| random(3, n)).collect();
+    let source = ArrayView::c_order(&rough, shape).unwrap().into();
+    let attempt = |max_iterations| {
+        let solver = SolverOptions { max_iterations, ..solver(Preconditioner::Auto, 1e-10) };
+        trial(&Reference, &heat, options(1e-2, 1.0, Scheme::CrankNicolson), &solver, source)
+    };
+    let all = attempt(500).unwrap();
+    assert_eq!(all.len(), CANDIDATES.len());
+    assert!(all.windows(2).all(|pair| pair[0].seconds <= pair[1].seconds));
+    let count = |kind| all.iter().find(|tried| tried.preconditioner == kind).unwrap().iterations;
+    assert!(count(MIC) < count(Preconditioner::None));
+    // Few iterations are enough for some only, and one for none.
+    let some = attempt(count(MIC)).unwrap();
+    assert!(!some.is_empty() && some.iter().all(|tried| tried.preconditioner != Preconditioner::None));
+    assert!(attempt(1).unwrap_err().to_string().contains("solver.preconditioner"));
 }

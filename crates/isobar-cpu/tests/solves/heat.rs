@@ -12,7 +12,8 @@ const MIC: Preconditioner = Preconditioner::Mic { relaxation: 1.0, block: None }
 
 fn stepper(cpu: &Cpu, shape: Shape, dt: f64, guess: StepGuess, solver: &SolverOptions) -> HeatStepper<Cpu> {
     let heat = Heat::unit_box(shape).unwrap();
-    let options = HeatOptions { steps: Steps::new(dt, 0.1).unwrap(), scheme: Scheme::CrankNicolson, guess };
+    let options =
+        HeatOptions { steps: Steps::new(dt, 0.1).unwrap(), error: None, scheme: Scheme::CrankNicolson, guess };
     let initial = heat.sine([1.0; 3]);
     let mut stepper = HeatStepper::new(cpu, heat, options, solver).unwrap();
     stepper.set(ArrayView::c_order(&initial, shape).unwrap().into(), None, 0).unwrap();

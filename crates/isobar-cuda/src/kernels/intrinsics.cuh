@@ -1,4 +1,4 @@
-// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies.
+// What CUDA C++ cannot say portably: fast reciprocals, asynchronous copies, signals between thread blocks.
 // Everything else in this folder is plain C++, which is what lets a CPU emulation run it.
 #pragma once
 
@@ -37,4 +37,23 @@ __device__ __forceinline__ void copy_async_wait() {
 // Brings the line holding an address into L2; a hint.
 __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
+// A number that another thread block may write, and all that was written before it.
+__device__ __forceinline__ int acquire(const int* from) {
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+// The same number and nothing more, which is faster.
+__device__ __forceinline__ int peek(const int* from) {
+    int value;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+// Writes a number for other thread blocks to see, after all that was written before.
+__device__ __forceinline__ void release(int* to, int value) {
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }

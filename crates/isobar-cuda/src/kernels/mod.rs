@@ -21,6 +21,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "seven_point/serial.cuh",
     "seven_point/seven_point.cuh",
     "seven_point/stream.cuh",
+    "seven_point/waves.cuh",
     "tensor_product/cell.cuh",
     "tensor_product/line_relax.cuh",
     "tensor_product/line_solve.cuh",
@@ -47,6 +48,8 @@ pub mod seven_point {
     pub const LINES: &str = include_str!("seven_point/lines.cu");
     /// Pivots and substitution in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
+    /// The same over the whole grid.
+    pub const WHOLE_GRID: &str = include_str!("seven_point/whole_grid.cu");
 }
 
 /// For Galerkin coarse grids of diffusion.

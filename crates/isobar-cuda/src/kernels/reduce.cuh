@@ -19,16 +19,21 @@ template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], d
     __syncthreads();
 }
 
+// The number of a block.
+__device__ __forceinline__ unsigned int block_number() {
+    return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+}
+
 // Adds N values per thread over the grid into result[0] … result[N - 1]. `partial` holds blocks x N doubles and
-// `counter` is zero before the launch and after it. All threads of the block take part.
+// `counter` is zero before the launch and after it. All threads of the block take part. `block` says in which order blocks are
+// added, each having another number below theirs.
 template <int N>
-__device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial,
-                                         unsigned int* counter, double* result) {
+__device__ __forceinline__ void grid_sum(double (&value)[N], double* scratch, double* partial, unsigned int* counter,
+                                         double* result, unsigned int block = block_number()) {
     __shared__ bool last;
     int thread = threadIdx.x + blockDim.x * threadIdx.y;
     int threads = blockDim.x * blockDim.y;
     unsigned int blocks = gridDim.x * gridDim.y * gridDim.z;
-    unsigned int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     block_sum<N>(value, scratch);
     if (thread == 0) {
         for (int n = 0; n < N; n++) partial[(long long)block * N + n] = value[n];

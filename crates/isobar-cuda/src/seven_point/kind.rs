@@ -82,7 +82,7 @@ impl<K: Kind> Form<K> {
         Self { kind, flat: nz == 1, wide }
     }
 
-    fn source<T: Real>(&self, name: &'static str, text: &'static str) -> Source {
+    pub(super) fn source<T: Real>(&self, name: &'static str, text: &'static str) -> Source {
         let source = Source::new(name, text)
             .define("REAL", c_name::<T>())
             .define("STENCIL", format!("\"{}\"", K::HEADER))
@@ -116,7 +116,7 @@ impl<K: Kind> Form<K> {
 /// long that no test can afford them.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
-    let mut all = vec![form.passes::<T>(), form.triangular::<T>()];
+    let mut all = vec![form.passes::<T>(), form.triangular::<T>(), form.whole_grid::<T>(stencil.shape())];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all
 }

@@ -15,6 +15,7 @@ use isobar_core::stencil::{Axis, Stencil};
 
 use super::kind::{Form, Kind, ROWS};
 use super::lines::LineTile;
+use super::whole_grid::WholeGrid;
 use super::{Kernels, Residual, Steps};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
@@ -37,6 +38,7 @@ pub struct Passes<K: Kind, T> {
     passes: Arc<Module>,
     lines: Arc<Module>,
     triangular: Arc<Module>,
+    whole_grid: WholeGrid,
     tile: LineTile,
     /// Above-diagonal entries over pivots, where line solves store them.
     ratios: OnceLock<Vector<T>>,
@@ -156,6 +158,21 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda.launch(kernel, [blocks.min(1 << 30), 1, 1], [threads, 1], more(arguments))
     }
 
+    /// A sweep over the whole grid in the order of unknowns; see [`WholeGrid::sweep`].
+    pub(super) fn sweep_whole(
+        &self,
+        name: &'static str,
+        more: impl FnOnce(Arguments) -> Arguments,
+        sums: Option<Pointer>,
+    ) -> Result<()> {
+        self.whole_grid.sweep(&self.cuda, name, Arguments::new().with(self.operands), more, sums)
+    }
+
+    /// Whether blocks of so many unknowns are the whole grid.
+    pub(super) fn is_whole(&self, block: usize) -> bool {
+        block >= self.layout.shape().cells()
+    }
+
     /// Where line solves store ratios; nowhere, where they need not.
     fn ratios(&self) -> Result<Pointer> {
         if !self.tile.needs_ratios(self.layout.shape().nz) {
@@ -233,6 +250,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             passes,
             lines,
             triangular: cuda.module(form.triangular::<T>()),
+            whole_grid: WholeGrid::new::<K, T>(cuda, &form, shape),
             tile: LineTile::new::<T>(shape.nz),
             ratios: OnceLock::new(),
             length: rows_a_warp(shape, resident),

@@ -1,14 +1,14 @@
 //! Steps with triangular parts.
 
-use isobar_core::backend::Scalar;
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 
-use super::SevenPoint;
 use super::kind::Kind;
 use super::passes::Passes;
+use super::{Kernels, SevenPoint};
 use crate::cuda::Cuda;
 use crate::launch::Arguments;
 use crate::scalars::Scalars;
@@ -49,13 +49,51 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         if block == 1 {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
-        self.kernels.in_blocks("factorise", block, |arguments| {
-            arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to)
-        })
+        let more =
+            |arguments: Arguments| arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to);
+        if self.kernels.is_whole(block) {
+            return self.kernels.sweep_whole("factorise_whole", more, None);
+        }
+        self.kernels.in_blocks("factorise", block, more)
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let vectors = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
-        self.kernels.in_blocks("substitute", block, |arguments| vectors.into_iter().fold(arguments, Arguments::with))
+        let [inverse_pivots, r, z] = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
+        if self.kernels.is_whole(block) {
+            let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
+            self.kernels.sweep_whole("substitute_up", up, None)?;
+            return self.kernels.sweep_whole(
+                "substitute_down",
+                |arguments| arguments.with(inverse_pivots).with(z),
+                None,
+            );
+        }
+        self.kernels.in_blocks("substitute", block, |arguments| arguments.with(inverse_pivots).with(r).with(z))
+    }
+
+    /// Over the whole grid r −= αq, ρ = ⟨y, Δ y⟩ with y = (Δ + L)⁻¹ r, and ‖r‖² are taken along by the sweep upwards.
+    fn substitute_residual(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        if !self.kernels.is_whole(block) {
+            let backend = self.kernels.cuda();
+            backend.axpy(alpha.negated(), q, r, scalars)?;
+            self.substitute(block, inverse_pivots, r, z)?;
+            backend.dot(r, z, out.get(0), scalars)?;
+            return backend.dot(r, r, out.get(1), scalars);
+        }
+        let [inverse_pivots, r, q, z] = [inverse_pivots.pointer(), r.pointer(), q.pointer(), z.pointer()];
+        let up =
+            |arguments: Arguments| arguments.with(scalars.ratio(alpha)).with(inverse_pivots).with(q).with(r).with(z);
+        self.kernels.sweep_whole("substitute_up_residual", up, Some(scalars.sums(out)))?;
+        self.kernels.sweep_whole("substitute_down", |arguments| arguments.with(inverse_pivots).with(z), None)
     }
 }

@@ -74,7 +74,8 @@ fn stepper<B: Supports<Diffusion>>(
 ) -> Result<HeatStepper<B>> {
     let heat = Heat::unit_box(grid)?;
     let initial = heat.sine([1.0; 3]);
-    let options = HeatOptions { steps: Steps::new(dt, END)?, scheme: Scheme::CrankNicolson, guess: StepGuess::Ones };
+    let options =
+        HeatOptions { steps: Steps::new(dt, END)?, error: None, scheme: Scheme::CrankNicolson, guess: StepGuess::Ones };
     let mut stepper = HeatStepper::new(backend, heat, options, solver)?;
     stepper.set(ArrayView::c_order(&initial, grid)?.into(), None, 0)?;
     Ok(stepper)
@@ -207,7 +208,7 @@ fn runs<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<[Sheet; 2]
             let mean = count as f64 / total as f64;
             let cells = [
                 Cell::Text(method.into()),
-                Cell::Number(seconds, 2),
+                Cell::Number(seconds, 3),
                 Cell::number(gpu, 2),
                 Cell::number(cpu, 2),
                 Cell::Number(mean, 1),

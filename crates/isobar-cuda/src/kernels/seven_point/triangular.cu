@@ -60,8 +60,8 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
     }
 }
 
-// Sum of T over the upper neighbours, below number `end`.
-__device__ __forceinline__ T upper_sum(const Stencil& op, long long number, long long end) {
+// Sum of T over the upper neighbours, below number `end`. Not inline: it would take the compiler longer than all the rest.
+__device__ __noinline__ T upper_sum(const Stencil& op, long long number, long long end) {
     const int i = int(number % op.nx), j = int(number / op.nx % op.ny), k = int(number / op.nx / op.ny);
     T sum = T(0);
     for_each_neighbour(op, i, j, k, number, load(op, place(op, i, j, k)), [&](Index, long long other, auto face) {

@@ -1,0 +1,97 @@
+//! Steps that choose their length by an estimate of their error.
+//!
+//! The matrix K + c M of a step is that of backward Euler for a part of it. With R what a solve does to a mode, R = 1/(1 + z/2)
+//! for Crank–Nicolson and 1/(1 + z) for backward Euler, z = Δt λ, further solves give an answer of one order more, and
+//! no other matrix is needed:
+//!
+//! ```text
+//! Crank–Nicolson:  2R − 1,  third order: −1/3 + 2R² − ⅔R³,     difference ⅔(1 − R)³ = z³/12 + …
+//! backward Euler:  R,       second order: −½ + 2R − ½R²,       difference ½(1 − R)² = z²/2 + …
+//! ```
+
+use crate::backend::Backend;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+use crate::options::Scheme;
+
+/// Aimed at, of what an estimate allows.
+const SAFETY: f64 = 0.9;
+/// How much shorter or longer the next step can be.
+const LEAST: f64 = 0.2;
+const MOST: f64 = 3.0;
+/// A step is made longer only by so much, since that changes the matrix.
+const WORTHWHILE: f64 = 1.25;
+/// The shortest step, of the whole run.
+const SHORTEST: f64 = 1e-10;
+/// An end no farther away than so many steps is reached by one.
+const NEAR: f64 = 1.0 + 1e-6;
+
+/// What choosing a step's length takes.
+pub(super) struct Control<B: Backend> {
+    /// What the estimated error of a step may be, relative to ‖u‖.
+    pub(super) tolerance: f64,
+    /// After one solve and after two.
+    pub(super) states: [B::Vector<f64>; 2],
+}
+
+impl<B: Backend> Control<B> {
+    /// # Errors
+    /// [`Error::Invalid`] for a tolerance that is none; as [`Backend::zeros`].
+    pub(super) fn new(backend: &B, layout: &Layout, tolerance: f64) -> Result<Self> {
+        if !(tolerance > 0.0 && tolerance < 1.0) {
+            let message = format!("{tolerance} is no relative error; use a number between 0 and 1, such as 1e-4");
+            return Err(Error::invalid("heat.step_tolerance", message));
+        }
+        Ok(Self { tolerance, states: [backend.zeros(layout)?, backend.zeros(layout)?] })
+    }
+}
+
+/// The length of a step that wants to be `wanted` long, and whether it leads to the end.
+///
+/// # Errors
+/// [`Error::Invalid`] where that is too short ever to get there.
+pub(super) fn length(wanted: f64, time: f64, end: f64, tolerance: f64) -> Result<(f64, bool)> {
+    if wanted < SHORTEST * end {
+        let message = format!(
+            "{tolerance:e} wants steps shorter than {wanted:.1e} at t = {time}; allow more, or lower solver.tolerance, \
+             whose error may be what is seen"
+        );
+        return Err(Error::invalid("heat.step_tolerance", message));
+    }
+    let left = end - time;
+    Ok(if left <= NEAR * wanted { (left, true) } else { (wanted, false) })
+}
+
+/// The length of the next step, after one of `dt` whose error was estimated.
+pub(super) fn next_length(scheme: Scheme, dt: f64, error: f64, tolerance: f64, may_grow: bool) -> f64 {
+    let order = match scheme {
+        Scheme::CrankNicolson => 3.0,
+        Scheme::BackwardEuler => 2.0,
+    };
+    let factor = (SAFETY * (tolerance / error.max(f64::MIN_POSITIVE)).powf(1.0 / order)).clamp(LEAST, MOST);
+    let is_kept = error <= tolerance && (factor < WORTHWHILE || !may_grow);
+    // What was allowed is near enough to what is aimed at.
+    if is_kept { dt } else { dt * if error <= tolerance { factor } else { factor.min(SAFETY) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_follow_the_error() {
+        let next = |error, may_grow| next_length(Scheme::CrankNicolson, 1.0, error, 1e-3, may_grow);
+        assert_eq!([next(0.0, true), next(1e9, true), next(0.0, false)], [MOST, LEAST, 1.0]);
+        assert!((next(1e-3 / 8.0, true) - 1.8).abs() < 1e-12);
+        assert!((next(8e-3, true) - 0.45).abs() < 1e-12);
+        assert_eq!(next(0.9e-3, true), 1.0);
+        assert!((next_length(Scheme::BackwardEuler, 2.0, 4e-3, 1e-3, true) - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_end_is_met_and_what_is_too_short_is_said() {
+        assert_eq!(length(0.25, 0.5, 1.0, 1e-4).unwrap(), (0.25, false));
+        assert_eq!(length(0.3, 0.75, 1.0, 1e-4).unwrap(), (0.25, true));
+        assert!(length(1e-12, 0.5, 1.0, 1e-4).unwrap_err().to_string().contains("heat.step_tolerance"));
+    }
+}
