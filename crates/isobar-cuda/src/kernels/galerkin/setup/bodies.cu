@@ -34,9 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, double*
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
-    for_each_direction(a, cell_at(a.nx, a.ny, n), [&](bool exists, int, int, int, double c, const Cell&) {
-        most = max(most, exists ? c : 0.0);
-    });
+    for_each_coupling(a, cell_at(a.nx, a.ny, n), [&](int, int, int, double c, const Cell&) { most = max(most, c); });
     largest[n] = most;
     label[n] = n;
 }
@@ -81,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
     unsigned int known = __ldcg(s.label + n);
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
-        if (!(directions(a) >> stored & 1)) continue;
+        if (!(a.present >> stored & 1)) continue;
         const double coupling = *c;
         c += a.cells;
         if (!(coupling > 0 && coupling >= theta * own)) continue;

@@ -82,54 +82,19 @@ __device__ __forceinline__ bool neighbour(const Matrix& a, const Cell& at, int d
            bring_inside(to.k, a.nz, a.periodic & 4);
 }
 
-// The cells around a cell: their places are sums of what the three numbers say, by offset. Those that are not there count as the
-// cell itself: loads that wait for no test can all be on their way at once.
-struct Around {
-    int cell[3][3];
-    unsigned int place[3][3];
-    bool exists[3][3];
-
-    __device__ __forceinline__ Around(const Matrix& a, const Cell& at) {
-        const int extents[3] = {a.nx, a.ny, a.nz}, own[3] = {at.i, at.j, at.k};
-#pragma unroll
-        for (int d = 0; d < 3; d++) {
-#pragma unroll
-            for (int o = 0; o < 3; o++) {
-                int n = own[d] + o - 1;
-                exists[d][o] = bring_inside(n, extents[d], a.periodic >> d & 1) && (unsigned int)n < (unsigned int)extents[d];
-                n = exists[d][o] ? n : own[d];
-                cell[d][o] = n;
-                place[d][o] = d == X ? (unsigned int)a.ny * n : d == Y ? folded(n, a.ny) : (unsigned int)a.ny * a.nx * n;
-            }
-        }
-    }
-};
-
-// Calls f(exists, dx, dy, dz, c, to) for the couplings of a cell; where there is none, c may be any number.
-template <class F> __device__ __forceinline__ void for_each_direction(const Matrix& a, const Cell& at, F f) {
-    const Around around(a, at);
-    const unsigned int own = around.place[X][1] + around.place[Y][1] + around.place[Z][1];
-    const double* __restrict__ field = a.fields;
-#pragma unroll
-    for (int n = 0; n < UPPER; n++) {
-        if (!(directions(a) >> n & 1)) continue;
-        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
-#pragma unroll
-        for (int sign = 1; sign >= -1; sign -= 2) {
-            const int x = 1 + sign * dx, y = 1 + sign * dy, z = 1 + sign * dz;
-            const double c = field[sign > 0 ? own : around.place[X][x] + around.place[Y][y] + around.place[Z][z]];
-            const bool exists = around.exists[X][x] && around.exists[Y][y] && around.exists[Z][z];
-            f(exists, sign * dx, sign * dy, sign * dz, c, Cell{around.cell[X][x], around.cell[Y][y], around.cell[Z][z]});
-        }
-        field += a.cells;
-    }
-}
-
 // Calls f(dx, dy, dz, c, to) for the couplings of a cell.
 template <class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Cell& at, F f) {
-    for_each_direction(a, at, [&](bool exists, int dx, int dy, int dz, double c, const Cell& to) {
-        if (exists) f(dx, dy, dz, c, to);
-    });
+    const unsigned int own = place(a, at);
+    const double* __restrict__ c = a.fields;
+#pragma unroll
+    for (int n = 0; n < UPPER; n++) {
+        if (!(a.present >> n & 1)) continue;
+        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
+        Cell to;
+        if (neighbour(a, at, dx, dy, dz, to)) f(dx, dy, dz, c[own], to);
+        if (neighbour(a, at, -dx, -dy, -dz, to)) f(-dx, -dy, -dz, c[place(a, to)], to);
+        c += a.cells;
+    }
 }
 
 // Of three numbers that of a direction.

@@ -134,13 +134,12 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
     const Cell odd = line_cell<AXIS>(w, parity, false, first, n % l.second, n / l.second);
     const unsigned int own = place(w, odd);
     double below = max(s.down[own], 0.0), above = s.up[own];
-    for_each_direction(a, fine_cell<AXIS>(odd), [&](bool, int dx, int dy, int dz, double c, const Cell&) {
-        if (along<AXIS>(dx, dy, dz) != 0 || in_line<AXIS>(dx, dy, dz)) return;
-        const bool counts = stays(w, odd, dx, dy, dz);
-        const unsigned int to = counts ? place(w, {odd.i + dx, odd.j + dy, odd.k + dz}) : own;
-        const double w_below = w.below[to], w_above = w.above[to], q = counts ? max(c, 0.0) : 0;
-        below += q * w_below;
-        above += q * w_above;
+    for_each_coupling(a, fine_cell<AXIS>(odd), [&](int dx, int dy, int dz, double c, const Cell&) {
+        if (along<AXIS>(dx, dy, dz) != 0 || in_line<AXIS>(dx, dy, dz) || !stays(w, odd, dx, dy, dz)) return;
+        const unsigned int to = place(w, {odd.i + dx, odd.j + dy, odd.k + dz});
+        const double q = max(c, 0.0);
+        below += q * w.below[to];
+        above += q * w.above[to];
     });
     s.right[0][own] = below;
     s.right[1][own] = above;
