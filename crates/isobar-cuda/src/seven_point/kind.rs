@@ -109,10 +109,10 @@ impl<K: Kind> Form<K> {
 
     /// Sweeps with stored pivots, where these are.
     pub(super) fn sweeps<T: Real>(&self, layers: usize) -> Option<Source> {
-        let SweepTile { lanes, rows, depth, .. } = SweepTile::new::<T>(layers)?;
+        let SweepTile { lanes, depth, .. } = SweepTile::new::<T>(layers)?;
         let source = self.source::<T>("seven_point_sweeps", kernels::SWEEPS);
-        let source = source.define("LANES", lanes).define("SWEEP_ROWS", rows).define("SWEEP_DEPTH", depth);
-        Some(source.define("SWEEP_THREADS", rows * MOST_CHUNKS))
+        let source = source.define("LANES", lanes).define("SWEEP_DEPTH", depth);
+        Some(source.define("MOST_CHUNKS", MOST_CHUNKS))
     }
 
     pub(super) fn triangular<T: Real>(&self) -> Source {

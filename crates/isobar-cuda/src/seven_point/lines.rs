@@ -50,8 +50,6 @@ impl LineTile {
 pub(super) struct SweepTile {
     /// Columns side by side.
     pub(super) lanes: usize,
-    /// Rows next to each other.
-    pub(super) rows: usize,
     /// Layers a thread.
     pub(super) depth: usize,
     /// Threads a column.
@@ -66,17 +64,17 @@ impl SweepTile {
         }
         let depth = if layers > 256 { 16 } else { 8 };
         let chunks = layers.div_ceil(depth);
-        Some(Self { lanes: 16, rows: 1, depth, chunks: chunks.next_multiple_of(2) })
+        Some(Self { lanes: 16, depth, chunks: chunks.next_multiple_of(2) })
     }
 
     /// Threads.
     pub(super) fn block(self) -> [usize; 2] {
-        [self.lanes, self.rows * self.chunks]
+        [self.lanes, self.chunks]
     }
 
     /// Blocks that so many pairs of columns in so many rows need.
     pub(super) fn grid(self, pairs: usize, rows: usize, colours: usize) -> [usize; 3] {
-        [pairs.div_ceil(self.lanes), rows.div_ceil(self.rows), colours]
+        [pairs.div_ceil(self.lanes), rows, colours]
     }
 }
 
@@ -97,7 +95,10 @@ mod tests {
             }
             for tile in [SweepTile::new::<f64>(layers), SweepTile::new::<f32>(layers)].into_iter().flatten() {
                 let [x, y] = tile.block();
-                assert!(x * y % 32 == 0 && x * y <= 1024 && tile.depth * tile.chunks >= layers, "{layers}: {tile:?}");
+                assert!(
+                    x * y % 32 == 0 && y <= MOST_CHUNKS && tile.depth * tile.chunks >= layers,
+                    "{layers}: {tile:?}"
+                );
             }
         }
     }

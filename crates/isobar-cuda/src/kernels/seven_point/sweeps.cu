@@ -4,28 +4,23 @@
 // w_k = f_k + g_{k-1} w_{k-1} and x_k = w_k / d_k + g_k x_{k+1}: both are affine in what comes in from the chunk before. Faces are
 // computed anew: coefficients are one vector, faces three.
 //
-// Block (LANES, SWEEP_ROWS chunks): so many rows next to each other, which read the same neighbours; grid: x: ceil(ceil(nx / 2) /
-// LANES), y: ceil(ny / SWEEP_ROWS), z: colours.
+// Block (LANES, chunks); grid: x: ceil(ceil(nx / 2) / LANES), y: ny, z: colours.
 #include "seven_point/column.cuh"
 
 // Threads that a multiprocessor has at once: half of what it can, so that each has 64 registers.
-#define BOUNDS __launch_bounds__(LANES* SWEEP_THREADS, 1024 / (LANES * SWEEP_THREADS))
+#define BOUNDS __launch_bounds__(LANES* MOST_CHUNKS, 1024 / (LANES * MOST_CHUNKS))
 
 // u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: u itself, whose other
 // colour alone is read then, or, for both colours at once, another vector.
 template <bool NEIGHBOURS>
 __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const T* __restrict__ inverse_pivots,
                                       const T* __restrict__ f, const T* u, T* to) {
-    __shared__ T values[LANES * SWEEP_THREADS], slopes[LANES * SWEEP_THREADS];
-    const int nz = op.nz, row = threadIdx.y % SWEEP_ROWS, chunk = threadIdx.y / SWEEP_ROWS;
-    const int chunks = blockDim.y / SWEEP_ROWS, k0 = chunk * SWEEP_DEPTH;
-    const int own_m = blockIdx.x * LANES + threadIdx.x, own_j = blockIdx.y * SWEEP_ROWS + row;
+    __shared__ T values[LANES * MOST_CHUNKS], slopes[LANES * MOST_CHUNKS];
+    const int nz = op.nz, lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y, k0 = chunk * SWEEP_DEPTH;
+    const int own_m = blockIdx.x * LANES + lane, j = blockIdx.y, c = first ^ blockIdx.z;
     // Where there is no column of this thread's, one that may be read in its stead.
-    const int m = min(own_m, op.pitch - 1), j = min(own_j, op.ny - 1), c = first ^ blockIdx.z;
-    const bool valid = own_j < op.ny && 2 * own_m + ((j + c) & 1) < op.nx;
-    // Of this row, so many numbers apart from chunk to chunk.
-    constexpr int APART = LANES * SWEEP_ROWS;
-    const int mine = threadIdx.x + LANES * row;
+    const int m = min(own_m, op.pitch - 1);
+    const bool valid = 2 * own_m + ((j + c) & 1) < op.nx;
     const Column column = neighbours(op, m, j, c);
     const Index start = column.start + (Index)op.pitch * k0, top = column.start + (Index)op.pitch * (nz - 1);
 
@@ -57,13 +52,13 @@ __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const
         slope *= below;
         below = ratio[n];
     }
-    values[mine + APART * chunk] = w;
-    slopes[mine + APART * chunk] = slope;
+    values[lane + LANES * chunk] = w;
+    slopes[lane + LANES * chunk] = slope;
     __syncthreads();
 
     w = T(0);
 #pragma unroll 4
-    for (int n = 0; n < chunk; n++) w = fma(slopes[mine + APART * n], w, values[mine + APART * n]);
+    for (int n = 0; n < chunk; n++) w = fma(slopes[lane + LANES * n], w, values[lane + LANES * n]);
     below = first_ratio;
 #pragma unroll
     for (int n = 0; n < SWEEP_DEPTH; n++) {
@@ -79,13 +74,13 @@ __device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const
         slope *= ratio[n];
     }
     __syncthreads();
-    values[mine + APART * chunk] = x;
-    slopes[mine + APART * chunk] = slope;
+    values[lane + LANES * chunk] = x;
+    slopes[lane + LANES * chunk] = slope;
     __syncthreads();
 
     x = T(0);
 #pragma unroll 4
-    for (int n = chunks - 1; n > chunk; n--) x = fma(slopes[mine + APART * n], x, values[mine + APART * n]);
+    for (int n = chunks - 1; n > chunk; n--) x = fma(slopes[lane + LANES * n], x, values[lane + LANES * n]);
 #pragma unroll
     for (int n = SWEEP_DEPTH - 1; n >= 0; n--) {
         x = fma(ratio[n], x, value[n]);
