@@ -278,9 +278,8 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         let is = |declared: Traffic| declared.name == step.name;
         match () {
             () if is(traffic::UPDATE_RESIDUAL) => {
-                backend.axpy(Ratio::ZERO, q, f, scalars)?;
+                backend.axpy_norm(Ratio::ZERO, q, f, second, scalars)?;
                 backend.dot(f, u, first, scalars)?;
-                backend.dot(f, f, second, scalars)?;
             }
             () if is(traffic::AXPY) => backend.axpy(Ratio::ZERO, f, u, scalars)?,
             () if is(traffic::XPAY) => backend.xpay(Ratio::ZERO, f, u, scalars)?,

@@ -255,13 +255,28 @@ impl AggregateBackend for Cuda {
         self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
         let arguments =
             Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
-        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [128, 1], arguments)
+        // A few aggregates have many items each.
+        let threads = if aggregates.items > 256 * aggregates.count { 1024 } else { 128 };
+        self.launch(module.kernel("sum_items")?, [aggregates.count, 1, 1], [threads, 1], arguments)
     }
 
     fn add_aggregated<T: Real>(&self, aggregates: &Aggregates, a: &AggregateVector, y: &mut Vector<T>) -> Result<()> {
         let len = aggregates.layout.len();
         let arguments = Arguments::new().with(len as i64).with(aggregates.ids()).with(a.pointer()).with(y.pointer());
         self.elementwise(aggregates.modules[index::<T>()].kernel("add_aggregated")?, len, arguments)
+    }
+
+    fn plus_aggregated<T: Real>(
+        &self,
+        aggregates: &Aggregates,
+        a: &AggregateVector,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+    ) -> Result<()> {
+        let len = aggregates.layout.len();
+        let arguments = Arguments::new().with(len as i64).with(aggregates.ids()).with(a.pointer());
+        let arguments = arguments.with(x.pointer()).with(y.pointer());
+        self.elementwise(aggregates.modules[index::<T>()].kernel("plus_aggregated")?, len, arguments)
     }
 
     fn clear_outside<T: Real>(&self, aggregates: &Aggregates, x: &mut Vector<T>) -> Result<()> {

@@ -241,6 +241,20 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>("dot")?, len, arguments)
     }
 
+    fn axpy_norm<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        out: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let len = y.layout().len();
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
+        let arguments = self.inner.reduction.append(arguments, self.blocks(len), scalars.pointer(out));
+        self.elementwise(self.kernel::<T>("axpy_norm")?, len, arguments)
+    }
+
     fn scalars(&self) -> Result<Scalars> {
         refuse_while_recording("allocating")?;
         Scalars::new(self.context())

@@ -52,7 +52,10 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
         all.push(isobar_cuda::tensor_product::modes::source::<T, f32>(count));
     }
     all.push(isobar_cuda::galerkin::setup::source::<T>());
-    all.extend(isobar_cuda::galerkin::setup::sources());
+    // The finest grid, halved in x.
+    let present = |directions: &[usize]| std::array::from_fn(|n| directions.contains(&n));
+    let [seven, halved] = [present(&[0, 2, 8]), present(&[0, 1, 2, 3, 7, 8, 9])];
+    all.extend(isobar_cuda::galerkin::setup::sources(&seven, &halved));
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Few layers, many, and very many.
         let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };

@@ -173,6 +173,21 @@ pub trait AggregateBackend: Backend {
         y: &mut Self::Vector<T>,
     ) -> Result<()>;
 
+    /// y = x + Z a
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn plus_aggregated<T: Real>(
+        &self,
+        aggregates: &Self::Aggregates,
+        a: &Self::AggregateVector,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+    ) -> Result<()> {
+        self.convert(x, y)?;
+        self.add_aggregated(aggregates, a, y)
+    }
+
     /// x = 0 in cells of no aggregate
     fn clear_outside<T: Real>(&self, aggregates: &Self::Aggregates, x: &mut Self::Vector<T>) -> Result<()>;
 

@@ -118,6 +118,22 @@ pub trait Backend: Clone + Send + Sync + 'static {
         scalars: &mut Self::Scalars,
     ) -> Result<()>;
 
+    /// y += a x;  out = ‖y‖²
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn axpy_norm<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()> {
+        self.axpy(a, x, y, scalars)?;
+        self.dot(y, y, out, scalars)
+    }
+
     /// A bank of zeros (and the constant 1).
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// clear, convert, scale, axpy, xpay, dot
+/// clear, convert, scale, axpy, axpy_norm, xpay, dot
 pub fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes() {
@@ -58,6 +58,12 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
         ok(backend.dot(&on_x, &on_y, first, &mut scalars));
         let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
         assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "dot: {found} {wanted}");
+        let a = Ratio::new(third, second).negated();
+        ok(Reference.axpy_norm(a, &x, &mut expected, first, &mut expected_scalars));
+        ok(backend.axpy_norm(a, &on_x, &mut on_y, first, &mut scalars));
+        compare(backend, &on_y, &expected, "axpy_norm");
+        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
+        assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "axpy_norm: {found} {wanted}");
         // A quotient by zero is zero.
         ok(backend.set(&mut scalars, second, 0.0));
         ok(backend.axpy(Ratio::new(third, second), &on_x, &mut on_y, &scalars));
@@ -107,6 +113,11 @@ pub fn aggregates<B: AggregateBackend, T: Real>(backend: &B) {
             ok(Reference.add_aggregated(&here, &a, &mut q));
             ok(backend.add_aggregated(&there, &on_a, &mut on_q));
             compare(backend, &on_q, &q, "add_aggregated");
+            let (_, mut on_p) = poison::<B, T>(backend, shape);
+            let mut p = q.clone();
+            ok(Reference.add_aggregated(&here, &a, &mut p));
+            ok(backend.plus_aggregated(&there, &on_a, &on_q, &mut on_p));
+            compare(backend, &on_p, &p, "plus_aggregated");
             ok(Reference.clear_outside(&here, &mut q));
             ok(backend.clear_outside(&there, &mut on_q));
             compare(backend, &on_q, &q, "clear_outside");

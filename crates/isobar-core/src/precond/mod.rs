@@ -57,10 +57,9 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         out: Sums<2>,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.backend().axpy(alpha.negated(), q, r, scalars)?;
+        self.backend().axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
         self.apply(r, z)?;
-        self.backend().dot(r, z, out.get(0), scalars)?;
-        self.backend().dot(r, r, out.get(1), scalars)
+        self.backend().dot(r, z, out.get(0), scalars)
     }
 
     /// Computes anew what depends on the matrix, whose coefficients have changed.

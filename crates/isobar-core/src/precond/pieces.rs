@@ -96,10 +96,9 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
     ) -> Result<()> {
         let backend = operator.backend();
         let Self { pieces, inverses: [inverse, negative], means, sums, scaled, coarse, .. } = self;
-        backend.convert(r, &mut self.r)?;
         backend.aggregate_sums(r, pieces, sums)?;
         backend.aggregate_scale(means, sums, scaled)?;
-        backend.add_aggregated(pieces, scaled, &mut self.r)?;
+        backend.plus_aggregated(pieces, scaled, r, &mut self.r)?;
         if self.deflates {
             backend.aggregate_scale(inverse, sums, coarse)?;
             operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
@@ -162,8 +161,8 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
                 let vectors = self.operator.coefficient_vectors();
                 StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count)
             };
-            // Two sums and two additions, and r copied.
-            steps.extend([step(traffic::COPY, 1.0), step(traffic::NORM, 2.0), step(traffic::AXPY, 2.0)]);
+            // Two sums and two additions, one of them to another vector.
+            steps.extend([step(traffic::NORM, 2.0), step(traffic::AXPY, 2.0)]);
             if found.deflates {
                 steps.push(step(traffic::APPLY, 2.0));
             }

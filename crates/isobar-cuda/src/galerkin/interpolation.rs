@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::{LineSmoother, Transfer};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin_levels::Finer;
@@ -17,6 +18,7 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
+use crate::scalars::Scalars;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::vector::Vector;
@@ -73,6 +75,9 @@ impl<T: Real> Interpolation<T> {
         let [.., interpolate, _] = sources::<T>();
         let [module] = cuda.prepare([interpolate])?;
         module.prepare(&["prolong", "restrict_field"], 0)?;
+        if weights.len() == 3 {
+            module.prepare(&["restrict_halved", "restrict_even", "restrict_odd"], 0)?;
+        }
         let (fine, layout) = match finer {
             Finer::Finest(finest) => {
                 finest.kernels().prepare(Steps::Transfers)?;
@@ -127,11 +132,35 @@ impl<T: Real> Interpolation<T> {
         })
     }
 
-    fn launch(&self, name: &'static str, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+    /// Blocks and threads for a grid, in columns of both colours or of one.
+    fn blocks(layout: &Layout, colours: usize) -> ([usize; 3], [usize; 2]) {
         let (Shape { nx, ny, nz }, [x, y]) = (layout.shape(), cell_block(layout.shape().nz));
-        let grid = [nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), 2 * ny];
-        let arguments = Arguments::new().with(self.operands).with(from).with(to);
-        self.cuda.launch(self.module.kernel(name)?, grid, [x, y], arguments)
+        ([nx.div_ceil(2).div_ceil(x), nz.div_ceil(y), colours * ny], [x, y])
+    }
+
+    /// f_c = R f of a field that is zero but in columns of one colour, or that is not.
+    fn restrict_colour(&self, colour: Option<Colour>, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let name = match colour {
+            _ if !self.halves_all() => "restrict_field",
+            None => "restrict_halved",
+            Some(Colour::Red) => "restrict_even",
+            Some(Colour::Black) => "restrict_odd",
+        };
+        let (grid, block) = Self::blocks(&self.coarse, 2);
+        let arguments = Arguments::new().with(self.operands).with(f.pointer()).with(coarse_f.pointer());
+        self.cuda.launch(self.module.kernel(name)?, grid, block, arguments)
+    }
+
+    /// u += P u_c in columns of both colours or of one.
+    fn prolong_colour(&self, colour: Option<Colour>, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let (grid, block) = Self::blocks(self.fine().layout(), if colour.is_some() { 1 } else { 2 });
+        let arguments = Arguments::new().with(self.operands).with(colour.map_or(-1, |colour| colour as i32));
+        let arguments = arguments.with(coarse_u.pointer()).with(u.pointer());
+        self.cuda.launch(self.module.kernel("prolong")?, grid, block, arguments)
+    }
+
+    fn halves_all(&self) -> bool {
+        self.axes.len() == 3
     }
 }
 
@@ -152,11 +181,11 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.launch("restrict_field", &self.coarse, f.pointer(), coarse_f.pointer())
+        self.restrict_colour(None, f, coarse_f)
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.launch("prolong", self.fine().layout(), coarse_u.pointer(), u.pointer())
+        self.prolong_colour(None, coarse_u, u)
     }
 
     fn residual_restrict(
@@ -171,5 +200,56 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
         }
         self.restrict(scratch, coarse_f)
+    }
+
+    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
+    /// relaxed after others.
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.fine().smooth(relaxation, guess, f, u, scratch)?;
+        match &self.fine {
+            Fine::Finest(operator) => {
+                let left = operator.left_by(relaxation, guess);
+                if self.halves_all() && operator.kernels().residual_of_colour(Colour::Red, left, f, u, scratch)? {
+                    return self.restrict_colour(Some(Colour::Red), scratch, coarse_f);
+                }
+            }
+            Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
+                return self.restrict(scratch, coarse_f);
+            }
+            Fine::Coarse(_) => {}
+        }
+        self.residual_restrict(f, u, coarse_f, scratch)
+    }
+
+    /// Columns that are relaxed first, whatever they hold, need no correction.
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut Scalars)>,
+    ) -> Result<()> {
+        let corrected = match &self.fine {
+            Fine::Finest(operator) if operator.overwrites(relaxation) => {
+                Some(operator.layout_of().local(relaxation.first).other())
+            }
+            _ => None,
+        };
+        self.prolong_colour(corrected, coarse_u, u)?;
+        self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
+        match norm {
+            Some((norm, scalars)) => self.fine().residual_norm(f, u, scratch, norm, scalars),
+            None => Ok(()),
+        }
     }
 }

@@ -8,6 +8,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
 use isobar_core::real::Real;
+use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::UPPER;
 
 use super::{Matrix, cell_block, sources};
@@ -44,26 +45,49 @@ struct Operands {
 // SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, six 32-bit integers.
 unsafe impl Argument for Operands {}
 
-/// Columns split between threads, see `relax_columns` of lines.cu.
+/// Columns split between threads, see `relax` of lines.cu.
 #[derive(Clone, Copy, Debug)]
 struct Chunks {
+    /// Columns a block.
+    lanes: usize,
     count: usize,
     length: usize,
     shared_bytes: usize,
 }
 
+/// `Columns` of lines.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Columns {
+    p: i32,
+    q: i32,
+    length: i32,
+    from_zero: i32,
+}
+
+// SAFETY: laid out as `Columns` in lines.cu: four 32-bit integers.
+unsafe impl Argument for Columns {}
+
+/// Kernels that relax columns with the neighbours of those colours that have had their turn, which are as many as this says.
+const RELAX_AFTER: [&str; 4] = ["relax_alone", "relax_beside", "relax_between_planes", "relax_columns"];
+
 impl Chunks {
     /// None where columns of one colour are coupled, across the end of a ring of odd length, or too long.
-    fn new<T: Real>(layout: &Layout, periodic: [bool; 3], shared_memory: usize) -> Option<Self> {
-        /// As the kernel's launch bounds say.
-        const MOST: usize = 16;
+    fn new<T: Real>(layout: &Layout, periodic: [bool; 3], limits: (usize, usize)) -> Option<Self> {
+        /// As the kernels' launch bounds say.
+        const MOST_THREADS: usize = 512;
+        let (multiprocessors, shared_memory) = limits;
         let Shape { nx, ny, nz } = layout.shape();
         let is_odd_ring = |d: usize, n: usize| periodic[d] && n % 2 == 1;
-        let length = nz.div_ceil(MOST);
+        let columns = nx.div_ceil(2);
+        // Wide blocks read longer pieces; narrow ones keep more of a small grid's card busy.
+        let blocks = |lanes: usize| columns.div_ceil(lanes) * ny.div_ceil(2);
+        let lanes = [32, 16].into_iter().find(|&lanes| 2 * blocks(lanes) >= 3 * multiprocessors).unwrap_or(8);
+        let length = nz.div_ceil((MOST_THREADS / lanes).min(32));
         let count = nz.div_ceil(length);
-        let shared_bytes = 32 * (nz + 4 * count) * size_of::<T>();
+        let shared_bytes = lanes * (nz + 4 * count) * size_of::<T>();
         let is_possible = !is_odd_ring(0, nx) && !is_odd_ring(1, ny) && shared_bytes <= shared_memory;
-        is_possible.then_some(Self { count, length, shared_bytes })
+        is_possible.then_some(Self { lanes, count, length, shared_bytes })
     }
 }
 
@@ -94,11 +118,12 @@ impl<T: Real> TwentySeven<T> {
         let layout = Layout::new(shape)?;
         let [apply, lines, ..] = sources::<T>();
         let [apply, lines] = cuda.prepare([apply, lines])?;
-        apply.prepare(&["residual", "residual_field"], 0)?;
-        let chunks = Chunks::new::<T>(&layout, grid.periodic, cuda.context().shared_memory);
-        lines.prepare(&["factorise"], 0)?;
+        apply.prepare(&["residual", "residual_field", "residual_later"], 0)?;
+        let limits = (cuda.context().multiprocessors, cuda.context().shared_memory);
+        let chunks = Chunks::new::<T>(&layout, grid.periodic, limits);
+        lines.prepare(&["begin_factorise", "factorise"], 0)?;
         match &chunks {
-            Some(chunks) => lines.prepare(&["relax_columns"], chunks.shared_bytes)?,
+            Some(chunks) => lines.prepare(&RELAX_AFTER, chunks.shared_bytes)?,
             None => lines.prepare(&["gather", "solve_columns"], 0)?,
         }
         let present = *matrix.present();
@@ -155,6 +180,9 @@ impl<T: Real> TwentySeven<T> {
         let Operands { couplings, sums, .. } = self.operands;
         let to: Vec<Pointer> = couplings.into_iter().filter(|&to| to != 0).chain([sums]).collect();
         matrix.store_in::<T>(&self.layout, &to)?;
+        let (cells, block) = (Self::cell_grid(&self.layout), cell_block(shape.nz));
+        let arguments = Arguments::new().with(self.operands);
+        self.cuda.launch(self.lines.kernel("begin_factorise")?, cells, block, arguments)?;
         let grid = [self.pairs().div_ceil(64), 2 * ny, 1];
         self.cuda.launch(self.lines.kernel("factorise")?, grid, [64, 1], Arguments::new().with(self.operands))
     }
@@ -176,6 +204,18 @@ impl<T: Real> TwentySeven<T> {
             None => arguments,
         };
         self.cuda.launch(self.apply.kernel(name)?, grid, cell_block(self.layout.shape().nz), arguments)
+    }
+
+    /// r = f − A u after a sweep from zero; whether that can be had for less than from f and u.
+    pub(super) fn residual_after(&self, relaxation: Relaxation, u: &Vector<T>, r: &mut Vector<T>) -> Result<bool> {
+        if relaxation.rho != 1.0 || self.chunks.is_none() || self.operands.periodic & 1 << Axis::Z as u32 != 0 {
+            return Ok(false);
+        }
+        let (grid, block) = (Self::cell_grid(&self.layout), cell_block(self.layout.shape().nz));
+        let turn = if relaxation.first == Colour::Red { 0 } else { 3 };
+        let arguments = Arguments::new().with(self.operands).with(turn).with(u.pointer()).with(r.pointer());
+        self.cuda.launch(self.apply.kernel("residual_later")?, grid, block, arguments)?;
+        Ok(true)
     }
 
     /// r = f − A u
@@ -246,27 +286,31 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        if guess == Guess::Zero {
+        if guess == Guess::Zero && self.chunks.is_none() {
             self.cuda.clear(u)?;
         }
         let (Shape { ny, nz, .. }, [x, y]) = (self.layout.shape(), cell_block(self.layout.shape().nz));
-        for n in 0..4 {
+        for (n, relax) in RELAX_AFTER.into_iter().enumerate() {
             let colour = if relaxation.first == Colour::Red { n } else { 3 - n };
             let (p, q) = (colour % 2, colour / 2);
-            let (columns, planes) = (self.pairs(), (ny + 1 - q) / 2);
-            if planes == 0 {
+            let (columns, planes) = ((self.layout.shape().nx + 1 - p) / 2, (ny + 1 - q) / 2);
+            if planes == 0 || columns == 0 {
                 continue;
             }
-            let start = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
-            if let Some(Chunks { count, length, shared_bytes }) = self.chunks {
-                let kernel = self.lines.kernel_with("relax_columns", shared_bytes)?;
-                let arguments = start.with(length as i32).with_real::<T>(relaxation.rho);
-                let arguments = arguments.with(f.pointer()).with(u.pointer());
-                let grid = [columns.div_ceil(32) as u32, planes as u32, 1];
-                let (block, shared_bytes) = ([32, count as u32], shared_bytes as u32);
+            if let Some(Chunks { lanes, count, length, shared_bytes }) = self.chunks {
+                let from_zero = guess == Guess::Zero;
+                let kernel = if from_zero { relax } else { RELAX_AFTER[3] };
+                let kernel = self.lines.kernel_with(kernel, shared_bytes)?;
+                let columns_of =
+                    Columns { p: p as i32, q: q as i32, length: length as i32, from_zero: i32::from(from_zero) };
+                let arguments = Arguments::new().with(self.operands).with(columns_of);
+                let arguments = arguments.with_real::<T>(relaxation.rho).with(f.pointer()).with(u.pointer());
+                let grid = [columns.div_ceil(lanes) as u32, planes as u32, 1];
+                let (block, shared_bytes) = ([lanes as u32, count as u32], shared_bytes as u32);
                 self.cuda.submit(Launch { kernel, grid, block, shared_bytes, arguments })?;
                 continue;
             }
+            let start = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
             let arguments = start.clone().with(f.pointer()).with(u.pointer()).with(scratch.pointer());
             let grid = [columns.div_ceil(x), nz.div_ceil(y), planes];
             self.cuda.launch(self.lines.kernel("gather")?, grid, [x, y], arguments)?;

@@ -36,13 +36,13 @@ extern "C" __global__ void __launch_bounds__(256)
     if (lane == 0) partial[item] = sum;
 }
 
-// An aggregate's partial sums. A block an aggregate.
-extern "C" __global__ void __launch_bounds__(128)
+// An aggregate's partial sums. A block an aggregate, of up to 1024 threads.
+extern "C" __global__ void __launch_bounds__(1024)
     sum_items(const unsigned int* __restrict__ first_item, const double* __restrict__ partial, double* __restrict__ sums) {
-    __shared__ double scratch[4];
+    __shared__ double scratch[32];
     const unsigned int aggregate = blockIdx.x, end = first_item[aggregate + 1];
     double sum[1] = {0};
-    for (unsigned int n = first_item[aggregate] + threadIdx.x; n < end; n += 128) sum[0] += partial[n];
+    for (unsigned int n = first_item[aggregate] + threadIdx.x; n < end; n += blockDim.x) sum[0] += partial[n];
     block_sum<1>(sum, scratch);
     if (threadIdx.x == 0) sums[aggregate] = sum[0];
 }
@@ -64,6 +64,15 @@ extern "C" __global__ void add_aggregated(long long n, const unsigned int* __res
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
         unsigned int id = ids[i];
         if (id != NONE) y[i] += T(a[id]);
+    }
+}
+
+// y = x + Z a. Block 256.
+extern "C" __global__ void plus_aggregated(long long n, const unsigned int* __restrict__ ids, const double* __restrict__ a,
+                                         const T* __restrict__ x, T* __restrict__ y) {
+    for (long long i = blockIdx.x * 256LL + threadIdx.x; i < n; i += gridDim.x * 256LL) {
+        const unsigned int id = ids[i];
+        y[i] = id != NONE ? x[i] + T(a[id]) : x[i];
     }
 }
 

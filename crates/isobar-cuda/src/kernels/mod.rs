@@ -46,6 +46,8 @@ pub mod seven_point {
     pub const PASSES: &str = include_str!("seven_point/passes.cu");
     /// Line solves and sweeps.
     pub const LINES: &str = include_str!("seven_point/lines.cu");
+    /// Sweeps with stored pivots.
+    pub const SWEEPS: &str = include_str!("seven_point/sweeps.cu");
     /// Pivots and substitution in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
     /// The same over the whole grid.

@@ -36,6 +36,20 @@ extern "C" __global__ void axpy_f32(long long n, Ratio a, const float* __restric
     axpy(n, a.value(), x, y);
 }
 
+// y += a x;  result = <y, y>, accumulated in double
+extern "C" __global__ void axpy_norm(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y, double* partial,
+                                     unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    const T a = ratio.value();
+    double sum[1] = {0};
+    for (long long i = first_index(); i < n; i += stride()) {
+        const T value = fma(a, x[i], y[i]);
+        y[i] = value;
+        sum[0] += double(value) * double(value);
+    }
+    grid_sum<1>(sum, sums, partial, counter, result);
+}
+
 // y = x + a y
 extern "C" __global__ void xpay(long long n, Ratio ratio, const T* __restrict__ x, T* __restrict__ y) {
     T a = ratio.value();

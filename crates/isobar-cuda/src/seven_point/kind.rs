@@ -9,7 +9,7 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 
-use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS};
+use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS, SweepTile};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::kernels::seven_point as kernels;
@@ -107,6 +107,14 @@ impl<K: Kind> Form<K> {
             .define("MOST_CHUNKS", MOST_CHUNKS)
     }
 
+    /// Sweeps with stored pivots, where these are.
+    pub(super) fn sweeps<T: Real>(&self, layers: usize) -> Option<Source> {
+        let SweepTile { lanes, depth, .. } = SweepTile::new::<T>(layers)?;
+        let source = self.source::<T>("seven_point_sweeps", kernels::SWEEPS);
+        let source = source.define("LANES", lanes).define("SWEEP_DEPTH", depth);
+        Some(source.define("MOST_CHUNKS", MOST_CHUNKS))
+    }
+
     pub(super) fn triangular<T: Real>(&self) -> Source {
         self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
     }
@@ -118,5 +126,6 @@ pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], 
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
     let mut all = vec![form.passes::<T>(), form.triangular::<T>(), form.whole_grid::<T>(stencil.shape())];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
+    all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
     all
 }

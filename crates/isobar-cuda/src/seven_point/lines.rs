@@ -45,6 +45,39 @@ impl LineTile {
     }
 }
 
+/// A block's share of the columns of a colour in sweeps with stored pivots, see sweeps.cu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SweepTile {
+    /// Columns side by side.
+    pub(super) lanes: usize,
+    /// Layers a thread.
+    pub(super) depth: usize,
+    /// Threads a column.
+    pub(super) chunks: usize,
+}
+
+impl SweepTile {
+    /// For columns of so many layers; `None` where a thread has a column, and pivots are not stored.
+    pub(super) fn new<T>(layers: usize) -> Option<Self> {
+        if LineTile::new::<T>(layers).depth == 0 {
+            return None;
+        }
+        let depth = if layers > 256 { 16 } else { 8 };
+        let chunks = layers.div_ceil(depth);
+        Some(Self { lanes: 16, depth, chunks: chunks.next_multiple_of(2) })
+    }
+
+    /// Threads.
+    pub(super) fn block(self) -> [usize; 2] {
+        [self.lanes, self.chunks]
+    }
+
+    /// Blocks that so many pairs of columns in so many rows need.
+    pub(super) fn grid(self, pairs: usize, rows: usize, colours: usize) -> [usize; 3] {
+        [pairs.div_ceil(self.lanes), rows, colours]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +90,13 @@ mod tests {
                 assert!(threads % 32 == 0 && threads <= 1024, "{layers}: {tile:?}");
                 assert!(
                     tile.depth == 0 || tile.rows <= MOST_CHUNKS && tile.depth * tile.rows >= layers,
+                    "{layers}: {tile:?}"
+                );
+            }
+            for tile in [SweepTile::new::<f64>(layers), SweepTile::new::<f32>(layers)].into_iter().flatten() {
+                let [x, y] = tile.block();
+                assert!(
+                    x * y % 32 == 0 && y <= MOST_CHUNKS && tile.depth * tile.chunks >= layers,
                     "{layers}: {tile:?}"
                 );
             }

@@ -14,7 +14,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
 use super::kind::{Form, Kind, ROWS};
-use super::lines::LineTile;
+use super::lines::{LineTile, SweepTile};
 use super::whole_grid::WholeGrid;
 use super::{Kernels, Residual, Steps};
 use crate::cuda::{Cuda, check_size};
@@ -40,6 +40,10 @@ pub struct Passes<K: Kind, T> {
     triangular: Arc<Module>,
     whole_grid: WholeGrid,
     tile: LineTile,
+    /// Sweeps where pivots are stored.
+    sweeps: Option<(SweepTile, Arc<Module>)>,
+    /// 1 over the pivots of columns, where sweeps store them.
+    inverse_pivots: OnceLock<Vector<T>>,
     /// Above-diagonal entries over pivots, where line solves store them.
     ratios: OnceLock<Vector<T>>,
     /// Rows that a warp runs through.
@@ -129,12 +133,62 @@ impl<K: Kind, T: Real> Passes<K, T> {
         y: Pointer,
     ) -> Result<()> {
         let (first, colours) = colour.map_or((0, 2), |colour| (colour as i32, 1));
+        if let Some((tile, module)) = &self.sweeps {
+            let arguments = Arguments::new().with(self.operands).with(first).with_real::<T>(rho);
+            let arguments = arguments.with(self.inverse_pivots()?).with(f.pointer());
+            let (name, arguments) = match u {
+                Some(u) => ("sweep_lines", arguments.with(u)),
+                None => ("sweep_lines_zero", arguments),
+            };
+            let grid = tile.grid(self.pairs(), self.layout.shape().ny, colours);
+            return self.cuda.launch(module.kernel(name)?, grid, tile.block(), arguments.with(to));
+        }
         let arguments = Arguments::new().with(self.operands).with(first).with_real::<T>(rho).with(f.pointer());
         let (name, arguments) = match u {
             Some(u) => ("relax_lines", arguments.with(u)),
             None => ("relax_lines_zero", arguments),
         };
         self.columns(name, colours, arguments.with(to).with(y).with(self.ratios()?))
+    }
+
+    /// The pivots of columns for sweeps that store them, from the coefficients that are there.
+    fn factorise_columns(&self, to: Pointer) -> Result<()> {
+        self.columns("factorise_lines", 2, Arguments::new().with(self.operands).with(to))
+    }
+
+    /// Where sweeps find them.
+    fn inverse_pivots(&self) -> Result<Pointer> {
+        if let Some(pivots) = self.inverse_pivots.get() {
+            return Ok(pivots.pointer());
+        }
+        let made = Vector::zeros(self.cuda.context(), &self.layout)?;
+        let pointer = self.inverse_pivots.get_or_init(|| made).pointer();
+        self.factorise_columns(pointer)?;
+        Ok(pointer)
+    }
+
+    /// r = f − A u in the columns of one colour, by a kernel of sweeps.cu; whether there is one.
+    pub(crate) fn residual_of_colour(
+        &self,
+        colour: Colour,
+        left: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+    ) -> Result<bool> {
+        /// Rows that a thread goes through, and threads of a block, as the kernels say.
+        const MARCH: usize = 8;
+        let Some((_, module)) = &self.sweeps else { return Ok(false) };
+        let arguments = Arguments::new().with(self.operands).with(colour as i32);
+        let (name, vectors) = match left {
+            Residual::Any => return Ok(false),
+            Residual::Red => ("residual_of_colour", &[f.pointer(), u.pointer(), r.pointer()][..]),
+            Residual::Coupled => ("residual_coupled", &[u.pointer(), r.pointer()][..]),
+        };
+        let Shape { ny, nz, .. } = self.layout.shape();
+        let grid = [self.pairs().div_ceil(32), nz.div_ceil(8), ny.div_ceil(MARCH)];
+        self.cuda.launch(module.kernel(name)?, grid, [32, 8], with_all(arguments, vectors))?;
+        Ok(true)
     }
 
     /// Recurrences in blocks of so many unknowns; see triangular.cu.
@@ -252,6 +306,8 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             triangular: cuda.module(form.triangular::<T>()),
             whole_grid: WholeGrid::new::<K, T>(cuda, &form, shape),
             tile: LineTile::new::<T>(shape.nz),
+            sweeps: SweepTile::new::<T>(shape.nz).zip(form.sweeps::<T>(shape.nz).map(|source| cuda.module(source))),
+            inverse_pivots: OnceLock::new(),
             ratios: OnceLock::new(),
             length: rows_a_warp(shape, resident),
             reduction: Reduction::new(context, 0)?,
@@ -272,7 +328,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         }
         self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
         *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
-        Ok(())
+        self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
     }
 
     fn prepare(&self, steps: Steps) -> Result<()> {
@@ -283,11 +339,22 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
                 self.ratios()?;
                 self.lines.prepare(&["solve_lines", "precondition_residual"], 0)
             }
-            Steps::Sweeps => {
-                self.ratios()?;
-                self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
+            Steps::Sweeps => match &self.sweeps {
+                Some((_, module)) => {
+                    self.inverse_pivots()?;
+                    module.prepare(&["sweep_lines", "sweep_lines_zero"], 0)
+                }
+                None => {
+                    self.ratios()?;
+                    self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
+                }
+            },
+            Steps::Transfers => {
+                if let Some((_, module)) = &self.sweeps {
+                    module.prepare(&["residual_coupled", "residual_of_colour"], 0)?;
+                }
+                self.passes.prepare(&["residual_field"], 0)
             }
-            Steps::Transfers => self.passes.prepare(&["residual_field"], 0),
         }
     }
 

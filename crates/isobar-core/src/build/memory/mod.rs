@@ -148,6 +148,10 @@ pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, pro
             if setup.needs_scratch(matrix) && options.method == Method::Multigrid {
                 setup.vectors(1.0, &layout, double);
                 setup.vectors(1.0, &layout, single);
+                if setup.is_cuda() && matches!(matrix.kind, MatrixKind::Diffusion { .. }) && matrix.shape.nz > 1 {
+                    // Elimination factors of lines in double precision.
+                    setup.vectors(1.0, &layout, double);
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
 
 use super::workspace::{Piece, Workspace};
-use super::{measures, source};
+use super::{compile_ahead, measures, source};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
@@ -124,6 +124,7 @@ impl Matrix {
         let workspace = Workspace::new(cuda.context(), (8.0 * vectors * shape.cells() as f64) as usize + (64 << 10))?;
         let measures = Arc::new(Measures::new(cuda)?);
         let this = Self::new(cuda, workspace, measures, grid, present)?;
+        compile_ahead(cuda, &this)?;
         let [module] = cuda.prepare([source::<T>()])?;
         let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(this.operands());
         in_tiles(cuda, module.kernel("couplings_of_cells")?, shape, arguments)?;

@@ -22,11 +22,14 @@ use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
+use isobar_core::stencil::galerkin::couplings::{UPPER, along};
+use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::NEARLY_ONE;
 use isobar_core::stencil::galerkin::{Grid, Serial, Setup, coarsest};
 
 use crate::compile::Source;
 use crate::cuda::Cuda;
+use crate::galerkin::twenty_seven::bits;
 use crate::kernels::galerkin::setup as kernels;
 use crate::vector::c_name;
 
@@ -35,9 +38,9 @@ pub fn source<T: Real>() -> Source {
     Source::new("galerkin_finest", kernels::FINEST).define("REAL", c_name::<T>())
 }
 
-/// All others.
-pub fn sources() -> [Source; 4] {
-    [measures(), weights_source(), product(), bodies_source()]
+/// All others; products both of any matrix and of one with couplings in these directions.
+pub fn sources(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 5] {
+    [measures(), weights_source(), any_product(), product_of(present, coarse), bodies_source()]
 }
 
 fn measures() -> Source {
@@ -48,8 +51,12 @@ fn weights_source() -> Source {
     Source::new("galerkin_weights", kernels::WEIGHTS).define("NEARLY_ONE", literal(NEARLY_ONE))
 }
 
-fn product() -> Source {
+fn any_product() -> Source {
     Source::new("galerkin_product", kernels::PRODUCT)
+}
+
+fn product_of(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> Source {
+    any_product().define("PRESENT", bits(*present)).define("COARSE_PRESENT", bits(*coarse))
 }
 
 fn bodies_source() -> Source {
@@ -59,6 +66,33 @@ fn bodies_source() -> Source {
         .define("CANCELLED", literal(CANCELLED))
         .define("NEGLIGIBLE", literal(NEGLIGIBLE))
         .define("DAMPING", literal(DAMPING))
+}
+
+/// Directions of couplings on the way from a matrix of seven points to one that all directions have been halved in.
+fn on_the_way(grid: &Grid) -> [[bool; UPPER]; 4] {
+    let first = std::array::from_fn(|n| Axis::ALL.into_iter().any(|axis| n == along(axis)));
+    let mut all = [first; 4];
+    for (n, axis) in Axis::ALL.into_iter().enumerate() {
+        all[n + 1] = coarse_offsets(&all[n], axis, grid);
+    }
+    all
+}
+
+/// Products of the finest grids know at compile time which couplings there are; those of others ask.
+fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
+    let (present, way) = (matrix.present(), on_the_way(&matrix.grid()));
+    let is_on_the_way = way.windows(2).any(|pair| pair == [*present, *coarse]);
+    if is_on_the_way { product_of(present, coarse) } else { any_product() }
+}
+
+/// Compiles at the same time what the levels below a matrix are made with.
+fn compile_ahead(cuda: &Cuda, finest: &Matrix) -> Result<()> {
+    let [first, second, third, last] = on_the_way(&finest.grid());
+    cuda.prepare([measures(), weights_source(), any_product(), bodies_source()])?;
+    if *finest.present() == first {
+        cuda.prepare([product_of(&first, &second), product_of(&second, &third), product_of(&third, &last)])?;
+    }
+    Ok(())
 }
 
 /// A number as C++ has it.

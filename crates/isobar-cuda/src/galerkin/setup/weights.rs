@@ -100,7 +100,7 @@ impl DirectionWeights {
         let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
         let coarse = matrix.next(self.coarse, present)?;
         let name = ["product_x", "product_y", "product_z"][self.axis as usize];
-        let kernel = matrix.module(product())?.kernel(name)?;
+        let kernel = matrix.module(product(matrix, &present))?.kernel(name)?;
         let arguments = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         matrix.launch(kernel, coarse.cells(), ROWS, arguments)?;
         Ok(coarse)

@@ -8,7 +8,10 @@ __device__ __forceinline__ T times(const Matrix& a, const T* __restrict__ u, int
     const long long at = place(a, i, j, k);
     const T here = u[at];
     T sum = __ldg(a.sums + at) * here;
-    for_each_coupling(a, i, j, k, [&](const Coupling& to) { sum += to.c * (here - u[to.to]); });
+    for_each_coupling<EVERYWHERE>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
+        const T there = u[to.to];
+        sum += to.c * (to.exists ? here - there : T(0));
+    });
     return sum;
 }
 
@@ -25,6 +28,29 @@ extern "C" __global__ void BOUNDS
     if (!own_cell(a, i, j, k)) return;
     const long long at = place(a, i, j, k);
     r[at] = f[at] - times(a, u, i, j, k);
+}
+
+// sum c u over the couplings that count.
+template <unsigned int WHICH>
+__device__ __forceinline__ T gathered(const Matrix& a, const T* __restrict__ u, int i, int j, int k) {
+    T sum = T(0);
+    for_each_coupling<WHICH>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
+        const T there = u[to.to];
+        sum += to.c * (to.exists ? there : T(0));
+    });
+    return sum;
+}
+
+// r = f - A u after a sweep from zero in which no column looked at itself: what columns gave that were relaxed later. `turn` is 0
+// where colours were relaxed in their order, 3 where in the opposite one.
+extern "C" __global__ void BOUNDS residual_later(Matrix a, int turn, const T* __restrict__ u, T* __restrict__ r) {
+    int i, j, k;
+    if (!own_cell(a, i, j, k)) return;
+    const int rank = ((i & 1) + 2 * (j & 1)) ^ turn;
+    r[place(a, i, j, k)] = rank == 0   ? gathered<ACROSS>(a, u, i, j, k)
+                           : rank == 1 ? gathered<IN_OTHER_PLANES>(a, u, i, j, k)
+                           : rank == 2 ? gathered<BESIDE>(a, u, i, j, k)
+                                       : T(0);
 }
 
 // The same, and result = |r|^2

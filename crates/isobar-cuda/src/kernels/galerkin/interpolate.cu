@@ -4,7 +4,7 @@
 // weights of its own. Weights in y live on rows that are halved in x already, those in z on such halved in x and y. All are in
 // the order of (i, k, j), i fastest.
 //
-// Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour) of the grid that is written.
+// Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour) of the grid that is written, or j where one colour is.
 #include "layout.cuh"
 
 struct Interpolation {
@@ -24,12 +24,12 @@ __device__ __forceinline__ long long place(const int (&grid)[4], int i, int j, i
     return (i >> 1) + (long long)grid[3] * (k + (long long)grid[2] * (((i + j) & 1) + 2LL * j));
 }
 
-// The cell of this thread on a grid.
-__device__ __forceinline__ bool own_cell(const int (&grid)[4], int& i, int& j, int& k) {
-    int m = blockIdx.x * blockDim.x + threadIdx.x;
+// The cell of this thread on a grid, one of either colour or, where that is 0 or 1, of one.
+__device__ __forceinline__ bool own_cell(const int (&grid)[4], int colour, int& i, int& j, int& k) {
+    const int m = blockIdx.x * blockDim.x + threadIdx.x;
     k = blockIdx.y * blockDim.y + threadIdx.y;
-    j = blockIdx.z >> 1;
-    i = 2 * m + ((j + blockIdx.z) & 1);
+    j = colour < 0 ? blockIdx.z >> 1 : blockIdx.z;
+    i = 2 * m + ((j + (colour < 0 ? blockIdx.z & 1 : colour)) & 1);
     return i < grid[0] && k < grid[2];
 }
 
@@ -54,22 +54,11 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
     f(next < p.coarse[D] ? next : 0, p.above[D][at]);
 }
 
-// Calls f(fine number, weight) for what gives to coarse cell n of direction d.
-template <int D, class F>
-__device__ __forceinline__ void for_each_child(const Interpolation& p, int i, int j, int k, F f) {
-    const int n = D == 0 ? i : D == 1 ? j : k;
-    if (!p.below[D]) return f(n, T(1));
-    f(2 * n, T(1));
-    if (n < p.odd[D]) f(2 * n + 1, p.below[D][weight_place<D>(p, n, i, j, k)]);
-    const int before = n > 0 ? n - 1 : p.ring >> D & 1 ? p.odd[D] - 1 : -1;
-    if (before >= 0) f(2 * before + 1, p.above[D][weight_place<D>(p, before, i, j, k)]);
-}
-
-// u += P u_c
+// u += P u_c, in cells of one colour or, where that is negative, of both.
 extern "C" __global__ void __launch_bounds__(256)
-    prolong(Interpolation p, const T* __restrict__ coarse, T* __restrict__ u) {
+    prolong(Interpolation p, int colour, const T* __restrict__ coarse, T* __restrict__ u) {
     int i, j, k;
-    if (!own_cell(p.fine, i, j, k)) return;
+    if (!own_cell(p.fine, colour, i, j, k)) return;
     T sum = T(0);
     for_each_parent<0>(p, i, j, k, [&](int x, T wx) {
         for_each_parent<1>(p, x, j, k, [&](int y, T wy) {
@@ -79,11 +68,112 @@ extern "C" __global__ void __launch_bounds__(256)
     u[place(p.fine, i, j, k)] += sum;
 }
 
+// What gives to a coarse cell in a direction: the even cell itself, the odd one above it, the odd one below it.
+enum { ITSELF = 0, OVER = 1, UNDER = 2 };
+
+// Fine cells of a coarse one in direction D: their number, the odd cell's number, and whether there is one. Where there is
+// none, numbers are those of something that may be read in vain.
+template <int D> struct Children {
+    int cell[3], odd[3];
+    bool exists[3];
+
+    __device__ __forceinline__ Children(const Interpolation& p, int n) {
+        const bool halved = p.below[D] != nullptr;
+        cell[ITSELF] = halved ? 2 * n : n;
+        exists[ITSELF] = true;
+        odd[ITSELF] = 0;
+        const int before = n > 0 ? n - 1 : p.ring >> D & 1 ? p.odd[D] - 1 : -1;
+        exists[OVER] = halved && n < p.odd[D];
+        exists[UNDER] = halved && before >= 0;
+        odd[OVER] = exists[OVER] ? n : 0;
+        odd[UNDER] = exists[UNDER] ? before : 0;
+        cell[OVER] = exists[OVER] ? 2 * n + 1 : cell[ITSELF];
+        cell[UNDER] = exists[UNDER] ? 2 * before + 1 : cell[ITSELF];
+    }
+};
+
+// The weight of a child, in the line (i, j, k), two of which count; 0 where there is no child.
+template <int D, int CHILD>
+__device__ __forceinline__ T child_weight(const Interpolation& p, const Children<D>& children, int i, int j, int k) {
+    if (CHILD == ITSELF) return T(1);
+    const T* const weights = CHILD == OVER ? p.below[D] : p.above[D];
+    const T weight = weights[weight_place<D>(p, children.odd[CHILD], i, j, k)];
+    return children.exists[CHILD] ? weight : T(0);
+}
+
+// What children in x give, for one row of fine cells; of a fine field that is zero but in columns with (x + y) mod 2 = COLOUR,
+// or that is not, where that is negative.
+template <int COLOUR, int Y> struct Row {
+    const Interpolation& p;
+    const T* f;
+    const Children<0>& in_x;
+    int i;
+
+    template <int X> __device__ __forceinline__ T child(int y, int z) const {
+        constexpr bool counts = COLOUR < 0 || ((X != ITSELF) + (Y != ITSELF)) % 2 == COLOUR;
+        if (!counts) return T(0);
+        return child_weight<0, X>(p, in_x, i, y, z) * f[place(p.fine, in_x.cell[X], y, z)];
+    }
+    __device__ __forceinline__ T operator()(int y, int z) const {
+        return child<ITSELF>(y, z) + child<OVER>(y, z) + child<UNDER>(y, z);
+    }
+};
+
+template <int COLOUR>
+__device__ __forceinline__ T plane(const Interpolation& p, const T* __restrict__ f, const Children<0>& in_x,
+                                   const Children<1>& in_y, int i, int j, int z) {
+    T sum = Row<COLOUR, ITSELF>{p, f, in_x, i}(in_y.cell[ITSELF], z);
+    sum += child_weight<1, OVER>(p, in_y, i, j, z) * Row<COLOUR, OVER>{p, f, in_x, i}(in_y.cell[OVER], z);
+    return sum + child_weight<1, UNDER>(p, in_y, i, j, z) * Row<COLOUR, UNDER>{p, f, in_x, i}(in_y.cell[UNDER], z);
+}
+
+// f_c = R f, where all three directions are halved.
+template <int COLOUR>
+__device__ __forceinline__ void restrict_all(const Interpolation& p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    int i, j, k;
+    if (!own_cell(p.coarse, -1, i, j, k)) return;
+    const Children<0> in_x(p, i);
+    const Children<1> in_y(p, j);
+    const Children<2> in_z(p, k);
+    T sum = plane<COLOUR>(p, f, in_x, in_y, i, j, in_z.cell[ITSELF]);
+    sum += child_weight<2, OVER>(p, in_z, i, j, k) * plane<COLOUR>(p, f, in_x, in_y, i, j, in_z.cell[OVER]);
+    sum += child_weight<2, UNDER>(p, in_z, i, j, k) * plane<COLOUR>(p, f, in_x, in_y, i, j, in_z.cell[UNDER]);
+    coarse_f[place(p.coarse, i, j, k)] = sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    restrict_halved(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    restrict_all<-1>(p, f, coarse_f);
+}
+
+// The same where f is zero in odd columns.
+extern "C" __global__ void __launch_bounds__(256)
+    restrict_even(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    restrict_all<0>(p, f, coarse_f);
+}
+
+// The same where f is zero in even columns.
+extern "C" __global__ void __launch_bounds__(256)
+    restrict_odd(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
+    restrict_all<1>(p, f, coarse_f);
+}
+
+// Calls f(fine number, weight) for what gives to coarse cell n of direction d.
+template <int D, class F>
+__device__ __forceinline__ void for_each_child(const Interpolation& p, int i, int j, int k, F f) {
+    const int n = D == 0 ? i : D == 1 ? j : k;
+    const Children<D> children(p, n);
+    f(children.cell[ITSELF], T(1));
+    if (!p.below[D]) return;
+    f(children.cell[OVER], child_weight<D, OVER>(p, children, i, j, k));
+    f(children.cell[UNDER], child_weight<D, UNDER>(p, children, i, j, k));
+}
+
 // f_c = R f
 extern "C" __global__ void __launch_bounds__(256)
     restrict_field(Interpolation p, const T* __restrict__ f, T* __restrict__ coarse_f) {
     int i, j, k;
-    if (!own_cell(p.coarse, i, j, k)) return;
+    if (!own_cell(p.coarse, -1, i, j, k)) return;
     T sum = T(0);
     for_each_child<2>(p, i, j, k, [&](int z, T wz) {
         T plane = T(0);

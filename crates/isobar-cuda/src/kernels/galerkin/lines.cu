@@ -11,73 +11,52 @@ constexpr double SINGULAR_PIVOT = 1e-13;
 
 __device__ __forceinline__ T magnitude(T c) { return c < T(0) ? -c : c; }
 
-// Where the columns around one begin, by offset in x and y.
-struct Around {
-    long long first[3][3];
-};
-
-// Whether all neighbours of a column's cells but those above and below its ends are there, none of them across a ring's end;
-// and where they are.
-__device__ __forceinline__ bool find_around(const Matrix& a, int i, int j, Around& columns) {
-    const bool is_inside = a.present == (1u << UPPER) - 1 && i > 0 && i + 1 < a.nx && j > 0 && j + 1 < a.ny;
-#pragma unroll
-    for (int dx = -1; dx <= 1; dx++) {
-#pragma unroll
-        for (int dy = -1; dy <= 1; dy++) columns.first[1 + dx][1 + dy] = is_inside ? place(a, i + dx, j + dy, 0) : 0;
-    }
-    return is_inside;
+// What pivots are made of: what a cell is tied to but for its own column, and its diagonal, in their places. Couplings to cells of
+// the same colour across the ends of rings, which lag behind, count twice. Block: 256 threads (m, k); grid z: (j, colour).
+extern "C" __global__ void __launch_bounds__(256) begin_factorise(Matrix a) {
+    int i, j, k;
+    if (!own_cell(a, i, j, k)) return;
+    const long long at = place(a, i, j, k);
+    double out = a.sums[at], diagonal = out;
+    for_each_coupling<EVERYWHERE>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
+        const double c = to.c;
+        diagonal += c;
+        if (!to.in_line) out += to.lags ? c + fabs(c) : c;
+    });
+    a.inverse[at] = T(out);
+    a.ratio[at] = T(diagonal);
 }
 
-// Calls f(n, is_stored, c, to) for the couplings of a cell that has all neighbours, in stored direction n and in the opposite one:
-// nothing is decided before they are read.
-template <class F>
-__device__ __forceinline__ void for_each_coupling_inside(const Matrix& a, const Around& columns, int k, F f) {
-    const long long own = columns.first[1][1] + (long long)a.pitch * k;
-#pragma unroll
-    for (int n = 0; n < UPPER; n++) {
-        const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
-        const long long upper = columns.first[1 + dx][1 + dy] + (long long)a.pitch * (k + dz);
-        const long long lower = columns.first[1 - dx][1 - dy] + (long long)a.pitch * (k - dz);
-        f(n, true, __ldg(a.couplings[n] + own), upper);
-        f(n, false, __ldg(a.couplings[n] + lower), lower);
-    }
-}
-
-// Pivots are sums of row sums and couplings, without a difference, in double precision. Couplings to cells of the same colour
-// across the ends of rings, which lag behind, count twice. Block 64, a column a thread; grid: (m, (j, colour)).
+// Pivots are sums of row sums and couplings, without a difference, in double precision. Block 64, a column a thread; grid:
+// (m, (j, colour)).
 extern "C" __global__ void __launch_bounds__(64) factorise(Matrix a) {
     const int j = blockIdx.y >> 1, i = 2 * (blockIdx.x * blockDim.x + threadIdx.x) + ((j + blockIdx.y) & 1);
     if (i >= a.nx) return;
-    Around columns;
-    const bool is_inside = find_around(a, i, j, columns);
-    double ratio = 0, below = 0;
-    for (int k = 0; k < a.nz; k++) {
-        const long long at = place(a, i, j, k);
-        double out = a.sums[at], above = 0, diagonal = out;
-        if (is_inside && k > 0 && k + 1 < a.nz) {
-            for_each_coupling_inside(a, columns, k, [&](int n, bool is_stored, double c, long long) {
-                diagonal += c;
-                if (n != UPWARDS) out += c;
-                else if (is_stored) above = c;
-            });
-        } else {
-            for_each_coupling(a, i, j, k, [&](const Coupling& to) {
-                const double c = to.c;
-                diagonal += c;
-                if (to.in_line) {
-                    if (to.upwards) above = c;
-                } else {
-                    out += c;
-                    if (to.lags) out += fabs(c);
-                }
-            });
+    const long long first = place(a, i, j, 0);
+    const T* __restrict__ upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
+    double excess_over_pivot = 0, below = 0;
+    for (int start = 0; start < a.nz; start += AHEAD) {
+        double out[AHEAD], diagonal[AHEAD], above[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            const int k = min(start + n, a.nz - 1);
+            const long long at = first + (long long)a.pitch * k;
+            out[n] = a.inverse[at];
+            diagonal[n] = a.ratio[at];
+            const double c = upwards[at];
+            above[n] = k + 1 < a.nz ? c : 0;
         }
-        const double excess = out + below * ratio, pivot = above + excess;
-        const double inverse = pivot > SINGULAR_PIVOT * diagonal && pivot > 0 ? 1 / pivot : 0;
-        a.inverse[at] = T(inverse);
-        a.ratio[at] = T(above * inverse);
-        ratio = excess * inverse;
-        below = above;
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            if (start + n >= a.nz) break;
+            const double excess = out[n] + below * excess_over_pivot, pivot = above[n] + excess;
+            const double inverse = pivot > SINGULAR_PIVOT * diagonal[n] && pivot > 0 ? 1 / pivot : 0;
+            const long long at = first + (long long)a.pitch * (start + n);
+            a.inverse[at] = T(inverse);
+            a.ratio[at] = T(above[n] * inverse);
+            excess_over_pivot = excess * inverse;
+            below = above[n];
+        }
     }
 }
 
@@ -89,9 +68,10 @@ extern "C" __global__ void __launch_bounds__(256)
     if (i >= a.nx || k >= a.nz) return;
     const long long at = place(a, i, j, k);
     T sum = f[at];
-    for_each_coupling(a, i, j, k, [&](const Coupling& to) {
-        if (to.in_line) return;
-        sum += to.c * u[to.to];
+    for_each_coupling<EVERYWHERE>(a, columns_around(a, i, j), k, [&](const Coupling& to) {
+        const T value = u[to.to];
+        if (to.in_line || !to.exists) return;
+        sum += to.c * value;
         if (to.lags) sum += magnitude(to.c) * u[at];
     });
     y[at] = sum;
@@ -142,75 +122,100 @@ extern "C" __global__ void __launch_bounds__(32)
     }
 }
 
-// u += rho (M^-1 (f + sum c u) - u) in the columns of colour (p, q), which are not coupled to each other. Block (32, chunks): 32
-// columns, in chunks of `length` layers, in which elimination and substitution are affine maps of what comes in from the chunk
-// before; grid: (m, (j - q) / 2). Shared: a number a cell, four a chunk of a column.
-extern "C" __global__ void __launch_bounds__(512)
-    relax_columns(Matrix a, int p, int q, int length, T rho, const T* __restrict__ f, T* u) {
+// u += rho (M^-1 (f + sum c u) - u) in the columns of one colour, which are not coupled to each other, with those neighbours that
+// count; from zero the columns' own u may hold anything. Block (lanes, chunks): as many columns, in chunks of `length` layers, in
+// which elimination and substitution are affine maps of what comes in from the chunk before; grid: (m, (j - q) / 2). Shared: a
+// number a cell, four a chunk of a column.
+struct Columns {
+    int p, q, length, from_zero;
+};
+
+template <unsigned int WHICH>
+__device__ __forceinline__ void relax(const Matrix& a, const Columns& colour, T rho, const T* __restrict__ f, T* u) {
     extern __shared__ __align__(128) unsigned char dynamic[];
-    const int lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y;
+    const int lane = threadIdx.x, lanes = blockDim.x, chunk = threadIdx.y, chunks = blockDim.y;
     T* const y = reinterpret_cast<T*>(dynamic) + lane;
-    T* const slopes = y + 32 * a.nz;
-    T* const offsets = slopes + 32 * chunks;
-    T* const slopes_back = offsets + 32 * chunks;
-    T* const offsets_back = slopes_back + 32 * chunks;
-    const int i = 2 * (blockIdx.x * 32 + lane) + p, j = 2 * blockIdx.y + q;
+    T* const slopes = y + lanes * a.nz;
+    T* const offsets = slopes + lanes * chunks;
+    T* const slopes_back = offsets + lanes * chunks;
+    T* const offsets_back = slopes_back + lanes * chunks;
+    const int i = 2 * (blockIdx.x * lanes + lane) + colour.p, j = 2 * blockIdx.y + colour.q;
     const bool is_column = i < a.nx;
-    const int begin = min(chunk * length, a.nz), end = is_column ? min(begin + length, a.nz) : begin;
-    Around columns;
-    const bool is_inside = find_around(a, i, j, columns);
-    const long long first = is_column ? place(a, i, j, 0) : 0;
+    const int begin = min(chunk * colour.length, a.nz), end = is_column ? min(begin + colour.length, a.nz) : begin;
+    const Around around = columns_around(a, is_column ? i : colour.p, j);
+    const long long first = around.first[1][1];
     // With one layer nothing is coupled upwards, and the sums are read, in vain.
-    const T* __restrict__ upwards = (a.present >> UPWARDS & 1) ? a.couplings[UPWARDS] : a.sums;
+    const bool has_upwards = a.present >> UPWARDS & 1;
+    const T* __restrict__ upwards = has_upwards ? a.couplings[UPWARDS] : a.sums;
+    const bool is_ring = WHICH == ACROSS && has_upwards && (a.periodic & 4) && !colour.from_zero;
 
     T slope = T(1), offset = T(0);
     for (int k = begin; k < end; k++) {
         const long long at = first + (long long)a.pitch * k;
         T sum = f[at];
-        const T inverse = a.inverse[at], below = k > 0 ? upwards[at - a.pitch] : T(0);
-        if (is_inside && k > 0 && k + 1 < a.nz) {
-            for_each_coupling_inside(a, columns, k, [&](int n, bool, T c, long long to) {
-                if (n != UPWARDS) sum += c * u[to];
-            });
-        } else {
-            for_each_coupling(a, i, j, k, [&](const Coupling& to) {
-                if (to.in_line) return;
-                sum += to.c * u[to.to];
-                if (to.lags) sum += magnitude(to.c) * u[at];
-            });
+        const T inverse = a.inverse[at], below = upwards[at - (k > 0 ? a.pitch : 0)];
+        for_each_coupling<WHICH>(a, around, k, [&](const Coupling& to) {
+            const T value = u[to.to];
+            sum += to.c * (to.exists ? value : T(0));
+        });
+        if (is_ring && (k == 0 || k + 1 == a.nz)) {
+            // The other end of the ring lags behind.
+            const long long other = first + (long long)a.pitch * (a.nz - 1 - k);
+            const T c = upwards[k == 0 ? other : at];
+            sum += c * u[other] + magnitude(c) * u[at];
         }
-        const T given = sum * inverse, factor = below * inverse;
-        y[32 * k] = given;
+        const T given = sum * inverse, factor = k > 0 ? below * inverse : T(0);
+        y[lanes * k] = given;
         offset = given + factor * offset;
         slope *= factor;
     }
-    slopes[32 * chunk] = slope;
-    offsets[32 * chunk] = offset;
+    slopes[lanes * chunk] = slope;
+    offsets[lanes * chunk] = offset;
     __syncthreads();
     T value = T(0);
-    for (int n = 0; n < chunk; n++) value = offsets[32 * n] + slopes[32 * n] * value;
+#pragma unroll 4
+    for (int n = 0; n < chunk; n++) value = offsets[lanes * n] + slopes[lanes * n] * value;
     for (int k = begin; k < end; k++) {
         const long long at = first + (long long)a.pitch * k;
         const T below = k > 0 ? upwards[at - a.pitch] : T(0);
-        value = y[32 * k] + below * a.inverse[at] * value;
-        y[32 * k] = value;
+        value = y[lanes * k] + below * a.inverse[at] * value;
+        y[lanes * k] = value;
     }
     slope = T(1);
     offset = T(0);
     for (int k = end - 1; k >= begin; k--) {
         const T ratio = a.ratio[first + (long long)a.pitch * k];
-        offset = y[32 * k] + ratio * offset;
+        offset = y[lanes * k] + ratio * offset;
         slope *= ratio;
     }
-    slopes_back[32 * chunk] = slope;
-    offsets_back[32 * chunk] = offset;
+    slopes_back[lanes * chunk] = slope;
+    offsets_back[lanes * chunk] = offset;
     __syncthreads();
     value = T(0);
-    for (int n = chunks - 1; n > chunk; n--) value = offsets_back[32 * n] + slopes_back[32 * n] * value;
+#pragma unroll 4
+    for (int n = chunks - 1; n > chunk; n--) value = offsets_back[lanes * n] + slopes_back[lanes * n] * value;
     for (int k = end - 1; k >= begin; k--) {
         const long long at = first + (long long)a.pitch * k;
-        value = y[32 * k] + a.ratio[at] * value;
-        const T before = rho == T(1) ? value : u[at];
-        u[at] = before + rho * (value - before);
+        value = y[lanes * k] + a.ratio[at] * value;
+        const T before = colour.from_zero || rho == T(1) ? T(0) : u[at];
+        u[at] = rho == T(1) ? value : before + rho * (value - before);
     }
+}
+
+#define BOUNDS __launch_bounds__(512, 2)
+
+extern "C" __global__ void BOUNDS relax_alone(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    relax<NOWHERE>(a, colour, rho, f, u);
+}
+
+extern "C" __global__ void BOUNDS relax_beside(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    relax<BESIDE>(a, colour, rho, f, u);
+}
+
+extern "C" __global__ void BOUNDS relax_between_planes(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    relax<IN_OTHER_PLANES>(a, colour, rho, f, u);
+}
+
+extern "C" __global__ void BOUNDS relax_columns(Matrix a, Columns colour, T rho, const T* __restrict__ f, T* u) {
+    relax<ACROSS>(a, colour, rho, f, u);
 }

@@ -26,45 +26,87 @@ __device__ __forceinline__ long long place(const Matrix& a, int i, int j, int k)
     return (i >> 1) + (long long)a.pitch * (k + (long long)a.nz * (((i + j) & 1) + 2LL * j));
 }
 
+// The columns around a column, by offset in x and y. Where there is none, the column's own is to be read instead, in vain: loads
+// that wait for no test can all be on their way at once.
+struct Around {
+    long long first[3][3];
+    // Bit 3 (1 + dx) + 1 + dy: whether there is one, and whether it is across the end of a ring and of the same colour.
+    unsigned int exist, lag;
+};
+
 // Brings n into 0 … count - 1 across a periodic side; whether there is such a cell.
-__device__ __forceinline__ bool bring_inside(int& n, int count, bool periodic, bool& wraps) {
-    if (n >= 0 && n < count) return true;
-    n += n < 0 ? count : -count;
-    wraps = true;
-    return periodic;
+__device__ __forceinline__ bool bring_inside(int& n, int count, bool periodic) {
+    const bool is_inside = n >= 0 && n < count;
+    n += n < 0 ? count : n >= count ? -count : 0;
+    return is_inside || periodic;
 }
 
-// A coupling of a cell: to which place, how strong, and whether it stays within the column without crossing a periodic end,
-// and then upwards or not; whether it crosses one to a cell of the same colour, which lags behind.
+__device__ __forceinline__ Around columns_around(const Matrix& a, int i, int j) {
+    Around around;
+    around.exist = around.lag = 0;
+#pragma unroll
+    for (int dx = -1; dx <= 1; dx++) {
+        int x = i + dx;
+        const bool is_x = bring_inside(x, a.nx, a.periodic & 1);
+#pragma unroll
+        for (int dy = -1; dy <= 1; dy++) {
+            int y = j + dy;
+            const bool exists = bring_inside(y, a.ny, a.periodic & 2) && is_x;
+            const bool lags = exists && (dx || dy) && !((x ^ i) & 1) && !((y ^ j) & 1);
+            const int bit = 3 * (1 + dx) + 1 + dy;
+            around.exist |= exists ? 1u << bit : 0;
+            around.lag |= lags ? 1u << bit : 0;
+            around.first[1 + dx][1 + dy] = exists ? place(a, x, y, 0) : place(a, i, j, 0);
+        }
+    }
+    return around;
+}
+
+// A coupling of a cell: whether there is one, to which place, how strong, and whether it stays within the column without crossing
+// a periodic end, and then upwards or not; whether it crosses one to a cell of the same colour, which lags behind.
 struct Coupling {
+    bool exists;
     long long to;
     T c;
     bool in_line, upwards, lags;
 };
 
-template <class F>
-__device__ __forceinline__ void for_each_coupling(const Matrix& a, int i, int j, int k, F f) {
-    const long long at = place(a, i, j, k);
+// By how neighbours differ in the parities of i and j, bit |dx| + 2 |dy|: those that count.
+constexpr unsigned int EVERYWHERE = 15, ACROSS = 14, BESIDE = 2, IN_OTHER_PLANES = 12, NOWHERE = 0;
+
+template <unsigned int WHICH, bool ALL, class F>
+__device__ __forceinline__ void for_each_present(const Matrix& a, const Around& around, int k, F f) {
+    const long long own = around.first[1][1] + (long long)a.pitch * k;
+    const bool is_ring = a.periodic & 4;
 #pragma unroll
     for (int n = 0; n < UPPER; n++) {
-        if (!(a.present >> n & 1)) continue;
         const int dx = (n + 14) % 3 - 1, dy = (n + 14) / 9 - 1, dz = (n + 14) / 3 % 3 - 1;
+        if (!(WHICH >> ((dx ? 1 : 0) + (dy ? 2 : 0)) & 1)) continue;
+        if (!ALL && !(a.present >> n & 1)) continue;
 #pragma unroll
         for (int sign = 1; sign >= -1; sign -= 2) {
-            int x = i + sign * dx, y = j + sign * dy, z = k + sign * dz;
-            bool across = false, around = false;
-            if (!bring_inside(x, a.nx, a.periodic & 1, across) || !bring_inside(y, a.ny, a.periodic & 2, across) ||
-                !bring_inside(z, a.nz, a.periodic & 4, around))
-                continue;
+            int z = k + sign * dz;
+            const int bit = 3 * (1 + sign * dx) + 1 + sign * dy;
+            const bool is_within = z >= 0 && z < a.nz;
+            z += z < 0 ? a.nz : z >= a.nz ? -a.nz : 0;
             Coupling coupling;
-            coupling.to = place(a, x, y, z);
-            coupling.c = __ldg(a.couplings[n] + (sign > 0 ? at : coupling.to));
-            coupling.in_line = dx == 0 && dy == 0 && !around;
+            coupling.exists = (around.exist >> bit & 1) && (is_within || is_ring);
+            coupling.to = around.first[1 + sign * dx][1 + sign * dy] + (long long)a.pitch * z;
+            const T c = __ldg(a.couplings[n] + (sign > 0 ? own : coupling.to));
+            coupling.c = coupling.exists ? c : T(0);
+            coupling.in_line = dx == 0 && dy == 0 && is_within;
             coupling.upwards = sign * dz > 0;
-            coupling.lags = (across || around) && !((x ^ i) & 1) && !((y ^ j) & 1);
+            coupling.lags = (around.lag >> bit & 1) || (dx == 0 && dy == 0 && !is_within);
             f(coupling);
         }
     }
+}
+
+// Calls f for the couplings of a cell in a column, present or zero, to those that count.
+template <unsigned int WHICH, class F>
+__device__ __forceinline__ void for_each_coupling(const Matrix& a, const Around& around, int k, F f) {
+    if (a.present == (1u << UPPER) - 1) for_each_present<WHICH, true>(a, around, k, f);
+    else for_each_present<WHICH, false>(a, around, k, f);
 }
 
 // This thread's cell: (m, k) in a block, (j, colour) in the grid. Whether there is one.

@@ -11,11 +11,12 @@ struct Exchange {
     double a[MOST_CHUNKS * LANES], b[MOST_CHUNKS * LANES], d[MOST_CHUNKS * LANES];
 };
 
-// Solves with the right-hand side rhs(at, own) plus what comes in from neighbours' u, and calls finish(at, x) for every
-// layer. Not `own`: what rhs returns is not used, and it must write nothing. All threads of the block take part.
-template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
-__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
-                                      T*, T*, Rhs rhs, Prefetch, Finish finish) {
+// Solves with the right-hand side rhs(at, own) plus what comes in from neighbours' u, and calls finish(at, x) and note(at, 1 over
+// the pivot) for every layer. Not `own`: what rhs returns is not used, and it must write nothing. All threads of the block take
+// part.
+template <bool NEIGHBOURS, class Rhs, class Finish, class Note>
+__device__ __forceinline__ void solve_noting(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
+                                             Rhs rhs, Finish finish, Note note) {
     __shared__ Exchange exchange;
     const int nz = LAYERS(op), lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y;
     const int k0 = chunk * DEPTH, own = lane + LANES * chunk;
@@ -84,6 +85,7 @@ __device__ __forceinline__ void solve(const Stencil& op, const Column& column, b
 #pragma unroll
         for (int n = 0; n < DEPTH; n++) {
             const T above = ratio[n], excess = g[n] + carried, reciprocal_pivot = inverse(above + excess);
+            if (valid && k0 + n < nz) note(start + (Index)op.pitch * n, reciprocal_pivot);
             g[n] = below * reciprocal_pivot;
             value[n] *= reciprocal_pivot;
             ratio[n] = above * reciprocal_pivot;
@@ -127,4 +129,11 @@ __device__ __forceinline__ void solve(const Stencil& op, const Column& column, b
         x = fma(ratio[n], x, value[n]);
         if (valid && k0 + n < nz) finish(start + (Index)op.pitch * n, x);
     }
+}
+
+// The same as in serial.cuh: nothing is stored on the way, nothing prefetched.
+template <bool NEIGHBOURS, class Rhs, class Prefetch, class Finish>
+__device__ __forceinline__ void solve(const Stencil& op, const Column& column, bool valid, const T* __restrict__ u,
+                                      T*, T*, Rhs rhs, Prefetch, Finish finish) {
+    solve_noting<NEIGHBOURS>(op, column, valid, u, rhs, finish, [](Index, T) {});
 }

@@ -70,6 +70,16 @@ extern "C" __global__ void BOUNDS precondition_residual(Stencil op, Ratio alpha_
     grid_sum<2>(sum, sums, partial, counter, rho_norm);
 }
 
+#if DEPTH
+// 1 over the pivots of all columns, with which sweeps.cu sweeps.
+extern "C" __global__ void BOUNDS factorise_lines(Stencil op, T* __restrict__ inverse_pivots) {
+    int m, j, c;
+    const bool valid = own_column(op, 0, m, j, c);
+    solve_noting<false>(
+        op, neighbours(op, m, j, c), valid, nullptr, [](Index, bool) { return T(0); }, [](Index, T) {},
+        [&](Index at, T inverse_pivot) { inverse_pivots[at] = inverse_pivot; });
+}
+#else
 // u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: u itself, whose other
 // colour alone is read then, or, for both colours at once, another vector.
 template <bool NEIGHBOURS>
@@ -96,3 +106,4 @@ extern "C" __global__ void BOUNDS relax_lines(Stencil op, int first, T rho, cons
 extern "C" __global__ void BOUNDS relax_lines_zero(Stencil op, int first, T rho, const T* f, T* to, T* y, T* ratio) {
     relax<false>(op, first, rho, f, nullptr, to, y, ratio);
 }
+#endif

@@ -76,6 +76,7 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
     const double own = s.largest[n];
     const Cell at = cell_at(a.nx, a.ny, n);
     const double* __restrict__ c = a.fields + n;
+    unsigned int known = __ldcg(s.label + n);
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
         if (!(a.present >> stored & 1)) continue;
@@ -85,7 +86,12 @@ extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s,
         Cell to;
         if (!neighbour(a, at, (stored + 14) % 3 - 1, (stored + 14) / 9 - 1, (stored + 14) / 3 % 3 - 1, to)) continue;
         const unsigned int other = place(a, to);
-        if (coupling >= theta * s.largest[other]) join(s.label, n, other);
+        const double largest = s.largest[other];
+        // Most neighbours are of the same body already, and say so at once.
+        const bool is_known = __ldcg(s.label + other) == known;
+        if (is_known || coupling < theta * largest) continue;
+        join(s.label, n, other);
+        known = __ldcg(s.label + n);
     }
 }
 

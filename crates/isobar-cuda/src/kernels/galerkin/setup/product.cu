@@ -1,10 +1,20 @@
 // A_c = P^T A P in one direction: isobar_core::stencil::galerkin::product says how. A coarse cell a thread, block 128.
 //
+// With PRESENT comes COARSE_PRESENT, the bits of the directions that there are couplings for then. Loads wait for no test.
+//
 // Coarse cell I is fine cell 2I; -1 and 1 are the odd cells before and after it, -2 and 2 the coarse cells beyond.
 #include "galerkin/setup/setup.cuh"
 
 // What weights add up to this nearly is 1.
 constexpr double ROUNDING = 1e-9;
+
+__device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) {
+#ifdef PRESENT
+    return COARSE_PRESENT;
+#else
+    return coarse.present;
+#endif
+}
 
 template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse) {
     const unsigned int n = blockIdx.x * 128 + threadIdx.x;
@@ -58,26 +68,30 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
                odd_places[Z][AXIS == Z ? side + 1 : dz + 1];
     };
     auto below = [&](int side, int dx, int dy, int dz) {
-        return exists[AXIS][side + 2] ? w.below[weight_place(side, dx, dy, dz)] : 0;
+        const double weight = w.below[weight_place(side, dx, dy, dz)];
+        return exists[AXIS][side + 2] ? weight : 0;
     };
     auto above = [&](int side, int dx, int dy, int dz) {
-        return exists[AXIS][side + 2] ? w.above[weight_place(side, dx, dy, dz)] : 0;
+        const double weight = w.above[weight_place(side, dx, dy, dz)];
+        return exists[AXIS][side + 2] ? weight : 0;
     };
-    // The coupling of the fine cell at m of the own line, in a direction; the line there must exist.
+    // The coupling of the fine cell at m of the own line, in a direction; where the line there does not exist, anything.
     auto coupling = [&](int m, int dx, int dy, int dz) -> double {
         const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
         const int stored = number > UPPER ? number - UPPER - 1 : UPPER - 1 - number;
-        if (!(a.present >> stored & 1)) return 0;
-        const double* __restrict__ field = a.fields + a.cells * __popc(a.present & ((1u << stored) - 1));
+        if (!(directions(a) >> stored & 1)) return 0;
+        const double* __restrict__ field = a.fields + a.cells * __popc(directions(a) & ((1u << stored) - 1));
         int x = 0, y = 0, z = 0;
+        bool is_there = true;
         if (number < UPPER) {
             x = dx;
             y = dy;
             z = dz;
-            if (!exists[AXIS][m + along<AXIS>(dx, dy, dz) + 2]) return 0;
+            is_there = exists[AXIS][m + along<AXIS>(dx, dy, dz) + 2];
         }
         (AXIS == X ? x : AXIS == Y ? y : z) += m;
-        return field[places[X][x + 2] + places[Y][y + 2] + places[Z][z + 2]];
+        const double c = field[places[X][x + 2] + places[Y][y + 2] + places[Z][z + 2]];
+        return is_there ? c : 0;
     };
     auto own_sum = [&](int m) {
         return sums(a)[places[X][AXIS == X ? m + 2 : 2] + places[Y][AXIS == Y ? m + 2 : 2] + places[Z][AXIS == Z ? m + 2 : 2]];
@@ -107,22 +121,21 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
         const int step = along<AXIS>(dx, dy, dz);
         const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
-        if (!is_line(qx, qy, qz)) continue;
+        const bool is_there = is_line(qx, qy, qz);
         if (step != 0) {
-            const double c = coupling(0, dx, dy, dz);
-            if (exists[AXIS][step + 2]) t += c * (1 - of_one(step, qx, qy, qz));
+            const double c = coupling(0, dx, dy, dz), one = of_one(step, qx, qy, qz);
+            t += is_there && exists[AXIS][step + 2] ? c * (1 - one) : 0;
         }
-        if (has_after) {
-            const double c = coupling(1, dx, dy, dz);
-            diagonal += c;
-            t_after += c * (one_after - (step == 0 ? of_one(1, qx, qy, qz) : 1.0));
-        }
-        if (has_before) t_before += coupling(-1, dx, dy, dz) * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
+        const double c_after = is_there && has_after ? coupling(1, dx, dy, dz) : 0;
+        const double c_before = is_there && has_before ? coupling(-1, dx, dy, dz) : 0;
+        diagonal += c_after;
+        t_after += c_after * (one_after - (step == 0 ? of_one(1, qx, qy, qz) : 1.0));
+        t_before += c_before * (one_before - (step == 0 ? of_one(-1, qx, qy, qz) : 1.0));
     }
 
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
-        if (!(coarse.present >> stored & 1)) continue;
+        if (!(coarse_directions(coarse) >> stored & 1)) continue;
         const int number = stored + UPPER + 1;
         const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
         const int step = along<AXIS>(dx, dy, dz);
@@ -140,26 +153,24 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
             return own_before * coupling(-1, qx - ax, qy - ay, qz - az) + own_before * other * coupling(-1, qx, qy, qz) +
                    other * coupling(0, qx - ax, qy - ay, qz - az);
         };
-        double c = 0;
-        if (is_line(qx, qy, qz)) {
-            if (qx == 0 && qy == 0 && qz == 0) {
-                c = own_above * coupling(0, ax, ay, az) + own_below * coupling(1, ax, ay, az) - own_below * own_above * diagonal;
-            } else if (step > 0) {
-                c = next();
-            } else if (step < 0) {
-                c = last();
-            } else {
-                const double other_before = above(-1, qx, qy, qz), other_below = below(1, qx, qy, qz);
-                c = same() + own_before * other_before * coupling(-1, qx, qy, qz) +
-                    own_before * coupling(-1, qx + ax, qy + ay, qz + az) +
-                    other_before * coupling(0, qx - ax, qy - ay, qz - az) +
-                    other_below * coupling(0, qx + ax, qy + ay, qz + az) +
-                    own_below * coupling(1, qx - ax, qy - ay, qz - az) + own_below * other_below * coupling(1, qx, qy, qz);
-                if (is_one) c += next() + last();
-            }
-            const bool is_end = step > 0 ? 2 * at[AXIS] + 1 == count : step < 0 && at[AXIS] == 0;
-            if (is_odd_ring && is_end) c += coupling(0, dx, dy, dz);
+        double c;
+        if (qx == 0 && qy == 0 && qz == 0) {
+            c = own_above * coupling(0, ax, ay, az) + own_below * coupling(1, ax, ay, az) - own_below * own_above * diagonal;
+        } else if (step > 0) {
+            c = next();
+        } else if (step < 0) {
+            c = last();
+        } else {
+            const double other_before = above(-1, qx, qy, qz), other_below = below(1, qx, qy, qz);
+            c = same() + own_before * other_before * coupling(-1, qx, qy, qz) +
+                own_before * coupling(-1, qx + ax, qy + ay, qz + az) + other_before * coupling(0, qx - ax, qy - ay, qz - az) +
+                other_below * coupling(0, qx + ax, qy + ay, qz + az) + own_below * coupling(1, qx - ax, qy - ay, qz - az) +
+                own_below * other_below * coupling(1, qx, qy, qz);
+            if (is_one) c += next() + last();
         }
+        const bool is_end = step > 0 ? 2 * at[AXIS] + 1 == count : step < 0 && at[AXIS] == 0;
+        if (is_odd_ring && is_end) c += coupling(0, dx, dy, dz);
+        c = is_line(qx, qy, qz) ? c : 0;
         *to = c;
         to += coarse.cells;
     }

@@ -3,6 +3,9 @@
 // Fields hold the couplings of the 13 stored directions (see twenty_seven.cuh), those that are present one after the other, then
 // the row sums. In a field j is the fastest number, even planes before odd ones, then come i and k: whatever direction is halved,
 // threads side by side have cells side by side.
+//
+// PRESENT, where it is defined, has the bits of the directions that the matrix has couplings for, so that nothing must be asked
+// before they are read.
 #pragma once
 #include "layout.cuh"
 
@@ -54,7 +57,16 @@ __device__ __forceinline__ Cell cell_at(int nx, int ny, unsigned int place) {
     return {int(row % nx), unfolded(place - row * ny, ny), int(row / nx)};
 }
 
-__device__ __forceinline__ double* sums(const Matrix& a) { return a.fields + a.cells * __popc(a.present); }
+// Bits of the stored directions of the matrix that kernels are made for.
+__device__ __forceinline__ unsigned int directions(const Matrix& a) {
+#ifdef PRESENT
+    return PRESENT;
+#else
+    return a.present;
+#endif
+}
+
+__device__ __forceinline__ double* sums(const Matrix& a) { return a.fields + a.cells * __popc(directions(a)); }
 
 // Brings n into 0 ... count - 1 across a periodic side; whether there is such a cell.
 __device__ __forceinline__ bool bring_inside(int& n, int count, bool periodic) {

@@ -1,0 +1,149 @@
+// Sweeps over columns whose pivots are stored, SWEEP_DEPTH layers a thread.
+//
+// With w for what elimination makes of the right-hand side, not divided by pivots d yet, and the ratio g_k = T_{k+1/2} / d_k,
+// w_k = f_k + g_{k-1} w_{k-1} and x_k = w_k / d_k + g_k x_{k+1}: both are affine in what comes in from the chunk before. Faces are
+// computed anew: coefficients are one vector, faces three.
+//
+// Block (LANES, chunks); grid: x: ceil(ceil(nx / 2) / LANES), y: ny, z: colours.
+#include "seven_point/column.cuh"
+
+// Threads that a multiprocessor has at once: half of what it can, so that each has 64 registers.
+#define BOUNDS __launch_bounds__(LANES* MOST_CHUNKS, 1024 / (LANES * MOST_CHUNKS))
+
+// u += rho (M^-1 (f + couplings of neighbours' u) - u) in the columns of one colour, written to `to`: u itself, whose other
+// colour alone is read then, or, for both colours at once, another vector.
+template <bool NEIGHBOURS>
+__device__ __forceinline__ void sweep(const Stencil& op, int first, T rho, const T* __restrict__ inverse_pivots,
+                                      const T* __restrict__ f, const T* u, T* to) {
+    __shared__ T values[LANES * MOST_CHUNKS], slopes[LANES * MOST_CHUNKS];
+    const int nz = op.nz, lane = threadIdx.x, chunk = threadIdx.y, chunks = blockDim.y, k0 = chunk * SWEEP_DEPTH;
+    const int own_m = blockIdx.x * LANES + lane, j = blockIdx.y, c = first ^ blockIdx.z;
+    // Where there is no column of this thread's, one that may be read in its stead.
+    const int m = min(own_m, op.pitch - 1);
+    const bool valid = 2 * own_m + ((j + c) & 1) < op.nx;
+    const Column column = neighbours(op, m, j, c);
+    const Index start = column.start + (Index)op.pitch * k0, top = column.start + (Index)op.pitch * (nz - 1);
+
+    T value[SWEEP_DEPTH], ratio[SWEEP_DEPTH];
+    T first_ratio = T(0); // of the layer below the chunk
+    {
+        // Beyond the top the top's own numbers are read and not used: loads that do not depend on a test can all be on their
+        // way at once.
+        Fields here = load(op, min(start, top));
+        if (k0 > 0 && k0 < nz)
+            first_ratio = face<Z>(op, load(op, start - op.pitch), here) * inverse_pivots[start - op.pitch];
+#pragma unroll
+        for (int n = 0; n < SWEEP_DEPTH; n++) {
+            const int k = k0 + n;
+            const bool ok = valid && k < nz;
+            const Index at = min(start + (Index)op.pitch * n, top);
+            const Fields over = load(op, min(at + op.pitch, top));
+            const T right = f[at] + (NEIGHBOURS ? outside<true>(op, column, k, at, here, u).in : T(0));
+            const T upwards = face<Z>(op, here, over) * inverse_pivots[at];
+            value[n] = ok ? right : T(0);
+            ratio[n] = ok && k + 1 < nz ? upwards : T(0);
+            here = over;
+        }
+    }
+    T w = T(0), slope = T(1), below = first_ratio;
+#pragma unroll
+    for (int n = 0; n < SWEEP_DEPTH; n++) {
+        w = fma(below, w, value[n]);
+        slope *= below;
+        below = ratio[n];
+    }
+    values[lane + LANES * chunk] = w;
+    slopes[lane + LANES * chunk] = slope;
+    __syncthreads();
+
+    w = T(0);
+#pragma unroll 4
+    for (int n = 0; n < chunk; n++) w = fma(slopes[lane + LANES * n], w, values[lane + LANES * n]);
+    below = first_ratio;
+#pragma unroll
+    for (int n = 0; n < SWEEP_DEPTH; n++) {
+        w = fma(below, w, value[n]);
+        value[n] = w * inverse_pivots[min(start + (Index)op.pitch * n, top)];
+        below = ratio[n];
+    }
+    T x = T(0);
+    slope = T(1);
+#pragma unroll
+    for (int n = SWEEP_DEPTH - 1; n >= 0; n--) {
+        x = fma(ratio[n], x, value[n]);
+        slope *= ratio[n];
+    }
+    __syncthreads();
+    values[lane + LANES * chunk] = x;
+    slopes[lane + LANES * chunk] = slope;
+    __syncthreads();
+
+    x = T(0);
+#pragma unroll 4
+    for (int n = chunks - 1; n > chunk; n--) x = fma(slopes[lane + LANES * n], x, values[lane + LANES * n]);
+#pragma unroll
+    for (int n = SWEEP_DEPTH - 1; n >= 0; n--) {
+        x = fma(ratio[n], x, value[n]);
+        if (!valid || k0 + n >= nz) continue;
+        const Index at = start + (Index)op.pitch * n;
+        if (rho == T(1)) to[at] = x;
+        else if (NEIGHBOURS) to[at] = fma(rho, x - u[at], u[at]);
+        else to[at] = rho * x;
+    }
+}
+
+extern "C" __global__ void BOUNDS sweep_lines(Stencil op, int first, T rho, const T* inverse_pivots, const T* f,
+                                              const T* u, T* to) {
+    sweep<true>(op, first, rho, inverse_pivots, f, u, to);
+}
+
+// The same where u is zero.
+extern "C" __global__ void BOUNDS sweep_lines_zero(Stencil op, int first, T rho, const T* inverse_pivots, const T* f, T* to) {
+    sweep<false>(op, first, rho, inverse_pivots, f, nullptr, to);
+}
+
+// Rows that a thread of the kernels below goes through: what it reads of the row after it finds in the cache.
+#define MARCH 8
+
+// What calls give(at, k, column, fields) for the cells of one colour. Block (32, 8): pairs and layers; grid z: segments of rows.
+template <class F> __device__ __forceinline__ void for_each_cell(const Stencil& op, int colour, F give) {
+    const int m = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y, j0 = blockIdx.z * MARCH;
+    if (k >= op.nz) return;
+    for (int j = j0; j < min(j0 + MARCH, op.ny); j++) {
+        if (2 * m + ((j + colour) & 1) >= op.nx) continue;
+        const Column column = neighbours(op, m, j, colour);
+        const Index at = column.start + (Index)op.pitch * k;
+        give(at, k, column, load(op, at));
+    }
+}
+
+// r = f - A u in columns of one colour, after a sweep from zero that ended with the other: what those columns gave since.
+extern "C" __global__ void __launch_bounds__(256)
+    residual_coupled(Stencil op, int colour, const T* __restrict__ u, T* __restrict__ r) {
+    for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
+        r[at] = outside<true>(op, column, k, at, here, u).in;
+    });
+}
+
+// r = f - A u in columns of one colour, where no column is periodic.
+extern "C" __global__ void __launch_bounds__(256)
+    residual_of_colour(Stencil op, int colour, const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ r) {
+    for_each_cell(op, colour, [&](Index at, int k, const Column& column, const Fields& here) {
+        const T own = u[at];
+        // Of differences, so that a constant gives exactly s u.
+        T sum = (load_shift(op, at) + sides(op, here, column.i, column.j, k)) * own;
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const Index there = at + column.to[n];
+            const Fields h = load(op, there);
+            const T between = n == WEST    ? face<X>(op, h, here)
+                              : n == EAST  ? face<X>(op, here, h)
+                              : n == SOUTH ? face<Y>(op, h, here)
+                                           : face<Y>(op, here, h);
+            sum += column.has[n] ? between * (own - u[there]) : T(0);
+        }
+        if (k > 0) sum += face<Z>(op, load(op, at - op.pitch), here) * (own - u[at - op.pitch]);
+        if (k + 1 < op.nz) sum += face<Z>(op, here, load(op, at + op.pitch)) * (own - u[at + op.pitch]);
+        r[at] = f[at] - sum;
+    });
+}
