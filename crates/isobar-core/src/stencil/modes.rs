@@ -180,8 +180,8 @@ impl fmt::Display for Plan {
 
 /// What an iteration by modes can be asked to reduce the residual by.
 const MOST_AT_ONCE: f64 = 1e-6;
-/// Of what the worst column of the worst right-hand side leaves, about as much is left as a rule.
-const USUAL: f64 = 0.3;
+/// The rate of sweeps does not hold in the norm of the residual: a little more is asked for.
+const MARGIN: f64 = 0.3;
 /// What a cycle on the two-dimensional problems leaves of the residual.
 const RATE_OF_CYCLES: f64 = 0.11;
 /// Vectors of the modes that a cycle moves.
@@ -207,7 +207,7 @@ impl Plan {
         let rates: Vec<f64> = modes.values().iter().map(|mu| (ratio / (ratio + mu)).powi(2)).collect();
         let layers = modes.layers();
         let enough = |sweeps: usize| {
-            let left = |rate: &f64| rate.powi(sweeps as i32) * USUAL <= goal;
+            let left = |rate: &f64| rate.powi(sweeps as i32) <= MARGIN * goal;
             rates.iter().position(left).unwrap_or(rates.len()).max(1)
         };
         let with = |sweeps: usize| Self {
