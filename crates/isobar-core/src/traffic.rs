@@ -150,6 +150,10 @@ traffic! {
     SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO: "smooth_residual_restrict_from_zero", "u = ρ M⁻¹ f;  f_c = R (f − A u)", 1.0, 1.25, 1.0, 38.0;
     /// See [`crate::operator::ModalTransfer::expand_smooth_project`], with one sweep; the modes' own traffic apart.
     EXPAND_SMOOTH_PROJECT: "expand_smooth_project", "u += Σ s_m x_m;  u += ρ M⁻¹(f − A u);  g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 90.0;
+    /// See [`crate::operator::ModalTransfer::project_residual`]; the modes' own traffic apart.
+    PROJECT_RESIDUAL: "project_residual", "g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 0.0, 1.0, 50.0;
+    /// See [`crate::operator::ModalTransfer::expand`]; the modes' own traffic apart.
+    EXPAND: "expand", "u += Σ s_m x_m", 1.0, 1.0, 0.0, 30.0;
     /// What projection writes and expansion reads of modes.
     MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).

@@ -41,7 +41,7 @@ fn an_unknown_choice_lists_what_there_is() {
     );
     assert_all_in(
         &message(MINIMAL, &["solver.method=sor"]),
-        &["solver.method", "available: auto, multigrid, cg, cg-textbook, deflated-cg, bicgstab"],
+        &["solver.method", "available: auto, multigrid, modes, cg, cg-textbook, deflated-cg, bicgstab"],
     );
     assert_all_in(&message("[problem]\nkind = \"helmholz\"", &[]), &["x.toml:2:8", "did you mean \"helmholtz\"?"]);
 }
@@ -260,8 +260,13 @@ fn choices_say_which_forms_there_are() {
     assert_all_in(&stripes("{ block = [1, 1, 1] }"), &["\"block\" is not a known choice; did you mean \"blocks\"?"]);
     assert_all_in(&stripes("{ blocks = 3 }"), &["stripes.blocks must be a list of 3, not the whole number 3"]);
     assert_all_in(
+        &message(MINIMAL, &["solver.modes.count=all"]),
+        &["solver.modes.count", "a whole number, 1 or more, or \"auto\""],
+    );
+    assert_all_in(&message(MINIMAL, &["solver.modes.sweeps=0"]), &["solver.modes.sweeps", "0 sweeps"]);
+    assert_all_in(
         &message(MINIMAL, &["solver.method=3"]),
-        &["solver.method must be one of \"auto\", \"multigrid\", \"cg\"", "not the whole number 3"],
+        &["solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"cg\"", "not the whole number 3"],
     );
     for value in ["3", "{}", "open", "[1]"] {
         let message = message(&with(""), &[&format!("diffusion.boundary.east={value}")]);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
-use isobar::options::{Method, Preconditioner, SolverOptions};
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, TimeStepper, Tried};
 use isobar_case::heat::HeatCase;
@@ -15,6 +14,7 @@ use isobar_case::{Case, memory};
 use isobar_io::{Field, Series};
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
+use super::trial::{describe, is_free, solver_options};
 use super::writer::{Common, Job, Writer};
 use crate::args::SolveArgs;
 use crate::console::Console;
@@ -53,34 +53,6 @@ fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::
     ];
     files::check(&targets, &case.inputs())?;
     Ok(files::summary_stream(&targets))
-}
-
-/// Whether the preconditioner is to be chosen here.
-fn is_free(options: &SolverOptions) -> bool {
-    let is_conjugate = matches!(options.method, Method::Auto | Method::Cg);
-    is_conjugate && options.preconditioner == Preconditioner::Auto && options.precision != isobar::Precision::Mixed
-}
-
-/// The preconditioner where nobody says: modified incomplete Cholesky.
-fn solver_options(case: &Case, device: &Device) -> SolverOptions {
-    let mut options = case.solver.clone();
-    if is_free(&options) {
-        options.preconditioner = match device {
-            Device::Cuda(_) => Preconditioner::SsorAi,
-            _ => Preconditioner::Mic { relaxation: 1.0, block: None },
-        };
-    }
-    options
-}
-
-/// What came of trying.
-fn describe_trial(tried: &[Tried]) -> String {
-    let each = tried.iter().map(|tried| {
-        let Tried { preconditioner, seconds, iterations } = tried;
-        format!("{} {} ({})", preconditioner.name(), Time(*seconds), plural(*iterations, "iteration"))
-    });
-    let taken = tried.first().map_or("none", |tried| tried.preconditioner.name());
-    format!("a step takes {}; {taken} is taken", each.collect::<Vec<_>>().join(", "))
 }
 
 /// A run on its way.
@@ -149,7 +121,7 @@ impl<'a> Run<'a> {
         let footprint = case.footprint(device.processor())?;
         console.line(summary::opening(case, stepper.description(), &footprint));
         if !tried.is_empty() {
-            console.line(entry("trial", describe_trial(&tried)));
+            console.line(entry("trial", describe(&tried)));
         }
         if let Some(steps) = from {
             let time = stepper.moment().time;

@@ -7,6 +7,7 @@ mod heat;
 pub mod reproduce;
 mod restart;
 pub mod solve;
+mod trial;
 mod writer;
 
 use std::path::Path;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
+use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, ModalTransfer, Relaxation};
 use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Neumann, Own,
+    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal, Neumann, Own,
     OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
@@ -18,6 +18,7 @@ use crate::solver::cg::Cg;
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::solver::{Iteration, Monitor};
+use crate::stencil::modes::Plan;
 use crate::stencil::{Modes, Stencil, Supports, Update};
 use crate::traffic::StepTraffic;
 
@@ -226,6 +227,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
             Kind::Line => return self.line(),
             Kind::Multigrid => return self.multigrid(),
+            Kind::Modes => return self.modal(),
             Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
             Kind::BlockIc { block } => {
@@ -279,11 +281,32 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     /// Vertical modes, in a precision of their own.
     fn modes<C: Real>(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
-        let SolverOptions { modes, tolerance, multigrid, .. } = self.options;
-        let made = self.backend.modes::<T, C>(self.stencil, &self.operator, modes, *tolerance)?;
-        let Modes { transfer, problems, plan, .. } =
-            made.ok_or_else(|| unsupported("solver.method: \"modes\"", "\"multigrid\" or \"cg\""))?;
-        let cycle = Cycle::new(&problems, multigrid)?;
+        let start = self.options.multigrid.start;
+        self.modal_parts::<C, _>("solver.method: \"modes\"", self.options.tolerance, |transfer, cycle, plan| {
+            Ok(Box::new(ByModes::new(transfer, cycle, plan, start)?) as _)
+        })
+    }
+
+    /// Sweeps and a correction in vertical modes.
+    fn modal(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        /// What one application shall leave of a residual.
+        const REDUCTION: f64 = 1e-2;
+        self.modal_parts::<T, _>("solver.preconditioner.kind: \"modes\"", REDUCTION, |transfer, cycle, plan| {
+            let sweeps = self.options.modes.sweeps.given().unwrap_or(1);
+            Ok(Box::new(Modal::new(transfer, cycle, plan.cycles, sweeps)?) as _)
+        })
+    }
+
+    fn modal_parts<C: Real, I: ?Sized>(
+        &self,
+        what: &str,
+        tolerance: f64,
+        make: impl FnOnce(Arc<dyn ModalTransfer<B, T, C>>, Cycle<B, C>, Plan) -> Result<Box<I>>,
+    ) -> Result<Parts<S, I>> {
+        let made = self.backend.modes::<T, C>(self.stencil, &self.operator, &self.options.modes, tolerance)?;
+        let Modes { transfer, problems, plan } =
+            made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
+        let cycle = Cycle::new(&problems, &self.options.multigrid)?;
         let mut notes = problems.notes;
         notes.push(plan.to_string());
         Ok(Parts {
@@ -291,7 +314,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             coefficient_bytes: coarse_bytes(&problems.levels),
             updates: vec![problems.update],
             notes,
-            made: Box::new(ByModes::new(transfer, cycle, plan)?),
+            made: make(transfer, cycle, plan)?,
         })
     }
 

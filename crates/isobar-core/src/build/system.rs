@@ -113,6 +113,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                  \"bicgstab\" or \"multigrid\"",
             ));
         }
+        if !stencil.is_symmetric() && options.method == Method::Modes {
+            return Err(Error::invalid(
+                "solver.method",
+                "vertical modes are those of a symmetric operator, and advection makes this one non-symmetric; use \
+                 \"multigrid\", or \"bicgstab\" with the preconditioner \"modes\"",
+            ));
+        }
         let layout = backend.layout(stencil)?;
         let operator = backend.operator::<f64>(stencil)?;
         let capabilities = backend.capabilities(&operator);

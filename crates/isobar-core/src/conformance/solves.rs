@@ -38,8 +38,8 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
     let base = options::<T>();
     let mut all = Vec::new();
     for (method, form) in [(Method::Cg, Form::Fused), (Method::Cg, Form::Textbook), (Method::Bicgstab, Form::Fused)] {
-        use Preconditioner::{Jacobi, Line, Multigrid, None};
-        for preconditioner in [None, Jacobi, Line, Multigrid] {
+        use Preconditioner::{Jacobi, Line, Modes, Multigrid, None};
+        for preconditioner in [None, Jacobi, Line, Multigrid, Modes] {
             all.push(SolverOptions { method, form, preconditioner, ..base.clone() });
         }
     }
@@ -177,7 +177,7 @@ pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
         .into_iter()
         .filter(|options| {
             !matches!(options.method, Method::Auto | Method::Modes)
-                && options.preconditioner != Preconditioner::Multigrid
+                && !matches!(options.preconditioner, Preconditioner::Multigrid | Preconditioner::Modes)
         })
         .collect();
     like_the_reference(backend, "stored matrix", &stencil, &variants, |_, _| 1);

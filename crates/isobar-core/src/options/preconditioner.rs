@@ -24,6 +24,8 @@ pub enum Preconditioner {
     Line,
     /// One multigrid cycle.
     Multigrid,
+    /// A correction in a few vertical modes, between sweeps of lines.
+    Modes,
     /// Incomplete Cholesky in blocks of consecutive unknowns (paper D).
     BlockIc {
         /// Unknowns in a block; by default eight rows of the grid.
@@ -63,6 +65,7 @@ impl Preconditioner {
         "jacobi",
         "line",
         "multigrid",
+        "modes",
         "block-ic",
         "ic",
         "mic",
@@ -79,6 +82,7 @@ impl Preconditioner {
             Self::Jacobi => "jacobi",
             Self::Line => "line",
             Self::Multigrid => "multigrid",
+            Self::Modes => "modes",
             Self::BlockIc { .. } => "block-ic",
             Self::Ic { .. } => "ic",
             Self::Mic { .. } => "mic",
@@ -123,6 +127,7 @@ impl Section {
             "jacobi" => Preconditioner::Jacobi,
             "line" => Preconditioner::Line,
             "multigrid" => Preconditioner::Multigrid,
+            "modes" => Preconditioner::Modes,
             "block-ic" => Preconditioner::BlockIc { block: self.block },
             "ic" => Preconditioner::Ic { block: self.block },
             "mic" => Preconditioner::Mic { relaxation: self.relaxation.unwrap_or(1.0), block: self.block },

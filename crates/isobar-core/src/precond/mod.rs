@@ -3,7 +3,7 @@
 //! * [`Identity`] none,
 //! * [`Jacobi`] the diagonal,
 //! * [`Line`] a tridiagonal solve in every column,
-//! * [`multigrid::Cycle`] one multigrid cycle,
+//! * [`multigrid::Cycle`] one multigrid cycle, [`Modal`] a correction in vertical modes between sweeps of lines,
 //! * [`IncompleteCholesky`] papers D's and E's, [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
 //! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
 //! * [`Fallback`] one of these, with simpler ones in reserve,
@@ -15,6 +15,7 @@ pub mod deflation;
 mod fallback;
 mod incomplete_cholesky;
 mod incomplete_poisson;
+mod modes;
 pub mod multigrid;
 mod neumann;
 pub mod null_space;
@@ -34,6 +35,7 @@ pub use deflation::{Deflation, Projection};
 pub use fallback::Fallback;
 pub use incomplete_cholesky::IncompleteCholesky;
 pub use incomplete_poisson::IncompletePoisson;
+pub use modes::Modal;
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
 pub use own::{Own, OwnPreconditioner};

@@ -7,7 +7,7 @@ use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, ModalTransfer, Relaxation};
-use crate::options::Smoother;
+use crate::options::{Smoother, Start};
 use crate::precond::multigrid::Cycle;
 use crate::real::Real;
 use crate::stencil::modes::Plan;
@@ -36,6 +36,8 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
     transfer: Arc<dyn ModalTransfer<B, T, C>>,
     cycle: Cycle<B, C>,
     plan: Plan,
+    /// What the first cycle of an iteration starts from.
+    start: Start,
     backend: B,
     g: B::Vector<C>,
     x: B::Vector<C>,
@@ -45,11 +47,17 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
 }
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
-    /// With as many cycles on the modes' problems and sweeps of the grid an iteration as planned.
+    /// With as many cycles on the modes' problems and sweeps of the grid an iteration as planned, the first cycle from zero or
+    /// by full multigrid.
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.
-    pub fn new(transfer: Arc<dyn ModalTransfer<B, T, C>>, cycle: Cycle<B, C>, plan: Plan) -> Result<Self> {
+    pub fn new(
+        transfer: Arc<dyn ModalTransfer<B, T, C>>,
+        cycle: Cycle<B, C>,
+        plan: Plan,
+        start: Start,
+    ) -> Result<Self> {
         let backend = transfer.fine().backend().clone();
         let layout = transfer.modal_layout();
         let needs_scratch = transfer.needs_scratch() || transfer.fine().norm_needs_scratch();
@@ -63,6 +71,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             transfer,
             cycle,
             plan,
+            start,
             backend,
         })
     }
@@ -87,10 +96,14 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { transfer, cycle, plan, backend, g, x, scratch, scalars, .. } = self;
+        let Self { transfer, cycle, plan, start, backend, g, x, scratch, scalars, .. } = self;
         let mut once = |guess, scalars: &mut B::Scalars| {
-            for n in 0..plan.cycles {
-                cycle.cycle(g, x, if n == 0 { Guess::Zero } else { Guess::Given }, None)?;
+            match start {
+                Start::Zero => cycle.cycle(g, x, Guess::Zero, None)?,
+                Start::Full => cycle.full_multigrid(g, x, None)?,
+            }
+            for _ in 1..plan.cycles {
+                cycle.cycle(g, x, Guess::Given, None)?;
             }
             let smoother = (RELAXATION, plan.sweeps);
             transfer.expand_smooth_project(x, guess, smoother, b, u, g, scratch, NORM, scalars)

@@ -107,12 +107,19 @@ impl VerticalModes {
 }
 
 impl TensorProduct {
-    /// Its vertical modes.
+    /// Its vertical modes, or those of the symmetric part of its vertical operator.
     ///
     /// # Errors
     /// Those of [`VerticalModes::new`].
     pub fn modes(&self) -> Result<VerticalModes> {
-        VerticalModes::new(self.vertical())
+        let VerticalProfile { a, b, c, d } = self.vertical();
+        if self.vertical().is_symmetric() {
+            return VerticalModes::new(self.vertical());
+        }
+        let coupling: Vec<f64> = b.iter().zip(&c[1..]).map(|(b, c)| 0.5 * (b + c)).collect();
+        let above = coupling.iter().copied().chain([0.0]).collect();
+        let below = [0.0].into_iter().chain(coupling.iter().copied()).collect();
+        VerticalModes::new(&VerticalProfile::new(a.clone(), above, below, d.clone())?)
     }
 
     /// The two-dimensional problems of some modes, one a layer: μ_m |T| + L_h.

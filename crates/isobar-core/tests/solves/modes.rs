@@ -5,7 +5,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Count, Method, ModesOptions, SolverOptions};
+use isobar_core::options::{Count, Method, ModesOptions, Preconditioner, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::Reference;
@@ -189,6 +189,28 @@ fn sweeps_converge_at_least_at_the_rate_that_is_said() {
         let (times, last) = (outcome.iterations - 1, outcome.history[outcome.iterations]);
         let reduction = (last / outcome.history[1]).powf(1.0 / times as f64);
         assert!(reduction <= 1.1 * rate.powi(2), "{count}: {reduction:e} {rate} {:?}", outcome.history);
+    }
+}
+
+/// Advection upwards and across: no modes of its own, and those of its symmetric part are close enough.
+#[test]
+fn modes_precondition_what_only_nearly_has_any() {
+    let grid = GridOptions { nx: 24, ny: 20, nz: 16, ..GridOptions::default() };
+    let omega = 8.4 / 24.0;
+    let symmetric = TensorProduct::helmholtz(&grid, omega, 0.1).unwrap();
+    let advected = symmetric.clone().with_advection(omega, |_, _| (0.5, -0.3), 0.2).unwrap();
+    for (stencil, method) in [(symmetric, Method::Cg), (advected, Method::Bicgstab)] {
+        let b = random_rhs(stencil.shape());
+        let iterations = |preconditioner| {
+            let options = SolverOptions { method, preconditioner, tolerance: 1e-8, ..SolverOptions::default() };
+            let (outcome, u) = solve(&stencil, &options, &b);
+            assert!(outcome.converged(), "{preconditioner:?}: {outcome:?}");
+            (outcome.iterations, u)
+        };
+        let ((lines, expected), (modes, u)) = (iterations(Preconditioner::Line), iterations(Preconditioner::Modes));
+        assert!(2 * modes < lines, "{modes} instead of {lines}");
+        let difference: f64 = u.iter().zip(&expected).map(|(u, v)| (u - v).powi(2)).sum();
+        assert!(difference <= 1e-10 * expected.iter().map(|v| v * v).sum::<f64>());
     }
 }
 

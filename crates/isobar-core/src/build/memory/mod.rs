@@ -251,6 +251,7 @@ impl Setup<'_> {
         }
         match self.options.preconditioner {
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
+            Preconditioner::Modes => self.modes(matrix, [size, size])?,
             Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
             Preconditioner::BlockIc { .. }
             | Preconditioner::Ic { .. }
