@@ -4,4 +4,3 @@
 mod diffusion_suite;
 mod heat;
 mod published_numbers;
-mod storage;
