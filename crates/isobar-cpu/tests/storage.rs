@@ -7,7 +7,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::grid::GridOptions;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Form, Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::options::{Count, Form, Method, ModesOptions, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
@@ -64,6 +64,10 @@ fn variants() -> Vec<(SolverOptions, f64)> {
     full.0.multigrid.start = Start::Full;
     full.0.multigrid.smoother = Smoother::LineJacobi;
     all.push(full);
+    // A right-hand side and a solution of every mode, and those of its coarser grids.
+    let modes = ModesOptions { count: Count::Given(4), ..ModesOptions::default() };
+    let by_modes = SolverOptions { method: Method::Modes, modes, tolerance: 1e-4, ..SolverOptions::default() };
+    all.push((by_modes, 2.0 + 4.0 / problem().grid.nz as f64 * (2.0 + 2.0 * coarse)));
     let mixed = SolverOptions { precision: Precision::Mixed, tolerance: 1e-4, ..SolverOptions::default() };
     all.push((mixed, 2.0 + 1.0 + coarse));
     all
@@ -78,6 +82,8 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
     let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None).unwrap();
     let mut u = vec![0.0; rhs.len()];
     let cpu = Cpu::new(2).unwrap();
+    // What computes the modes keeps its workspace for the next time, once a thread.
+    stencil.modes().unwrap();
     for (options, vectors) in variants() {
         let before = HELD.load(Relaxed);
         let mut system = System::new(&cpu, &stencil, &options).unwrap();
