@@ -61,7 +61,7 @@ impl Case {
         let cells = self.problem.shape().cells() as f64;
         let size = self.problem.matrix_size();
         let Memory { host, device } =
-            predict(&size, size.choice(), &self.solver, processor).map_err(|error| Error::at(&self.path, error))?;
+            predict(&size, &size.choice(), &self.solver, processor).map_err(|error| Error::at(&self.path, error))?;
         let held = match &self.problem {
             Problem::Helmholtz(case) => case.values_held(),
             Problem::Diffusion(case) => case.values_held(),

@@ -116,8 +116,8 @@ impl<T: Real> Modal<T> {
         });
     }
 
-    /// f − A u on the half planes of plane j of these colours, projected; g = 0 on the others, where there is no residual.
-    /// Returns the sum of squares.
+    /// f − A u on the half planes of plane j of these colours, projected where there is a `g`; g = 0 on the others, where there
+    /// is no residual. Returns the sum of squares.
     fn project_residual_plane<C: Real>(
         &self,
         (c, s): (&Factors<T>, &Vectors<T>),
@@ -125,20 +125,24 @@ impl<T: Real> Modal<T> {
         colours: &[Colour],
         [f, u]: [Shared<T>; 2],
         (plane, place): (Shared<T>, isize),
-        g: Shared<C>,
+        g: Option<Shared<C>>,
     ) -> f64 {
         let geometry = self.fine.geometry();
         let mut total = 0.0;
         for colour in Colour::BOTH {
             if !colours.contains(&colour) {
-                // SAFETY: this stage has the half plane of g to itself.
-                unsafe { g.row_mut(self.start(j, colour), self.layout.half_plane()) }.fill(C::ZERO);
+                if let Some(g) = g {
+                    // SAFETY: this stage has the half plane of g to itself.
+                    unsafe { g.row_mut(self.start(j, colour), self.layout.half_plane()) }.fill(C::ZERO);
+                }
                 continue;
             }
             let h = geometry.half_plane(j, colour);
             let to = Into { vector: plane, shift: place - h.start };
             total += c.run(self.fine.cpu(), geometry, Residual { h, f, u, to })[0];
-            self.project_half(s, j, colour, (plane, place), g);
+            if let Some(g) = g {
+                self.project_half(s, j, colour, (plane, place), g);
+            }
         }
         total
     }
@@ -271,7 +275,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, self.fine.own_plane(space, 0));
-            store(sums, j, [self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, g), 0.0]);
+            let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g));
+            store(sums, j, [sum, 0.0]);
         };
         self.fine.pass(&mut workspace, &[&residual]);
         scalars.reduce(norm, [workspace.total(0)]);
@@ -290,13 +295,49 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        self.expand_smooth_and(x, guess, (relaxation, sweeps), f, u, Some(g), norm, scalars)
+    }
+
+    fn expand_smooth_norm(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars)
+    }
+
+    fn needs_scratch(&self) -> bool {
+        false
+    }
+}
+
+impl<T: Real> Modal<T> {
+    /// Expansion, sweeps, and the norm of the residual; with `g` its projection, and what is known to be zero left out of the norm.
+    fn expand_smooth_and<C: Real>(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        g: Option<&mut Vector<C>>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
-        let (x, g, rounded) = (x.share(), g.share_mut(), Shared::of(&mut rounded));
+        let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
-        let (needed, unsolved) = (fine.needed(relaxation), fine.unsolved(relaxation));
+        let needed = fine.needed(relaxation);
+        let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
         let expand = |j: usize, space: &mut ChunkSpace<T>| {
@@ -306,7 +347,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         };
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, fine.own_plane(space, 0));
-            store(sums, j, [self.project_residual_plane((&c, &s), j, unsolved, vectors, place, g), 0.0]);
+            store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, g), 0.0]);
         };
         let mut before: Option<Stage<'_, T>> = Some(&expand);
         let mut left = sweeps;
@@ -318,10 +359,6 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         }
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
-    }
-
-    fn needs_scratch(&self) -> bool {
-        false
     }
 }
 

@@ -6,7 +6,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::ModesOptions;
+use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
@@ -300,7 +300,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
         &self,
         stencil: &stencil::TensorProduct,
         operator: &Arc<TensorProduct<T>>,
-        options: &ModesOptions,
+        options: &SolverOptions,
         tolerance: f64,
     ) -> Result<Option<Modes<Self, stencil::TensorProduct, T, C>>> {
         by_modes(self, stencil, operator, options, tolerance).map(Some)

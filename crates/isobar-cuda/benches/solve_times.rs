@@ -45,8 +45,13 @@ fn main() -> isobar_core::Result<()> {
         let rhs = problem.rhs(RhsKind::Random, 0, Weighting::None)?;
         let mut u = vec![0.0; rhs.len()];
         for (method, precision, tolerance) in [
+            (Method::Modes, Precision::F64, 1e-5),
+            (Method::Modes, Precision::Mixed, 1e-5),
+            (Method::Modes, Precision::F64, 1e-10),
+            (Method::Modes, Precision::Mixed, 1e-10),
             (Method::Multigrid, Precision::F64, 1e-5),
             (Method::Multigrid, Precision::Mixed, 1e-5),
+            (Method::Multigrid, Precision::F64, 1e-10),
             (Method::Multigrid, Precision::F32, 1e-2),
             (Method::Cg, Precision::F64, 1e-5),
         ] {

@@ -1,7 +1,7 @@
 //! Iterations, recorded once and replayed.
 //!
-//! The body of an iteration runs on the host twice, for an even and an odd iteration, and only its
-//! launches are noted. They are then submitted again and again: one by one at first, and then as a CUDA graph, whose
+//! The body of an iteration runs on the host twice, for an even and an odd iteration, once more where the first is of another
+//! kind, and only its launches are noted. They are then submitted again and again: one by one at first, and then as a CUDA graph, whose
 //! launch is cheaper but whose making is not. A kernel at the end of each iteration writes the scalars to the host's
 //! memory, where the host watches for them.
 //!
@@ -62,9 +62,14 @@ impl Recording {
     }
 }
 
-/// The last iteration that ran on a bank of scalars: even and odd.
+/// The last iterations that ran on a bank of scalars.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded([Recording; 2]);
+pub(crate) struct Recorded {
+    /// The one of another kind before all others.
+    first: Recording,
+    even: Recording,
+    odd: Recording,
+}
 
 /// See [`Backend::iterate`](isobar_core::backend::Backend::iterate), and, with `after`,
 /// [`Backend::iterate_after`](isobar_core::backend::Backend::iterate_after).
@@ -77,20 +82,21 @@ pub(crate) fn iterate(
     observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
 ) -> Result<()> {
     context.bind()?;
-    if after {
-        // The card is at work on it while the others are prepared.
-        body(None, scalars)?;
-        scalars.publish(publish).submit(context)?;
-    }
     let mut recorded = std::mem::take(&mut scalars.recorded);
-    let mut prepare = |recording: &mut Recording, n: usize, scalars: &mut Scalars| {
-        let mut launches = record(|| body(Some(n), scalars))?;
+    let mut prepare = |recording: &mut Recording, n: Option<usize>, scalars: &mut Scalars| {
+        let mut launches = record(|| body(n, scalars))?;
         launches.push(Submission::Launch(scalars.publish(publish)));
         recording.update(launches);
         Ok::<_, isobar_core::Error>(())
     };
-    let [even, odd] = &mut recorded.0;
-    prepare(even, 0, scalars)?;
+    let Recorded { first, even, odd } = &mut recorded;
+    if after {
+        prepare(first, None, scalars)?;
+        first.submit(context)?;
+        // The card is at work on it while the others are prepared.
+        first.make_graph(context)?;
+    }
+    prepare(even, Some(0), scalars)?;
     let mut n = 0;
     if !after || observe(&scalars.wait()?).is_continue() {
         loop {
@@ -98,7 +104,7 @@ pub(crate) fn iterate(
             now.submit(context)?;
             now.make_graph(context)?;
             if n == 0 {
-                prepare(odd, 1, scalars)?;
+                prepare(odd, Some(1), scalars)?;
             }
             n += 1;
             if observe(&scalars.wait()?).is_break() {

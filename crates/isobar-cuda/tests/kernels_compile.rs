@@ -50,6 +50,7 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
         all.push(isobar_cuda::tensor_product::modes::source::<T, T>(count));
         all.push(isobar_cuda::tensor_product::modes::source::<T, f32>(count));
     }
+    all.extend([true, false].map(isobar_cuda::tensor_product::planes::source::<T>));
     all.push(isobar_cuda::galerkin::setup::source::<T>());
     // The finest grid, halved in x.
     let present = |directions: &[usize]| std::array::from_fn(|n| directions.contains(&n));

@@ -28,8 +28,8 @@ pub(crate) mod sealed {
     pub trait Sealed {
         /// The grid.
         fn grid(&self) -> Shape;
-        /// What a solver's memory depends on, and the solver that suits it.
-        fn size(&self) -> (MatrixSize, Choice);
+        /// What a solver's memory depends on, and the solver that suits it where these options leave that open.
+        fn size(&self, options: &SolverOptions) -> (MatrixSize, Choice);
         /// A solver.
         fn make(
             &self,
@@ -71,8 +71,8 @@ macro_rules! matrices {
                 Stencil::shape(self)
             }
 
-            fn size(&self) -> (MatrixSize, Choice) {
-                (MatrixSize::from(self), self.choice())
+            fn size(&self, options: &SolverOptions) -> (MatrixSize, Choice) {
+                (MatrixSize::from(self), self.choice(options))
             }
 
             fn make(

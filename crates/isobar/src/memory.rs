@@ -26,8 +26,8 @@ use crate::matrix::Matrix;
 /// # Errors
 /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense.
 pub fn predict_memory(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<Memory> {
-    let (size, choice) = matrix.size();
-    predict(&size, choice, options, device.processor())
+    let (size, choice) = matrix.size(options);
+    predict(&size, &choice, options, device.processor())
 }
 
 impl Device {

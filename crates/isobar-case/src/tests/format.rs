@@ -79,7 +79,7 @@ fn every_key_of_a_diffusion_problem_is_read() {
     let stripes = case.solver.deflation.as_ref().map(|deflation| deflation.stripes);
     assert_eq!(stripes, Some(Stripes::Blocks([4, 4, 1])));
     // Deflation belongs to conjugate gradients, whoever chose them.
-    let resolved = case.solver.resolved(case.problem.matrix_size().choice()).unwrap();
+    let resolved = case.solver.resolved(&case.problem.matrix_size().choice()).unwrap();
     assert_eq!((resolved.method, resolved.method_name()), (Method::Cg, "deflated-cg"));
     let plain = parse(DIFFUSION, &["solver.method=cg"]).unwrap();
     assert_eq!((plain.solver.deflation.is_none(), plain.solver.method_name()), (true, "cg"));
@@ -101,7 +101,7 @@ fn every_key_of_a_diffusion_problem_is_read() {
 fn a_minimal_diffusion_problem_takes_the_defaults() {
     let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
     let case = parse(text, &[]).unwrap();
-    let solver = case.solver.resolved(case.problem.matrix_size().choice()).unwrap();
+    let solver = case.solver.resolved(&case.problem.matrix_size().choice()).unwrap();
     assert_eq!((solver.method, solver.preconditioner), (Method::Cg, Preconditioner::Multigrid));
     assert_eq!(case.guess, FirstGuess::Zero);
     let case = super::diffusion(text, &[]);

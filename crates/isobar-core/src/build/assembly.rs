@@ -303,14 +303,15 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         tolerance: f64,
         make: impl FnOnce(Arc<dyn ModalTransfer<B, T, C>>, Cycle<B, C>, Plan) -> Result<Box<I>>,
     ) -> Result<Parts<S, I>> {
-        let made = self.backend.modes::<T, C>(self.stencil, &self.operator, &self.options.modes, tolerance)?;
+        let made = self.backend.modes::<T, C>(self.stencil, &self.operator, self.options, tolerance)?;
         let Modes { transfer, problems, plan } =
             made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
+        let levels = problems.shapes();
         let mut notes = problems.notes;
         notes.push(plan.to_string());
         Ok(Parts {
-            levels: problems.levels.iter().map(|level| level.layout().shape()).collect(),
+            levels,
             coefficient_bytes: coarse_bytes(&problems.levels),
             updates: vec![problems.update],
             notes,

@@ -62,7 +62,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             // What is kept from before a restart has been judged, and is not given up for what the iteration believes.
             let best = self.best.as_mut().filter(|_| is_first);
             self.iteration.run(&self.b, &mut self.u, guess, best, monitor)?;
-            residual = self.judge()?;
+            residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;
             (is_first, guess) = (false, Guess::Given);
             if residual <= allowed {

@@ -105,7 +105,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Self> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
-        let options = options.resolved(stencil.choice())?;
+        let choice = stencil.choice(options);
+        let why = choice.why.clone().filter(|_| options.method == Method::Auto);
+        let options = options.resolved(&choice)?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -127,6 +129,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own)?;
+        notes.extend(why);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
@@ -210,6 +213,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             space.project_out(&mut self.u)?;
         }
         self.true_residual()
+    }
+
+    /// The same after a run of the iteration, which may have computed it.
+    pub(super) fn judge_run(&mut self) -> Result<f64> {
+        match self.iteration.residual_left() {
+            Some(residual) if self.null_space.is_none() => Ok(residual),
+            _ => self.judge(),
+        }
     }
 
     /// Whether a first guess that is good enough is so no longer once it has the mean 0 where it must. `initial` is then its
@@ -406,7 +417,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
-        let has_levels = !self.description.levels.is_empty() || self.stencil.choice().method == Method::Multigrid;
+        let has_levels =
+            !self.description.levels.is_empty() || self.stencil.choice(&self.options).method == Method::Multigrid;
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,

@@ -64,6 +64,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
             "update" => updates::tensor_product::<B, T>,
             "modes" => modes::steps::<B, T, T>,
+            "cycles_of_modes" => modes::cycles::<B, T>,
             "update_of_modes" => modes::update::<B, T>,
         ],
         "diffusion": [

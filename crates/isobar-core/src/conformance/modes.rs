@@ -5,7 +5,8 @@ use super::{Complete, fixture::SCALARS};
 use crate::backend::Backend;
 use crate::layout::{Colour, Shape};
 use crate::operator::{Guess, Relaxation};
-use crate::options::{Count, ModesOptions, Smoother};
+use crate::options::{Count, ModesOptions, MultigridOptions, Smoother, SolverOptions};
+use crate::precond::multigrid::Cycle;
 use crate::real::Real;
 use crate::reference::Reference;
 use crate::stencil::{Modes, Stencil, Supports, TensorProduct};
@@ -16,7 +17,8 @@ fn modes<B: Supports<TensorProduct>, T: Real, C: Real>(
     count: usize,
 ) -> Modes<B, TensorProduct, T, C> {
     let operator = ok(backend.operator::<T>(stencil));
-    let options = ModesOptions { count: Count::Given(count), ..ModesOptions::default() };
+    let modes = ModesOptions { count: Count::Given(count), ..ModesOptions::default() };
+    let options = SolverOptions { modes, ..SolverOptions::default() };
     let Some(modes) = ok(backend.modes(stencil, &operator, &options, 1e-5)) else { panic!("no modes") };
     modes
 }
@@ -97,10 +99,57 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                     compare_at_scale(backend, &on_u, &u, SCALE, &format!("{what} with {name}"));
                     same_modes(&on_g, &g, &what);
                     same_norm(&scalars, reference_scalars.get(norm), &what);
+                    let what = what.replace("project", "norm");
+                    let (to, from) = (&mut u, &mut s);
+                    ok(reference.expand_smooth_norm(&x, guess, smoother, &f, to, from, norm, &mut reference_scalars));
+                    let (to, from) = (&mut on_u, &mut on_s);
+                    ok(tested.expand_smooth_norm(&on_x, guess, smoother, &on_f, to, from, norm, &mut scalars));
+                    compare_at_scale(backend, &on_u, &u, SCALE, &format!("{what} with {name}"));
+                    same_norm(&scalars, reference_scalars.get(norm), &what);
                 }
             }
         }
     }
+}
+
+/// Cycles of multigrid on the problems of modes, on grids of few and of many columns, and with more sweeps.
+pub fn cycles<B: Complete, T: Real>(backend: &B) {
+    let usual = MultigridOptions::default();
+    let all = [usual.clone(), MultigridOptions { pre: 2, coarse_sweeps: 3, ..usual }];
+    for shape in [Shape::new(1, 1, 2), Shape::new(9, 6, 5), Shape::new(70, 44, 3), Shape::new(131, 75, 4)] {
+        let modal = Shape { nz: shape.nz - 1, ..shape };
+        let (f, on_f) = {
+            let f = random_vector::<T>(modal, 33);
+            let on_f = send(backend, &f);
+            (f, on_f)
+        };
+        for multigrid in &all {
+            let options = SolverOptions {
+                modes: ModesOptions { count: Count::Given(modal.nz), ..ModesOptions::default() },
+                multigrid: multigrid.clone(),
+                ..SolverOptions::default()
+            };
+            let stencil = super::fixture::sample(shape);
+            let mut tested = cycle::<B, T>(backend, &stencil, &options);
+            let mut reference = cycle::<Reference, T>(&Reference, &stencil, &options);
+            let ((mut u, mut on_u), name) = (poison::<B, T>(backend, modal), format!("{shape}, {multigrid:?}"));
+            for guess in [Guess::Zero, Guess::Given, Guess::Given] {
+                ok(reference.cycle(&f, &mut u, guess, None));
+                ok(tested.cycle(&on_f, &mut on_u, guess, None));
+                compare_at_scale(backend, &on_u, &u, SCALE, &format!("cycle {guess:?}, {name}"));
+            }
+        }
+    }
+}
+
+fn cycle<B: Supports<TensorProduct>, T: Real>(
+    backend: &B,
+    stencil: &TensorProduct,
+    options: &SolverOptions,
+) -> Cycle<B, T> {
+    let operator = ok(backend.operator::<T>(stencil));
+    let Some(modes) = ok(backend.modes::<T, T>(stencil, &operator, options, 1e-5)) else { panic!("no modes") };
+    ok(Cycle::new(&modes.problems, &options.multigrid))
 }
 
 /// Other coefficients: the same as made of them in the first place.

@@ -2,6 +2,7 @@
 
 use crate::backend::Backend;
 use crate::error::Result;
+use crate::layout::Shape;
 use crate::real::Real;
 
 /// An additive correction beside the sweeps of a level.
@@ -21,7 +22,7 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
 
 /// What solves on the coarsest level of multigrid.
 pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
-    /// u = G f, G a symmetric generalised inverse
+    /// u = G f, G a symmetric generalised inverse, or what multigrid makes of one
     ///
     /// # Errors
     /// What the device reports.
@@ -29,4 +30,9 @@ pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
 
     /// Bytes held.
     fn bytes(&self) -> usize;
+
+    /// The grids below the coarsest level that it takes in, finest first.
+    fn shapes(&self) -> Vec<Shape> {
+        Vec::new()
+    }
 }

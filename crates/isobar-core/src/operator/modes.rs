@@ -63,6 +63,25 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project_residual(f, u, g, scratch, norm, scalars)
     }
 
+    /// The same without the projection: ‖f − A u‖² of the u that is left, whatever is known of its residual.
+    fn expand_smooth_norm(
+        &self,
+        x: &B::Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.expand(x, guess, u)?;
+        for _ in 0..sweeps {
+            self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
+        }
+        self.fine().residual_norm(f, u, scratch, norm, scalars)
+    }
+
     /// Whether these steps write to the scratch vector they are given.
     fn needs_scratch(&self) -> bool {
         true

@@ -340,7 +340,7 @@ impl SolverOptions {
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the key that does not go with the others.
-    pub fn resolved(&self, choice: Choice) -> Result<Self> {
+    pub fn resolved(&self, choice: &Choice) -> Result<Self> {
         self.validate()?;
         let mut this = self.clone();
         if this.method == Method::Auto {
@@ -378,12 +378,21 @@ impl SolverOptions {
 }
 
 /// The method and the preconditioner that suit a stencil where nobody says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The outer iteration.
     pub method: Method,
     /// The preconditioner of Krylov methods.
     pub preconditioner: Preconditioner,
+    /// Why this method, where that depends on more than the kind of matrix.
+    pub why: Option<String>,
+}
+
+impl Choice {
+    /// By the kind of matrix.
+    pub fn new(method: Method, preconditioner: Preconditioner) -> Self {
+        Self { method, preconditioner, why: None }
+    }
 }
 
 /// The longest Neumann series.
@@ -457,14 +466,14 @@ mod tests {
 
     #[test]
     fn automatic_choices_are_the_stencils() {
-        let choice = Choice { method: Method::Cg, preconditioner: Preconditioner::Multigrid };
-        let resolved = SolverOptions::default().resolved(choice).unwrap();
+        let choice = Choice::new(Method::Cg, Preconditioner::Multigrid);
+        let resolved = SolverOptions::default().resolved(&choice).unwrap();
         assert_eq!((resolved.method, resolved.preconditioner), (Method::Cg, Preconditioner::Multigrid));
-        let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() }.resolved(choice).unwrap();
+        let cycles = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() }.resolved(&choice).unwrap();
         assert_eq!(cycles.preconditioner, Preconditioner::None);
         let mixed = SolverOptions { precision: Precision::Mixed, ..SolverOptions::default() };
-        assert!(mixed.resolved(choice).is_ok());
-        assert!(mixed.resolved(Choice { preconditioner: Preconditioner::Line, ..choice }).is_err());
+        assert!(mixed.resolved(&choice).is_ok());
+        assert!(mixed.resolved(&Choice::new(Method::Cg, Preconditioner::Line)).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
-use crate::options::ModesOptions;
+use crate::options::SolverOptions;
 use crate::real::Real;
 use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
@@ -183,7 +183,7 @@ impl Supports<TensorProduct> for Reference {
         &self,
         stencil: &TensorProduct,
         operator: &Arc<Plain<TensorProduct, T>>,
-        options: &ModesOptions,
+        options: &SolverOptions,
         tolerance: f64,
     ) -> Result<Option<Modes<Self, TensorProduct, T, C>>> {
         by_modes(self, stencil, operator, options, tolerance).map(Some)

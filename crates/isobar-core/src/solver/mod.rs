@@ -45,6 +45,12 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         monitor: &mut Monitor<'_>,
     ) -> Result<()>;
 
+    /// ‖b − A u‖ of the u that the last [`Iteration::run`] left, where it was computed from that u in double precision, so that
+    /// nobody need do it again.
+    fn residual_left(&self) -> Option<f64> {
+        None
+    }
+
     /// Takes the preconditioner of this rank from now on: 0 is the one that was asked for, others are simpler and safer.
     /// Returns its name, or nothing where there is none and all stays as it is.
     fn choose(&mut self, rank: usize) -> Option<&'static str> {

@@ -44,6 +44,8 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
     scratch: B::Vector<T>,
     scratch_layout: Layout,
     scalars: B::Scalars,
+    /// Of the u that the last run left, where that is known.
+    residual: Option<f64>,
 }
 
 impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
@@ -68,6 +70,7 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
             scratch: backend.zeros(&scratch_layout)?,
             scratch_layout,
             scalars: backend.scalars()?,
+            residual: None,
             transfer,
             cycle,
             plan,
@@ -96,25 +99,47 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { transfer, cycle, plan, start, backend, g, x, scratch, scalars, .. } = self;
-        let mut once = |guess, scalars: &mut B::Scalars| {
+        let Self { transfer, cycle, plan, start, backend, g, x, scratch, scalars, residual, .. } = self;
+        *residual = None;
+        let smoother = (RELAXATION, plan.sweeps);
+        let mut solve = |g: &B::Vector<C>, x: &mut B::Vector<C>| {
             match start {
                 Start::Zero => cycle.cycle(g, x, Guess::Zero, None)?,
                 Start::Full => cycle.full_multigrid(g, x, None)?,
             }
-            for _ in 1..plan.cycles {
-                cycle.cycle(g, x, Guess::Given, None)?;
-            }
-            let smoother = (RELAXATION, plan.sweeps);
+            (1..plan.cycles).try_for_each(|_| cycle.cycle(g, x, Guess::Given, None))
+        };
+        if plan.iterations == 1 {
+            // Likely there is nothing left to project, and what is left of the residual is what the solve is judged by.
+            let mut observe = |bank: &[f64; Scalar::COUNT]| {
+                *residual = Some(bank[NORM.index()].sqrt());
+                monitor.observe(bank[NORM.index()])
+            };
+            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
+                let guess = if n.is_none() { guess } else { Guess::Given };
+                if n.is_some() {
+                    transfer.project_residual(b, u, g, scratch, NORM, scalars)?;
+                }
+                solve(g, x)?;
+                transfer.expand_smooth_norm(x, guess, smoother, b, u, scratch, NORM, scalars)
+            };
+            return backend.iterate_after(scalars, &mut once, &mut observe);
+        }
+        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
+        let mut once = |guess, scalars: &mut B::Scalars| {
+            solve(g, x)?;
             transfer.expand_smooth_project(x, guess, smoother, b, u, g, scratch, NORM, scalars)
         };
-        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
         if guess == Guess::Given {
             return backend.iterate(scalars, &mut |_, scalars| once(Guess::Given, scalars), &mut observe);
         }
         // The first time u need not be read.
         let guess = |n: Option<usize>| if n.is_none() { Guess::Zero } else { Guess::Given };
         backend.iterate_after(scalars, &mut |n, scalars| once(guess(n), scalars), &mut observe)
+    }
+
+    fn residual_left(&self) -> Option<f64> {
+        self.residual
     }
 
     fn update(&mut self) -> Result<()> {

@@ -6,7 +6,7 @@ use super::Stencil;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner};
+use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A direction of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,8 +395,8 @@ impl Stencil for Diffusion {
         true
     }
 
-    fn choice(&self) -> Choice {
-        Choice { method: Method::Cg, preconditioner: Preconditioner::Multigrid }
+    fn choice(&self, _: &SolverOptions) -> Choice {
+        Choice::new(Method::Cg, Preconditioner::Multigrid)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -40,9 +40,21 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         Self { levels, transfers, corrections, coarsest: None, visits, notes, update }
     }
 
+    /// The same with the levels from `first` on left to a solver.
+    #[must_use]
+    pub fn cut(mut self, first: usize, coarsest: Arc<dyn CoarsestSolver<B, T>>) -> Self {
+        self.levels.truncate(first + 1);
+        self.corrections.truncate(first + 1);
+        self.transfers.truncate(first);
+        self.visits.truncate(first);
+        self.coarsest = Some(coarsest);
+        self
+    }
+
     /// The grids.
     pub fn shapes(&self) -> Vec<Shape> {
-        self.levels.iter().map(|level| level.layout().shape()).collect()
+        let below = self.coarsest.iter().flat_map(|solver| solver.shapes());
+        self.levels.iter().map(|level| level.layout().shape()).chain(below).collect()
     }
 }
 
@@ -71,6 +83,68 @@ pub trait SupportsLevels<S: Coarsen>: Supports<S> {
     ) -> Result<Arc<Self::Transfer<T>>>;
 }
 
+/// A stencil's operators on all levels, and what goes between them, by coarsening on the host.
+pub struct Coarsened<B: SupportsLevels<S>, S: Coarsen, T: Real> {
+    /// Finest first.
+    pub operators: Vec<Arc<B::Operator<T>>>,
+    /// From each level to the next coarser one.
+    pub transfers: Vec<Arc<B::Transfer<T>>>,
+    notes: Vec<String>,
+    backend: B,
+    stencil: std::marker::PhantomData<S>,
+}
+
+impl<B, S, T> Coarsened<B, S, T>
+where
+    B: SupportsLevels<S>,
+    S: Coarsen,
+    T: Real,
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    /// As many levels as wanted, or as suit the stencil.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    pub fn new(backend: &B, stencil: &S, finest: &Arc<B::Operator<T>>, wanted: Option<usize>) -> Result<Self> {
+        let wanted = wanted.or(stencil.default_levels());
+        let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
+        let mut fine = stencil.clone();
+        while wanted.is_none_or(|wanted| operators.len() < wanted) {
+            let Some(coarse) = fine.coarsened() else {
+                if let Some(wanted) = wanted {
+                    let (Shape { nx, ny, .. }, have) = (fine.shape(), operators.len());
+                    notes.push(format!(
+                        "{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"
+                    ));
+                }
+                break;
+            };
+            let operator = backend.operator::<T>(&coarse)?;
+            transfers.push(backend.transfer(&operators[operators.len() - 1], &operator)?);
+            operators.push(operator);
+            fine = coarse;
+        }
+        Ok(Self { operators, transfers, notes, backend: backend.clone(), stencil: std::marker::PhantomData })
+    }
+
+    /// Levels for V-cycles of sweeps alone.
+    pub fn hierarchy(self) -> Hierarchy<B, S, T> {
+        let Self { operators, transfers, notes, backend, .. } = self;
+        let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
+        let transfers = transfers.into_iter().map(|transfer| transfer as Arc<dyn Transfer<B, T>>).collect();
+        let update = move |stencil: &S| {
+            let mut fine = stencil.clone();
+            for operator in &operators[1..] {
+                let Some(coarse) = fine.coarsened() else { break };
+                backend.update(operator, &coarse)?;
+                fine = coarse;
+            }
+            Ok(())
+        };
+        Hierarchy::plain(levels, transfers, notes, Box::new(update))
+    }
+}
+
 /// The hierarchy of a stencil that coarsens on the host.
 ///
 /// # Errors
@@ -87,33 +161,5 @@ where
     T: Real,
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let wanted = wanted.or(stencil.default_levels());
-    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-    let mut fine = stencil.clone();
-    while wanted.is_none_or(|wanted| operators.len() < wanted) {
-        let Some(coarse) = fine.coarsened() else {
-            if let Some(wanted) = wanted {
-                let (Shape { nx, ny, .. }, have) = (fine.shape(), operators.len());
-                notes.push(format!("{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"));
-            }
-            break;
-        };
-        let operator = backend.operator::<T>(&coarse)?;
-        let transfer: Arc<dyn Transfer<B, T>> = backend.transfer(&operators[operators.len() - 1], &operator)?;
-        transfers.push(transfer);
-        operators.push(operator);
-        fine = coarse;
-    }
-    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
-    let backend = backend.clone();
-    let update = move |stencil: &S| {
-        let mut fine = stencil.clone();
-        for operator in &operators[1..] {
-            let Some(coarse) = fine.coarsened() else { break };
-            backend.update(operator, &coarse)?;
-            fine = coarse;
-        }
-        Ok(())
-    };
-    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
+    Coarsened::new(backend, stencil, finest, wanted).map(Coarsened::hierarchy)
 }

@@ -26,7 +26,7 @@ use crate::backend::AggregateBackend;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
-use crate::options::{Choice, ModesOptions};
+use crate::options::{Choice, SolverOptions};
 use crate::real::Real;
 
 pub use csr::Csr;
@@ -50,8 +50,8 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
-    /// The solver that suits it where nobody says.
-    fn choice(&self) -> Choice;
+    /// The solver that suits it where these options leave that open.
+    fn choice(&self, options: &SolverOptions) -> Choice;
 
     /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
@@ -130,7 +130,7 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         &self,
         _stencil: &S,
         _operator: &Arc<Self::Operator<T>>,
-        _options: &ModesOptions,
+        _options: &SolverOptions,
         _tolerance: f64,
     ) -> Result<Option<Modes<Self, S, T, C>>> {
         Ok(None)

@@ -1,15 +1,15 @@
 //! Vertical modes: the directions in which a tensor-product matrix falls apart into two-dimensional problems.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::hierarchy::{SupportsLevels, by_coarsening};
+use super::hierarchy::{Coarsened, SupportsLevels};
 use super::{Hierarchy, Stencil, TensorProduct};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
 use crate::operator::{LineSmoother, ModalTransfer};
-use crate::options::ModesOptions;
+use crate::options::{ModesOptions, MultigridOptions, SolverOptions};
 use crate::real::Real;
 
 /// The vertical modes of A = |T| ⊗ V + L_h ⊗ D, where V is the tridiagonal matrix of a, b and c, D = diag(−d), and L_h the
@@ -99,19 +99,58 @@ impl VerticalModes {
 
     /// The first modes alone.
     #[must_use]
-    pub fn truncated(mut self, count: usize) -> Self {
-        self.values.truncate(count);
-        self.vectors.truncate(self.values.len() * self.layers);
-        self
+    pub fn truncated(&self, count: usize) -> Self {
+        let count = count.min(self.count());
+        let vectors = self.vectors[..count * self.layers].to_vec();
+        Self { values: self.values[..count].to_vec(), vectors, layers: self.layers }
+    }
+}
+
+/// Vertical modes, kept by all copies of a matrix once one of them has needed them. No part of what a matrix is.
+#[derive(Clone, Default)]
+pub(super) struct KeptModes(Arc<OnceLock<Arc<VerticalModes>>>);
+
+impl PartialEq for KeptModes {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for KeptModes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "computed" } else { "not computed" })
     }
 }
 
 impl TensorProduct {
-    /// Its vertical modes, or those of the symmetric part of its vertical operator.
+    /// Its vertical modes, or those of the symmetric part of its vertical operator. They are computed once.
     ///
     /// # Errors
     /// Those of [`VerticalModes::new`].
-    pub fn modes(&self) -> Result<VerticalModes> {
+    pub fn modes(&self) -> Result<Arc<VerticalModes>> {
+        if let Some(modes) = self.modes.0.get() {
+            return Ok(Arc::clone(modes));
+        }
+        let modes = Arc::new(self.compute_modes()?);
+        Ok(Arc::clone(self.modes.0.get_or_init(|| modes)))
+    }
+
+    /// Why vertical modes are the method for these options: they are predicted to move less memory than cycles of multigrid
+    /// on the whole. `None` where they are not, or where there are none, or so many that finding them takes longer.
+    pub(super) fn why_modes(&self, options: &SolverOptions) -> Option<String> {
+        let layers = Stencil::shape(self).nz;
+        if self.has_layers_apart() || layers > MOST_LAYERS || !Stencil::is_symmetric(self) {
+            return None;
+        }
+        let plan = Plan::new(self, &*self.modes().ok()?, &options.modes, options.tolerance).ok()?;
+        let cycles = (options.tolerance.ln() / RATE_OF_MULTIGRID.ln()).ceil().max(1.0);
+        let (modes, multigrid) = (plan.vectors(), cycles * VECTORS_OF_MULTIGRID);
+        (modes < multigrid).then(|| {
+            format!("vertical modes are predicted to read and write {modes:.0} vectors, multigrid {multigrid:.0}")
+        })
+    }
+
+    fn compute_modes(&self) -> Result<VerticalModes> {
         let VerticalProfile { a, b, c, d } = self.vertical();
         if self.vertical().is_symmetric() {
             return VerticalModes::new(self.vertical());
@@ -127,10 +166,7 @@ impl TensorProduct {
     /// # Errors
     /// Those of [`TensorProduct::new`].
     pub fn of_modes(&self, modes: &VerticalModes) -> Result<Self> {
-        let count = modes.count();
-        let profile =
-            VerticalProfile::new(modes.values().to_vec(), vec![0.0; count], vec![0.0; count], vec![-1.0; count])?;
-        self.with_vertical(profile)
+        self.with_layers_apart(modes.values().to_vec(), vec![-1.0; modes.count()])
     }
 
     /// Of two-dimensional problems: levels until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
@@ -176,11 +212,13 @@ pub struct Plan {
     pub sweeps: usize,
     /// Layers of the grid.
     pub layers: usize,
+    /// How many such iterations meet the tolerance.
+    pub iterations: usize,
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, cycles, sweeps, layers } = self;
+        let Self { count, cycles, sweeps, layers, .. } = self;
         write!(f, "{count} of {layers} vertical modes, {cycles} cycles on them and {sweeps} sweeps an iteration")
     }
 }
@@ -197,6 +235,13 @@ const VECTORS_OF_A_CYCLE: f64 = 12.0;
 const MOST_SWEEPS: usize = 8;
 /// Vectors of the grid that a sweep moves.
 const VECTORS_OF_A_SWEEP: f64 = 3.0;
+/// The same of projection, of expansion, and of the residual after the sweeps.
+const VECTORS_BESIDE: f64 = 4.0;
+/// What a cycle of multigrid on the whole grid leaves of the residual, and the vectors that it moves.
+const RATE_OF_MULTIGRID: f64 = 0.06;
+const VECTORS_OF_MULTIGRID: f64 = 13.0;
+/// Layers beyond which finding modes takes longer than a solve.
+const MOST_LAYERS: usize = 512;
 
 impl Plan {
     /// What reaches a tolerance at the least cost, as far as the options leave it open.
@@ -207,8 +252,8 @@ impl Plan {
                 format!("{count} modes of a grid of {} layers, which has no more than these", modes.layers()),
             ));
         }
-        let iterations = (tolerance.ln() / MOST_AT_ONCE.ln()).ceil().max(1.0);
-        let goal = tolerance.powf(1.0 / iterations);
+        let iterations = iterations(tolerance);
+        let goal = tolerance.powf(1.0 / iterations as f64);
         let cycles = options.cycles.given().unwrap_or((goal.ln() / RATE_OF_CYCLES.ln()).ceil().max(1.0) as usize);
         let ratio = stencil.largest_ratio();
         let rates: Vec<f64> = modes.values().iter().map(|mu| (ratio / (ratio + mu)).powi(2)).collect();
@@ -222,12 +267,9 @@ impl Plan {
             cycles,
             sweeps,
             layers,
+            iterations,
         };
-        let cost = |plan: &Self| {
-            let modes = VECTORS_OF_A_CYCLE * (plan.cycles * plan.count) as f64 / layers as f64;
-            modes + VECTORS_OF_A_SWEEP * plan.sweeps as f64
-        };
-        let cheapest = |best: Self, other: Self| if cost(&other) < cost(&best) { other } else { best };
+        let cheapest = |best: Self, other: Self| if other.cost() < best.cost() { other } else { best };
         Ok(match (options.sweeps.given(), options.count.given()) {
             (Some(sweeps), _) => with(sweeps),
             // As many as make up for modes that are not there.
@@ -235,6 +277,24 @@ impl Plan {
             (None, None) => (2..=MOST_SWEEPS).map(with).fold(with(1), cheapest),
         })
     }
+}
+
+impl Plan {
+    /// Vectors of the grid that an iteration moves, beside what every iteration does.
+    fn cost(&self) -> f64 {
+        let modes = VECTORS_OF_A_CYCLE * (self.cycles * self.count) as f64 / self.layers as f64;
+        modes + VECTORS_OF_A_SWEEP * self.sweeps as f64
+    }
+
+    /// Vectors of the grid that are moved until a tolerance is met.
+    fn vectors(&self) -> f64 {
+        self.iterations as f64 * (self.cost() + VECTORS_BESIDE)
+    }
+}
+
+/// How many are planned for a tolerance.
+fn iterations(tolerance: f64) -> usize {
+    (tolerance.ln() / MOST_AT_ONCE.ln()).ceil().max(1.0) as usize
 }
 
 /// A back end that goes between a grid and its vertical modes.
@@ -248,6 +308,21 @@ pub trait SupportsModes: SupportsLevels<TensorProduct> {
         operator: &Arc<Self::Operator<T>>,
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
+
+    /// The levels of multigrid for the problems of modes, whose layers are not coupled to each other.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`](super::Supports::operator).
+    fn levels_of_modes<C: Real>(
+        &self,
+        levels: Coarsened<Self, TensorProduct, C>,
+        _options: &MultigridOptions,
+    ) -> Result<Hierarchy<Self, TensorProduct, C>>
+    where
+        Self::Operator<C>: LineSmoother<Self, C>,
+    {
+        Ok(levels.hierarchy())
+    }
 }
 
 /// So many modes of a tensor-product matrix.
@@ -258,7 +333,7 @@ pub fn by_modes<B, T, C>(
     backend: &B,
     stencil: &TensorProduct,
     operator: &Arc<B::Operator<T>>,
-    options: &ModesOptions,
+    options: &SolverOptions,
     tolerance: f64,
 ) -> Result<Modes<B, TensorProduct, T, C>>
 where
@@ -268,13 +343,14 @@ where
     B::Operator<C>: LineSmoother<B, C>,
 {
     let modes = stencil.modes()?;
-    let plan = Plan::new(stencil, &modes, options, tolerance)?;
+    let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
     let modes = modes.truncated(plan.count);
     let plane = stencil.of_modes(&modes)?;
     let problem = backend.operator::<C>(&plane)?;
     let transfer = backend.modal_transfer::<T, C>(operator, &modes)?;
-    let Hierarchy { levels, transfers, notes, update: update_levels, .. } =
-        by_coarsening(backend, &plane, &problem, Some(plane.levels_of_modes()))?;
+    let levels = Coarsened::new(backend, &plane, &problem, Some(plane.levels_of_modes()))?;
+    let mut problems = backend.levels_of_modes(levels, &options.multigrid)?;
+    let update_levels = problems.update;
     let (backend, to_update, count) = (backend.clone(), Arc::clone(&transfer), plan.count);
     let update = move |stencil: &TensorProduct| {
         let modes = stencil.modes()?.truncated(count);
@@ -283,5 +359,6 @@ where
         backend.update(&problem, &plane)?;
         update_levels(&plane)
     };
-    Ok(Modes { transfer, problems: Hierarchy::plain(levels, transfers, notes, Box::new(update)), plan })
+    problems.update = Box::new(update);
+    Ok(Modes { transfer, problems, plan })
 }

@@ -9,7 +9,7 @@ use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, Diagonal, Operator};
-use crate::options::{Choice, Method, Preconditioner};
+use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 use crate::real::Real;
 
 /// A caller's own matrix. Arrays are in host memory, in C order of shape (nz, ny, nx).
@@ -71,10 +71,10 @@ impl Stencil for OwnOperator {
         self.is_symmetric
     }
 
-    fn choice(&self) -> Choice {
+    fn choice(&self, _: &SolverOptions) -> Choice {
         let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
         let preconditioner = if self.diagonal.is_some() { Preconditioner::Jacobi } else { Preconditioner::None };
-        Choice { method, preconditioner }
+        Choice::new(method, preconditioner)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Csr, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner};
+use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A matrix with every entry stored, acting on the cells of a grid: unknown (i, j, k) is row i + nx (k + nz j) (paper B,
 /// equation 13).
@@ -55,9 +55,9 @@ impl Stencil for StoredMatrix {
         self.is_symmetric
     }
 
-    fn choice(&self) -> Choice {
+    fn choice(&self, _: &SolverOptions) -> Choice {
         let method = if self.is_symmetric { Method::Cg } else { Method::Bicgstab };
-        Choice { method, preconditioner: Preconditioner::Jacobi }
+        Choice::new(method, Preconditioner::Jacobi)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::modes::KeptModes;
 use super::{Coarsen, Csr, Stencil, StoredMatrix};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner};
+use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A matrix whose rows are products of vertical and horizontal factors (paper B, equations 6 and
 /// 14):
@@ -25,6 +26,10 @@ pub struct TensorProduct {
     horizontal: Arc<HorizontalField>,
     /// The grid that `horizontal` can be computed anew from on coarser levels.
     grid: Option<GridOptions>,
+    /// Whether no layer is coupled to another, whatever coefficients it is given.
+    layers_apart: bool,
+    /// Its vertical modes, once they have been asked for.
+    pub(super) modes: KeptModes,
 }
 
 /// One entry of a row: the neighbour's offset and the coefficient.
@@ -72,19 +77,24 @@ impl TensorProduct {
 
     fn with_grid(vertical: VerticalProfile, horizontal: HorizontalField, grid: Option<GridOptions>) -> Result<Self> {
         let shape = Shape::new(horizontal.nx, horizontal.ny, vertical.len());
-        let stencil = Self { shape, vertical: Arc::new(vertical), horizontal: Arc::new(horizontal), grid };
+        let layers_apart = shape.nz == 1;
+        let (vertical, horizontal) = (Arc::new(vertical), Arc::new(horizontal));
+        let stencil = Self { shape, vertical, horizontal, grid, layers_apart, modes: KeptModes::default() };
         stencil.check_pivots()?;
         Ok(stencil)
     }
 
-    /// The same horizontal factors with another profile.
-    pub(super) fn with_vertical(&self, vertical: VerticalProfile) -> Result<Self> {
-        let shape = Shape { nz: vertical.len(), ..self.shape };
+    /// The same horizontal factors in layers that are not coupled to each other: a_k |T| + d_k L_h with the given a and d.
+    pub(super) fn with_layers_apart(&self, a: Vec<f64>, d: Vec<f64>) -> Result<Self> {
+        let layers = a.len();
+        let shape = Shape { nz: layers, ..self.shape };
         let stencil = Self {
             shape,
-            vertical: Arc::new(vertical),
+            vertical: Arc::new(VerticalProfile::new(a, vec![0.0; layers], vec![0.0; layers], d)?),
             horizontal: Arc::clone(&self.horizontal),
             grid: self.grid.clone(),
+            layers_apart: true,
+            modes: KeptModes::default(),
         };
         stencil.check_pivots()?;
         Ok(stencil)
@@ -141,6 +151,7 @@ impl TensorProduct {
             }
         }
         let r = grid.interfaces();
+        self.modes = KeptModes::default();
         let vertical = Arc::make_mut(&mut self.vertical);
         for k in 0..nz {
             let centre = 0.5 * (r[k] + r[k + 1]);
@@ -185,6 +196,11 @@ impl TensorProduct {
             }
         }
         Ok(())
+    }
+
+    /// Whether layers are problems of their own: where there is one alone, and of vertical modes.
+    pub fn has_layers_apart(&self) -> bool {
+        self.layers_apart
     }
 
     /// The vertical factors.
@@ -252,16 +268,26 @@ impl Stencil for TensorProduct {
         self.vertical.is_symmetric() && self.horizontal.is_symmetric()
     }
 
-    fn choice(&self) -> Choice {
-        Choice { method: Method::Multigrid, preconditioner: Preconditioner::Line }
+    /// Vertical modes where these are predicted to be faster, else multigrid.
+    fn choice(&self, options: &SolverOptions) -> Choice {
+        let multigrid = Choice::new(Method::Multigrid, Preconditioner::Line);
+        if options.method != Method::Auto || options.deflation.is_some() {
+            return multigrid;
+        }
+        match self.why_modes(options) {
+            Some(why) => Choice { method: Method::Modes, why: Some(why), ..multigrid },
+            None => multigrid,
+        }
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {
-        if self.shape == new.shape {
-            Ok(())
-        } else {
-            Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()))
+        if self.shape != new.shape {
+            return Err(Error::shape("the new operator", new.shape.to_string(), self.shape.to_string()));
         }
+        if self.layers_apart && !new.layers_apart {
+            return Err(Error::invalid("the new operator", "its layers are coupled, and those of this one are not"));
+        }
+        Ok(())
     }
 }
 
@@ -278,7 +304,8 @@ impl Coarsen for TensorProduct {
             }
             _ => (self.horizontal.coarsened()?, None),
         };
-        Some(Self { shape, vertical: Arc::clone(&self.vertical), horizontal: Arc::new(horizontal), grid })
+        let (vertical, horizontal) = (Arc::clone(&self.vertical), Arc::new(horizontal));
+        Some(Self { shape, vertical, horizontal, grid, layers_apart: self.layers_apart, modes: self.modes.clone() })
     }
 
     /// Beyond that, the vertical couplings leave nothing to do (paper B, section 5.2).

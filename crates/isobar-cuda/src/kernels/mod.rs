@@ -96,6 +96,8 @@ pub mod tensor_product {
     pub const TRANSFER: &str = include_str!("tensor_product/transfer.cu");
     /// The first pass of conjugate gradients.
     pub const ADVANCE: &str = include_str!("tensor_product/advance.cu");
+    /// Multigrid where layers are not coupled to each other.
+    pub const PLANES: &str = include_str!("tensor_product/planes.cu");
     /// Between a grid and its vertical modes.
     pub const MODES: &str = include_str!("tensor_product/modes.cu");
     /// The second pass of conjugate gradients, and the line preconditioner.

@@ -213,6 +213,33 @@ pub(crate) trait TransferKernels: Kernels {
         coarse_f: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
+    /// A sweep of both colours with ρ = 1, then f_c = R (f − A u), as one launch, where there is one. `scratch` may be
+    /// exchanged with u.
+    fn sweep_restrict(
+        &self,
+        _first: Colour,
+        _guess: Guess,
+        _f: &Vector<Self::Real>,
+        _u: &mut Vector<Self::Real>,
+        _coarse_f: &mut Vector<Self::Real>,
+        _scratch: &mut Vector<Self::Real>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// u += P u_c, then a sweep of both colours with ρ = 1, as one launch, where there is one. `scratch` may be exchanged
+    /// with u.
+    fn prolong_sweep_both(
+        &self,
+        _first: Colour,
+        _f: &Vector<Self::Real>,
+        _coarse_u: &Vector<Self::Real>,
+        _u: &mut Vector<Self::Real>,
+        _scratch: &mut Vector<Self::Real>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
     /// u += P u_c, then [`Kernels::sweep`] of one colour with ρ = 1. The other colour may be left uncorrected: it is swept
     /// next.
     fn prolong_sweep(

@@ -74,6 +74,12 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         coarse_f: &mut Vector<K::Real>,
         scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
+        if self.fine.overwrites(relaxation) {
+            let first = self.fine.layout_of().local(relaxation.first);
+            if self.fine.kernels().sweep_restrict(first, guess, f, u, coarse_f, scratch)? {
+                return Ok(());
+            }
+        }
         self.fine.smooth(relaxation, guess, f, u, scratch)?;
         let left = self.fine.left_by(relaxation, guess);
         self.fine.kernels().restrict_residual(left, f, u, coarse_f)
@@ -91,8 +97,10 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
             let first = self.fine.layout_of().local(relaxation.first);
-            kernels.prolong_sweep(first, f, coarse_u, u)?;
-            kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+            if !kernels.prolong_sweep_both(first, f, coarse_u, u, scratch)? {
+                kernels.prolong_sweep(first, f, coarse_u, u)?;
+                kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+            }
         } else {
             kernels.prolong(coarse_u, u)?;
             self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;

@@ -7,6 +7,7 @@ use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 use isobar_core::stencil;
 
+use super::planes::Planes;
 use super::tile::{ADVANCE, rows};
 use super::{TensorProduct, blocks};
 use crate::cuda::Cuda;
@@ -111,6 +112,9 @@ impl<T: Real> Kernels for TensorProduct<T> {
                 self.modules.cg.prepare(&["precondition"], 0)?;
                 self.modules.stream.prepare(&["line_sweep", "prolong_smooth"], self.streaming()?.shared_bytes)
             }
+            Steps::Sweeps | Steps::Transfers if self.planes.is_some() => {
+                self.planes.iter().try_for_each(Planes::prepare)
+            }
             Steps::Sweeps => self.modules.smooth.prepare(&["line_sweep", "line_sweep_zero", "prolong_smooth"], 0),
             Steps::Transfers => {
                 self.modules.apply.prepare(&["residual_norm_red"], 0)?;
@@ -137,7 +141,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
     }
 
     fn needs_scratch(&self) -> bool {
-        false
+        self.planes.is_some()
     }
 
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
@@ -280,6 +284,31 @@ impl<T: Real> TransferKernels for TensorProduct<T> {
             Residual::Any => "residual_restrict_both",
         };
         self.residuals(&self.modules.transfer, name, self.coarse_arguments(&[f, u], coarse_f))
+    }
+
+    fn sweep_restrict(
+        &self,
+        first: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<bool> {
+        let Some(planes) = &self.planes else { return Ok(false) };
+        self.sweep_restrict_planes(planes, first, guess, [f, coarse_f], u, scratch).map(|()| true)
+    }
+
+    fn prolong_sweep_both(
+        &self,
+        first: Colour,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<bool> {
+        let Some(planes) = &self.planes else { return Ok(false) };
+        self.prolong_sweep_planes(planes, first, [f, coarse_u], u, scratch).map(|()| true)
     }
 
     /// The correction is taken up on the way, and not stored: the other colour is stale until it is swept.

@@ -3,11 +3,13 @@
 //! * [`tile`] how blocks tile columns, and what that specialises,
 //! * `tables` the coefficients,
 //! * `launches` its kernels, as [`SevenPoint`] takes them,
-//! * [`mixed`] the finest level of a mixed-precision cycle, [`modes`] between its grid and its vertical modes.
+//! * [`mixed`] the finest level of a mixed-precision cycle, [`modes`] between its grid and its vertical modes, [`planes`] where
+//!   layers are not coupled to each other.
 
 mod launches;
 pub mod mixed;
 pub mod modes;
+pub mod planes;
 mod tables;
 pub mod tile;
 
@@ -18,7 +20,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::ModesOptions;
+use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use isobar_core::stencil::modes::by_modes;
@@ -30,6 +32,7 @@ use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
 use mixed::StreamedTop;
+use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, Sources, Tile, rows, streams};
 
@@ -44,6 +47,8 @@ pub struct TensorProduct<T> {
     /// Whether sweeps stream along y.
     streams: bool,
     streaming: OnceLock<Streaming>,
+    /// Where layers are not coupled to each other.
+    planes: Option<Planes>,
     /// Blocks of the line preconditioner, which keeps a card full by itself.
     resident_lines: OnceLock<usize>,
     /// The same of the first pass of conjugate gradients.
@@ -101,8 +106,16 @@ impl<T: Real> TensorProduct<T> {
         let streams = streams::<T>(context, &layout, tile);
         // Grids that do not stream need neither: what smooths them stands in.
         let [stream, mixed] = if streams { [stream, mixed] } else { [smooth.clone(), smooth.clone()] };
-        let [tables, apply, transfer, smooth, stream, mixed, cg, advance] =
-            cuda.prepare([tables, apply, transfer, smooth, stream, mixed, cg, advance])?;
+        let planes = if stencil.has_layers_apart() { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
+        let [tables, apply, transfer, smooth, stream, mixed, cg, advance] = if planes.is_some() {
+            // Few of the others will be asked for.
+            let [tables, apply] = cuda.prepare([tables, apply])?;
+            let [transfer, smooth, stream, mixed, cg, advance] =
+                [transfer, smooth, stream, mixed, cg, advance].map(|source| cuda.module(source));
+            [tables, apply, transfer, smooth, stream, mixed, cg, advance]
+        } else {
+            cuda.prepare([tables, apply, transfer, smooth, stream, mixed, cg, advance])?
+        };
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
@@ -111,6 +124,7 @@ impl<T: Real> TensorProduct<T> {
             tables: Tables::new::<T>(cuda, &layout, tile)?,
             streams,
             streaming: OnceLock::new(),
+            planes,
             resident_lines: OnceLock::new(),
             resident_directions: OnceLock::new(),
             reduction: Reduction::new(context, 0)?,
@@ -263,7 +277,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         &self,
         stencil: &stencil::TensorProduct,
         operator: &Arc<Self::Operator<T>>,
-        options: &ModesOptions,
+        options: &SolverOptions,
         tolerance: f64,
     ) -> Result<Option<Modes<Self, stencil::TensorProduct, T, C>>> {
         by_modes(self, stencil, operator, options, tolerance).map(Some)

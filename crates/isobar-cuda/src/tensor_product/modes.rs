@@ -7,11 +7,14 @@ use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
+use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
+use isobar_core::stencil::hierarchy::Coarsened;
 use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
+use super::planes::{SmallLevels, first_small_level};
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
@@ -232,18 +235,45 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        // A sweep overwrites the colour it begins with, whatever it holds.
-        let needed = [self.layout.local(relaxation.first).other()];
-        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
-        self.expand_colours(x, guess, colours, u)?;
-        for _ in 0..sweeps {
-            self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-        }
+        self.expand_smooth(x, guess, (relaxation, sweeps), f, u, scratch)?;
         self.project_what(self.fine.left_by(relaxation, Guess::Given), f, u, g, norm, scalars)
+    }
+
+    fn expand_smooth_norm(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
+        self.fine.kernels().residual_norm(Residual::Any, f, u, norm, scalars)
     }
 
     fn needs_scratch(&self) -> bool {
         false
+    }
+}
+
+impl<T: Real, C: Real> ModalTransfer<T, C> {
+    fn expand_smooth(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        // A sweep overwrites the colour it begins with, whatever it holds.
+        let needed = [self.layout.local(relaxation.first).other()];
+        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
+        self.expand_colours(x, guess, colours, u)?;
+        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
     }
 }
 
@@ -254,5 +284,24 @@ impl SupportsModes for Cuda {
         modes: &VerticalModes,
     ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(ModalTransfer::<T, C>::new(operator, modes)?))
+    }
+
+    fn levels_of_modes<C: Real>(
+        &self,
+        levels: Coarsened<Self, stencil::TensorProduct, C>,
+        options: &MultigridOptions,
+    ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
+        let shapes: Vec<Shape> = levels.operators.iter().map(|operator| operator.layout_of().shape()).collect();
+        let small = match first_small_level(&shapes, options) {
+            Some(first) => {
+                SmallLevels::new(&levels.operators[first..], options.coarse_sweeps)?.map(|small| (first, small))
+            }
+            None => None,
+        };
+        let hierarchy = levels.hierarchy();
+        Ok(match small {
+            Some((first, small)) => hierarchy.cut(first, Arc::new(small)),
+            None => hierarchy,
+        })
     }
 }

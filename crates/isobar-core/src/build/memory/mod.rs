@@ -83,16 +83,16 @@ impl From<&OwnOperator> for MatrixSize {
 }
 
 impl MatrixSize {
-    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a stored matrix, if it is
-    /// symmetric.
+    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`](crate::stencil::Stencil::choice); of a
+    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide.
     pub fn choice(&self) -> Choice {
         let (method, preconditioner) = match self.kind {
-            MatrixKind::TensorProduct => (Method::Multigrid, Preconditioner::Line),
+            MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line),
             MatrixKind::Diffusion { .. } => (Method::Cg, Preconditioner::Multigrid),
             MatrixKind::Stored { .. } => (Method::Cg, Preconditioner::Jacobi),
             MatrixKind::Own => (Method::Cg, Preconditioner::None),
         };
-        Choice { method, preconditioner }
+        Choice::new(method, preconditioner)
     }
 }
 
@@ -122,8 +122,16 @@ pub struct Memory {
 ///
 /// # Errors
 /// Those of [`SolverOptions::resolved`] and [`Layout::new`].
-pub fn predict(matrix: &MatrixSize, choice: Choice, options: &SolverOptions, processor: Processor) -> Result<Memory> {
+pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, processor: Processor) -> Result<Memory> {
     let options = options.resolved(choice)?;
+    if options.method == Method::Auto {
+        let of = |method| {
+            let choice = Choice::new(method, choice.preconditioner);
+            predict(matrix, &choice, &options, processor)
+        };
+        let [multigrid, modes] = [of(Method::Multigrid)?, of(Method::Modes)?];
+        return Ok(Memory { host: multigrid.host.max(modes.host), device: multigrid.device.max(modes.device) });
+    }
     let layout = Layout::new(matrix.shape)?;
     let mut setup = Setup { processor, options: &options, now: [0.0; 2], most: [0.0; 3] };
     let double = size_of::<f64>();
@@ -320,7 +328,9 @@ impl Setup<'_> {
         self.pass(HOST, (6 * 8 * layers * layers) as f64);
         self.keep(DEVICE, (size * count * layers) as f64);
         self.operator(&modal, &modal_layout, modal_size);
-        self.vectors(2.0, &modal_layout, modal_size);
+        // Sweeps of layers that are not coupled go from one vector to another on a card.
+        let each = if self.is_cuda() { 3.0 } else { 2.0 };
+        self.vectors(each, &modal_layout, modal_size);
         if let Processor::Cpu { threads } = self.processor {
             self.keep(DEVICE, (threads * modal_layout.half_plane() * size) as f64);
         }
@@ -328,7 +338,7 @@ impl Setup<'_> {
             let coarse = Layout::new(shape)?;
             self.pass(HOST, (16 * 8 * shape.nx * shape.ny) as f64);
             self.operator(&MatrixSize { shape, ..modal }, &coarse, modal_size);
-            self.vectors(2.0, &coarse, modal_size);
+            self.vectors(each, &coarse, modal_size);
         }
         Ok(())
     }
@@ -399,12 +409,13 @@ mod tests {
     #[test]
     fn choices_are_the_matrices_own() {
         let flat = diffusion(Shape::new(6, 4, 2), [1.0; 3]);
-        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice());
+        let options = SolverOptions::default();
+        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&options));
         let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
-        assert_eq!(MatrixSize::from(&tall).choice(), tall.choice());
+        assert_eq!(MatrixSize::from(&tall).choice().preconditioner, tall.choice(&options).preconditioner);
         let stored = tall.stored().unwrap();
-        assert_eq!(MatrixSize::from(&stored).choice(), stored.choice());
+        assert_eq!(MatrixSize::from(&stored).choice(), stored.choice(&options));
     }
 
     #[test]
@@ -421,7 +432,7 @@ mod tests {
         let of = |change: &dyn Fn(&mut SolverOptions), processor| {
             let mut options = SolverOptions::default();
             change(&mut options);
-            predict(&size, size.choice(), &options, processor).unwrap()
+            predict(&size, &size.choice(), &options, processor).unwrap()
         };
         let cpu = Processor::Cpu { threads: 2 };
         let usual = of(&|_| {}, cpu);

@@ -11,15 +11,14 @@ typedef MODE_REAL Mode;
 
 #define WARPS 8
 
+// Columns a thread has in projection and expansion.
+constexpr int PAIR = COUNT * sizeof(T) <= 160 ? 2 : 1;
+
 // Some modes of all.
 struct Modes {
     const T* values;
     int first, all, stride;
 };
-
-// Whose residual is projected: r = f given, or f - A u of both colours, or of the red one, after a sweep that ends with
-// the black.
-enum Which { GIVEN, RESIDUAL, RESIDUAL_RED };
 
 struct Share {
     const T* table; // s_m(k) in shared memory
@@ -72,6 +71,35 @@ struct ColumnResidual {
     }
 };
 
+// Stores the sums of one column, those of all warps that share it.
+__device__ __forceinline__ void store(const Share& share, const T (&sums)[COUNT], int split, int count, bool inside, Mode* to,
+                                      int pitch) {
+    if (split == 1) {
+#pragma unroll
+        for (int q = 0; q < COUNT; q++)
+            if (inside && q < count) to[pitch * q] = Mode(sums[q]);
+        return;
+    }
+    T* own = share.partial + (threadIdx.y * COUNT) * 32 + threadIdx.x;
+#pragma unroll
+    for (int q = 0; q < COUNT; q++) own[32 * q] = sums[q];
+    __syncthreads();
+    const T* all = share.partial + (share.within * split * COUNT) * 32 + threadIdx.x;
+    for (int q = share.part; inside && q < count; q += split) {
+        T sum = T(0);
+        for (int w = 0; w < split; w++) sum += all[32 * (w * COUNT + q)];
+        to[pitch * q] = Mode(sum);
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ long long modal_plane(const Operator& op, const Modes& modes, int j, int c) {
+    return (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j));
+}
+
+// What is projected: f - A u of both colours, or of the red one, after a sweep that ends with the black.
+enum Which { RESIDUAL, RESIDUAL_RED };
+
 template <Which WHICH>
 __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, const T* u, Mode* g,
                                                 const Modes& modes, int split) {
@@ -88,46 +116,17 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
 #pragma unroll
         for (int q = 0; q < COUNT; q++) sums[q] = T(0);
         if (inside && share.k0 < share.k1) {
-            if (WHICH == GIVEN) {
-                const T* at = f + plane(op, j, c) + m;
-#pragma unroll 4
-                for (int k = share.k0; k < share.k1; k++) {
-                    T r = at[op.pitch * k];
-#pragma unroll
-                    for (int q = 0; q < COUNT; q++) sums[q] = fma(share.table[k * COUNT + q], r, sums[q]);
-                }
-            } else {
-                ColumnResidual column(op, f, u, j, c, m, share.k0);
+            ColumnResidual column(op, f, u, j, c, m, share.k0);
 #pragma unroll 2
-                for (int k = share.k0; k < share.k1; k++) {
-                    T r = column.next(op, k);
-                    square += double(r) * double(r);
+            for (int k = share.k0; k < share.k1; k++) {
+                T r = column.next(op, k);
+                square += double(r) * double(r);
 #pragma unroll
-                    for (int q = 0; q < COUNT; q++) sums[q] = fma(share.table[k * COUNT + q], r, sums[q]);
-                }
+                for (int q = 0; q < COUNT; q++) sums[q] = fma(share.table[k * COUNT + q], r, sums[q]);
             }
         }
-        Mode* to = g + (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j)) + m;
-        if (split == 1) {
-            if (inside) {
-#pragma unroll
-                for (int q = 0; q < COUNT; q++)
-                    if (q < count) to[op.pitch * q] = Mode(sums[q]);
-            }
-        } else {
-            T* own = share.partial + (threadIdx.y * COUNT) * 32 + threadIdx.x;
-#pragma unroll
-            for (int q = 0; q < COUNT; q++) own[32 * q] = sums[q];
-            __syncthreads();
-            const T* all = share.partial + (share.within * split * COUNT) * 32 + threadIdx.x;
-            if (inside)
-                for (int q = share.part; q < count; q += split) {
-                    T sum = T(0);
-                    for (int w = 0; w < split; w++) sum += all[32 * (w * COUNT + q)];
-                    to[op.pitch * q] = Mode(sum);
-                }
-            __syncthreads();
-        }
+        Mode* to = g + modal_plane(op, modes, j, c) + m;
+        store(share, sums, split, count, inside, to, op.pitch);
         if (red && inside) {
             // There is no residual on the other colour.
             Mode* black = to + (long long)op.pitch * modes.all;
@@ -137,10 +136,43 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
     return square;
 }
 
-// g_m = sum_k s_m(k) r_k. Traffic: r read.
+// g_m = sum_k s_m(k) r_k. Traffic: r read. Two columns a thread where there are registers for them: what limits is how fast the
+// table is read.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
-    project_tiles<GIVEN>(op, r, nullptr, g, modes, split);
+    Share share(op, modes, 2 * op.ny / PAIR, split);
+    const int count = min(COUNT, modes.all - modes.first);
+    for (int first = blockIdx.x * share.per_block; first < share.tiles; first += gridDim.x * share.per_block) {
+        int tile = first + share.within, line = PAIR * (tile / share.strips); // c + 2 j
+        int m = tile % share.strips * 32 + threadIdx.x;
+        bool inside = tile < share.tiles && m < op.pitch;
+        T sums[PAIR][COUNT];
+#pragma unroll
+        for (int p = 0; p < PAIR; p++)
+#pragma unroll
+            for (int q = 0; q < COUNT; q++) sums[p][q] = T(0);
+        if (inside) {
+            const T* at = r + plane(op, line >> 1, line & 1) + m;
+            const long long colour = (long long)op.pitch * op.nz;
+#pragma unroll 4
+            for (int k = share.k0; k < share.k1; k++) {
+                T value[PAIR];
+#pragma unroll
+                for (int p = 0; p < PAIR; p++) value[p] = at[op.pitch * k + p * colour];
+#pragma unroll
+                for (int q = 0; q < COUNT; q++) {
+                    T s = share.table[k * COUNT + q];
+#pragma unroll
+                    for (int p = 0; p < PAIR; p++) sums[p][q] = fma(s, value[p], sums[p][q]);
+                }
+            }
+        }
+#pragma unroll
+        for (int p = 0; p < PAIR; p++) {
+            Mode* to = g + modal_plane(op, modes, (line + p) >> 1, (line + p) & 1) + m;
+            store(share, sums[p], split, count, inside, to, op.pitch);
+        }
+    }
 }
 
 // g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).
@@ -162,28 +194,46 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     grid_sum<1>(square, sums, partial, counter, result);
 }
 
-// u_k += sum_m s_m(k) x_m, or u_k = where nothing is added to; on one colour, or from red on both.
+// u_k += sum_m s_m(k) x_m, or u_k = where nothing is added to; on one colour, or from red on both. As many columns a thread as
+// in projection.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     expand(Operator op, Modes modes, int split, int first_colour, int colours, int adds,
            const Mode* __restrict__ x, T* __restrict__ u) {
-    Share share(op, modes, colours * op.ny, split);
+    const int lines = colours * op.ny;
+    Share share(op, modes, (lines + PAIR - 1) / PAIR, split);
     const int count = min(COUNT, modes.all - modes.first);
     for (int tile = blockIdx.x * share.per_block + share.within; tile < share.tiles;
          tile += gridDim.x * share.per_block) {
-        int line = tile / share.strips, m = tile % share.strips * 32 + threadIdx.x;
-        int j = colours == 2 ? line >> 1 : line, c = colours == 2 ? line & 1 : first_colour;
+        int m = tile % share.strips * 32 + threadIdx.x;
         if (m >= op.pitch) continue;
-        const Mode* from = x + (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j)) + m;
-        T* to = u + plane(op, j, c) + m;
-        T mode[COUNT];
+        T mode[PAIR][COUNT];
+        T* to[PAIR];
+        bool present[PAIR];
 #pragma unroll
-        for (int q = 0; q < COUNT; q++) mode[q] = q < count ? T(from[op.pitch * q]) : T(0);
+        for (int p = 0; p < PAIR; p++) {
+            int line = PAIR * (tile / share.strips) + p;
+            present[p] = line < lines;
+            if (!present[p]) line = lines - 1;
+            int j = colours == 2 ? line >> 1 : line, c = colours == 2 ? line & 1 : first_colour;
+            const Mode* from = x + modal_plane(op, modes, j, c) + m;
+            to[p] = u + plane(op, j, c) + m;
+#pragma unroll
+            for (int q = 0; q < COUNT; q++) mode[p][q] = q < count ? T(from[op.pitch * q]) : T(0);
+        }
 #pragma unroll 2
         for (int k = share.k0; k < share.k1; k++) {
-            T sum = adds ? to[op.pitch * k] : T(0);
+            T sum[PAIR];
 #pragma unroll
-            for (int q = 0; q < COUNT; q++) sum = fma(share.table[k * COUNT + q], mode[q], sum);
-            to[op.pitch * k] = sum;
+            for (int p = 0; p < PAIR; p++) sum[p] = adds ? to[p][op.pitch * k] : T(0);
+#pragma unroll
+            for (int q = 0; q < COUNT; q++) {
+                T s = share.table[k * COUNT + q];
+#pragma unroll
+                for (int p = 0; p < PAIR; p++) sum[p] = fma(s, mode[p][q], sum[p]);
+            }
+#pragma unroll
+            for (int p = 0; p < PAIR; p++)
+                if (present[p]) to[p][op.pitch * k] = sum[p];
         }
     }
 }

@@ -1,0 +1,373 @@
+// Multigrid where layers are not coupled to each other, each a problem in two dimensions: one launch for what a level does before
+// the next coarser one, one for what it does after, and one for all levels that fit into a block.
+//
+// A block of the first two has a tile of MX by TY cells of either colour, a thread a cell of either, and goes through a run of layers
+// with their coefficients in registers. Around its tile it computes once more what its neighbours compute: the sweep of two
+// colours and the residual after it depend on three rows more on either side, and on four cells. Results go to another vector, since
+// neighbours still read this one.
+// Launch: grid (ceil(pitch / MX), ceil(ny / TY), runs), block Around::THREADS.
+#include "tensor_product/prolong.cuh"
+
+constexpr int MX = 32, TY = 16;
+
+enum Guess { FROM_ZERO, FROM_FIELD };
+
+// Cells of one colour of one layer: a tile, HX more on its left and right, HY more rows before and after it.
+template <int HX, int HY> struct Around {
+    static constexpr int WIDTH = MX + 2 * HX, HEIGHT = TY + 2 * HY, THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
+    T at[HEIGHT][WIDTH];
+
+    // Couplings times the four neighbours of a cell of the other colour at the same place. Beyond the left and right end counts
+    // what is at it; the cells that would need more are not looked at.
+    __device__ __forceinline__ T couplings(const Column& column, int x, int y) const {
+        int beside = min(max(x + column.shift, 0), WIDTH - 1);
+        T sum = column.same * at[y][x];
+        sum = fma(column.shifted, at[y][beside], sum);
+        sum = fma(column.south, at[y - 1][x], sum);
+        return fma(column.north, at[y + 1][x], sum);
+    }
+};
+
+// A thread's place, and its run of layers.
+template <int HX, int HY> struct Place {
+    typedef Around<HX, HY> Cells;
+    int x, y, m, j, k0, k1;
+    bool inside, own; // of the grid, the tile's
+
+    __device__ __forceinline__ Place(const Operator& op, int layers) {
+        x = threadIdx.x % Cells::WIDTH;
+        y = threadIdx.x / Cells::WIDTH;
+        m = (int)blockIdx.x * MX - HX + x;
+        j = (int)blockIdx.y * TY - HY + y;
+        k0 = blockIdx.z * layers;
+        k1 = min(k0 + layers, op.nz);
+        inside = y < Cells::HEIGHT && (unsigned int)m < (unsigned int)op.pitch && (unsigned int)j < (unsigned int)op.ny;
+        own = inside && within(HX, HY);
+    }
+
+    // At least so far from what is around the tile.
+    __device__ __forceinline__ bool within(int dx, int dy) const {
+        return x >= dx && x < Cells::WIDTH - dx && y >= dy && y < Cells::HEIGHT - dy;
+    }
+};
+
+// The most layers of a run.
+constexpr int MOST_LAYERS = 64;
+
+// What the equations of a run's layers have of their own: a and d of a line, scaled, the scale, and d.
+struct Layer {
+    T a, d, scale, row_d;
+};
+
+__device__ __forceinline__ Layer load_layer(const Operator& op, int k) {
+    LineLayer v = op.line[k];
+    return Layer{v.a, v.d, v.scale, op.row[k].d};
+}
+
+// The equation of one cell, solved for itself: value = factor * couplings + constant.
+struct Equation {
+    T factor, constant;
+
+    __device__ __forceinline__ Equation(const Layer& v, const Column& column, T per_area, T f) {
+        T inverse = reciprocal(fma(column.total, v.d, v.a));
+        factor = v.d * inverse;
+        constant = f * (per_area * v.scale) * inverse;
+    }
+
+    __device__ __forceinline__ T solve(T sum) const { return fma(factor, sum, constant); }
+};
+
+// One cell of a thread: its coefficients, and its right-hand side, a layer ahead of the equation.
+struct Cell {
+    Column column;
+    T per_area, f;
+    long long at; // index at layer 0
+    bool needed;
+
+    __device__ __forceinline__ Cell(const Operator& op, int j, int colour, int m, bool needed, const T* rhs, int k)
+        : needed(needed) {
+        int row = needed ? j : 0, place = needed ? m : 0;
+        column = load_column(op, row, colour, place);
+        per_area = reciprocal(column.area);
+        at = plane(op, row, colour) + place;
+        f = rhs[at + (long long)op.pitch * k];
+    }
+
+    // The equation in a layer, the n-th from k0; fetches the next layer's right-hand side, if there is one.
+    __device__ __forceinline__ Equation equation(const Layer* layers, const T* rhs, int pitch, int k0, int k1, int n) {
+        T now = f;
+        if (k0 + n + 1 < k1) f = rhs[at + (long long)pitch * (k0 + n + 1)];
+        return Equation(layers[n], column, per_area, now);
+    }
+};
+
+// One sweep from u, the colour `first` before the other, to `out`, and coarse = R (f - A out): of the colour swept first the
+// residual is what changed beside it, and of the other there is none.
+template <Guess GUESS>
+__device__ __forceinline__ void sweep_restrict(const Operator& op, int first, int layers, const T* f, const T* u, T* out,
+                                               T* coarse, int coarse_pitch) {
+    constexpr int HX = 2, HY = 3;
+    __shared__ Around<HX, HY> one, other, residual;
+    __shared__ Layer run[MOST_LAYERS];
+    const Place<HX, HY> here(op, layers);
+    if (threadIdx.x < here.k1 - here.k0) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
+    const int x = here.x, y = here.y, second = 1 - first;
+    const bool stores = y < Around<HX, HY>::HEIGHT;
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, here.k0);
+    Cell b(op, here.j, second, here.m, here.inside && here.within(1, 2), f, here.k0);
+    const bool reads = GUESS == FROM_FIELD && here.inside;
+    const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
+    T old = reads ? from[(long long)op.pitch * here.k0] : T(0);
+
+    // A coarse cell a thread.
+    const int cx = HX + threadIdx.x % MX, cy = HY + threadIdx.x / MX * 2;
+    const int cm = (int)blockIdx.x * MX + cx - HX, cj = ((int)blockIdx.y * TY + cy - HY) / 2;
+    const bool restricts = threadIdx.x < MX * TY / 2 && 2 * cm < op.nx && 2 * cj < op.ny;
+    const bool two = !ODD || 2 * cj + 1 < op.ny;
+    T* to = coarse + (restricts ? coarse_index(coarse_pitch, op.nz, cm, cj) : 0);
+    __syncthreads();
+
+    for (int k = here.k0; k < here.k1; k++) {
+        const long long layer = (long long)op.pitch * k;
+        const T before = old;
+        const Equation solve_a = a.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
+        const Equation solve_b = b.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
+        if (GUESS == FROM_FIELD) {
+            if (stores) other.at[y][x] = before;
+            if (reads && k + 1 < here.k1) old = from[layer + op.pitch];
+            __syncthreads();
+        }
+        T value = T(0);
+        if (a.needed) {
+            value = solve_a.solve(GUESS == FROM_FIELD ? other.couplings(a.column, x, y) : T(0));
+            if (here.own) out[a.at + layer] = value;
+        }
+        if (stores) one.at[y][x] = value;
+        __syncthreads();
+        T change = T(0);
+        if (b.needed) {
+            value = solve_b.solve(one.couplings(b.column, x, y));
+            if (here.own) out[b.at + layer] = value;
+            change = value - before;
+        }
+        if (stores) other.at[y][x] = change;
+        __syncthreads();
+        if (here.own) residual.at[y][x] = a.column.area * other.couplings(a.column, x, y);
+        __syncthreads();
+        if (restricts) {
+            T sum = residual.at[cy][cx];
+            if (two) sum += residual.at[cy + 1][cx];
+            to[(long long)coarse_pitch * k] = run[k - here.k0].row_d * sum;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
+    sweep_restrict_zero(Operator op, int first, int layers, const T* __restrict__ f, T* __restrict__ out,
+                        T* __restrict__ coarse, int coarse_pitch) {
+    sweep_restrict<FROM_ZERO>(op, first, layers, f, f, out, coarse, coarse_pitch);
+}
+
+extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
+    sweep_restrict_given(Operator op, int first, int layers, const T* __restrict__ f, const T* __restrict__ u,
+                         T* __restrict__ out, T* __restrict__ coarse, int coarse_pitch) {
+    sweep_restrict<FROM_FIELD>(op, first, layers, f, u, out, coarse, coarse_pitch);
+}
+
+// One sweep from u + P e, the colour `first` before the other, to `out`.
+extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
+    prolong_sweep(Operator op, int first, int layers, const T* __restrict__ f, const T* __restrict__ u,
+                  T* __restrict__ out, Coarse<T> coarse) {
+    constexpr int HX = 1, HY = 2;
+    __shared__ Around<HX, HY> one, other;
+    __shared__ Layer run[MOST_LAYERS];
+    const Place<HX, HY> here(op, layers);
+    if (threadIdx.x < here.k1 - here.k0) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
+    const int x = here.x, y = here.y, second = 1 - first;
+    const bool stores = y < Around<HX, HY>::HEIGHT;
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, here.k0);
+    Cell b(op, here.j, second, here.m, here.own, f, here.k0);
+    const int i = 2 * here.m + looks_east(here.j, second);
+    const bool reads = here.inside && i < op.nx;
+    const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
+    const Bilinear cell = bilinear(coarse, op.nx, op.ny, reads ? i : 0, reads ? here.j : 0);
+    T old = from[(long long)op.pitch * here.k0], correction = interpolate(cell, coarse, here.k0);
+    __syncthreads();
+
+    for (int k = here.k0; k < here.k1; k++) {
+        const long long layer = (long long)op.pitch * k;
+        const Equation solve_a = a.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
+        const Equation solve_b = b.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
+        if (stores) other.at[y][x] = reads ? old + correction : T(0);
+        if (k + 1 < here.k1) {
+            old = from[layer + op.pitch];
+            correction = interpolate(cell, coarse, k + 1);
+        }
+        __syncthreads();
+        T value = T(0);
+        if (a.needed) {
+            value = solve_a.solve(other.couplings(a.column, x, y));
+            if (here.own) out[a.at + layer] = value;
+        }
+        if (stores) one.at[y][x] = value;
+        __syncthreads();
+        if (b.needed) out[b.at + layer] = solve_b.solve(one.couplings(b.column, x, y));
+    }
+}
+
+// The levels of `cycle`: cells side by side in shared memory, i + nx j; the n-th cell of either colour, m + half j, is thread n's.
+constexpr int MOST_LEVELS = 12, MOST_THREADS = 512;
+
+struct Level {
+    int nx, ny, half, own; // cells of a colour: half ny
+    T* u;
+    T* f;
+    T* columns; // same, shifted, south, north, total, area, of red and of black; not of the first level
+    Layer layer;
+
+    // Where thread n's cell of a colour is, if there is one.
+    __device__ __forceinline__ bool cell(int n, int colour, int& i, int& j) const {
+        j = int((float(n) + 0.5f) / float(half)); // exact for as few
+        i = 2 * (n - half * j) + looks_east(j, colour);
+        return n < own && i < nx;
+    }
+
+    __device__ __forceinline__ T couplings(const Column& column, int i, int j) const {
+        const T* at = u + i + nx * j;
+        T west = i > 0 ? at[-1] : T(0), east = i + 1 < nx ? at[1] : T(0);
+        T south = j > 0 ? at[-nx] : T(0), north = j + 1 < ny ? at[nx] : T(0);
+        bool odd = i & 1; // looks east
+        T sum = fma(column.same, odd ? west : east, column.shifted * (odd ? east : west));
+        return fma(column.south, south, fma(column.north, north, sum));
+    }
+};
+
+// What a cycle has in hand.
+struct Levels {
+    Level* level;
+    const Column (&top)[2]; // a thread's own on the first level
+
+    __device__ __forceinline__ Column column(int l, int colour, int n) const {
+        if (l == 0) return top[colour];
+        const Level& level = this->level[l];
+        const T* at = level.columns + 6 * level.own * colour + n;
+        return Column{at[0], at[level.own], at[2 * level.own], at[3 * level.own], at[4 * level.own], at[5 * level.own], 0};
+    }
+
+    __device__ __forceinline__ void relax(int l, int colour, bool from_zero) const {
+        const Level& level = this->level[l];
+        int i, j, n = threadIdx.x;
+        if (level.cell(n, colour, i, j)) {
+            const Column column = this->column(l, colour, n);
+            T sum = from_zero ? T(0) : level.couplings(column, i, j), f = level.f[i + level.nx * j];
+            level.u[i + level.nx * j] = Equation(level.layer, column, reciprocal(column.area), f).solve(sum);
+        }
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ void sweep(int l, int first, bool from_zero) const {
+        relax(l, first, from_zero);
+        relax(l, 1 - first, false);
+    }
+
+    // Right-hand side of the next level after a sweep from zero. What is left of the colour swept first stands, for a moment, in
+    // the place of its right-hand side.
+    __device__ __forceinline__ void restrict_from(int l, int first) const {
+        const Level &fine = level[l], &coarse = level[l + 1];
+        int i, j, n = threadIdx.x;
+        bool is_cell = fine.cell(n, first, i, j);
+        T rhs = T(0);
+        if (is_cell) {
+            const Column column = this->column(l, first, n);
+            rhs = fine.f[i + fine.nx * j];
+            fine.f[i + fine.nx * j] = fine.layer.row_d * column.area * fine.couplings(column, i, j);
+        }
+        __syncthreads();
+        for (int c = 0; c < 2; c++) {
+            int ci, cj;
+            if (!coarse.cell(n, c, ci, cj)) continue;
+            T sum = T(0);
+            for (int q = 0; q < 2 && 2 * cj + q < fine.ny; q++) {
+                int at = 2 * ci + looks_east(2 * cj + q, first);
+                if (at < fine.nx) sum += fine.f[at + fine.nx * (2 * cj + q)];
+            }
+            coarse.f[ci + coarse.nx * cj] = sum;
+        }
+        __syncthreads();
+        if (is_cell) fine.f[i + fine.nx * j] = rhs;
+    }
+
+    // u += P e in the cells of a colour; the other one is overwritten next.
+    __device__ __forceinline__ void prolong_to(int l, int colour) const {
+        const Level &fine = level[l], &coarse = level[l + 1];
+        int i, j;
+        if (fine.cell(threadIdx.x, colour, i, j)) {
+            Linear x = linear(i, fine.nx, coarse.nx), y = linear(j, fine.ny, coarse.ny);
+            const T *near = coarse.u + coarse.nx * y.own, *far = coarse.u + coarse.nx * y.beyond;
+            T sum = y.near * fma(x.near, near[x.own], x.far * near[x.beyond]);
+            fine.u[i + fine.nx * j] += fma(y.far, fma(x.near, far[x.own], x.far * far[x.beyond]), sum);
+        }
+        __syncthreads();
+    }
+};
+
+// One cycle from zero on `count` levels, a sweep before and after the coarser ones and `coarse_sweeps` on the last, each beginning
+// with the colour `first`: u = that of f.
+// Launch: a block a layer, of at least half a row's columns, rounded up, times the rows of the first level. Dynamic shared memory:
+// two numbers a cell of all levels, and twelve a thread's cell of all but the first.
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    cycle(const Operator* __restrict__ operators, int count, int coarse_sweeps, int first, const T* __restrict__ f,
+          T* __restrict__ u) {
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    __shared__ Level level[MOST_LEVELS];
+    const int k = blockIdx.x, n = threadIdx.x;
+    if (n < count) {
+        T* room = reinterpret_cast<T*>(dynamic);
+        for (int l = 0; l < n; l++) {
+            int nx = operators[l].nx, ny = operators[l].ny;
+            room += 2 * nx * ny + (l > 0 ? 12 * ((nx + 1) / 2) * ny : 0);
+        }
+        const Operator& op = operators[n];
+        Level own;
+        own.nx = op.nx, own.ny = op.ny, own.half = (op.nx + 1) / 2, own.own = own.half * op.ny;
+        own.u = room, own.f = room + op.nx * op.ny, own.columns = room + 2 * op.nx * op.ny;
+        own.layer = load_layer(op, k);
+        level[n] = own;
+    }
+    const Operator& op = operators[0];
+    Column top[2];
+    int i[2] = {}, j[2] = {};
+    bool is_cell[2];
+    auto at = [&](int c) { return plane(op, j[c], c) + (long long)op.pitch * k + (i[c] >> 1); };
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        is_cell[c] = level[0].cell(n, c, i[c], j[c]);
+        top[c] = load_column(op, is_cell[c] ? j[c] : 0, c, is_cell[c] ? i[c] >> 1 : 0);
+        if (is_cell[c]) level[0].f[i[c] + op.nx * j[c]] = f[at(c)];
+    }
+    for (int l = 1; l < count; l++) {
+        int ci, cj, own = level[l].own;
+        for (int c = 0; c < 2; c++) {
+            if (!level[l].cell(n, c, ci, cj)) continue;
+            const Column column = load_column(operators[l], cj, c, ci >> 1);
+            T* to = level[l].columns + 6 * own * c + n;
+            to[0] = column.same, to[own] = column.shifted, to[2 * own] = column.south, to[3 * own] = column.north;
+            to[4 * own] = column.total, to[5 * own] = column.area;
+        }
+    }
+    __syncthreads();
+    const Levels levels{level, top};
+    for (int l = 0; l + 1 < count; l++) {
+        levels.sweep(l, first, true);
+        levels.restrict_from(l, first);
+    }
+    for (int s = 0; s < coarse_sweeps; s++) levels.sweep(count - 1, first, s == 0);
+    for (int l = count - 2; l >= 0; l--) {
+        levels.prolong_to(l, 1 - first);
+        levels.sweep(l, first, false);
+    }
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+        if (is_cell[c]) u[at(c)] = level[0].u[i[c] + op.nx * j[c]];
+}
