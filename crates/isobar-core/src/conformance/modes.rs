@@ -68,7 +68,9 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
             ok(tested.project_residual(&on_f, &on_u, &mut on_g, &mut on_s, norm, &mut scalars));
             same_modes(&on_g, &g, "project_residual");
             same_norm(&scalars, reference_scalars.get(norm), "norm of project_residual");
-            for (first, sweeps) in [(Colour::Red, 1), (Colour::Red, 2), (Colour::Black, 3), (Colour::Red, 7)] {
+            // How many modes there are makes no difference to many sweeps.
+            let all = [(Colour::Red, 2), (Colour::Red, 1), (Colour::Black, 3), (Colour::Red, 7)];
+            for &(first, sweeps) in &all[..if count == 1 { 4 } else { 1 }] {
                 let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
                 let (mut u, mut on_u) = poison::<B, T>(backend, shape);
                 for guess in [Guess::Zero, Guess::Given] {
