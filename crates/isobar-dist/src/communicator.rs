@@ -39,18 +39,7 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     /// # Errors
     /// As [`Communicator::exchange`].
     fn all_gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
-        let mut messages = Vec::with_capacity(counts.len());
-        let mut rest = all;
-        for (peer, &count) in counts.iter().enumerate() {
-            let (receive, others) = rest.split_at_mut(count);
-            rest = others;
-            if peer == self.rank() {
-                receive.copy_from_slice(mine);
-            } else {
-                messages.push(Message { peer, tag: COLLECTIVE, send: mine, receive });
-            }
-        }
-        self.exchange(&mut messages)
+        all_gather_by_exchange(self, mine, counts, all)
     }
 
     /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
@@ -127,6 +116,27 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         let mut all = vec![0; size];
         self.all_gather(&[1], &vec![1; size], &mut all)
     }
+}
+
+/// [`Communicator::all_gather`], each rank sending what it has to all others.
+pub(crate) fn all_gather_by_exchange<C: Communicator + ?Sized>(
+    world: &C,
+    mine: &[u8],
+    counts: &[usize],
+    all: &mut [u8],
+) -> Result<()> {
+    let mut messages = Vec::with_capacity(counts.len());
+    let mut rest = all;
+    for (peer, &count) in counts.iter().enumerate() {
+        let (receive, others) = rest.split_at_mut(count);
+        rest = others;
+        if peer == world.rank() {
+            receive.copy_from_slice(mine);
+        } else {
+            messages.push(Message { peer, tag: COLLECTIVE, send: mine, receive });
+        }
+    }
+    world.exchange(&mut messages)
 }
 
 /// The tag of messages that make up what all ranks do together.

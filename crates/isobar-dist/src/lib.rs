@@ -4,7 +4,7 @@
 //! the same solver on slabs of rows. Solvers do not know; what differs is that halo rows are filled before a step that
 //! reads them, and that sums are those of all ranks.
 //!
-//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process,
+//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes,
 //! * [`Slabs`] which rank has which rows,
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank.
@@ -15,6 +15,8 @@
 pub mod communicator;
 mod distributed;
 pub mod levels;
+#[cfg(unix)]
+pub mod mpi;
 mod operator;
 mod slabs;
 mod tensor_product;

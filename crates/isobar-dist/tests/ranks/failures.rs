@@ -7,8 +7,9 @@ use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 use isobar_dist::communicator::agree;
-use isobar_dist::{Communicator, Message, threads};
+use isobar_dist::{Communicator, threads};
 
+use super::messages::check_messages;
 use super::{distance, solve_alone, solve_on};
 
 fn problem(ny: usize) -> Helmholtz {
@@ -94,40 +95,7 @@ fn errors_are_agreed_on() {
 
 #[test]
 fn messages_and_collectives() {
-    let ranks = 4;
-    threads::run(ranks, |world| {
-        let (rank, size) = (world.rank(), world.size());
-        let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
-        for round in 0..20u8 {
-            let sent = [rank as u8, round];
-            let mut got = [[0; 2]; 2];
-            let [a, b] = &mut got;
-            // Two messages to one rank in one exchange, told apart by their tags.
-            world.exchange(&mut [
-                Message { peer: next, tag: 1, send: &sent, receive: &mut [] },
-                Message { peer: before, tag: 2, send: &[], receive: a },
-                Message { peer: next, tag: 2, send: &[round, 9], receive: &mut [] },
-                Message { peer: before, tag: 1, send: &[], receive: b },
-            ])?;
-            assert_eq!(got, [[round, 9], [before as u8, round]]);
-        }
-        let mut values = [0.1 * (rank + 1) as f64, 1.0, rank as f64];
-        world.sum(&mut values)?;
-        assert_eq!(values, [0.1 + 0.2 + 0.1 * 3.0 + 0.4, 4.0, 6.0]);
-        let mut many: Vec<f64> = (0..100).map(f64::from).collect();
-        world.sum(&mut many)?;
-        assert!(many.iter().enumerate().all(|(n, &value)| value == 4.0 * n as f64));
-        let mut data = if rank == 0 { [3, 1, 4] } else { [0; 3] };
-        world.broadcast(&mut data)?;
-        assert_eq!(data, [3, 1, 4]);
-        let counts = [1, 0, 3, 2];
-        let mut all = vec![0; if rank == 0 { 6 } else { 0 }];
-        world.gather(&vec![rank as u8; counts[rank]], &counts, &mut all)?;
-        assert!(rank > 0 || all == [0, 2, 2, 2, 3, 3]);
-        let mut all = [9; 6];
-        world.all_gather(&vec![rank as u8; counts[rank]], &counts, &mut all)?;
-        assert_eq!(all, [0, 2, 2, 2, 3, 3]);
-        world.barrier()
-    })
-    .unwrap();
+    for ranks in [1, 2, 3, 4, 6] {
+        threads::run(ranks, |world| check_messages(&world)).unwrap();
+    }
 }

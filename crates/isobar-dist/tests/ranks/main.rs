@@ -1,6 +1,7 @@
 //! Solves on several ranks, threads of this process, against those on one.
 
 mod failures;
+mod messages;
 mod tensor_product;
 
 use std::sync::Arc;
