@@ -116,7 +116,7 @@ impl Backend for Cpu {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, threads: self.threads() }
+        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {

@@ -84,7 +84,10 @@ impl<B: PartBackend> Backend for Distributed<B> {
     type Scalars = B::Scalars;
 
     fn device(&self) -> DeviceInfo {
-        self.inner.device()
+        let (inner, ranks) = (self.inner.device(), self.world.size());
+        // Ranks may share a processor, and have a card each.
+        let count = if inner.kind == "cuda" { inner.count * ranks } else { inner.count };
+        DeviceInfo { count, ranks, ..inner }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>> {

@@ -249,8 +249,7 @@ where
             slabs.as_ref().map(|slabs| slabs.halved().ok_or_else(|| too_thin(&fine, world.size()))).transpose()?;
         let part = inner.part::<T>(&coarse, halved.as_ref().map_or(whole, |slabs| slabs.of(world.rank())))?;
         let part_transfer = inner.part_transfer(operator_before.part(), &part)?;
-        // A level that cannot be halved again is not divided either.
-        slabs = halved.as_ref().filter(|slabs| slabs.are_thick() && slabs.halved().is_some()).cloned();
+        slabs = halved.clone().filter(Slabs::stay_divided);
         let (operator, gathered) = match (&halved, &slabs) {
             (_, Some(_)) => (DistributedOperator::of_part(backend, part), None),
             (Some(halved), None) => {

@@ -26,5 +26,5 @@ mod vector;
 pub use communicator::{Communicator, Message};
 pub use distributed::Distributed;
 pub use operator::DistributedOperator;
-pub use slabs::Slabs;
+pub use slabs::{Slabs, gather_rows};
 pub use vector::Vector;

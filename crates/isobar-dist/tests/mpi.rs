@@ -1,5 +1,5 @@
 //! Ranks that are processes, with every MPI whose `mpiexec` is in one of the folders of `$ISOBAR_MPI_PATHS`, as `PATH` lists
-//! folders. Without any the tests are ignored.
+//! folders. Without any the tests are ignored, or fail where `$ISOBAR_REQUIRE_MPI` is set.
 //!
 //! Started by that `mpiexec`, this program is one of the ranks.
 
@@ -36,7 +36,9 @@ fn main() {
     let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
     let mut all = Vec::new();
     if found.is_empty() {
-        all.push(Trial::test("mpi", || Ok(())).with_ignored_flag(true));
+        let is_required = std::env::var_os("ISOBAR_REQUIRE_MPI").is_some();
+        let none = || Err("no mpiexec in any folder of ISOBAR_MPI_PATHS".into());
+        all.push(Trial::test("mpi", none).with_ignored_flag(!is_required));
     }
     for (n, folder) in found.into_iter().enumerate() {
         for ranks in [1, 2, 3, 4, 6] {

@@ -31,7 +31,9 @@ pub struct DeviceInfo {
     pub name: String,
     /// Devices working together.
     pub count: usize,
-    /// Host threads in use.
+    /// Processes, or threads of one, that share the grid.
+    pub ranks: usize,
+    /// Host threads in use, of each rank.
     pub threads: usize,
 }
 

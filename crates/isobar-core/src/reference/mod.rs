@@ -40,7 +40,7 @@ impl Backend for Reference {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cpu", name: "serial reference".into(), count: 1, threads: 1 }
+        DeviceInfo { kind: "cpu", name: "serial reference".into(), count: 1, ranks: 1, threads: 1 }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {

@@ -27,6 +27,18 @@ pub fn is_launched() -> bool {
     RANKS.iter().any(|(rank, _)| std::env::var_os(rank).is_some())
 }
 
+/// The rank that the launcher says this process has.
+pub fn launched_rank() -> Option<usize> {
+    RANKS.iter().find_map(|(rank, _)| std::env::var(rank).ok()?.trim().parse().ok())
+}
+
+/// How many of a job's processes are on this machine, where the launcher says so.
+pub fn ranks_here() -> Option<usize> {
+    ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PALS_LOCAL_SIZE"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.trim().parse().ok())
+}
+
 /// How many processes the launcher says it has started, where it does.
 fn launched_ranks() -> Option<usize> {
     RANKS.iter().filter(|(rank, _)| std::env::var_os(rank).is_some()).find_map(|(_, size)| {
