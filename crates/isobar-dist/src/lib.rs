@@ -13,6 +13,7 @@
 //! arrives first.
 
 pub mod communicator;
+mod diffusion;
 mod distributed;
 pub mod levels;
 #[cfg(unix)]

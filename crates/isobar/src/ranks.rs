@@ -152,7 +152,12 @@ impl OnRanks for TensorProduct {
     }
 }
 
-impl OnRanks for Diffusion {}
+impl OnRanks for Diffusion {
+    fn on_ranks(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(OnRows::new(backend, self, options)?))
+    }
+}
+
 impl OnRanks for StoredMatrix {}
 impl OnRanks for OwnOperator {}
 

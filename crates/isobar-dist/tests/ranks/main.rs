@@ -1,5 +1,6 @@
 //! Solves on several ranks, threads of this process, against those on one.
 
+mod diffusion;
 mod failures;
 mod messages;
 mod tensor_product;
