@@ -13,6 +13,21 @@ use tempfile::tempdir;
 
 const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
 
+/// Closed but at two sides, one of which two ranks at most have rows beside.
+const ROCK: &str = r#"
+[problem]
+kind = "diffusion"
+[grid]
+nx = 24
+ny = 28
+nz = 8
+[diffusion]
+coefficient = { noise = { sigma = 1.0, seed = 5 } }
+boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
+[solver]
+tolerance = 1e-8
+"#;
+
 fn main() {
     let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
     let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
@@ -74,11 +89,13 @@ fn written(folder: &Path) -> (Value, Vec<f64>) {
 
 fn solves_are_those_of_one_process(mpi: &Path) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
+    let rock = files.path().join("rock.toml").display().to_string();
+    fs::write(&rock, ROCK).unwrap();
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let mixed = ["--precision", "mixed"];
-    for method in [&[][..], &cg, &mixed] {
-        let solve = ["isobar", "solve", &panel, "--device", "cpu", "--report", &report, "--output", &output];
+    for (case, method) in [(&panel, &[][..]), (&panel, &cg), (&panel, &mixed), (&rock, &cg)] {
+        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
         let (alone, u) = written(files.path());
@@ -92,7 +109,10 @@ fn solves_are_those_of_one_process(mpi: &Path) {
             let (report, v) = written(files.path());
             assert_eq!(report["device"]["ranks"], ranks);
             assert_eq!(report["problem"], alone["problem"]);
-            assert_eq!(report["outcome"]["iterations"], alone["outcome"]["iterations"], "{ranks} ranks, {method:?}");
+            let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
+            // Rounding may move the count of many iterations by one.
+            let slack = i64::from(iterations(&alone) > 100);
+            assert!((iterations(&report) - iterations(&alone)).abs() <= slack, "{ranks} ranks, {method:?}");
             assert_eq!(v.len(), u.len());
             let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
             assert!(distance <= 1e-6 * largest, "{ranks} ranks, {method:?}: {distance:e} of {largest:e}");

@@ -27,7 +27,8 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Takes part in the job that this process was started in; nothing where no launcher has started it. To be called once.
+    /// Takes part in the job that this process was started in; nothing where no launcher has started it as one of several, or
+    /// `$ISOBAR_MPI` is empty. To be called once.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) where the job has no MPI that can be used, saying why and what to do.
@@ -39,10 +40,11 @@ impl Ranks {
         Ok(None)
     }
 
-    /// The number that a launcher says this process has, before the job is started; nothing where there is no launcher.
+    /// The number that a launcher says this process has among several, before the job is started; nothing where there is no
+    /// launcher.
     pub fn launched() -> Option<usize> {
         #[cfg(unix)]
-        return isobar_dist::mpi::launched_rank();
+        return isobar_dist::mpi::launched_rank().filter(|_| isobar_dist::mpi::is_launched());
         #[cfg(not(unix))]
         None
     }

@@ -10,7 +10,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use super::failure;
 
 /// Where the library is, if the user says.
-const VARIABLE: &str = "ISOBAR_MPI";
+pub(super) const VARIABLE: &str = "ISOBAR_MPI";
 /// Characters that a version may take, in any family.
 const VERSION_LENGTH: usize = 8192;
 

@@ -15,20 +15,25 @@ pub use library::Family;
 use library::Opened;
 
 /// What launchers tell the processes that they start: the rank, and the number of ranks.
-const RANKS: [(&str, &str); 4] = [
+const RANKS: [(&str, &str); 5] = [
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
     ("PALS_RANKID", "PALS_NRANKS"),
 ];
 
-/// Whether an MPI launcher has started this process.
+/// Whether an MPI launcher has started this process as one of several. An `$ISOBAR_MPI` that is empty says that it has not: a
+/// program that is itself a rank may start others.
 pub fn is_launched() -> bool {
-    RANKS.iter().any(|(rank, _)| std::env::var_os(rank).is_some())
+    launched_rank().is_some() && launched_ranks() != Some(1)
 }
 
 /// The rank that the launcher says this process has.
 pub fn launched_rank() -> Option<usize> {
+    if std::env::var_os(library::VARIABLE).is_some_and(|path| path.is_empty()) {
+        return None;
+    }
     RANKS.iter().find_map(|(rank, _)| std::env::var(rank).ok()?.trim().parse().ok())
 }
 
