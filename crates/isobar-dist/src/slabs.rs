@@ -19,7 +19,7 @@ pub struct Slabs {
 
 impl Slabs {
     /// For so many ranks. Slabs begin at multiples of a power of two, so that coarser grids can be divided in the same places:
-    /// of that which leaves the largest slab the least to do in a cycle of multigrid, see [`Slabs::work`].
+    /// of that which leaves the largest slab the least to do in a cycle of multigrid.
     ///
     /// # Errors
     /// [`Error::Invalid`] where there are more ranks than rows.
