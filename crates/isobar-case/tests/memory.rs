@@ -85,13 +85,15 @@ fn predictions_hold() {
     let z = "diffusion.coefficient_z={ ratio = 0.1 }";
     let [f32, mixed] = ["solver.precision=f32", "solver.precision=mixed"];
     let [cg, bicgstab, deflated] = ["solver.method=cg", "solver.method=bicgstab", "solver.method=deflated-cg"];
-    let [cycles, tolerance] = ["solver.method=multigrid", "solver.tolerance=1e-2"];
+    let [cycles, modes, tolerance] = ["solver.method=multigrid", "solver.method=modes", "solver.tolerance=1e-2"];
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     for (text, sets) in [
-        (HELMHOLTZ, &[][..]),
-        (HELMHOLTZ, &[f32, tolerance]),
-        (HELMHOLTZ, &[mixed]),
+        (HELMHOLTZ, &[cycles][..]),
+        (HELMHOLTZ, &[cycles, f32, tolerance]),
+        (HELMHOLTZ, &[cycles, mixed]),
+        (HELMHOLTZ, &[modes, "solver.modes.count=8"]),
+        (HELMHOLTZ, &[modes, "solver.modes.count=8", mixed]),
         (HELMHOLTZ, &[cg, "problem.rhs.kind=manufactured"]),
         (HELMHOLTZ, &[bicgstab, &multigrid, mixed]),
         (DIFFUSION, &[]),

@@ -1,6 +1,6 @@
 //! Opening the device that the command line asks for.
 
-use isobar::Device;
+use isobar::{Device, Ranks};
 
 use crate::args::{DeviceArgs, DeviceChoice};
 use crate::failure::{Failure, Result};
@@ -30,4 +30,19 @@ pub fn open(args: &DeviceArgs) -> Result<Device> {
             Device::cuda(number).map_err(|error| Failure::new(format!("--device {}: {error}", args.device)))
         }
     }
+}
+
+/// Opens the cores of this rank, as its part of the job's.
+///
+/// # Errors
+/// As [`open`]; a device that ranks cannot have.
+pub fn open_on(ranks: &Ranks, args: &DeviceArgs) -> Result<Device> {
+    if let DeviceChoice::Cuda(_) = args.device {
+        return Err(Failure::new(format!(
+            "--device {}: several ranks run on the CPU in this version; use --device cpu",
+            args.device
+        )));
+    }
+    let threads = args.threads.map_or_else(|| ranks.threads(), std::num::NonZeroUsize::get);
+    Ok(ranks.device(Device::cpu_with_threads(threads)?)?)
 }

@@ -11,6 +11,7 @@
 //! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
 //! | [`interrupt`] | signals that ask for an end |
+//! | [`ranks`] | one of several processes |
 //! | [`failure`] | what ends with exit status 1 |
 
 pub mod args;
@@ -22,6 +23,7 @@ pub mod files;
 pub mod interrupt;
 mod plot;
 pub mod progress;
+pub mod ranks;
 pub mod report;
 pub mod run;
 pub mod summary;
@@ -36,7 +38,8 @@ use clap::Parser;
 use isobar_case::text::printable;
 
 use args::{Cli, Command};
-use failure::Result;
+use failure::{Failure, Result};
+use isobar::Ranks;
 
 /// The solve, or everything else, went as wished.
 const SUCCESS: u8 = 0;
@@ -54,9 +57,18 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     let status = panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
-            complain(&format!("error: {failure}"));
+            if !ranks::is_silent() {
+                complain(&format!("error: {failure}"));
+            }
             FAILURE
         }),
+        Err(message) if ranks::is_silent() => {
+            if message.use_stderr() {
+                FAILURE
+            } else {
+                SUCCESS
+            }
+        }
         // clap's own exit status for misuse, 2, means something else here.
         Err(message) => {
             if !message.use_stderr() {
@@ -76,6 +88,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<u8> {
+    if Ranks::launched().is_some() && !matches!(cli.command, Command::Solve(_)) {
+        return Err(Failure::new("mpirun: only `isobar solve` runs on several ranks; start this without mpirun"));
+    }
     match cli.command {
         Command::Solve(args) => commands::solve::run(&args),
         Command::Bench(args) => commands::bench::run(&args),

@@ -70,7 +70,7 @@ impl From<&DeviceInfo> for DeviceReport {
             kind: device.kind.to_owned(),
             name: device.name.clone(),
             count: device.count,
-            ranks: 1,
+            ranks: device.ranks,
             threads: device.threads,
         }
     }

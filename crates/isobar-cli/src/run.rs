@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
-use isobar::{Description, Device, Outcome, Stop};
+use isobar::{Description, Device, Outcome, Ranks, Stop};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::progress::Progress;
+use crate::ranks;
 use crate::report::{
     Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, TrafficReport,
 };
@@ -33,15 +34,17 @@ pub struct Run {
     pub traffic: TrafficReport,
 }
 
-/// Solves a case, telling the console what happens.
+/// Solves a case, telling the console what happens. On several ranks the device is that of all, and the solution is that of
+/// rank 0.
 ///
 /// # Errors
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
-pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run> {
-    let clock = Instant::now();
-    require_memory(case, device)?;
-    let assembled = case.assemble()?;
-    solve_since(clock, case, assembled, device, console)
+pub fn solve(case: &Case, device: &Device, ranks: Option<&Ranks>, console: &mut Console) -> Result<Run> {
+    let assemble = || {
+        require_memory(case, device)?;
+        Ok(case.assemble()?)
+    };
+    solve_since(Instant::now(), case, assemble, device, ranks, console)
 }
 
 /// The same for a linear system that is there already.
@@ -49,31 +52,43 @@ pub fn solve(case: &Case, device: &Device, console: &mut Console) -> Result<Run>
 /// # Errors
 /// As [`solve`].
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
-    solve_since(Instant::now(), case, assembled, device, console)
+    solve_since(Instant::now(), case, || Ok(assembled), device, None, console)
 }
 
 fn solve_since(
     clock: Instant,
     case: &Case,
-    assembled: Assembled,
+    assemble: impl FnOnce() -> Result<Assembled>,
     device: &Device,
+    ranks: Option<&Ranks>,
     console: &mut Console,
 ) -> Result<Run> {
-    let footprint = case.footprint(device.processor())?;
-    let mut solver = assembled.matrix.solver(device, &case.solver)?;
+    let set_up = || {
+        let assembled = assemble()?;
+        let solver = assembled.matrix.solver(device, &case.solver)?;
+        Ok((assembled, solver, case.footprint(device.processor())?, case.first_guess()?))
+    };
+    let (assembled, mut solver, footprint, mut solution) = ranks::agree(ranks, set_up())?;
     let setup = clock.elapsed().as_secs_f64();
-    console.line(summary::opening(case, solver.description(), &footprint));
+    let mut description = solver.description().clone();
+    let [vectors, coefficients] = ranks::sum(ranks, [description.bytes as f64, description.coefficient_bytes as f64])?
+        .map(|bytes| bytes as usize);
+    (description.bytes, description.coefficient_bytes) = (vectors, coefficients);
+    console.line(summary::opening(case, &description, &footprint));
 
-    let mut solution = case.first_guess()?;
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let solving = interrupt::solving();
     let outcome = solver.solve_observed(&assembled.rhs, &mut solution, case.guess.into(), &mut |seen| {
         progress.observe(seen.iteration, seen.relative_residual);
-        interrupt::flow()
+        ranks::flow(ranks)
     });
     drop(solving);
     progress.finish();
-    let outcome = outcome?;
+    let outcome = ranks::together(ranks, outcome)?;
+    if let Some(ranks) = ranks {
+        let gathered = ranks.gather_rows(&mut solution, case.problem.shape());
+        ranks::together(Some(ranks), gathered)?;
+    }
     let timing = outcome.timing;
     let seconds = Seconds {
         setup,
@@ -83,11 +98,11 @@ fn solve_since(
         total: clock.elapsed().as_secs_f64(),
     };
 
-    let description = solver.description().clone();
     // Its vectors make room for those of the copy.
     drop(solver);
     let copy = copy_bandwidth(case, device, &footprint);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
+    let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;
     let found = has_solution(&outcome);
     let run = Run {
         error: assembled.exact.as_ref().filter(|_| found).map(|exact| ErrorReport::new(&solution, exact)),

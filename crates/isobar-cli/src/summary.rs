@@ -45,7 +45,9 @@ fn device(description: &Description) -> String {
     if device.count > 1 {
         let _ = write!(text, " × {}", device.count);
     }
-    if device.kind == "cpu" {
+    if device.ranks > 1 {
+        let _ = write!(text, ", {} ranks of {}", device.ranks, plural(device.threads, "thread"));
+    } else if device.kind == "cpu" {
         let _ = write!(text, ", {}", plural(device.threads, "thread"));
     }
     text

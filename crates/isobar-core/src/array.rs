@@ -1,7 +1,7 @@
 //! Callers' arrays: any strides, in host memory or in that of a GPU.
 
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Shape, Slab};
 use crate::real::{Precision, Real};
 
 /// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
@@ -71,6 +71,15 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         self.shape
     }
 
+    /// Some of its rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has fewer.
+    pub fn rows(&self, rows: Slab) -> Result<Self> {
+        check_rows(self.shape, rows)?;
+        Ok(Self { data: &self.data[rows.first * self.strides[1]..], shape: rows.shape(self.shape), ..*self })
+    }
+
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
     pub fn as_c_order(&self) -> Option<&'a [T]> {
         (self.strides == c_order_strides(self.shape)).then(|| &self.data[..self.shape.cells()])
@@ -112,6 +121,16 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         ArrayView { data: self.data, shape: self.shape, strides: self.strides }
     }
 
+    /// Some of its rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has fewer.
+    pub fn into_rows(self, rows: Slab) -> Result<Self> {
+        check_rows(self.shape, rows)?;
+        let Self { data, shape, strides } = self;
+        Ok(Self { data: &mut data[rows.first * strides[1]..], shape: rows.shape(shape), strides })
+    }
+
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
     pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
         (self.strides == c_order_strides(self.shape)).then(|| &mut self.data[..self.shape.cells()])
@@ -121,6 +140,14 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
         self.data[i * self.strides[0] + j * self.strides[1] + k * self.strides[2]] = value;
+    }
+}
+
+fn check_rows(shape: Shape, rows: Slab) -> Result<()> {
+    if rows.first < rows.beyond && rows.beyond <= shape.ny {
+        Ok(())
+    } else {
+        Err(Error::shape("array", shape.to_string(), format!("rows {} to {}", rows.first, rows.beyond)))
     }
 }
 
@@ -235,6 +262,38 @@ impl Source<'_> {
     }
 }
 
+impl<'a> Source<'a> {
+    /// Some of its rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
+    pub fn rows(self, rows: Slab) -> Result<Source<'a>> {
+        match self {
+            Self::F64(view) => Ok(view.rows(rows)?.into()),
+            Self::F32(view) => Ok(view.rows(rows)?.into()),
+            Self::Device(_) => Err(no_rows_on_a_device()),
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// Some of its rows.
+    ///
+    /// # Errors
+    /// As [`Source::rows`].
+    pub fn into_rows(self, rows: Slab) -> Result<Target<'a>> {
+        match self {
+            Self::F64(view) => Ok(view.into_rows(rows)?.into()),
+            Self::F32(view) => Ok(view.into_rows(rows)?.into()),
+            Self::Device(_) => Err(no_rows_on_a_device()),
+        }
+    }
+}
+
+fn no_rows_on_a_device() -> Error {
+    Error::Unsupported("rows of an array in the memory of a GPU; copy it to host memory".into())
+}
+
 impl Target<'_> {
     /// The grid.
     pub fn shape(&self) -> Shape {
@@ -304,5 +363,23 @@ mod tests {
         assert!(ArrayView::new(&data, shape, [6, 2, 1]).is_ok());
         assert!(ArrayView::new(&data, shape, [7, 2, 1]).is_err());
         assert!(ArrayView::new(&data, shape, [usize::MAX, 2, 1]).is_err());
+    }
+
+    #[test]
+    fn rows_are_those_of_the_array() {
+        let shape = Shape::new(4, 3, 2);
+        let mut data: Vec<f64> = (0..24).map(f64::from).collect();
+        for strides in [[1, 4, 12], [6, 2, 1], [0, 0, 0]] {
+            let view = ArrayView::new(&data, shape, strides).unwrap();
+            let rows = view.rows(Slab { first: 1, beyond: 3 }).unwrap();
+            assert_eq!(rows.shape(), Shape::new(4, 2, 2));
+            assert_eq!((rows.get(3, 0, 1), rows.get(0, 1, 0)), (view.get(3, 1, 1), view.get(0, 2, 0)));
+            assert!(
+                view.rows(Slab { first: 2, beyond: 4 }).is_err() && view.rows(Slab { first: 2, beyond: 2 }).is_err()
+            );
+        }
+        let view = ArrayViewMut::c_order(&mut data, shape).unwrap();
+        view.into_rows(Slab { first: 2, beyond: 3 }).unwrap().set(1, 0, 1, -1.0);
+        assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
     }
 }

@@ -84,20 +84,55 @@ impl Colour {
 /// of the neighbouring rows' other colour, and east and west at `m` and `m ± 1` of the same row's.
 /// The padding of a row (at most 7 entries beyond its last column) holds zeros, always.
 ///
-/// A grid may be part of a larger one: its first cell lies at [`origin`](Self::origin) there, and beyond its first and
-/// its last row there is room for [`halo`](Self::halo) rows of neighbours. Positions count from the first cell, so
-/// that halo rows have negative ones or lie beyond [`len`](Self::len). Colours are stored as they are met here;
-/// [`local`](Self::local) says where a colour of the larger grid is.
+/// A grid may be part of a larger one, a [`Slab`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
+/// first and its last row, where the larger grid goes on, there is room for [`halo`](Self::halo) rows of neighbours.
+/// Positions count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Colours are
+/// stored as they are met here; [`local`](Self::local) says where a colour of the larger grid is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     pitch: usize,
     origin: [usize; 2],
-    halo: usize,
+    halo: [usize; 2],
 }
 
 /// Row pitches are multiples of this many elements: a 64-byte line of f64.
 pub const ROW_ALIGNMENT: usize = 8;
+
+/// Consecutive rows of a grid, with all their columns: what one of several devices works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slab {
+    /// The first row.
+    pub first: usize,
+    /// One past the last.
+    pub beyond: usize,
+}
+
+impl Slab {
+    /// All rows of a grid.
+    pub fn whole(shape: Shape) -> Self {
+        Self { first: 0, beyond: shape.ny }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.beyond - self.first
+    }
+
+    /// The cells of a grid that it holds.
+    pub fn shape(&self, whole: Shape) -> Shape {
+        Shape { ny: self.rows(), ..whole }
+    }
+
+    /// The layout of its vectors, with a halo row wherever the grid goes on.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`].
+    pub fn layout(&self, whole: Shape) -> Result<Layout> {
+        let halo = [usize::from(self.first > 0), usize::from(self.beyond < whole.ny)];
+        Ok(Layout::new(self.shape(whole))?.part_of([0, self.first], halo))
+    }
+}
 
 impl Layout {
     /// The layout for a grid of this shape.
@@ -115,7 +150,7 @@ impl Layout {
             .and_then(|p| p.checked_mul(2)?.checked_mul(shape.ny)?.checked_mul(shape.nz))
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
-        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: 0 })
+        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: [0; 2] })
     }
 
     /// The layout of a single cell, for vectors that must be there and are not used.
@@ -127,9 +162,9 @@ impl Layout {
     }
 
     /// The same for a part of a larger grid whose first column is (i, j) = `origin` there, with room for `halo` rows of
-    /// neighbours on either side in y.
+    /// neighbours before the first row and after the last.
     #[must_use]
-    pub fn part_of(self, origin: [usize; 2], halo: usize) -> Self {
+    pub fn part_of(self, origin: [usize; 2], halo: [usize; 2]) -> Self {
         Self { origin, halo, ..self }
     }
 
@@ -140,14 +175,21 @@ impl Layout {
 
     /// Rows that vectors have room for before the first and after the last.
     #[inline(always)]
-    pub fn halo(&self) -> usize {
+    pub fn halo(&self) -> [usize; 2] {
         self.halo
     }
 
-    /// Entries of the halo rows on one side.
+    /// Entries of the halo rows before the first row and after the last.
     #[inline(always)]
-    pub fn halo_len(&self) -> usize {
-        2 * self.half_plane() * self.halo
+    pub fn halo_len(&self) -> [usize; 2] {
+        self.halo.map(|rows| 2 * self.half_plane() * rows)
+    }
+
+    /// Entries of a whole vector, padding and halo rows included.
+    #[inline(always)]
+    pub fn len_with_halo(&self) -> usize {
+        let [before, after] = self.halo_len();
+        before + self.len() + after
     }
 
     /// The colour that columns of a colour of the larger grid have here: relaxation must sweep the larger grid's red
@@ -175,7 +217,7 @@ impl Layout {
         self.pitch * self.shape.nz
     }
 
-    /// Entries of a whole vector, padding included.
+    /// Entries of a vector, padding included, halo rows not.
     #[inline(always)]
     pub fn len(&self) -> usize {
         2 * self.half_plane() * self.shape.ny
@@ -260,14 +302,19 @@ mod tests {
     fn a_part_keeps_the_checkerboard_of_the_whole() {
         let whole = Layout::new(Shape::new(9, 7, 2)).unwrap();
         for origin in [[0, 0], [3, 2], [2, 3], [4, 1]] {
-            let part = Layout::new(Shape::new(5, 4, 2)).unwrap().part_of(origin, 1);
-            assert_eq!((part.origin(), part.halo_len()), (origin, 2 * part.half_plane()));
+            let part = Layout::new(Shape::new(5, 4, 2)).unwrap().part_of(origin, [1, 0]);
+            assert_eq!((part.origin(), part.halo_len()), (origin, [2 * part.half_plane(), 0]));
+            assert_eq!(part.len_with_halo(), part.len() + 2 * part.half_plane());
             for (i, j) in (0..4).flat_map(|j| (0..5).map(move |i| (i, j))) {
                 let there = Colour::of(i + origin[0], j + origin[1]);
                 assert_eq!(part.local(there), Colour::of(i, j));
             }
         }
-        assert_eq!((whole.halo(), whole.local(Colour::Black)), (0, Colour::Black));
+        assert_eq!((whole.halo(), whole.local(Colour::Black)), ([0, 0], Colour::Black));
+        let slab = Slab { first: 2, beyond: 5 };
+        let layout = slab.layout(whole.shape()).unwrap();
+        assert_eq!((layout.shape(), layout.origin(), layout.halo()), (Shape::new(9, 3, 2), [0, 2], [1, 1]));
+        assert_eq!(Slab::whole(whole.shape()).layout(whole.shape()).unwrap(), whole);
     }
 
     #[test]

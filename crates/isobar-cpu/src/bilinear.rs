@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::part::{PartOperator, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -111,8 +113,40 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
+        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
+    }
+
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut HostScalars)>,
+    ) -> Result<()> {
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
+    fn fine_part(&self) -> &dyn PartOperator<Cpu, T> {
+        &*self.fine
+    }
+
+    fn smooth_residual_restrict_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
-            self.fine.smooth(relaxation, guess, f, u, scratch)?;
+            self.fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
+            fill(u, &Colour::BOTH)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let fine = &self.fine;
@@ -127,11 +161,11 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict));
-        Ok(())
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), fill)
     }
 
-    fn prolong_smooth(
+    fn prolong_smooth_part(
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
@@ -139,12 +173,15 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
             self.prolong(coarse_u, u)?;
-            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-            return norm.map_or(Ok(()), |(scalar, scalars)| fine.residual_norm(f, u, scratch, scalar, scalars));
+            fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+            let Some((scalar, scalars)) = norm else { return Ok(()) };
+            fill(u, &Colour::BOTH)?;
+            return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
         let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let (needed, unsolved) = (fine.needed(relaxation), fine.unsolved(relaxation));
@@ -158,7 +195,8 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
         let sweep = (relaxation, Guess::Given, 1);
-        fine.pass_around_sweeps(&c, &mut workspace, Some(&prolong), sweep, vectors, after);
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        fine.pass_around_sweeps(&c, &mut workspace, Some(&prolong), sweep, vectors, after, fill)?;
         if let Some((scalar, scalars)) = norm {
             scalars.reduce(scalar, [workspace.total(0)]);
         }
@@ -184,7 +222,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
         let Self { coarse, fine_planes, what, coarse_f, row } = self;
         let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
         let coarse_j = fine_planes[0].unwrap_or_default() / 2;
-        let [even, odd] = by_parity(coarse_j).map(|colour| row_start(coarse, coarse_j, colour));
+        let [even, odd] = by_parity(coarse_j).map(|colour| row_start(coarse, coarse_j as isize, colour));
         let row = &mut row[..n.max(2 * coarse_n)];
         row.fill(T::ZERO);
         let half_plane = |j: Option<usize>, colour: Colour| {
@@ -260,8 +298,8 @@ fn add_row<S: Simd, T: Real>(
 }
 
 /// Position of the first row of a half plane.
-fn row_start(layout: &Layout, j: usize, colour: Colour) -> isize {
-    ((colour as usize + 2 * j) * layout.half_plane()) as isize
+fn row_start(layout: &Layout, j: isize, colour: Colour) -> isize {
+    (colour as isize + 2 * j) * layout.half_plane() as isize
 }
 
 /// The colours of a plane with even and with odd column indices.
@@ -290,8 +328,12 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         let (n, coarse_n, shape, fine) = (g.layout.pitch(), coarse.pitch(), coarse.shape(), g.layout.shape());
         // The last of an odd number is alone in its coarse column, whose value it takes.
         let is_alone = |n: usize, count: usize| n + 1 == count && n.is_multiple_of(2);
-        let far = if j.is_multiple_of(2) { (j / 2).checked_sub(1) } else { Some(j / 2 + 1) };
-        let far = far.filter(|&far| far < shape.ny && !is_alone(j, fine.ny));
+        // Beyond the part, its halo row.
+        let [before, after] = coarse.halo().map(|rows| rows as isize);
+        let here = (j / 2) as isize;
+        let far = if j.is_multiple_of(2) { here - 1 } else { here + 1 };
+        let rows = -before..shape.ny as isize + after;
+        let far = Some(far).filter(|far| rows.contains(far) && !is_alone(j, fine.ny));
         let (three, one) = (T::from_f64(0.75), T::from_f64(0.25));
         // Outside, the value mirrors with the opposite sign.
         let [near_weight, far_weight] = match far {
@@ -299,9 +341,9 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
             Some(_) => [three, one],
             None => [three, -one],
         };
-        let starts = |j: usize| by_parity(j).map(|colour| row_start(coarse, j, colour));
-        let [near_even, near_odd] = starts(j / 2);
-        let [far_even, far_odd] = starts(far.unwrap_or(j / 2));
+        let starts = |j: isize| by_parity(j.unsigned_abs()).map(|colour| row_start(coarse, j, colour));
+        let [near_even, near_odd] = starts(here);
+        let [far_even, far_odd] = starts(far.unwrap_or(here));
         let row = &mut row[..n.max(2 * coarse_n) + 2];
         row.fill(T::ZERO);
         for w in g.rows() {

@@ -1,4 +1,4 @@
-//! Operations on whole vectors.
+//! Operations on whole vectors: on halo rows as on others, but for sums.
 
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
@@ -10,8 +10,8 @@ use crate::vector::Vector;
 
 /// x = a
 pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
-    let entries = Shared::of(x.entries_mut());
-    cpu.for_each_part(x.layout().len(), |_, start, end| {
+    let entries = Shared::of(x.all_entries_mut());
+    cpu.for_each_part(x.layout().len_with_halo(), |_, start, end| {
         // SAFETY: parts do not overlap.
         unsafe { entries.row_mut(start as isize, end - start) }.fill(a);
     });
@@ -35,8 +35,8 @@ pub(crate) fn copy<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &mut Vector<T>) {
 
 /// x = a x
 pub(crate) fn scale<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
-    let entries = Shared::of(x.entries_mut());
-    cpu.for_each_part(x.layout().len(), |_, start, end| {
+    let entries = Shared::of(x.all_entries_mut());
+    cpu.for_each_part(x.layout().len_with_halo(), |_, start, end| {
         // SAFETY: parts do not overlap.
         for x in unsafe { entries.row_mut(start as isize, end - start) } {
             *x = *x * a;
@@ -68,8 +68,8 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
 }
 
 fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn(&[S], &mut [T]) + Sync) {
-    let x = x.entries();
-    let out = Shared::of(y.entries_mut());
+    let x = x.all_entries();
+    let out = Shared::of(y.all_entries_mut());
     cpu.for_each_part(x.len(), |_, start, end| {
         // SAFETY: parts do not overlap.
         f(&x[start..end], unsafe { out.row_mut(start as isize, end - start) });
@@ -154,6 +154,25 @@ impl<T: Real> WithSimd for Advance<'_, T> {
         let (alpha, beta) = (Pack::splat(simd, self.alpha), Pack::splat(simd, self.beta));
         for i in 0..u.len() {
             u.set(i, alpha.mul_add(p.get(i), u.get(i)));
+            p.set(i, beta.mul_add(p.get(i), z.get(i)));
+        }
+    }
+}
+
+/// p = z + βp on part of two vectors, as [`Advance`] computes it
+pub(crate) struct AdvanceHalo<'a, T> {
+    pub(crate) beta: T,
+    pub(crate) p: &'a mut [T],
+    pub(crate) z: &'a [T],
+}
+
+impl<T: Real> WithSimd for AdvanceHalo<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let (mut p, z, beta) = (RowMut::new(simd, self.p), Row::new(simd, self.z), Pack::splat(simd, self.beta));
+        for i in 0..p.len() {
             p.set(i, beta.mul_add(p.get(i), z.get(i)));
         }
     }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::part::{self, Edge, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use pulp::{Arch, WithSimd};
@@ -115,7 +116,7 @@ impl Backend for Cpu {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, threads: self.threads() }
+        DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
@@ -224,6 +225,29 @@ impl Backend for Cpu {
             best = best.min(clock.elapsed().as_secs_f64());
         }
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / best.max(1e-9))
+    }
+}
+
+impl PartBackend for Cpu {
+    fn edges<T: Real>(
+        &self,
+        x: &mut Vector<T>,
+        colours: &[Colour],
+        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
+    ) -> Result<()> {
+        let layout = *x.layout();
+        part::edges(&layout, x.all_entries_mut(), colours, exchange)
+    }
+
+    fn read_rows<T: Real>(&self, x: &Vector<T>, rows: Slab, to: &mut [T]) -> Result<()> {
+        part::read_rows(x.layout(), x.all_entries(), rows, to);
+        Ok(())
+    }
+
+    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
+        let layout = *x.layout();
+        part::write_rows(&layout, from, rows, x.all_entries_mut());
+        Ok(())
     }
 }
 

@@ -115,6 +115,18 @@ impl<'a, T: Real> Geometry<'a, T> {
         beside(j, self.layout.shape().ny, north, self.periodic[1])
     }
 
+    /// Where the plane beside plane j starts, a halo row perhaps, and how it is reached; plane j itself where there is none.
+    fn start_beside(&self, j: usize, north: bool) -> (isize, Link) {
+        let rows = self.layout.shape().ny;
+        let is_end = if north { j + 1 == rows } else { j == 0 };
+        if is_end && self.layout.halo()[usize::from(north)] > 0 {
+            let start = if north { self.plane_start(rows) } else { -(self.plane_len() as isize) };
+            return (start, Link::Inner);
+        }
+        let (plane, link) = self.plane_beside(j, north);
+        (self.plane_start(plane), link)
+    }
+
     /// The layer below or above, and how it is reached.
     #[inline(always)]
     pub(crate) fn layer_beside(&self, k: usize, above: bool) -> (usize, Link) {
@@ -122,7 +134,7 @@ impl<'a, T: Real> Geometry<'a, T> {
     }
 
     pub(crate) fn half_plane(&self, j: usize, colour: Colour) -> HalfPlane {
-        let start = |north| self.plane_start(self.plane_beside(j, north).0);
+        let start = |north| self.start_beside(j, north).0;
         self.half_plane_in(j, colour, Planes { south: start(false), here: self.plane_start(j), north: start(true) })
     }
 
@@ -139,8 +151,8 @@ impl<'a, T: Real> Geometry<'a, T> {
             other: planes.here + other,
             south: planes.south + other,
             north: planes.north + other,
-            southern: self.plane_beside(j, false).1,
-            northern: self.plane_beside(j, true).1,
+            southern: self.start_beside(j, false).1,
+            northern: self.start_beside(j, true).1,
         }
     }
 

@@ -17,7 +17,7 @@ use pulp::{Simd, WithSimd};
 
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
-use crate::seven_point::sweeps::MOST_SWEEPS;
+use crate::seven_point::sweeps::{MOST_SWEEPS, nothing_beyond};
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
 use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
@@ -355,7 +355,8 @@ impl<T: Real> Modal<T> {
             let now = left.min(MOST_SWEEPS);
             left -= now;
             let after: Option<Stage<'_, T>> = (left == 0).then_some(&residual);
-            fine.pass_around_sweeps(&c, &mut workspace, before.take(), (relaxation, Guess::Given, now), vectors, after);
+            let some = (relaxation, Guess::Given, now);
+            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, &mut nothing_beyond)?;
         }
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())

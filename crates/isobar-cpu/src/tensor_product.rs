@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::SolverOptions;
@@ -11,7 +11,8 @@ use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use isobar_core::stencil::modes::by_modes;
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Supports};
+use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
+use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, Supports};
 use pulp::Simd;
 
 use crate::bilinear::Bilinear;
@@ -58,7 +59,7 @@ impl<T: Real> Factors<T> {
         factors
     }
 
-    /// Rounds and arranges the factors of a stencil.
+    /// Rounds and arranges the factors of a stencil, of the rows that the layout is of.
     fn set(&mut self, cpu: &Cpu, stencil: &stencil::TensorProduct, layout: &Layout) {
         let (v, h) = (stencil.vertical(), stencil.horizontal());
         let round = T::from_f64;
@@ -69,14 +70,14 @@ impl<T: Real> Factors<T> {
         let horizontal = self.horizontal.each_mut().map(|field| Shared::of(field));
         let areas = self.areas.each_mut().map(|field| Shared::of(field));
         cpu.for_each_column_row(layout, |j, colour, start| {
-            let (parity, n) = (layout.parity(j, colour), layout.columns(j, colour));
+            let (parity, n, row) = (layout.parity(j, colour), layout.columns(j, colour), layout.origin()[1] + j);
             // SAFETY: each row is visited once.
             let rows = horizontal.map(|field| unsafe { field.row_mut(start, n) });
             // SAFETY: as above.
             let [area, inverse_area] = areas.map(|field| unsafe { field.row_mut(start, n) });
             let [west, east, south, north, total] = rows;
             for m in 0..n {
-                let at = 2 * m + parity + h.nx * j;
+                let at = 2 * m + parity + h.nx * row;
                 let over = 1.0 / h.area[at];
                 (area[m], inverse_area[m]) = (round(h.area[at]), round(over));
                 west[m] = round(h.west[at] / h.area[at]);
@@ -262,9 +263,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
     type Operator<T: Real> = TensorProduct<T>;
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
-        let layout = self.layout(stencil)?;
-        let factors = Factors::new(self, stencil, &layout);
-        Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
+        self.part(stencil, Slab::whole(Stencil::shape(stencil)))
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -294,6 +293,10 @@ impl Supports<stencil::TensorProduct> for Cpu {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::TensorProduct, T>>> {
         by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn has_modes(&self) -> bool {
+        true
     }
 
     fn modes<T: Real, C: Real>(
@@ -328,5 +331,31 @@ impl SupportsLevels<stencil::TensorProduct> for Cpu {
         coarse: &Arc<TensorProduct<T>>,
     ) -> Result<Arc<Bilinear<T>>> {
         Ok(Arc::new(Bilinear::new(fine, coarse.geometry().layout)))
+    }
+}
+
+impl SupportsParts<stencil::TensorProduct> for Cpu {
+    type Part<T: Real> = TensorProduct<T>;
+
+    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Arc<TensorProduct<T>>> {
+        let layout = slab.layout(Stencil::shape(stencil))?;
+        let factors = Factors::new(self, stencil, &layout);
+        Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
+    }
+
+    fn update_part<T: Real>(&self, part: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
+        self.update(part, stencil)
+    }
+}
+
+impl SupportsPartLevels<stencil::TensorProduct> for Cpu {
+    type PartTransfer<T: Real> = Bilinear<T>;
+
+    fn part_transfer<T: Real>(
+        &self,
+        fine: &Arc<TensorProduct<T>>,
+        coarse: &Arc<TensorProduct<T>>,
+    ) -> Result<Arc<Bilinear<T>>> {
+        self.transfer(fine, coarse)
     }
 }

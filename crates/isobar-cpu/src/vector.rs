@@ -19,7 +19,7 @@ const GUARD: usize = 16;
 #[repr(C, align(64))]
 struct Block<T>([T; GUARD]);
 
-/// A vector in the one layout, its rows aligned to 64 bytes (32 in single precision).
+/// A vector in the one layout, halo rows included, its rows aligned to 64 bytes (32 in single precision).
 #[derive(Clone, Debug)]
 pub struct Vector<T> {
     layout: Layout,
@@ -53,7 +53,7 @@ impl<T: Real> Vector<T> {
     pub(crate) fn zeros(cpu: &Cpu, layout: &Layout) -> Result<Self> {
         let mut blocks = Vec::new();
         // Two rows of at least eight entries: a layout's length is a multiple of 16.
-        let count = layout.len() / GUARD + 2;
+        let count = layout.len_with_halo() / GUARD + 2;
         blocks.try_reserve_exact(count).map_err(|_| Error::OutOfMemory {
             what: format!("a vector of {} cells", layout.shape()),
             needed_bytes: (count * size_of::<Block<T>>()) as u64,
@@ -76,29 +76,44 @@ impl<T: Real> Vector<T> {
         &self.layout
     }
 
-    /// All entries, row padding included, guards not.
+    /// All entries, row padding included, guards and halo rows not.
     pub fn entries(&self) -> &[T] {
+        &self.all_entries()[self.layout.halo_len()[0]..][..self.layout.len()]
+    }
+
+    /// All entries, row padding included, guards and halo rows not; the padding must stay zero.
+    pub fn entries_mut(&mut self) -> &mut [T] {
+        let (start, len) = (self.layout.halo_len()[0], self.layout.len());
+        &mut self.all_entries_mut()[start..][..len]
+    }
+
+    /// All entries, row padding and halo rows included, guards not.
+    pub fn all_entries(&self) -> &[T] {
         let inner = &self.blocks[1..self.blocks.len() - 1];
         // SAFETY: `Block<T>` is `repr(C)` around `[T; 16]` and has no padding: 16 f32 or f64 fill one or
         // two 64-byte lines.
         unsafe { std::slice::from_raw_parts(inner.as_ptr().cast(), inner.len() * GUARD) }
     }
 
-    /// All entries, row padding included, guards not; the padding must stay zero.
-    pub fn entries_mut(&mut self) -> &mut [T] {
+    /// All entries, row padding and halo rows included, guards not; the padding must stay zero.
+    pub fn all_entries_mut(&mut self) -> &mut [T] {
         let last = self.blocks.len() - 1;
         let inner = &mut self.blocks[1..last];
-        // SAFETY: as in `entries`.
+        // SAFETY: as in `all_entries`.
         unsafe { std::slice::from_raw_parts_mut(inner.as_mut_ptr().cast(), inner.len() * GUARD) }
     }
 
-    /// For reading in kernels, guards within reach.
+    /// For reading in kernels, guards and halo rows within reach.
     pub(crate) fn share(&self) -> Shared<T> {
-        Shared::new(self.blocks.as_ptr().cast::<T>().cast_mut(), self.blocks.len() * GUARD, GUARD)
+        Shared::new(
+            self.blocks.as_ptr().cast::<T>().cast_mut(),
+            self.blocks.len() * GUARD,
+            GUARD + self.layout.halo_len()[0],
+        )
     }
 
-    /// For writing in kernels, guards within reach.
+    /// For writing in kernels, guards and halo rows within reach.
     pub(crate) fn share_mut(&mut self) -> Shared<T> {
-        Shared::new(self.blocks.as_mut_ptr().cast::<T>(), self.blocks.len() * GUARD, GUARD)
+        Shared::new(self.blocks.as_mut_ptr().cast::<T>(), self.blocks.len() * GUARD, GUARD + self.layout.halo_len()[0])
     }
 }

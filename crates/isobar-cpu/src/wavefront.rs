@@ -12,7 +12,10 @@
 //! ```
 //!
 //! Whatever the number of chunks, each stage sees the same values: results do not depend on it. Planes may form a
-//! ring, the last one before the first: another boundary.
+//! ring, the last one before the first: another boundary. Where they are part of a larger grid, so is either end: there
+//! each stage waits until what it needs of the neighbour's planes has come.
+
+use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
 
@@ -25,18 +28,25 @@ pub(crate) struct Chunks {
     planes: usize,
     count: usize,
     periodic: bool,
+    /// Whether there are neighbours' planes before the first and after the last.
+    open: [bool; 2],
 }
 
 impl Chunks {
     /// At most `wanted` chunks of `planes` planes, none too short for `stages` stages.
     pub(crate) fn new(planes: usize, wanted: usize, stages: usize) -> Self {
         let shortest = (2 * stages).next_multiple_of(PLANES_TOGETHER);
-        Self { planes, count: wanted.min(planes / shortest).max(1), periodic: false }
+        Self { planes, count: wanted.min(planes / shortest).max(1), periodic: false, open: [false; 2] }
     }
 
     /// The same with plane 0 beside the last one.
     pub(crate) fn periodic(self) -> Self {
         Self { periodic: true, ..self }
+    }
+
+    /// The same with neighbours' planes before the first and after the last, or one of them.
+    pub(crate) fn open(self, open: [bool; 2]) -> Self {
+        Self { open, ..self }
     }
 
     /// First plane of chunk `n`; `n == count` gives the end.
@@ -67,7 +77,9 @@ impl Chunks {
     /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
     fn at_once(self, n: usize, s: usize) -> (usize, usize) {
         let (start, end) = (self.start(n), self.start(n + 1));
-        let (waits_below, waits_above) = (n > 0 || self.periodic, n + 1 < self.count || self.periodic);
+        let [open_below, open_above] = self.open;
+        let waits_below = n > 0 || self.periodic || open_below;
+        let waits_above = n + 1 < self.count || self.periodic || open_above;
         (if waits_below { start + s } else { start }, if waits_above { end - s } else { end })
     }
 }
@@ -76,6 +88,40 @@ impl Chunks {
 ///
 /// `chunk` tells which thread's scratch space to use: calls with the same `chunk` never overlap.
 pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stages: usize, stage: impl Fn(usize, usize, usize) + Sync) {
+    run_boundaries(cpu, chunks, stages, &stage);
+}
+
+/// The same for part of a larger grid: `exchange(s)` is called once for every s > 0, when stage s − 1 is complete and stage
+/// s needs what it has left in the neighbours' planes.
+///
+/// # Errors
+/// Those of `exchange`.
+pub(crate) fn run_part(
+    cpu: &Cpu,
+    chunks: Chunks,
+    stages: usize,
+    stage: impl Fn(usize, usize, usize) + Sync,
+    mut exchange: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let (planes, [below, above]) = (chunks.planes, chunks.open);
+    let is_short = (below || above) && planes < 2 * stages;
+    if !is_short {
+        run_boundaries(cpu, chunks, stages, &stage);
+    }
+    for s in 0..stages {
+        if s > 0 {
+            exchange(s)?;
+        }
+        let beyond = if is_short { planes } else { s };
+        let ends = if below || is_short { 0..beyond } else { 0..0 };
+        for plane in ends.chain(if above && !is_short { planes - s..planes } else { 0..0 }) {
+            stage(s, plane, 0);
+        }
+    }
+    Ok(())
+}
+
+fn run_boundaries(cpu: &Cpu, chunks: Chunks, stages: usize, stage: &(impl Fn(usize, usize, usize) + Sync)) {
     let first = |n: usize| {
         let (start, end) = (chunks.start(n), chunks.start(n + 1));
         for front in start..end + stages - 1 {
@@ -137,6 +183,46 @@ mod tests {
                     done[plane] += 1;
                 });
                 assert_eq!(done.into_inner().unwrap(), vec![stages; planes]);
+            }
+        }
+    }
+
+    /// In part of a larger grid stages at its ends wait for the exchange before them, and every stage runs once on every
+    /// plane, after the stage before it on that plane and its neighbours.
+    #[test]
+    fn ends_of_a_part_wait_for_their_neighbours() {
+        let cpu = Cpu::new(3).unwrap();
+        for (planes, stages) in
+            [1, 2, 3, 4, 7, 8, 10, 24, 25, 64].into_iter().flat_map(|n| (1..=5).map(move |s| (n, s)))
+        {
+            for open in [[true, false], [false, true], [true, true], [false, false]] {
+                let chunks = Chunks::new(planes, 3, stages).open(open);
+                let done = Mutex::new((vec![0; planes], 0));
+                let stage = |s: usize, plane: usize, _: usize| {
+                    let mut done = done.lock().unwrap();
+                    let (planes_done, exchanged) = &mut *done;
+                    assert_eq!(planes_done[plane], s, "plane {plane}");
+                    let around = plane.saturating_sub(1)..(plane + 2).min(planes);
+                    for (neighbour, &ahead) in planes_done.iter().enumerate().filter(|(n, _)| around.contains(n)) {
+                        assert!(ahead >= s && (neighbour == plane || ahead <= s + 1), "stage {s} on {plane}: {ahead}");
+                    }
+                    let is_at_end = (open[0] && plane == 0) || (open[1] && plane + 1 == planes);
+                    assert!(!is_at_end || *exchanged == s, "stage {s} on {plane} after {exchanged} exchanges");
+                    planes_done[plane] += 1;
+                };
+                let mut seen = 0;
+                run_part(&cpu, chunks, stages, stage, |s| {
+                    let mut done = done.lock().unwrap();
+                    for (plane, is_sent) in [(0, open[0]), (planes - 1, open[1])] {
+                        assert!(!is_sent || done.0[plane] == s, "plane {plane} is sent before stage {s}");
+                    }
+                    seen += 1;
+                    assert_eq!(seen, s);
+                    done.1 = s;
+                    Ok(())
+                })
+                .unwrap();
+                assert_eq!((done.into_inner().unwrap().0, seen), (vec![stages; planes], stages - 1));
             }
         }
     }

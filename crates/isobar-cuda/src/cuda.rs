@@ -175,7 +175,7 @@ impl Backend for Cuda {
     type Scalars = Scalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, threads: 1 }
+        DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {

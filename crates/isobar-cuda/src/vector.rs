@@ -24,7 +24,7 @@ pub struct Vector<T> {
 
 impl<T: Real> Vector<T> {
     pub(crate) fn zeros(context: &Arc<Context>, layout: &Layout) -> Result<Self> {
-        let bytes = (layout.len() + 2 * (layout.halo_len() + GUARD)) * size_of::<T>();
+        let bytes = (layout.len_with_halo() + 2 * GUARD) * size_of::<T>();
         let buffer = Buffer::zeros(context, bytes, &format!("a vector of {} cells", layout.shape()))?;
         Ok(Self { layout: *layout, buffer, precision: PhantomData })
     }
@@ -36,7 +36,7 @@ impl<T: Real> Vector<T> {
 
     /// Where the first cell is; halo rows lie before it.
     pub(crate) fn pointer(&self) -> Pointer {
-        self.buffer.start() + ((GUARD + self.layout.halo_len()) * size_of::<T>()) as Pointer
+        self.buffer.start() + ((GUARD + self.layout.halo_len()[0]) * size_of::<T>()) as Pointer
     }
 
     /// Exchanges the contents of two vectors of one layout, which moves nothing.

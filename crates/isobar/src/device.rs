@@ -5,6 +5,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
+use isobar_dist::Distributed;
 
 /// A place to compute.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub enum Device {
     Cpu(Cpu),
     /// An NVIDIA card.
     Cuda(Cuda),
+    /// The processor cores of every rank of a job; see [`Ranks::device`](crate::Ranks::device).
+    CpuRanks(Distributed<Cpu>),
 }
 
 impl Device {
@@ -59,6 +62,11 @@ impl Device {
         match self {
             Self::Cpu(backend) => copy_bandwidth(backend, shape),
             Self::Cuda(backend) => copy_bandwidth(backend, shape),
+            // All ranks copy at once, as much as they have.
+            Self::CpuRanks(backend) => {
+                let slab = backend.slabs(shape)?.of(backend.world().rank());
+                copy_bandwidth(backend.inner(), slab.shape(shape))
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Moment, Step, Trie
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
+use crate::ranks::one_rank_only;
 
 /// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
 /// stepping takes.
@@ -31,6 +32,7 @@ impl TimeStepper {
         let inner: Box<dyn Evolve> = match device {
             Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
             Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+            Device::CpuRanks(_) => return Err(one_rank_only("time steps")),
         };
         Ok(Self { inner, shape })
     }
@@ -83,6 +85,7 @@ impl TimeStepper {
         match device {
             Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
             Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
+            Device::CpuRanks(_) => Err(one_rank_only("time steps")),
         }
     }
 

@@ -86,6 +86,7 @@ mod device;
 mod heat;
 mod matrix;
 mod memory;
+mod ranks;
 mod solver;
 
 pub use isobar_core::{error, grid, options, outcome, problem, stencil};
@@ -107,6 +108,7 @@ pub use heat::TimeStepper;
 pub use matrix::Matrix;
 pub use memory::{Memory, predict_memory};
 pub use outcome::{Outcome, Stop};
+pub use ranks::Ranks;
 pub use solver::{Solver, SolverBuilder};
 
 /// What solvers are made of: iterations over fused steps, and the back ends that take them. Its contents change more
@@ -116,6 +118,7 @@ pub use solver::{Solver, SolverBuilder};
 /// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build) the methods, and what puts
 ///   them together,
 /// * [`cpu`](internals::cpu) the multi-threaded back end; [`cuda`](internals::cuda) NVIDIA GPUs;
+///   [`dist`](internals::dist) grids divided among ranks;
 ///   [`reference`](mod@internals::reference) the plain one that specifies both, to which
 ///   [`conformance`](internals::conformance) holds them.
 pub mod internals {
@@ -125,4 +128,5 @@ pub mod internals {
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;
+    pub use isobar_dist as dist;
 }

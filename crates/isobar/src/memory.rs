@@ -36,6 +36,7 @@ impl Device {
         match self {
             Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
             Self::Cuda(_) => Processor::Cuda,
+            Self::CpuRanks(ranks) => Processor::Cpu { threads: ranks.inner().threads() },
         }
     }
 }

@@ -54,9 +54,21 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
             Err(error) => console.line(format_args!("{name:<9} none: {}", reason(&error))),
         }
     }
-    console.line("MPI       not in this version");
+    console.line(match mpi() {
+        Ok(found) => format!("MPI       {found}"),
+        Err(error) => format!("MPI       none: {}", error.to_string().trim_start_matches("mpi: ")),
+    });
     console.finish()?;
     Ok(SUCCESS)
+}
+
+/// The MPI that ranks would use.
+fn mpi() -> isobar::Result<String> {
+    #[cfg(unix)]
+    return isobar::internals::dist::mpi::find()
+        .map(|found| format!("{}, {}, {}", found.version, found.family, found.library));
+    #[cfg(not(unix))]
+    Err(isobar::Error::Unsupported("not on this system".into()))
 }
 
 /// What an error says, without the name of the device that stands before it anyway.

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use isobar::Ranks;
 use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
+use crate::SUCCESS;
 use crate::args::SolveArgs;
 use crate::console::{Console, Stream};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::files;
 use crate::plot::{self, PlotInput};
+use crate::ranks::AbortOnPanic;
 use crate::run::Run;
 
 /// Solves a case and writes what was asked for.
@@ -18,6 +21,38 @@ use crate::run::Run;
 /// # Errors
 /// Whatever keeps the case from being solved or a file from being written.
 pub fn run(args: &SolveArgs) -> Result<u8> {
+    match Ranks::start() {
+        Ok(None) => on_one(args),
+        Ok(Some(ranks)) => on_ranks(args, &ranks),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same as one of several processes. Rank 0 writes, and speaks for all.
+fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
+    let _others_must_not_wait = AbortOnPanic(ranks);
+    let is_first = ranks.rank() == 0;
+    let set_up = || {
+        let case = args.case.load()?;
+        if matches!(case.problem, Problem::Heat(_)) || args.restart.is_some() {
+            return Err(Failure::new("time steps on several ranks; run without mpirun"));
+        }
+        let stream = if is_first { check_files(args, &case)? } else { Stream::Error };
+        Ok((stream, device::open_on(ranks, &args.device)?, case))
+    };
+    let (stream, device, case) = crate::ranks::agree(Some(ranks), set_up())?;
+    let version = env!("CARGO_PKG_VERSION");
+    ranks.require_same("the version of isobar, or the case", format!("{version} {case:?}").as_bytes())?;
+    let mut console = Console::new(stream, args.quiet || !is_first);
+    let run = crate::run::solve(&case, &device, Some(ranks), &mut console)?;
+    let written = if is_first { write(args, &case, &run, &mut console) } else { Ok(()) };
+    let finished = console.finish();
+    crate::ranks::agree(Some(ranks), finished.and(written))?;
+    // One process says how it went.
+    Ok(if is_first { super::status(&run) } else { SUCCESS })
+}
+
+fn on_one(args: &SolveArgs) -> Result<u8> {
     let case = args.case.load()?;
     if let Problem::Heat(heat) = &case.problem {
         return super::heat::run(args, &case, heat);
@@ -31,7 +66,7 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
     let stream = check_files(args, &case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
-    let run = crate::run::solve(&case, &device, &mut console)?;
+    let run = crate::run::solve(&case, &device, None, &mut console)?;
     let written = write(args, &case, &run, &mut console);
     console.finish()?;
     written?;

@@ -55,6 +55,20 @@ fn a_report_says_everything() {
     assert!(number(&report["traffic"]["copy_gb_per_s"]) > 0.0);
 }
 
+/// Vertical modes where they are predicted to be faster, with the reason; multigrid where coupling along columns is weak.
+#[test]
+fn the_default_is_what_is_predicted_to_be_faster() {
+    for (courant, method) in [("8.4", "modes"), ("500", "multigrid")] {
+        let courant = format!("problem.courant={courant}");
+        let (status, report) = solve("panel-tiny.toml", &["--set", "solver.method=auto", "--set", &courant]);
+        assert_eq!(status, Some(0));
+        assert_eq!(report["solver"]["method"], method, "{courant}");
+    }
+    let path = case("panel-tiny.toml");
+    let output = isobar(["solve", path.to_str().unwrap(), "--set", "solver.method=auto"]).output().unwrap();
+    assert!(stdout(&output).contains("vertical modes are predicted to read and write"), "{}", stdout(&output));
+}
+
 #[test]
 fn counts_are_those_of_the_reference() {
     let columns = ["--set", "grid.nx=32", "--set", "grid.ny=32", "--set", "grid.nz=128"];

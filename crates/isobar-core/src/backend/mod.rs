@@ -2,9 +2,11 @@
 //!
 //! * this file: [`Backend`],
 //! * [`scalars`] names of scalars, and the coefficients that are made of them,
-//! * [`aggregate`] one number a set of cells.
+//! * [`aggregate`] one number a set of cells,
+//! * [`part`] vectors that are parts of larger ones.
 
 pub mod aggregate;
+pub mod part;
 pub mod scalars;
 
 use std::ops::ControlFlow;
@@ -29,7 +31,9 @@ pub struct DeviceInfo {
     pub name: String,
     /// Devices working together.
     pub count: usize,
-    /// Host threads in use.
+    /// Processes, or threads of one, that share the grid.
+    pub ranks: usize,
+    /// Host threads in use, of each rank.
     pub threads: usize,
 }
 

@@ -14,7 +14,7 @@ use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Method, Norm, Preconditioner, SolverOptions};
+use crate::options::{Choice, Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::Precision;
@@ -105,7 +105,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Self> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
-        let choice = stencil.choice(options);
+        let mut choice = stencil.choice(options);
+        if choice.method == Method::Modes && !backend.has_modes() {
+            choice = Choice::new(Method::Multigrid, choice.preconditioner);
+        }
         let why = choice.why.clone().filter(|_| options.method == Method::Auto);
         let options = options.resolved(&choice)?;
         if !stencil.is_symmetric() && options.method == Method::Cg {

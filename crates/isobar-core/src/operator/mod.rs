@@ -11,6 +11,7 @@
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
 //!   the finest of them in two precisions, [`modes`] between a grid and its vertical modes,
+//! * [`mod@part`] operators and transfers on a part of a larger grid,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
@@ -18,6 +19,7 @@ pub mod correction;
 pub mod line;
 pub mod mixed;
 pub mod modes;
+pub mod part;
 pub mod transfer;
 pub mod triangular;
 

@@ -355,7 +355,10 @@ impl SolverOptions {
         if this.method != Method::Cg {
             (this.deflation, this.form) = (None, Form::Fused);
         }
-        let has_cycles = this.method.is_stationary() || this.preconditioner == Preconditioner::Multigrid;
+        // What a matrix takes whose choice is left open has cycles.
+        let has_cycles = this.method.is_stationary()
+            || this.method == Method::Auto
+            || this.preconditioner == Preconditioner::Multigrid;
         if this.precision == Precision::Mixed && !has_cycles {
             return Err(Error::invalid(
                 "solver.precision",

@@ -2,22 +2,26 @@
 
 use std::sync::Arc;
 
-use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, fill, row};
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, row};
 use super::{Reference, Vector};
 use crate::backend::{AggregateMap, HostScalars, Scalar};
 use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::layout::{Layout, Shape, Slab};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
+use crate::stencil::parts::SupportsParts;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
 #[derive(Clone, Debug)]
 pub struct DiffusionRows<T> {
+    /// Of the whole grid.
     shape: Shape,
+    /// Where the part begins.
+    first: usize,
     periodic: [bool; 3],
     /// Of each direction, T between a cell and its upper neighbour.
     faces: [Vector<T>; 3],
@@ -32,12 +36,18 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
         for axis in Axis::ALL {
             let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
             for upper in [false, true] {
-                let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
+                let place = if axis == Axis::Y { self.first + at[d] } else { at[d] };
+                let is_end = if upper { place + 1 == n } else { place == 0 };
                 if is_end && !(self.periodic[d] && n > 1) {
                     continue;
                 }
                 let mut to = at;
-                to[d] = if upper { (at[d] + 1) % n } else { (at[d] + n - 1) % n };
+                to[d] = match (is_end, upper) {
+                    (true, true) => 0,
+                    (true, false) => n - 1,
+                    (false, true) => at[d] + 1,
+                    (false, false) => at[d].wrapping_sub(1),
+                };
                 let [i, j, k] = if upper { at } else { to };
                 all[2 * d + usize::from(upper)] = Some(Coupling {
                     to,
@@ -64,14 +74,21 @@ impl SevenPoint for Diffusion {
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
+        let (first, [before, after]) = (layout.origin()[1], layout.halo());
         let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
-            let mut v = Vector::zeros(layout)?;
-            fill(&mut v, |at| T::from_f64(value(at)));
+            let (mut v, Shape { nx, ny, nz }) = (Vector::zeros(layout)?, layout.shape());
+            // The faces between two parts are in the halo row before the upper one.
+            for row in first - before..first + ny + after {
+                for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
+                    v.set(i, row.wrapping_sub(first), k, T::from_f64(value([i, row, k])));
+                }
+            }
             Ok(v)
         };
         let faces = |axis| of(&|at| self.face(axis, at));
         Ok(DiffusionRows {
             shape: self.shape(),
+            first,
             periodic: Axis::ALL.map(|axis| self.is_periodic(axis)),
             faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
             shift: of(&|at| self.shift(at))?,
@@ -115,6 +132,18 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
 
     fn bodies(&self) -> Result<AggregateMap> {
         Ok(self.state().stencil.bodies())
+    }
+}
+
+impl SupportsParts<Diffusion> for Reference {
+    type Part<T: Real> = Plain<Diffusion, T>;
+
+    fn part<T: Real>(&self, stencil: &Diffusion, slab: Slab) -> Result<Arc<Plain<Diffusion, T>>> {
+        Ok(Arc::new(Plain::part(stencil, slab)?))
+    }
+
+    fn update_part<T: Real>(&self, part: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<()> {
+        part.update(stencil)
     }
 }
 

@@ -9,9 +9,10 @@ mod tensor_product;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::part::{self, Edge, PartBackend};
 use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
@@ -39,7 +40,7 @@ impl Backend for Reference {
     type Scalars = HostScalars;
 
     fn device(&self) -> DeviceInfo {
-        DeviceInfo { kind: "cpu", name: "serial reference".into(), count: 1, threads: 1 }
+        DeviceInfo { kind: "cpu", name: "serial reference".into(), count: 1, ranks: 1, threads: 1 }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
@@ -66,19 +67,19 @@ impl Backend for Reference {
     }
 
     fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
-        x.entries_mut().fill(T::ZERO);
+        x.all_entries_mut().fill(T::ZERO);
         Ok(())
     }
 
     fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
-        for (y, x) in y.entries_mut().iter_mut().zip(x.entries()) {
+        for (y, x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
             *y = T::from_f64(x.to_f64());
         }
         Ok(())
     }
 
     fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
-        for x in x.entries_mut() {
+        for x in x.all_entries_mut() {
             *x = *x * T::from_f64(a);
         }
         Ok(())
@@ -86,7 +87,7 @@ impl Backend for Reference {
 
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
-        for (y, x) in y.entries_mut().iter_mut().zip(x.entries()) {
+        for (y, x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
             *y += a * T::from_f64(x.to_f64());
         }
         Ok(())
@@ -94,7 +95,7 @@ impl Backend for Reference {
 
     fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
-        for (y, &x) in y.entries_mut().iter_mut().zip(x.entries()) {
+        for (y, &x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
             *y = x + a * *y;
         }
         Ok(())
@@ -127,5 +128,28 @@ impl Backend for Reference {
         let clock = std::time::Instant::now();
         self.convert(&x, &mut y)?;
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / clock.elapsed().as_secs_f64().max(1e-9))
+    }
+}
+
+impl PartBackend for Reference {
+    fn edges<T: Real>(
+        &self,
+        x: &mut Vector<T>,
+        colours: &[Colour],
+        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
+    ) -> Result<()> {
+        let layout = *x.layout();
+        part::edges(&layout, x.all_entries_mut(), colours, exchange)
+    }
+
+    fn read_rows<T: Real>(&self, x: &Vector<T>, rows: Slab, to: &mut [T]) -> Result<()> {
+        part::read_rows(x.layout(), x.all_entries(), rows, to);
+        Ok(())
+    }
+
+    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
+        let layout = *x.layout();
+        part::write_rows(&layout, from, rows, x.all_entries_mut());
+        Ok(())
     }
 }

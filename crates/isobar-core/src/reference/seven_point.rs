@@ -5,9 +5,11 @@ use std::fmt::Debug;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
+use crate::backend::part::Fill;
 use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
+use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::operator::part::{PartOperator, no_neighbours};
 use crate::operator::triangular::singular_pivot;
 use crate::operator::{
     CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Triangular,
@@ -49,7 +51,8 @@ pub trait SevenPoint: Stencil {
     /// Its rows, rounded to T.
     type Rows<T: Real>: Rows<T>;
 
-    /// Computes them.
+    /// Computes them, for the part of the grid that a layout is of. Cells count from the part's first; a neighbour before
+    /// it has the j before 0, which wraps around.
     ///
     /// # Errors
     /// Those of [`Vector::zeros`].
@@ -76,7 +79,15 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// # Errors
     /// Those of [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
-        let layout = Layout::new(stencil.shape())?;
+        Self::part(stencil, Slab::whole(stencil.shape()))
+    }
+
+    /// Computes some rows of the grid.
+    ///
+    /// # Errors
+    /// As [`Plain::new`].
+    pub fn part(stencil: &S, slab: Slab) -> Result<Self> {
+        let layout = slab.layout(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
         Ok(Self { layout, state: RwLock::new(state) })
     }
@@ -233,12 +244,27 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+    }
+}
+
+impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {
+    fn smooth_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill_halo: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         if guess == Guess::Zero {
-            u.entries_mut().fill(T::ZERO);
+            u.all_entries_mut().fill(T::ZERO);
         }
         let rho = T::from_f64(relaxation.rho);
         let state = self.state();
         if relaxation.smoother == Smoother::LineJacobi {
+            fill_halo(u, &Colour::BOTH)?;
             fill(scratch, |at| get(f)(at) - row(&state.rows, at, get(u)));
             let r = scratch.clone();
             self.solve_lines(&r, scratch)?;
@@ -247,8 +273,9 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
             }
             return Ok(());
         }
-        let first = self.layout.local(relaxation.first);
-        for colour in [first, first.other()] {
+        for colour in [relaxation.first, relaxation.first.other()] {
+            fill_halo(u, &[colour.other()])?;
+            let colour = self.layout.local(colour);
             for_each_column(&self.layout, |[i, j], values, ratios| {
                 if Colour::of(i, j) != colour {
                     return;

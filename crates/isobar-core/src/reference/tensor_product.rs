@@ -5,20 +5,25 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 use super::{Reference, Vector};
 use crate::error::Result;
-use crate::layout::{Layout, Shape};
+use crate::layout::{Layout, Shape, Slab};
 use crate::operator::mixed::UnfusedTop;
+use crate::operator::part::{PartOperator, PartTransfer};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
 use crate::options::SolverOptions;
 use crate::real::Real;
 use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
+use crate::stencil::parts::{SupportsPartLevels, SupportsParts};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
 /// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.
 #[derive(Clone, Debug)]
 pub struct TensorProductRows<T> {
+    /// Of the whole grid.
     shape: Shape,
+    /// Where the part begins.
+    first: usize,
     a: Vec<T>,
     above: Vec<T>,
     below: Vec<T>,
@@ -33,7 +38,8 @@ pub struct TensorProductRows<T> {
 impl<T: Real> Rows<T> for TensorProductRows<T> {
     fn couplings(&self, [i, j, k]: At) -> [Option<Coupling<T>>; 6] {
         let Shape { nx, ny, nz } = self.shape;
-        let n = i + nx * j;
+        let row = self.first + j;
+        let n = i + nx * row;
         let horizontal = |inside: bool, to: At, side: usize, higher: bool| {
             inside.then(|| Coupling { to, t: self.d[k] * self.horizontal[side][n], in_line: false, higher })
         };
@@ -43,15 +49,15 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
         [
             horizontal(i > 0, [i.wrapping_sub(1), j, k], 0, false),
             horizontal(i + 1 < nx, [i + 1, j, k], 1, true),
-            horizontal(j > 0, [i, j.wrapping_sub(1), k], 2, false),
-            horizontal(j + 1 < ny, [i, j + 1, k], 3, true),
+            horizontal(row > 0, [i, j.wrapping_sub(1), k], 2, false),
+            horizontal(row + 1 < ny, [i, j + 1, k], 3, true),
             vertical(k > 0, [i, j, k.wrapping_sub(1)], self.below[k], false),
             vertical(k + 1 < nz, [i, j, k + 1], self.above[k], true),
         ]
     }
 
     fn shift(&self, [i, j, k]: At) -> T {
-        let n = i + self.shape.nx * j;
+        let n = i + self.shape.nx * (self.first + j);
         self.area[n] * self.a[k] + self.d[k] * self.outside[n]
     }
 
@@ -63,7 +69,7 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
 impl SevenPoint for TensorProduct {
     type Rows<T: Real> = TensorProductRows<T>;
 
-    fn rows<T: Real>(&self, _: &Layout) -> Result<TensorProductRows<T>> {
+    fn rows<T: Real>(&self, layout: &Layout) -> Result<TensorProductRows<T>> {
         let (v, h) = (self.vertical(), self.horizontal());
         let round = |values: &[f64], sign: f64| values.iter().map(|&v| T::from_f64(sign * v)).collect::<Vec<T>>();
         let sides = [&h.west, &h.east, &h.south, &h.north];
@@ -75,6 +81,7 @@ impl SevenPoint for TensorProduct {
         };
         Ok(TensorProductRows {
             shape: Stencil::shape(self),
+            first: layout.origin()[1],
             a: round(&v.a, 1.0),
             above: round(&v.b, -1.0),
             below: round(&v.c, -1.0),
@@ -127,9 +134,11 @@ impl<T: Real> Transfer<Reference, T> for BilinearTransfer<T> {
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let Shape { nx, ny, nz } = u.layout().shape();
+        let (Shape { nx, ny, nz }, [before, after]) = (u.layout().shape(), u.layout().halo());
         for j in 0..ny {
-            let in_y = interpolation(j, ny);
+            // With a halo row on either side a part is like rows in the middle.
+            let in_y = interpolation(j + 2 * before, ny + 2 * (before + after));
+            let in_y = in_y.map(|(row, weight)| (row.wrapping_sub(before), weight));
             for k in 0..nz {
                 for i in 0..nx {
                     let mut correction = T::ZERO;
@@ -179,6 +188,10 @@ impl Supports<TensorProduct> for Reference {
         by_coarsening(self, stencil, finest, wanted).map(Some)
     }
 
+    fn has_modes(&self) -> bool {
+        true
+    }
+
     fn modes<T: Real, C: Real>(
         &self,
         stencil: &TensorProduct,
@@ -211,6 +224,36 @@ impl SupportsLevels<TensorProduct> for Reference {
         coarse: &Arc<Plain<TensorProduct, T>>,
     ) -> Result<Arc<BilinearTransfer<T>>> {
         Ok(Arc::new(BilinearTransfer { fine: Arc::clone(fine), coarse: *coarse.layout() }))
+    }
+}
+
+impl<T: Real> PartTransfer<Reference, T> for BilinearTransfer<T> {
+    fn fine_part(&self) -> &dyn PartOperator<Reference, T> {
+        &*self.fine
+    }
+}
+
+impl SupportsParts<TensorProduct> for Reference {
+    type Part<T: Real> = Plain<TensorProduct, T>;
+
+    fn part<T: Real>(&self, stencil: &TensorProduct, slab: Slab) -> Result<Arc<Plain<TensorProduct, T>>> {
+        Ok(Arc::new(Plain::part(stencil, slab)?))
+    }
+
+    fn update_part<T: Real>(&self, part: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<()> {
+        part.update(stencil)
+    }
+}
+
+impl SupportsPartLevels<TensorProduct> for Reference {
+    type PartTransfer<T: Real> = BilinearTransfer<T>;
+
+    fn part_transfer<T: Real>(
+        &self,
+        fine: &Arc<Plain<TensorProduct, T>>,
+        coarse: &Arc<Plain<TensorProduct, T>>,
+    ) -> Result<Arc<BilinearTransfer<T>>> {
+        self.transfer(fine, coarse)
     }
 }
 

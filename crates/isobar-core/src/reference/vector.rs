@@ -19,7 +19,7 @@ impl<T: Real> Vector<T> {
     /// [`Error::OutOfMemory`] where it cannot be allocated.
     pub fn zeros(layout: &Layout) -> Result<Self> {
         let mut entries = Vec::new();
-        let len = layout.len() + 2 * layout.halo_len();
+        let len = layout.len_with_halo();
         entries.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
             what: format!("a vector of {} cells", layout.shape()),
             needed_bytes: (len * size_of::<T>()) as u64,
@@ -36,25 +36,42 @@ impl<T: Real> Vector<T> {
 
     /// All entries, padding included, halo rows not.
     pub fn entries(&self) -> &[T] {
-        &self.entries[self.layout.halo_len()..][..self.layout.len()]
+        &self.entries[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
     /// All entries, padding included, halo rows not; the padding must stay zero.
     pub fn entries_mut(&mut self) -> &mut [T] {
-        &mut self.entries[self.layout.halo_len()..][..self.layout.len()]
+        &mut self.entries[self.layout.halo_len()[0]..][..self.layout.len()]
     }
 
-    /// The entry of grid point (i, j, k).
+    /// All entries, padding and halo rows included.
+    pub fn all_entries(&self) -> &[T] {
+        &self.entries
+    }
+
+    /// All entries, padding and halo rows included; the padding must stay zero.
+    pub fn all_entries_mut(&mut self) -> &mut [T] {
+        &mut self.entries
+    }
+
+    /// The entry of grid point (i, j, k). The halo row before the first has the j before 0, which wraps around.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
-        self.entries[self.layout.halo_len() + self.layout.index(i, j, k)]
+        self.entries[self.position(i, j, k)]
     }
 
     /// Sets the entry of grid point (i, j, k).
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
-        let index = self.layout.halo_len() + self.layout.index(i, j, k);
+        let index = self.position(i, j, k);
         self.entries[index] = value;
+    }
+
+    #[inline(always)]
+    fn position(&self, i: usize, j: usize, k: usize) -> usize {
+        // Two rows further on, where an even number keeps the colours.
+        let index = self.layout.index(i, j.wrapping_add(2), k);
+        index + self.layout.halo_len()[0] - 4 * self.layout.half_plane()
     }
 
     /// Sets every entry, in order of memory rows.

@@ -4,6 +4,7 @@
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
+//! * [`parts`] what a back end must offer for a grid to be divided among devices,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
 //! * [`matrix_market`] matrices as files.
 
@@ -17,6 +18,7 @@ pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
 mod own;
+pub mod parts;
 mod stored_matrix;
 mod tensor_product;
 
@@ -119,6 +121,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         _wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, S, T>>> {
         Ok(None)
+    }
+
+    /// Whether [`Supports::modes`] makes any.
+    fn has_modes(&self) -> bool {
+        false
     }
 
     /// Some vertical modes of a matrix, where it has any: as many as the options say, or as reach a tolerance at the least

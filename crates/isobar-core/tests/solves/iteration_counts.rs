@@ -31,6 +31,7 @@ fn solve(geometry: Geometry, rhs: RhsKind, options: &SolverOptions) -> Outcome {
 
 fn methods() -> [SolverOptions; 3] {
     let multigrid = |smoother| SolverOptions {
+        method: Method::Multigrid,
         multigrid: MultigridOptions { smoother, ..MultigridOptions::default() },
         ..SolverOptions::default()
     };

@@ -4,7 +4,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::real::{Precision, Real};
 use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis, Side};
+use isobar_core::stencil::{self, Axis, Side, Stencil};
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
@@ -54,7 +54,7 @@ impl<T: Real> Cells<T> {
             axes: [(0, T::ZERO); 3],
             shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
             fixed_ends,
-            fixed: [is_fixed(y), is_fixed(z)],
+            fixed: [std::array::from_fn(|end| is_fixed(y)[end] && layout.halo()[end] == 0), is_fixed(z)],
         })
     }
 
@@ -73,11 +73,11 @@ impl<T: Real> Cells<T> {
             if largest > f64::MIN_POSITIVE {
                 *scale = largest.log2().ceil().exp2();
             }
-            arrange(cpu, stored, field, 1.0 / *scale);
+            arrange(cpu, stored, field, Stencil::shape(stencil).ny, 1.0 / *scale);
         }
         self.axes = axes.map(|(field, factor)| (field, T::from_f64(factor * scales[field])));
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
-            arrange(cpu, stored, shift, 1.0);
+            arrange(cpu, stored, shift, Stencil::shape(stencil).ny, 1.0);
         }
     }
 

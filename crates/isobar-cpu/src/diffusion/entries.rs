@@ -1,6 +1,6 @@
 //! What both kinds of coefficients of the diffusion operator share.
 
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::Axis;
@@ -49,12 +49,35 @@ pub(crate) trait CellCoefficients<T: Real>: Sync {
     fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;
 }
 
-/// A C-order array in the layout, each entry times `scale`.
-pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], scale: f64) {
-    arrange_with(cpu, out, |n| scale * values[n]);
+/// The rows that a layout is of, halo rows included, of a C-order array of the whole grid, which has `rows` of them; each
+/// entry times `scale`.
+pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], rows: usize, scale: f64) {
+    let layout = *out.layout();
+    let (shape, [before, after], first) = (layout.shape(), layout.halo(), layout.origin()[1]);
+    let shared = out.share_mut();
+    let of_row = |j: isize, colour: Colour, start: isize| {
+        let (j, parity) = (j.wrapping_add_unsigned(first).unsigned_abs(), layout.parity(j.unsigned_abs(), colour));
+        let columns = (shape.nx + 1 - parity) / 2;
+        for k in 0..shape.nz {
+            // SAFETY: each half plane is visited once.
+            let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, columns) };
+            let from = &values[shape.nx * (j + rows * k)..][..shape.nx];
+            for (entry, value) in row.iter_mut().zip(from[parity.min(shape.nx)..].iter().step_by(2)) {
+                *entry = T::from_f64(scale * value);
+            }
+        }
+    };
+    cpu.for_each_half_plane(&layout, |j, colour, start| of_row(j as isize, colour, start));
+    let last = shape.ny as isize;
+    let beyond = [(before > 0, -1), (after > 0, last)];
+    for (j, colour) in
+        beyond.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, j)| Colour::BOTH.map(|c| (j, c)))
+    {
+        of_row(j, colour, (colour as isize + 2 * j) * layout.half_plane() as isize);
+    }
 }
 
-/// Values by position in a C-order array, in the layout.
+/// Values by position in a C-order array of a whole grid, in the layout.
 pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn(usize) -> f64 + Sync) {
     let layout = *out.layout();
     let (shape, shared) = (layout.shape(), out.share_mut());

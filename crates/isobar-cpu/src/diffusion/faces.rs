@@ -55,7 +55,8 @@ impl<T: Real> Faces<T> {
             }
         }
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
-            arrange(cpu, stored, shift, 1.0);
+            let rows = stored.layout().shape().ny;
+            arrange(cpu, stored, shift, rows, 1.0);
         }
     }
 

@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
+use isobar_core::stencil::parts::SupportsParts;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
@@ -216,12 +217,7 @@ impl Supports<stencil::Diffusion> for Cpu {
     type Operator<T: Real> = Diffusion<T>;
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
-        let layout = self.layout(stencil)?;
-        let shape = Stencil::shape(stencil);
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
-        Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
+        self.part(stencil, Slab::whole(Stencil::shape(stencil)))
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -264,5 +260,30 @@ impl Supports<stencil::Diffusion> for Cpu {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
+    }
+}
+
+impl SupportsParts<stencil::Diffusion> for Cpu {
+    type Part<T: Real> = Diffusion<T>;
+
+    /// Parts of stencils with stored faces, and of rings in y, are not made yet.
+    fn part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<Diffusion<T>>> {
+        let shape = Stencil::shape(stencil);
+        let layout = slab.layout(shape)?;
+        let is_part = slab != Slab::whole(shape);
+        let has_cells = matches!(stencil.coefficients(), stencil::Coefficients::Cells { .. });
+        if is_part && (!has_cells || stencil.is_periodic(Axis::Y)) {
+            return Err(Error::Unsupported(
+                "a part of a grid that is periodic in y, or whose faces are stored; use one rank".into(),
+            ));
+        }
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
+        Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
+    }
+
+    fn update_part<T: Real>(&self, part: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        self.update(part, stencil)
     }
 }

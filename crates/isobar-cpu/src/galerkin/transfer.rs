@@ -21,6 +21,7 @@ use super::streams::Order;
 use super::weights::{AxisWeights, Stored, combine};
 use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
+use crate::seven_point::sweeps::nothing_beyond;
 use crate::seven_point::{ChunkSpace, Stage, store};
 use crate::shared::Shared;
 use crate::vector::Vector;
@@ -382,7 +383,8 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 }
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
-            operator.pass_around_sweeps(&c, &mut inner, None, (relaxation, guess, 1), vectors, Some(&gather));
+            let sweep = (relaxation, guess, 1);
+            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), &mut nothing_beyond)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f);
         Ok(())
@@ -420,7 +422,8 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
             store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
         };
         let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        fine.pass_around_sweeps(&c, &mut inner, Some(&prolong), (relaxation, Guess::Given, 1), vectors, after);
+        let sweep = (relaxation, Guess::Given, 1);
+        fine.pass_around_sweeps(&c, &mut inner, Some(&prolong), sweep, vectors, after, &mut nothing_beyond)?;
         if let Some((scalar, scalars)) = norm {
             scalars.reduce(scalar, [inner.total(0)]);
         }

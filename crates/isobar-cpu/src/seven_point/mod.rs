@@ -199,6 +199,27 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         if self.periodic[1] { chunks.periodic() } else { chunks }
     }
 
+    /// Runs stages in one pass over the planes of a part, with `exchange(s)` before each but the first: see
+    /// [`wavefront::run_part`].
+    ///
+    /// # Errors
+    /// Those of `exchange`.
+    pub(crate) fn pass_on_part(
+        &self,
+        workspace: &mut Workspace<T>,
+        stages: &[Stage<'_, T>],
+        exchange: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let chunks = self.chunks(workspace, stages.len()).open(self.layout.halo().map(|rows| rows > 0));
+        let spaces = Shared::of(&mut workspace.chunks);
+        let stage = |s: usize, plane: usize, chunk: usize| {
+            // SAFETY: calls with the same `chunk` never overlap.
+            let space = unsafe { spaces.row_mut(chunk as isize, 1) };
+            stages[s](plane, &mut space[0]);
+        };
+        wavefront::run_part(&self.cpu, chunks, stages.len(), stage, exchange)
+    }
+
     /// Runs stages in one pass over the planes.
     pub(crate) fn pass(&self, workspace: &mut Workspace<T>, stages: &[Stage<'_, T>]) {
         let chunks = self.chunks(workspace, stages.len());

@@ -109,8 +109,18 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let advance = |j: usize, _: &mut ChunkSpace<T>| {
             let start = self.geometry().plane_start(j);
             // SAFETY: this stage has plane j of u, p and the next p to itself; z is only read.
-            let (u, p, z) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
-            self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p, z });
+            let (u, p_here, z_here) = unsafe { (u.row_mut(start, len), p.row_mut(start, len), z.row(start, len)) };
+            self.cpu().dispatch::<T, _>(blas::Advance { alpha, beta, u, p: p_here, z: z_here });
+            let [before, after] = self.layout.halo_len().map(|entries| entries > 0);
+            let halo_rows = [
+                (before && j == 0, start - len as isize),
+                (after && j + 1 == self.layout.shape().ny, start + len as isize),
+            ];
+            for (_, start) in halo_rows.into_iter().filter(|(is_beside, _)| *is_beside) {
+                // SAFETY: as above; the halo row beside plane j is used by no other plane of this stage.
+                let (p, z) = unsafe { (p.row_mut(start, len), z.row(start, len)) };
+                self.cpu().dispatch::<T, _>(blas::AdvanceHalo { beta, p, z });
+            }
         };
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
             store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));

@@ -1,8 +1,10 @@
 //! Relaxation of lines, and the steps that share its pass.
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
+use isobar_core::operator::part::{PartOperator, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -19,6 +21,14 @@ use crate::vector::Vector;
 pub(crate) const MOST_SWEEPS: usize = 3;
 /// The most stages: half sweeps, one before and one after.
 const MAX_STAGES: usize = 2 * MOST_SWEEPS + 2;
+
+/// What fills the halo rows of a whole grid, which has none.
+///
+/// # Errors
+/// Never.
+pub(crate) fn nothing_beyond(_: &[Colour]) -> Result<()> {
+    Ok(())
+}
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Whether a sweep leaves no residual on the colour that it ends with, and looks at no old values of the other:
@@ -67,6 +77,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
                 (*first, *last) = (T::ZERO, T::ZERO);
             }
         }
+        let (halo, own) = (self.geometry().layout.halo_len(), self.geometry().layout.len());
+        let entries = u.all_entries_mut();
+        entries[..halo[0]].fill(T::ZERO);
+        entries[halo[0] + own..].fill(T::ZERO);
         guess
     }
 
@@ -138,6 +152,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
+    /// `fill` fills the halo rows of u for the colours that it is given.
+    ///
+    /// # Errors
+    /// Those of `fill`.
     pub(crate) fn pass_around_sweeps(
         &self,
         c: &C,
@@ -146,7 +164,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         (relaxation, guess, sweeps): (Relaxation, Guess, usize),
         [f, u]: [Shared<T>; 2],
         after: Option<Stage<'_, T>>,
-    ) {
+        fill: &mut dyn FnMut(&[Colour]) -> Result<()>,
+    ) -> Result<()> {
         let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
         let relax = |j: usize, colour: Colour, space: &mut ChunkSpace<T>| {
             let h = self.geometry().half_plane(j, colour);
@@ -165,7 +184,14 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[count] = stage;
             count += 1;
         }
-        self.pass(workspace, &stages[..count]);
+        // What half sweeps read beyond the part: the other colour, which they leave alone.
+        let first_half = usize::from(before.is_some());
+        let [first, second] = [relaxation.first, relaxation.first.other()];
+        let read = |s: usize| if (s - first_half).is_multiple_of(2) { [second] } else { [first] };
+        if before.is_none() && guess == Guess::Given {
+            fill(&read(0))?;
+        }
+        self.pass_on_part(workspace, &stages[..count], |s| fill(&read(s)))
     }
 
     /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
@@ -195,23 +221,41 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+    }
+
+    fn needs_scratch(&self, _: Smoother) -> bool {
+        false
+    }
+}
+
+impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
+    fn smooth_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
         _: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let guess = self.prepare(relaxation, guess, u);
         let vectors = [f.share(), u.share_mut()];
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         match relaxation.smoother {
-            Smoother::LineJacobi => self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors),
-            Smoother::LineRedBlack => {
-                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None);
+            Smoother::LineJacobi => {
+                fill(u, &Colour::BOTH)?;
+                self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
+                Ok(())
             }
-            other => return Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
+            Smoother::LineRedBlack => {
+                let fill = &mut |colours: &[Colour]| fill(u, colours);
+                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
+            }
+            other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
         }
-        Ok(())
-    }
-
-    fn needs_scratch(&self, _: Smoother) -> bool {
-        false
     }
 }
 
@@ -261,7 +305,8 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual));
+        let fill = &mut nothing_beyond;
+        self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
     }

@@ -1,0 +1,179 @@
+//! Parts of a grid that several devices share: what goes into and out of their halo rows.
+
+use super::Backend;
+use crate::error::Result;
+use crate::layout::{Colour, Layout, Slab};
+use crate::real::Real;
+
+/// The cells of one colour in the row at one edge of a part, and in the halo row beyond it.
+#[derive(Debug)]
+pub struct Edge<'a, T> {
+    /// Whether this is the last row, or the first.
+    pub is_last: bool,
+    /// The colour that they have in the larger grid.
+    pub colour: Colour,
+    /// What the neighbour needs: the row, a half plane with its padding.
+    pub send: &'a [T],
+    /// What is needed of the neighbour: the halo row.
+    pub receive: &'a mut [T],
+}
+
+/// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour]) -> Result<()> + 'f;
+
+/// A back end whose vectors may be parts of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
+/// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
+/// rows as on others; sums are those of a part's own rows.
+pub trait PartBackend: Backend {
+    /// Calls `exchange` with the edges of a vector that border on other parts, for the given colours of the larger grid.
+    ///
+    /// # Errors
+    /// Those of `exchange`; what the device reports.
+    fn edges<T: Real>(
+        &self,
+        x: &mut Self::Vector<T>,
+        colours: &[Colour],
+        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Copies rows of the larger grid, which this vector holds, to the host: half plane by half plane with their padding, the
+    /// larger grid's red columns of a row before its black ones.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn read_rows<T: Real>(&self, x: &Self::Vector<T>, rows: Slab, to: &mut [T]) -> Result<()>;
+
+    /// Copies them back, to a vector that has room for them, halo rows included.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
+}
+
+/// [`PartBackend::edges`] of a vector in host memory: all its entries, halo rows included.
+///
+/// # Errors
+/// Those of `exchange`.
+pub fn edges<T: Real>(
+    layout: &Layout,
+    entries: &mut [T],
+    colours: &[Colour],
+    exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
+) -> Result<()> {
+    let half_plane = layout.half_plane();
+    let [before_len, _] = layout.halo_len();
+    let (before, rest) = entries.split_at_mut(before_len);
+    let (own, after) = rest.split_at_mut(layout.len());
+    let (own, rows): (&[T], _) = (own, layout.shape().ny);
+    let halves = [before, after].map(|halo| {
+        let mut halves = halo.chunks_exact_mut(half_plane);
+        [halves.next(), halves.next()]
+    });
+    let mut edges: [Option<Edge<'_, T>>; 4] = [None, None, None, None];
+    let mut count = 0;
+    for (is_last, halves) in [false, true].into_iter().zip(halves) {
+        for (local, half) in Colour::BOTH.into_iter().zip(halves) {
+            let colour = layout.local(local);
+            let Some(receive) = half.filter(|_| colours.contains(&colour)) else { continue };
+            let row = if is_last { rows - 1 } else { 0 };
+            let send = &own[(2 * row + local as usize) * half_plane..][..half_plane];
+            edges[count] = Some(Edge { is_last, colour, send, receive });
+            count += 1;
+        }
+    }
+    match edges {
+        [Some(a), Some(b), Some(c), Some(d)] => exchange(&mut [a, b, c, d]),
+        [Some(a), Some(b), None, None] => exchange(&mut [a, b]),
+        [Some(a), None, None, None] => exchange(&mut [a]),
+        _ => Ok(()),
+    }
+}
+
+/// Where each half plane of some rows of the larger grid lies in a vector, in their order.
+fn half_planes(layout: &Layout, rows: Slab) -> impl Iterator<Item = usize> + use<> {
+    let layout = *layout;
+    (rows.first..rows.beyond).flat_map(move |row| {
+        Colour::BOTH.map(|colour| {
+            let halves = 2 * (row + layout.halo()[0] - layout.origin()[1]) + layout.local(colour) as usize;
+            halves * layout.half_plane()
+        })
+    })
+}
+
+/// [`PartBackend::read_rows`] of a vector in host memory: all its entries, halo rows included.
+pub fn read_rows<T: Real>(layout: &Layout, entries: &[T], rows: Slab, to: &mut [T]) {
+    let half_plane = layout.half_plane();
+    for (to, start) in to.chunks_exact_mut(half_plane).zip(half_planes(layout, rows)) {
+        to.copy_from_slice(&entries[start..start + half_plane]);
+    }
+}
+
+/// [`PartBackend::write_rows`] of a vector in host memory: all its entries, halo rows included.
+pub fn write_rows<T: Real>(layout: &Layout, from: &[T], rows: Slab, entries: &mut [T]) {
+    let half_plane = layout.half_plane();
+    for (from, start) in from.chunks_exact(half_plane).zip(half_planes(layout, rows)) {
+        entries[start..start + half_plane].copy_from_slice(from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shape;
+    use crate::reference::Vector;
+
+    /// Parts of a grid, wherever they begin, hand over the right cells, and take them up in the right places.
+    #[test]
+    fn rows_and_edges_are_those_of_the_larger_grid() {
+        let whole = Shape::new(9, 7, 3);
+        let value = |i: usize, j: usize, k: usize| (1 + i + 10 * j + 100 * k) as f64;
+        let mut all = Vector::<f64>::zeros(&Layout::new(whole).unwrap()).unwrap();
+        all.fill_with(value);
+        for slab in [Slab { first: 0, beyond: 3 }, Slab { first: 3, beyond: 5 }, Slab { first: 4, beyond: 7 }] {
+            let layout = slab.layout(whole).unwrap();
+            let mut part = Vector::<f64>::zeros(&layout).unwrap();
+            part.fill_with(|i, j, k| value(i, j + slab.first, k));
+            let with_halo = Slab { first: slab.first - layout.halo()[0], beyond: slab.beyond + layout.halo()[1] };
+            let mut rows = vec![0.0; with_halo.rows() * 2 * layout.half_plane()];
+            read_rows(all.layout(), all.all_entries(), with_halo, &mut rows);
+
+            let mut taken = Vector::<f64>::zeros(&layout).unwrap();
+            write_rows(&layout, &rows, with_halo, taken.all_entries_mut());
+            assert_eq!(taken.entries(), part.entries());
+            let at = |v: &Vector<f64>, row: usize| -> Vec<f64> {
+                let cells = (0..whole.nz).flat_map(|k| (0..whole.nx).map(move |i| (i, k)));
+                cells.map(|(i, k)| v.get(i, row.wrapping_sub(slab.first), k)).collect()
+            };
+            for row in with_halo.first..with_halo.beyond {
+                let expected: Vec<f64> =
+                    (0..whole.nz).flat_map(|k| (0..whole.nx).map(move |i| value(i, row, k))).collect();
+                assert_eq!(at(&taken, row), expected, "row {row} of {slab:?}");
+            }
+
+            let mut seen = 0;
+            edges(&layout, part.all_entries_mut(), &Colour::BOTH, &mut |edges| {
+                for edge in edges {
+                    let row = if edge.is_last { slab.beyond - 1 } else { slab.first };
+                    let one = Slab { first: row, beyond: row + 1 };
+                    let mut expected = vec![0.0; 2 * layout.half_plane()];
+                    read_rows(all.layout(), all.all_entries(), one, &mut expected);
+                    assert_eq!(edge.send, &expected[edge.colour as usize * layout.half_plane()..][..edge.send.len()]);
+                    let beyond = if edge.is_last { row + 1 } else { row - 1 };
+                    read_rows(
+                        all.layout(),
+                        all.all_entries(),
+                        Slab { first: beyond, beyond: beyond + 1 },
+                        &mut expected,
+                    );
+                    let half = edge.receive.len();
+                    edge.receive.copy_from_slice(&expected[edge.colour as usize * half..][..half]);
+                    seen += 1;
+                }
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, 2 * (layout.halo()[0] + layout.halo()[1]));
+            assert_eq!(part.all_entries(), taken.all_entries());
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What ranks need of a transport.
+
+use std::fmt::Debug;
+
+use isobar_core::error::{Error, Result};
+use isobar_core::real::Real;
+
+/// What one rank sends to another and receives from it. An empty slice is no message.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// The other rank.
+    pub peer: usize,
+    /// Tells messages of one exchange between two ranks apart.
+    pub tag: u32,
+    /// What it gets.
+    pub send: &'a [u8],
+    /// Where what it sends goes; of exactly that length.
+    pub receive: &'a mut [u8],
+}
+
+/// The ranks of a job, seen by one of them.
+///
+/// All ranks make the same calls in the same order.
+pub trait Communicator: Debug + Send + Sync + 'static {
+    /// The number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// How many ranks there are.
+    fn size(&self) -> usize;
+
+    /// Sends and receives messages, all at the same time, and returns when those to be received have come.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where another rank has failed, or the transport does.
+    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()>;
+
+    /// Collects what every rank has, `counts[rank]` bytes of it, one after another in `all`.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn all_gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
+        all_gather_by_exchange(self, mine, counts, all)
+    }
+
+    /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
+    /// this process too, it does not return.
+    fn abort(&self, why: &str);
+
+    /// values = the sums of all ranks' values, in the order of ranks, the same on all
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn sum(&self, values: &mut [f64]) -> Result<()> {
+        /// Numbers of all ranks that fit on the stack.
+        const FEW: usize = 128;
+        let (size, n) = (self.size(), values.len());
+        if size == 1 {
+            return Ok(());
+        }
+        let (mut few, mut many) = ([0.0; FEW], Vec::new());
+        let all = if size * n <= FEW {
+            &mut few[..size * n]
+        } else {
+            many.resize(size * n, 0.0);
+            &mut many[..]
+        };
+        let counts = vec![n * size_of::<f64>(); size];
+        self.all_gather(bytes_of(values), &counts, bytes_of_mut(all))?;
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = all.iter().skip(i).step_by(n).sum();
+        }
+        Ok(())
+    }
+
+    /// Gives all ranks what rank 0 has.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn broadcast(&self, data: &mut [u8]) -> Result<()> {
+        if self.rank() > 0 {
+            return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: &[], receive: data }]);
+        }
+        let message = |peer| Message { peer, tag: COLLECTIVE, send: &*data, receive: &mut [] };
+        self.exchange(&mut (1..self.size()).map(message).collect::<Vec<_>>())
+    }
+
+    /// Collects what every rank has at rank 0, `counts[rank]` bytes of it, one after another in `all`, which is empty
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
+        if self.rank() > 0 {
+            return self.exchange(&mut [Message { peer: 0, tag: COLLECTIVE, send: mine, receive: &mut [] }]);
+        }
+        let mut messages = Vec::with_capacity(counts.len());
+        let mut rest = all;
+        for (peer, &count) in counts.iter().enumerate() {
+            let (receive, others) = rest.split_at_mut(count);
+            rest = others;
+            if peer == 0 {
+                receive.copy_from_slice(mine);
+            } else {
+                messages.push(Message { peer, tag: COLLECTIVE, send: &[], receive });
+            }
+        }
+        self.exchange(&mut messages)
+    }
+
+    /// Returns when all ranks have come here.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn barrier(&self) -> Result<()> {
+        let size = self.size();
+        let mut all = vec![0; size];
+        self.all_gather(&[1], &vec![1; size], &mut all)
+    }
+}
+
+/// [`Communicator::all_gather`], each rank sending what it has to all others.
+pub(crate) fn all_gather_by_exchange<C: Communicator + ?Sized>(
+    world: &C,
+    mine: &[u8],
+    counts: &[usize],
+    all: &mut [u8],
+) -> Result<()> {
+    let mut messages = Vec::with_capacity(counts.len());
+    let mut rest = all;
+    for (peer, &count) in counts.iter().enumerate() {
+        let (receive, others) = rest.split_at_mut(count);
+        rest = others;
+        if peer == world.rank() {
+            receive.copy_from_slice(mine);
+        } else {
+            messages.push(Message { peer, tag: COLLECTIVE, send: mine, receive });
+        }
+    }
+    world.exchange(&mut messages)
+}
+
+/// The tag of messages that make up what all ranks do together.
+pub const COLLECTIVE: u32 = 1000;
+
+/// Agrees on whether all ranks have got so far: where one has not, all get its error, which names it; the first of several, and
+/// that of all without a name where it is the same.
+///
+/// # Errors
+/// That error; as [`Communicator::exchange`].
+pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
+    if world.size() == 1 {
+        return mine;
+    }
+    let text = mine.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let mut lengths = vec![0.0; world.size()];
+    lengths[world.rank()] = if mine.is_err() { text.len().max(1) as f64 } else { 0.0 };
+    world.sum(&mut lengths)?;
+    if lengths.iter().all(|&length| length == 0.0) {
+        return mine;
+    }
+    let counts: Vec<usize> = lengths.iter().map(|&length| length as usize).collect();
+    let mut texts = vec![b' '; counts.iter().sum()];
+    let mut text = text.into_bytes();
+    text.resize(counts[world.rank()], b' ');
+    world.all_gather(&text, &counts, &mut texts)?;
+    let rank = counts.iter().position(|&count| count > 0).unwrap_or(0);
+    let first = &texts[..counts[rank]];
+    let is_everybodys =
+        counts.iter().all(|count| *count == first.len()) && texts.chunks(first.len()).all(|t| t == first);
+    match mine {
+        Err(error) if is_everybodys => Err(error),
+        _ => {
+            let message = String::from_utf8_lossy(first).trim().to_owned();
+            Err(Error::Device { device: format!("rank {rank} of {}", world.size()), message })
+        }
+    }
+}
+
+/// Numbers as they are in memory.
+pub(crate) fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
+    // SAFETY: `Real` is sealed: f32 or f64, of which every byte is initialised.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The same, to write: any bytes are a number.
+pub(crate) fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above, and any bytes are an f32 or f64.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}

@@ -1,0 +1,262 @@
+//! The back end of a rank.
+
+use std::sync::Arc;
+
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::{AggregateBackend, AggregateMap, Backend, DeviceInfo, Ratio, Scalar};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::real::Real;
+
+use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
+use crate::slabs::Slabs;
+use crate::vector::Vector;
+
+/// One of several ranks, each with a back end of its own, that share a grid: this one's vectors are its slab of rows, and
+/// callers' arrays are those rows.
+///
+/// Stencils are those of the whole grid, on every rank. Ranks that are threads must not share the threads of an inner back
+/// end: one that waits for another would keep it from running.
+#[derive(Clone, Debug)]
+pub struct Distributed<B> {
+    inner: B,
+    world: Arc<dyn Communicator>,
+}
+
+impl<B: PartBackend> Distributed<B> {
+    /// This rank of a job, on a back end.
+    pub fn new(inner: B, world: Arc<dyn Communicator>) -> Self {
+        Self { inner, world }
+    }
+
+    /// What this rank computes on.
+    pub fn inner(&self) -> &B {
+        &self.inner
+    }
+
+    /// The job.
+    pub fn world(&self) -> &dyn Communicator {
+        &*self.world
+    }
+
+    /// How the rows of a grid are divided.
+    ///
+    /// # Errors
+    /// Those of [`Slabs::new`].
+    pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
+        Slabs::new(shape, self.world.size())
+    }
+
+    /// Whether there are others.
+    pub(crate) fn has_others(&self) -> bool {
+        self.world.size() > 1
+    }
+
+    /// Fills halo rows with what the neighbours hold there.
+    pub(crate) fn fill<T: Real>(&self, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()> {
+        let rank = self.world.rank();
+        self.inner.edges(x, colours, &mut |edges| {
+            let messages = edges.iter_mut().map(|edge| Message {
+                peer: if edge.is_last { rank + 1 } else { rank - 1 },
+                tag: edge.colour as u32,
+                send: bytes_of(edge.send),
+                receive: bytes_of_mut(edge.receive),
+            });
+            self.world.exchange(&mut messages.collect::<Vec<_>>())
+        })
+    }
+
+    /// Scalars = their sums over all ranks.
+    pub(crate) fn combine<const N: usize>(&self, sums: [Scalar; N], scalars: &mut B::Scalars) -> Result<()> {
+        if !self.has_others() {
+            return Ok(());
+        }
+        let bank = self.inner.read(scalars)?;
+        let mut values = sums.map(|scalar| bank[scalar.index()]);
+        self.world.sum(&mut values)?;
+        sums.into_iter().zip(values).try_for_each(|(scalar, value)| self.inner.set(scalars, scalar, value))
+    }
+}
+
+impl<B: PartBackend> Backend for Distributed<B> {
+    type Vector<T: Real> = Vector<B::Vector<T>>;
+    type Scalars = B::Scalars;
+
+    fn device(&self) -> DeviceInfo {
+        let (inner, ranks) = (self.inner.device(), self.world.size());
+        // Ranks may share a processor, and have a card each.
+        let count = if inner.kind == "cuda" { inner.count * ranks } else { inner.count };
+        DeviceInfo { count, ranks, ..inner }
+    }
+
+    fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>> {
+        Ok(Vector::new(self.inner.zeros(layout)?))
+    }
+
+    fn upload<S: Real, T: Real>(&self, source: ArrayView<'_, S>, target: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.upload(source, target.part_mut())
+    }
+
+    fn download<S: Real, T: Real>(&self, source: &Self::Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
+        self.inner.download(&*source.part()?, target)
+    }
+
+    fn import<T: Real>(&self, source: &DeviceArray, target: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.import(source, target.part_mut())
+    }
+
+    fn export<T: Real>(&self, source: &Self::Vector<T>, target: &mut DeviceArray) -> Result<()> {
+        self.inner.export(&*source.part()?, target)
+    }
+
+    fn clear<T: Real>(&self, x: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.clear(x.part_mut())
+    }
+
+    fn convert<S: Real, T: Real>(&self, x: &Self::Vector<S>, y: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.convert(&*x.part()?, y.part_mut())
+    }
+
+    fn scale<T: Real>(&self, a: f64, x: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.scale(a, x.part_mut())
+    }
+
+    fn axpy<S: Real, T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<S>,
+        y: &mut Self::Vector<T>,
+        scalars: &Self::Scalars,
+    ) -> Result<()> {
+        self.inner.axpy(a, &*x.part()?, y.part_mut(), scalars)
+    }
+
+    fn xpay<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        scalars: &Self::Scalars,
+    ) -> Result<()> {
+        self.inner.xpay(a, &*x.part()?, y.part_mut(), scalars)
+    }
+
+    fn dot<T: Real>(
+        &self,
+        x: &Self::Vector<T>,
+        y: &Self::Vector<T>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()> {
+        self.inner.dot(&*x.part()?, &*y.part()?, out, scalars)?;
+        self.combine([out], scalars)
+    }
+
+    fn axpy_norm<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Self::Vector<T>,
+        y: &mut Self::Vector<T>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()> {
+        self.inner.axpy_norm(a, &*x.part()?, y.part_mut(), out, scalars)?;
+        self.combine([out], scalars)
+    }
+
+    fn scalars(&self) -> Result<Self::Scalars> {
+        self.inner.scalars()
+    }
+
+    fn set(&self, scalars: &mut Self::Scalars, scalar: Scalar, value: f64) -> Result<()> {
+        self.inner.set(scalars, scalar, value)
+    }
+
+    fn read(&self, scalars: &Self::Scalars) -> Result<[f64; Scalar::COUNT]> {
+        self.inner.read(scalars)
+    }
+
+    fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.inner.enter(work)
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        self.inner.synchronize()
+    }
+
+    fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {
+        self.inner.copy_bandwidth(layout)
+    }
+}
+
+fn one_rank_only<R>(what: &str) -> Result<R> {
+    Err(Error::Unsupported(format!("{what} on several ranks; run on one")))
+}
+
+/// Nothing on several ranks offers aggregates yet: [`Capabilities`](isobar_core::operator::Capabilities) says so.
+impl<B: AggregateBackend + PartBackend> AggregateBackend for Distributed<B> {
+    type Aggregates = B::Aggregates;
+    type AggregateVector = B::AggregateVector;
+    type AggregateMatrix = B::AggregateMatrix;
+
+    fn aggregates(&self, _: &AggregateMap) -> Result<Self::Aggregates> {
+        one_rank_only("deflation")
+    }
+
+    fn aggregate_vector(&self, count: usize) -> Result<Self::AggregateVector> {
+        self.inner.aggregate_vector(count)
+    }
+
+    fn aggregate_matrix(&self, size: usize, entries: &[f64]) -> Result<Self::AggregateMatrix> {
+        self.inner.aggregate_matrix(size, entries)
+    }
+
+    fn aggregate_sums<T: Real>(
+        &self,
+        _: &Self::Vector<T>,
+        _: &Self::Aggregates,
+        _: &mut Self::AggregateVector,
+    ) -> Result<()> {
+        one_rank_only("deflation")
+    }
+
+    fn add_aggregated<T: Real>(
+        &self,
+        _: &Self::Aggregates,
+        _: &Self::AggregateVector,
+        _: &mut Self::Vector<T>,
+    ) -> Result<()> {
+        one_rank_only("deflation")
+    }
+
+    fn clear_outside<T: Real>(&self, _: &Self::Aggregates, _: &mut Self::Vector<T>) -> Result<()> {
+        one_rank_only("deflation")
+    }
+
+    fn aggregate_multiply(
+        &self,
+        matrix: &Self::AggregateMatrix,
+        x: &Self::AggregateVector,
+        y: &mut Self::AggregateVector,
+    ) -> Result<()> {
+        self.inner.aggregate_multiply(matrix, x, y)
+    }
+
+    fn aggregate_scale(
+        &self,
+        f: &Self::AggregateVector,
+        x: &Self::AggregateVector,
+        y: &mut Self::AggregateVector,
+    ) -> Result<()> {
+        self.inner.aggregate_scale(f, x, y)
+    }
+
+    fn read_aggregated(&self, x: &Self::AggregateVector, to: &mut [f64]) -> Result<()> {
+        self.inner.read_aggregated(x, to)
+    }
+
+    fn write_aggregated(&self, from: &[f64], x: &mut Self::AggregateVector) -> Result<()> {
+        self.inner.write_aggregated(from, x)
+    }
+}

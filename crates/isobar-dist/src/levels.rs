@@ -1,0 +1,295 @@
+//! The levels of multigrid on several ranks.
+//!
+//! A level is divided in the same places as the finer one, as long as these are between pairs of rows and slabs are thick
+//! enough. From there on every rank has the whole grid, and all do the same work on it: right-hand sides are gathered on the
+//! way down, and nothing needs to be sent on the way up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use isobar_core::backend::Scalar;
+use isobar_core::backend::part::PartBackend;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::operator::part::{PartOperator, PartTransfer};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::real::Real;
+use isobar_core::stencil::parts::SupportsPartLevels;
+use isobar_core::stencil::{Coarsen, Hierarchy};
+
+use crate::communicator::{bytes_of, bytes_of_mut};
+use crate::distributed::Distributed;
+use crate::operator::DistributedOperator;
+use crate::slabs::Slabs;
+use crate::vector::Vector;
+
+/// Between two levels, the finer of which is divided, or none.
+pub struct DistributedTransfer<B: PartBackend, O, P, T: Real> {
+    fine: Arc<DistributedOperator<B, O>>,
+    /// Between this rank's parts.
+    part: Arc<P>,
+    coarse: Layout,
+    /// Where the coarser level is whole and the finer one is not.
+    gathered: Option<Mutex<Gathered<B, T>>>,
+}
+
+/// This rank's part of a coarse level that is otherwise whole.
+struct Gathered<B: PartBackend, T: Real> {
+    f: B::Vector<T>,
+    u: B::Vector<T>,
+    slab: Slab,
+    with_halo: Slab,
+    whole: Slab,
+    /// Bytes of each rank's part.
+    counts: Vec<usize>,
+    mine: Vec<T>,
+    all: Vec<T>,
+}
+
+impl<B: PartBackend, T: Real> Gathered<B, T> {
+    fn new(backend: &Distributed<B>, part: &Layout, whole: &Layout, slabs: &Slabs) -> Result<Self> {
+        let row = 2 * whole.half_plane();
+        let slab = slabs.of(backend.world().rank());
+        let [before, after] = part.halo();
+        let with_halo = Slab { first: slab.first - before, beyond: slab.beyond + after };
+        Ok(Self {
+            f: backend.inner().zeros(part)?,
+            u: backend.inner().zeros(part)?,
+            slab,
+            with_halo,
+            whole: Slab::whole(whole.shape()),
+            counts: (0..slabs.ranks()).map(|rank| slabs.of(rank).rows() * row * size_of::<T>()).collect(),
+            mine: vec![T::ZERO; with_halo.rows() * row],
+            all: vec![T::ZERO; whole.len()],
+        })
+    }
+
+    /// Collects the parts f on every rank.
+    fn gather(&mut self, backend: &Distributed<B>, to: &mut B::Vector<T>) -> Result<()> {
+        let Self { f, slab, whole, counts, mine, all, .. } = self;
+        let rank = backend.world().rank();
+        let mine = &mut mine[..counts[rank] / size_of::<T>()];
+        backend.inner().read_rows(f, *slab, mine)?;
+        backend.world().all_gather(bytes_of(mine), counts, bytes_of_mut(all))?;
+        backend.inner().write_rows(all, *whole, to)
+    }
+
+    /// Takes this rank's part u, halo rows included, out of the whole.
+    fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<T>) -> Result<()> {
+        let Self { u, with_halo, mine, .. } = self;
+        backend.inner().read_rows(from, *with_halo, mine)?;
+        backend.inner().write_rows(mine, *with_halo, u)
+    }
+}
+
+impl<B, O, P, T> DistributedTransfer<B, O, P, T>
+where
+    B: PartBackend,
+    O: PartOperator<B, T>,
+    P: PartTransfer<B, T>,
+    T: Real,
+{
+    fn backend(&self) -> &Distributed<B> {
+        Operator::<_, T>::backend(&*self.fine)
+    }
+
+    /// What holds the parts of the coarser level, where they are not its vectors.
+    fn gathered(&self) -> Option<MutexGuard<'_, Gathered<B, T>>> {
+        // Written as a whole before it is read.
+        self.gathered.as_ref().map(|gathered| gathered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Runs a step that restricts to a vector of the part.
+    fn restrict_to(
+        &self,
+        coarse_f: &mut Vector<B::Vector<T>>,
+        step: impl FnOnce(&mut B::Vector<T>) -> Result<()>,
+    ) -> Result<()> {
+        match self.gathered() {
+            Some(mut gathered) => {
+                step(&mut gathered.f)?;
+                gathered.gather(self.backend(), coarse_f.part_mut())
+            }
+            None => step(coarse_f.part_mut()),
+        }
+    }
+
+    /// Runs a step that prolongs from a vector of the part, whose halo rows are filled.
+    fn prolong_from(
+        &self,
+        coarse_u: &Vector<B::Vector<T>>,
+        step: impl FnOnce(&B::Vector<T>) -> Result<()>,
+    ) -> Result<()> {
+        match self.gathered() {
+            Some(mut gathered) => {
+                gathered.take(self.backend(), &*coarse_u.part()?)?;
+                step(&gathered.u)
+            }
+            None => {
+                self.fine.fill_to_read(coarse_u)?;
+                step(&*coarse_u.part()?)
+            }
+        }
+    }
+}
+
+impl<B, O, P, T> Transfer<Distributed<B>, T> for DistributedTransfer<B, O, P, T>
+where
+    B: PartBackend,
+    O: PartOperator<B, T>,
+    P: PartTransfer<B, T>,
+    T: Real,
+{
+    fn fine(&self) -> &dyn LineSmoother<Distributed<B>, T> {
+        &*self.fine
+    }
+
+    fn coarse_layout(&self) -> &Layout {
+        &self.coarse
+    }
+
+    fn is_adjoint(&self) -> bool {
+        self.part.is_adjoint()
+    }
+
+    fn restrict(&self, f: &Vector<B::Vector<T>>, coarse_f: &mut Vector<B::Vector<T>>) -> Result<()> {
+        self.restrict_to(coarse_f, |coarse_f| self.part.restrict(&*f.part()?, coarse_f))
+    }
+
+    fn prolong(&self, coarse_u: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {
+        self.prolong_from(coarse_u, |coarse_u| self.part.prolong(coarse_u, u.part_mut()))
+    }
+
+    fn residual_restrict(
+        &self,
+        f: &Vector<B::Vector<T>>,
+        u: &Vector<B::Vector<T>>,
+        coarse_f: &mut Vector<B::Vector<T>>,
+        scratch: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        self.fine.fill_to_read(u)?;
+        self.restrict_to(coarse_f, |coarse_f| {
+            self.part.residual_restrict(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut())
+        })
+    }
+
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<B::Vector<T>>,
+        u: &mut Vector<B::Vector<T>>,
+        coarse_f: &mut Vector<B::Vector<T>>,
+        scratch: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        self.restrict_to(coarse_f, |coarse_f| {
+            let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
+            self.part.smooth_residual_restrict_part(relaxation, guess, &*f, u, coarse_f, scratch, fill)
+        })
+    }
+
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<B::Vector<T>>,
+        coarse_u: &Vector<B::Vector<T>>,
+        u: &mut Vector<B::Vector<T>>,
+        scratch: &mut Vector<B::Vector<T>>,
+        norm: Option<(Scalar, &mut B::Scalars)>,
+    ) -> Result<()> {
+        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        self.prolong_from(coarse_u, |coarse_u| {
+            let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
+            match norm {
+                Some((scalar, scalars)) => {
+                    let norm = Some((scalar, &mut *scalars));
+                    self.part.prolong_smooth_part(relaxation, &*f, coarse_u, u, scratch, norm, fill)?;
+                    self.fine.combine([scalar], scalars)
+                }
+                None => self.part.prolong_smooth_part(relaxation, &*f, coarse_u, u, scratch, None, fill),
+            }
+        })
+    }
+}
+
+/// The hierarchy of a stencil that coarsens on the host.
+///
+/// # Errors
+/// [`Error::Unsupported`] where a slab has no pair of rows; as [`Supports::operator`](isobar_core::stencil::Supports::operator).
+pub(crate) fn by_coarsening<B, S, T>(
+    backend: &Distributed<B>,
+    stencil: &S,
+    finest: &Arc<DistributedOperator<B, B::Part<T>>>,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<Distributed<B>, S, T>>
+where
+    B: SupportsPartLevels<S>,
+    S: Coarsen,
+    T: Real,
+{
+    let (world, inner) = (backend.world(), backend.inner());
+    let wanted = wanted.or(stencil.default_levels());
+    let mut slabs = Some(backend.slabs(stencil.shape())?).filter(|_| backend.has_others());
+    let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
+    let mut fine = stencil.clone();
+    while wanted.is_none_or(|wanted| operators.len() < wanted) {
+        let Some(coarse) = fine.coarsened() else {
+            if let Some(wanted) = wanted {
+                let (shape, have) = (fine.shape(), operators.len());
+                notes.push(format!(
+                    "{have} of {wanted} multigrid levels: {}×{} columns are not coarsened further",
+                    shape.nx, shape.ny
+                ));
+            }
+            break;
+        };
+        let operator_before = Arc::clone(&operators[operators.len() - 1]);
+        let whole = Slab::whole(coarse.shape());
+        let halved =
+            slabs.as_ref().map(|slabs| slabs.halved().ok_or_else(|| too_thin(&fine, world.size()))).transpose()?;
+        let part = inner.part::<T>(&coarse, halved.as_ref().map_or(whole, |slabs| slabs.of(world.rank())))?;
+        let part_transfer = inner.part_transfer(operator_before.part(), &part)?;
+        slabs = halved.clone().filter(Slabs::stay_divided);
+        let (operator, gathered) = match (&halved, &slabs) {
+            (_, Some(_)) => (DistributedOperator::of_part(backend, part), None),
+            (Some(halved), None) => {
+                notes.push(format!("multigrid: every rank does all the work from {} on", coarse.shape()));
+                let all = inner.part::<T>(&coarse, whole)?;
+                let gathered = Gathered::new(backend, part.layout(), all.layout(), halved)?;
+                (DistributedOperator::whole(backend, all), Some(Mutex::new(gathered)))
+            }
+            (None, None) => (DistributedOperator::whole(backend, part), None),
+        };
+        let operator = Arc::new(operator);
+        let coarse_layout = *Operator::<_, T>::layout(&*operator);
+        let transfer: Arc<dyn Transfer<Distributed<B>, T>> = Arc::new(DistributedTransfer {
+            fine: operator_before,
+            part: part_transfer,
+            coarse: coarse_layout,
+            gathered,
+        });
+        transfers.push(transfer);
+        operators.push(operator);
+        fine = coarse;
+    }
+    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<_, T>>).collect();
+    let inner = inner.clone();
+    let update = move |stencil: &S| {
+        let mut fine = stencil.clone();
+        for operator in &operators[1..] {
+            let Some(coarse) = fine.coarsened() else { break };
+            inner.update_part(operator.part(), &coarse)?;
+            fine = coarse;
+        }
+        Ok(())
+    };
+    Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
+}
+
+fn too_thin(stencil: &impl Coarsen, ranks: usize) -> Error {
+    Error::Unsupported(format!(
+        "multigrid for {} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\"",
+        stencil.shape().ny,
+        2 * ranks - 1
+    ))
+}

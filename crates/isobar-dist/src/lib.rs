@@ -1,0 +1,31 @@
+//! Grids divided among several devices.
+//!
+//! [`Distributed`] makes a back end of any back end that can hold parts of a grid: every rank has one, and all of them run
+//! the same solver on slabs of rows. Solvers do not know; what differs is that halo rows are filled before a step that
+//! reads them, and that sums are those of all ranks.
+//!
+//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes,
+//! * [`Slabs`] which rank has which rows,
+//! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
+//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank.
+//!
+//! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
+//! arrives first.
+
+pub mod communicator;
+mod diffusion;
+mod distributed;
+pub mod levels;
+#[cfg(unix)]
+pub mod mpi;
+mod operator;
+mod slabs;
+mod tensor_product;
+pub mod threads;
+mod vector;
+
+pub use communicator::{Communicator, Message};
+pub use distributed::Distributed;
+pub use operator::DistributedOperator;
+pub use slabs::{Slabs, gather_rows};
+pub use vector::Vector;

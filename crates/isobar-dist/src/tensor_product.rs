@@ -1,0 +1,81 @@
+//! The tensor-product operator on several ranks.
+
+use std::sync::Arc;
+
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Layout;
+use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
+use isobar_core::options::SolverOptions;
+use isobar_core::real::Real;
+use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
+use isobar_core::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
+
+use crate::distributed::Distributed;
+use crate::levels::by_coarsening;
+use crate::operator::DistributedOperator;
+
+type Part<B, T> = <B as SupportsParts<TensorProduct>>::Part<T>;
+
+impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distributed<B> {
+    type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
+
+    fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {
+        self.slabs(stencil.shape())?.of(self.world().rank()).layout(stencil.shape())
+    }
+
+    fn operator<T: Real>(&self, stencil: &TensorProduct) -> Result<Arc<Self::Operator<T>>> {
+        let slab = self.slabs(stencil.shape())?.of(self.world().rank());
+        Ok(Arc::new(DistributedOperator::of_part(self, self.inner().part(stencil, slab)?)))
+    }
+
+    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &TensorProduct) -> Result<()> {
+        self.inner().update_part(operator.part(), stencil)
+    }
+
+    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
+        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
+        Capabilities { operator, diagonal: Some(diagonal), triangular: None, aggregates: None }
+    }
+
+    fn lines<T: Real>(
+        &self,
+        _: &TensorProduct,
+        operator: &Arc<Self::Operator<T>>,
+    ) -> Result<Option<Lines<Self, TensorProduct, T>>> {
+        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+    }
+
+    fn hierarchy<T: Real>(
+        &self,
+        stencil: &TensorProduct,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, TensorProduct, T>>> {
+        by_coarsening(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn modes<T: Real, C: Real>(
+        &self,
+        _: &TensorProduct,
+        _: &Arc<Self::Operator<T>>,
+        _: &SolverOptions,
+        _: f64,
+    ) -> Result<Option<Modes<Self, TensorProduct, T, C>>> {
+        Err(Error::Unsupported(
+            "vertical modes on several ranks; use solver.method = \"multigrid\", or the preconditioner \"line\"".into(),
+        ))
+    }
+
+    fn mixed_top(
+        &self,
+        double: &Arc<Self::Operator<f64>>,
+        single: &Arc<Self::Operator<f32>>,
+        hierarchy: &Hierarchy<Self, TensorProduct, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        let transfer = hierarchy.transfers.first().cloned();
+        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(Box::new(top)))
+    }
+}

@@ -1,0 +1,186 @@
+//! Ranks that are threads of one process.
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use isobar_core::error::{Error, Result};
+
+use crate::communicator::{Communicator, Message};
+
+/// One of several threads.
+#[derive(Clone)]
+pub struct Threads {
+    rank: usize,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mailboxes: Vec<Mailbox>,
+    /// Which rank failed first, and why.
+    failure: Mutex<Option<(usize, String)>>,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    letters: Mutex<Letters>,
+    arrived: Condvar,
+}
+
+/// What one rank has been sent and has not read yet.
+#[derive(Default)]
+struct Letters {
+    waiting: Vec<Letter>,
+    /// Buffers to be used again.
+    free: Vec<Vec<u8>>,
+}
+
+struct Letter {
+    from: usize,
+    tag: u32,
+    data: Vec<u8>,
+}
+
+/// Nothing is left half done under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Threads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {} threads", self.rank, self.size())
+    }
+}
+
+impl Threads {
+    /// So many ranks, to be handed to as many threads.
+    pub fn ranks(size: usize) -> Vec<Self> {
+        let mailboxes = (0..size).map(|_| Mailbox::default()).collect();
+        let shared = Arc::new(Shared { mailboxes, failure: Mutex::new(None) });
+        (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        match &*lock(&self.shared.failure) {
+            Some((rank, why)) => {
+                Err(Error::Device { device: format!("rank {rank} of {}", self.size()), message: why.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn receive(&self, message: &mut Message<'_>) -> Result<()> {
+        let mailbox = &self.shared.mailboxes[self.rank];
+        let mut letters = lock(&mailbox.letters);
+        loop {
+            let is_it = |letter: &Letter| (letter.from, letter.tag) == (message.peer, message.tag);
+            if let Some(place) = letters.waiting.iter().position(is_it) {
+                let Letter { data, .. } = letters.waiting.remove(place);
+                if data.len() != message.receive.len() {
+                    return Err(Error::Device {
+                        device: format!("rank {} of {}", self.rank, self.size()),
+                        message: format!(
+                            "rank {} sent {} bytes where {} were expected; all ranks must solve the same problem",
+                            message.peer,
+                            data.len(),
+                            message.receive.len()
+                        ),
+                    });
+                }
+                message.receive.copy_from_slice(&data);
+                letters.free.push(data);
+                return Ok(());
+            }
+            self.check()?;
+            letters = mailbox.arrived.wait(letters).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Communicator for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.mailboxes.len()
+    }
+
+    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
+        for message in messages.iter().filter(|message| !message.send.is_empty()) {
+            let mailbox = &self.shared.mailboxes[message.peer];
+            let mut letters = lock(&mailbox.letters);
+            let mut data = letters.free.pop().unwrap_or_default();
+            data.clear();
+            data.extend_from_slice(message.send);
+            letters.waiting.push(Letter { from: self.rank, tag: message.tag, data });
+            drop(letters);
+            mailbox.arrived.notify_all();
+        }
+        messages.iter_mut().filter(|message| !message.receive.is_empty()).try_for_each(|message| self.receive(message))
+    }
+
+    fn abort(&self, why: &str) {
+        lock(&self.shared.failure).get_or_insert_with(|| (self.rank, why.to_owned()));
+        for mailbox in &self.shared.mailboxes {
+            // Whoever has seen no failure holds this lock until it waits.
+            drop(lock(&mailbox.letters));
+            mailbox.arrived.notify_all();
+        }
+    }
+}
+
+/// Runs `work` on so many threads, one a rank, and returns what they return, by rank.
+///
+/// # Errors
+/// The first error of any; the others end as soon as they wait for that rank.
+///
+/// # Panics
+/// Where `work` does, after all ranks have ended.
+pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let ranks = Threads::ranks(size);
+    let shared = ranks.first().map(|rank| Arc::clone(&rank.shared));
+    let first_error = Mutex::new(None);
+    let (work, first_error_of) = (&work, &first_error);
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let of_rank = |rank: Threads| {
+            let this = rank.clone();
+            scope.spawn(move || {
+                let result = panic::catch_unwind(AssertUnwindSafe(|| work(rank)));
+                match &result {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => this.abort(&error.to_string()),
+                    Err(_) => this.abort("it ended by a defect of isobar"),
+                }
+                match result {
+                    Ok(Ok(result)) => Some(Ok(result)),
+                    Ok(Err(error)) => {
+                        let is_first = lock(&this.shared.failure).as_ref().is_some_and(|(rank, _)| *rank == this.rank);
+                        if is_first {
+                            *lock(first_error_of) = Some(error);
+                        }
+                        None
+                    }
+                    Err(panic) => Some(Err(panic)),
+                }
+            })
+        };
+        let threads: Vec<_> = ranks.into_iter().map(of_rank).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Some(Err(panic)))).collect()
+    });
+    if let Some(error) = lock(&first_error).take() {
+        return Err(error);
+    }
+    let mut all = Vec::with_capacity(size);
+    for result in results.into_iter().flatten() {
+        match result {
+            Ok(result) => all.push(result),
+            Err(panic) => panic::resume_unwind(panic),
+        }
+    }
+    let failure = shared.and_then(|shared| lock(&shared.failure).take());
+    match failure {
+        Some((rank, message)) => Err(Error::Device { device: format!("rank {rank} of {size}"), message }),
+        None => Ok(all),
+    }
+}

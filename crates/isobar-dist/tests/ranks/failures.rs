@@ -1,0 +1,101 @@
+//! What cannot be, and ranks that fail.
+
+use isobar_core::error::{Error, Result};
+use isobar_core::grid::GridOptions;
+use isobar_core::options::{Method, ModesOptions, SolverOptions};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::reference::Reference;
+use isobar_cpu::Cpu;
+use isobar_dist::communicator::agree;
+use isobar_dist::{Communicator, threads};
+
+use super::messages::check_messages;
+use super::{distance, solve_alone, solve_on};
+
+fn problem(ny: usize) -> Helmholtz {
+    Helmholtz { grid: GridOptions { nx: 8, ny, nz: 4, ..GridOptions::default() }, ..Helmholtz::default() }
+}
+
+fn message(result: Result<impl Sized>) -> String {
+    match result {
+        Ok(_) => panic!("this cannot be"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn too_many_ranks() {
+    let problem = problem(4);
+    let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 8 * 4 * 4]);
+    let options = SolverOptions::default();
+    let why = message(solve_on(5, || Reference, &stencil, &options, &rhs, None));
+    assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
+    // One row a rank leaves no pair for a coarser grid; two levels are what multigrid is here at least.
+    let why = message(solve_on(4, || Reference, &stencil, &options, &rhs, None));
+    assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
+    let options = SolverOptions { method: Method::Modes, modes: ModesOptions::default(), ..options };
+    let why = message(solve_on(2, || Reference, &stencil, &options, &rhs, None));
+    assert!(why.contains("vertical modes on several ranks"), "{why}");
+}
+
+/// Numbers that are none on one rank end the solve on all, and the next one is not spoilt by them.
+#[test]
+fn not_finite() {
+    let problem = problem(12);
+    let stencil = problem.stencil().unwrap();
+    let mut rhs = problem.rhs(RhsKind::Random, 1, Weighting::None).unwrap();
+    let options = SolverOptions::default();
+    let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &options, &rhs, None);
+    rhs[8 * 10] = f64::NAN;
+    let why = message(solve_on(3, || Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
+    assert!(why.contains("right-hand side"), "{why}");
+    rhs[8 * 10] = problem.rhs(RhsKind::Random, 1, Weighting::None).unwrap()[8 * 10];
+    let (outcome, together) = solve_on(3, || Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap();
+    assert!(outcome.iterations == alone.iterations && distance(&together, &u) < 1e-9);
+}
+
+/// A rank that fails ends those that wait for it.
+#[test]
+fn one_rank_fails() {
+    let why = message(threads::run(3, |world| {
+        if world.rank() == 1 {
+            return Err(Error::Unsupported("out of luck".into()));
+        }
+        world.barrier()
+    }));
+    assert_eq!(why, "out of luck");
+    let caught = std::panic::catch_unwind(|| {
+        threads::run(3, |world| {
+            assert!(world.rank() != 2, "a defect");
+            world.barrier()
+        })
+    });
+    assert!(caught.is_err() || caught.is_ok_and(|result| result.is_err()));
+}
+
+#[test]
+fn errors_are_agreed_on() {
+    let results = threads::run(4, |world| {
+        let mine = if world.rank() == 2 { Err(Error::Unsupported("no memory here".into())) } else { Ok(world.rank()) };
+        Ok(agree(&world, mine).map_err(|error| error.to_string()))
+    });
+    for result in results.unwrap() {
+        assert_eq!(result.unwrap_err(), "rank 2 of 4: no memory here");
+    }
+    let results = threads::run(3, |world| {
+        let mine: Result<()> = Err(Error::Unsupported("no such thing".into()));
+        Ok(agree(&world, mine).map_err(|error| error.to_string()))
+    });
+    for result in results.unwrap() {
+        assert_eq!(result.unwrap_err(), "no such thing");
+    }
+    let fine = threads::run(3, |world| agree(&world, Ok(world.rank()))).unwrap();
+    assert_eq!(fine, [0, 1, 2]);
+}
+
+#[test]
+fn messages_and_collectives() {
+    for ranks in [1, 2, 3, 4, 6] {
+        threads::run(ranks, |world| check_messages(&world)).unwrap();
+    }
+}

@@ -1,0 +1,53 @@
+//! What every transport must do.
+
+use isobar_core::error::Result;
+use isobar_dist::{Communicator, Message};
+
+/// Messages and what all ranks do together, on any number of ranks.
+pub(crate) fn check_messages(world: &dyn Communicator) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+    for round in 0..20u8 {
+        let sent = [rank as u8, round];
+        let mut got = [[0; 2]; 2];
+        let [a, b] = &mut got;
+        // Two messages to one rank in one exchange, told apart by their tags.
+        world.exchange(&mut [
+            Message { peer: next, tag: 1, send: &sent, receive: &mut [] },
+            Message { peer: before, tag: 2, send: &[], receive: a },
+            Message { peer: next, tag: 2, send: &[round, 9], receive: &mut [] },
+            Message { peer: before, tag: 1, send: &[], receive: b },
+        ])?;
+        assert_eq!(got, [[round, 9], [before as u8, round]]);
+    }
+    // In the order of ranks, whatever comes first.
+    let term = |rank: usize| 0.1 * (rank + 1) as f64;
+    let mut values = [term(rank), 1.0];
+    world.sum(&mut values)?;
+    assert_eq!(values, [(0..size).map(term).sum::<f64>(), size as f64]);
+    let mut many: Vec<f64> = (0..100).map(f64::from).collect();
+    world.sum(&mut many)?;
+    assert!(many.iter().enumerate().all(|(n, &value)| value == (size * n) as f64));
+    // More than transports send at once without the other side's asking for it.
+    let large = vec![rank as u8; 3 << 20];
+    let mut other = vec![0; large.len()];
+    world.exchange(&mut [
+        Message { peer: next, tag: 3, send: &large, receive: &mut [] },
+        Message { peer: before, tag: 3, send: &[], receive: &mut other },
+    ])?;
+    assert!(other.iter().all(|&byte| usize::from(byte) == before));
+    let mut data = if rank == 0 { [3, 1, 4] } else { [0; 3] };
+    world.broadcast(&mut data)?;
+    assert_eq!(data, [3, 1, 4]);
+    // Of different lengths, and of none.
+    let counts: Vec<usize> = (0..size).map(|rank| (2 * rank) % 3).collect();
+    let expected: Vec<u8> = counts.iter().enumerate().flat_map(|(rank, &count)| vec![rank as u8; count]).collect();
+    let mine = vec![rank as u8; counts[rank]];
+    let mut all = vec![0; if rank == 0 { expected.len() } else { 0 }];
+    world.gather(&mine, &counts, &mut all)?;
+    assert!(rank > 0 || all == expected);
+    let mut all = vec![9; expected.len()];
+    world.all_gather(&mine, &counts, &mut all)?;
+    assert_eq!(all, expected);
+    world.barrier()
+}

@@ -1,0 +1,214 @@
+//! Jobs of several processes.
+
+use std::sync::Arc;
+
+use isobar_core::array::{Source, Target};
+use isobar_core::build::{Description, Solve, System};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Shape, Slab};
+use isobar_core::operator::Guess;
+use isobar_core::options::SolverOptions;
+use isobar_core::outcome::Outcome;
+use isobar_core::solver::Observer;
+use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
+use isobar_cpu::Cpu;
+use isobar_dist::communicator::agree;
+use isobar_dist::{Communicator, Distributed, Slabs};
+
+use crate::device::Device;
+
+/// The processes of a job that an MPI launcher such as `mpirun` has started, seen by one of them.
+///
+/// All of them make the same calls. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of the whole grid on
+/// every rank; each reads and writes its own rows of them, [`Ranks::rows`].
+#[derive(Clone, Debug)]
+pub struct Ranks {
+    world: Arc<dyn Communicator>,
+}
+
+impl Ranks {
+    /// Takes part in the job that this process was started in; nothing where no launcher has started it as one of several, or
+    /// `$ISOBAR_MPI` is empty. To be called once.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where the job has no MPI that can be used, saying why and what to do.
+    pub fn start() -> Result<Option<Self>> {
+        #[cfg(unix)]
+        if isobar_dist::mpi::is_launched() {
+            return Ok(Some(Self { world: isobar_dist::mpi::start()? }));
+        }
+        Ok(None)
+    }
+
+    /// The number that a launcher says this process has among several, before the job is started; nothing where there is no
+    /// launcher.
+    pub fn launched() -> Option<usize> {
+        #[cfg(unix)]
+        return isobar_dist::mpi::launched_rank().filter(|_| isobar_dist::mpi::is_launched());
+        #[cfg(not(unix))]
+        None
+    }
+
+    /// As many threads as this process may use of the machine, which others of the job may share.
+    pub fn threads(&self) -> usize {
+        #[cfg(unix)]
+        let here = isobar_dist::mpi::ranks_here().unwrap_or(1);
+        #[cfg(not(unix))]
+        let here = 1;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (cores / here.max(1)).max(1)
+    }
+
+    /// The number of this process, from 0.
+    pub fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    /// How many processes there are.
+    pub fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    /// All of the job's processes, each with what this one has.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for GPUs.
+    pub fn device(&self, own: Device) -> Result<Device> {
+        match own {
+            Device::Cpu(cpu) => Ok(Device::CpuRanks(Distributed::new(cpu, Arc::clone(&self.world)))),
+            _ => Err(Error::Unsupported("GPUs of several ranks; use the CPU, as by --device cpu".into())),
+        }
+    }
+
+    /// The rows of a grid that this rank works on.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows.
+    pub fn rows(&self, shape: Shape) -> Result<std::ops::Range<usize>> {
+        let slab = Slabs::new(shape, self.size())?.of(self.rank());
+        Ok(slab.first..slab.beyond)
+    }
+
+    /// Collects the rows of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
+    pub fn gather_rows(&self, u: &mut [f64], shape: Shape) -> Result<()> {
+        isobar_dist::gather_rows(&*self.world, u, shape)
+    }
+
+    /// Whether all ranks have got so far: where one has not, all get its error, which names it.
+    ///
+    /// # Errors
+    /// That error; a failure of MPI.
+    pub fn agree<R>(&self, mine: Result<R>) -> Result<R> {
+        agree(&*self.world, mine)
+    }
+
+    /// Fails on all ranks where one has other data than rank 0; `what` says what it is.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) naming that rank; a failure of MPI.
+    pub fn require_same(&self, what: &str, data: &[u8]) -> Result<()> {
+        let digest = |data: &[u8]| {
+            // FNV-1a, which is the same everywhere.
+            data.iter()
+                .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        };
+        let own = digest(data).to_le_bytes();
+        let mut first = own;
+        self.world.broadcast(&mut first)?;
+        let is_same = if own == first { Ok(()) } else { Err(Error::invalid(what, "not the same as on rank 0")) };
+        self.agree(is_same)
+    }
+
+    /// values = the sums of all ranks' values, the same on all
+    ///
+    /// # Errors
+    /// A failure of MPI.
+    pub fn sum(&self, values: &mut [f64]) -> Result<()> {
+        self.world.sum(values)
+    }
+
+    /// Ends all processes of the job, with a message that names this one. Does not return.
+    pub fn abort(&self, why: &str) {
+        self.world.abort(why);
+    }
+}
+
+/// A matrix that may be divided among ranks.
+pub(crate) trait OnRanks: Stencil {
+    /// A solver on the cores of all ranks.
+    fn on_ranks(&self, _: &Distributed<Cpu>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Err(one_rank_only("matrices of this kind"))
+    }
+}
+
+pub(crate) fn one_rank_only(what: &str) -> Error {
+    Error::Unsupported(format!("{what} on several ranks; run on one"))
+}
+
+impl OnRanks for TensorProduct {
+    fn on_ranks(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(OnRows::new(backend, self, options)?))
+    }
+}
+
+impl OnRanks for Diffusion {
+    fn on_ranks(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(OnRows::new(backend, self, options)?))
+    }
+}
+
+impl OnRanks for StoredMatrix {}
+impl OnRanks for OwnOperator {}
+
+/// A rank's solver that takes arrays of the whole grid.
+struct OnRows<S: Stencil>
+where
+    Distributed<Cpu>: Supports<S>,
+{
+    system: System<Distributed<Cpu>, S>,
+    slab: Slab,
+    description: Description,
+}
+
+impl<S: Stencil> OnRows<S>
+where
+    Distributed<Cpu>: Supports<S>,
+{
+    fn new(backend: &Distributed<Cpu>, matrix: &S, options: &SolverOptions) -> Result<Self> {
+        let system = System::new(backend, matrix, options)?;
+        let shape = matrix.shape();
+        let mut description = system.description().clone();
+        // As they are without ranks.
+        let levels = std::iter::successors(Some(shape), Shape::halved).take(description.levels.len());
+        description.levels = levels.collect();
+        Ok(Self { slab: backend.slabs(shape)?.of(backend.world().rank()), system, description })
+    }
+}
+
+impl<S: Stencil> Solve<S> for OnRows<S>
+where
+    Distributed<Cpu>: Supports<S>,
+{
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
+        self.system.solve(rhs.rows(self.slab)?, u.into_rows(self.slab)?, guess, observer)
+    }
+
+    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
+        self.system.apply(u.rows(self.slab)?, v.into_rows(self.slab)?)
+    }
+
+    fn update(&mut self, stencil: &S) -> Result<()> {
+        self.system.update(stencil)
+    }
+
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn copy_bandwidth(&self) -> Result<f64> {
+        self.system.copy_bandwidth()
+    }
+}
