@@ -49,6 +49,11 @@ pub trait SevenPoint: Stencil {
     /// Its rows, rounded to T.
     type Rows<T: Real>: Rows<T>;
 
+    /// Which directions are periodic.
+    fn periodic(&self) -> [bool; 3] {
+        [false; 3]
+    }
+
     /// Computes them.
     ///
     /// # Errors
@@ -121,7 +126,7 @@ pub(super) fn row<T: Real>(rows: &impl Rows<T>, at: At, u: impl Fn(At) -> T) -> 
     rows.couplings(at).into_iter().flatten().fold(rows.shift(at) * here, |sum, n| sum + n.t * (here - u(n.to)))
 }
 
-fn diagonal<T: Real>(rows: &impl Rows<T>, at: At) -> T {
+pub(super) fn diagonal<T: Real>(rows: &impl Rows<T>, at: At) -> T {
     rows.couplings(at).into_iter().flatten().fold(rows.shift(at), |sum, n| sum + n.t)
 }
 

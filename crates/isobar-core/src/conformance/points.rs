@@ -1,0 +1,95 @@
+//! Relaxation of points against the reference.
+
+use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok};
+use crate::layout::Shape;
+use crate::operator::PointSmoother;
+use crate::options::PointCycle;
+use crate::real::Real;
+use crate::stencil::Supports;
+
+/// Larger grids are there for several tiles and threads: a few cycles do.
+const LARGE: usize = 3000;
+
+/// Sweeps, and cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not,
+/// damped or not, exact or not.
+fn cycles(shape: Shape) -> Vec<PointCycle> {
+    let n = [shape.nx, shape.ny, shape.nz];
+    let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: [usize; 3]| {
+        let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
+        let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { overlap[d] } else { 0 });
+        PointCycle { relaxation, sub_iterations, tile, overlap }
+    };
+    let few = vec![PointCycle::sweep(0.8), cycle(1.0, 3, [18, 9, 6], [4; 3])];
+    if shape.cells() > LARGE {
+        return few;
+    }
+    let mut all = vec![
+        PointCycle::sweep(1.0),
+        cycle(1.0, 2, [5, 4, 3], [0; 3]),
+        cycle(1.0, 5, [13, 7, 4], [2; 3]),
+        cycle(0.8, 4, [32, 32, 32], [4; 3]),
+        cycle(1.2, 2, [usize::MAX; 3], [0; 3]),
+    ];
+    all.extend(few);
+    all
+}
+
+/// v = u after a cycle;  ‖f − A u‖²
+pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+    for_each_pair::<B, S, T>(backend, |pair| {
+        // Not every back end relaxes the points of every matrix.
+        let Some(tested) = pair.tested.points.clone() else { return };
+        assert_eq!(tested.periodic(), pair.reference.periodic());
+        let ((f, on_f), norm) = (pair.vector(21), SCALARS[0]);
+        for cycle in cycles(pair.shape()) {
+            ok(tested.prepare(&cycle));
+            let ((mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(22), pair.poison());
+            for _ in 0..2 {
+                ok(pair.reference.relax_points(&cycle, &f, &u, &mut v, norm, &mut pair.reference_scalars));
+                ok(tested.relax_points(&cycle, &on_f, &on_u, &mut on_v, norm, &mut pair.scalars));
+                pair.compare(&on_v, &v, &format!("{cycle:?}"));
+                pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
+                std::mem::swap(&mut u, &mut v);
+                std::mem::swap(&mut on_u, &mut on_v);
+            }
+            check_padding(pair, &on_u);
+        }
+    });
+}
+
+fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, v: &B::Vector<T>) {
+    ok(pair.backend.dot(v, v, SCALARS[1], &mut pair.scalars));
+    let sum = fetch(pair.backend, v, pair.shape()).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+    pair.reference_scalars.set(SCALARS[1], sum);
+    pair.compare_scalar(SCALARS[1], 0.0, "padding after a cycle");
+}
+
+/// Cycles whose tiles overlap enough are plain sweeps, bit for bit.
+pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+    for shape in [Shape::new(50, 1, 1), Shape::new(33, 26, 1), Shape::new(21, 12, 9)] {
+        for (name, stencil) in S::samples(shape) {
+            let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
+            let Some(tested) = pair.tested.points.clone() else { return };
+            for (relaxation, k) in [(1.0, 2), (0.9, 3), (1.0, 4)] {
+                let n = [shape.nx, shape.ny, shape.nz];
+                let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
+                let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
+                let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { 2 * (k - 1) } else { 0 });
+                let cycle = PointCycle { relaxation, sub_iterations: k, tile, overlap };
+                if !cycle.is_exact(shape, tested.periodic()) {
+                    continue;
+                }
+                ok(tested.prepare(&cycle));
+                let (f, mut u, mut v) = (pair.vector(31).1, pair.vector(32).1, pair.poison().1);
+                ok(tested.relax_points(&cycle, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+                let found = fetch(backend, &v, shape);
+                for _ in 0..k {
+                    let sweep = PointCycle::sweep(relaxation);
+                    ok(tested.relax_points(&sweep, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+                    std::mem::swap(&mut u, &mut v);
+                }
+                assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
+            }
+        }
+    }
+}
