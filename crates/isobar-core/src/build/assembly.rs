@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::jacobi::choose;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
@@ -303,9 +304,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let suggested = |sub_iterations| points.suggested_tile(sub_iterations);
         let shape = self.stencil.shape();
         let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, suggested)?;
-        let note = describe(&cycle, shape);
+        let (cycle, tried) = choose(&*points, &self.options.jacobi, cycle)?;
+        let notes = describe(&cycle, shape).into_iter().chain(tried);
         let mut parts = Parts::new(Box::new(Relaxed::new(points, cycle)?) as _);
-        parts.notes.extend(note);
+        parts.notes.extend(notes);
         Ok(parts)
     }
 

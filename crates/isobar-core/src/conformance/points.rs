@@ -1,38 +1,36 @@
 //! Relaxation of points against the reference.
 
 use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok};
+use crate::error::Error;
 use crate::layout::Shape;
 use crate::operator::PointSmoother;
 use crate::options::PointCycle;
 use crate::real::Real;
 use crate::stencil::Supports;
 
-/// Larger grids are there for several tiles and threads: a few cycles do.
-const LARGE: usize = 3000;
-
 /// Sweeps, and cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not,
-/// damped or not, exact or not.
+/// damped or not. Where kernels are compiled for a tile, few grids have one of their own.
 fn cycles(shape: Shape) -> Vec<PointCycle> {
     let n = [shape.nx, shape.ny, shape.nz];
-    let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: [usize; 3]| {
-        let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
-        let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { overlap[d] } else { 0 });
+    let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
+        let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && overlap < tile[d] { overlap } else { 0 });
         PointCycle { relaxation, sub_iterations, tile, overlap }
     };
-    let few = vec![PointCycle::sweep(0.8), cycle(1.0, 3, [18, 9, 6], [4; 3])];
-    if shape.cells() > LARGE {
-        return few;
+    let mut all = vec![PointCycle::sweep(1.0), PointCycle::sweep(0.8)];
+    if n.contains(&1) {
+        all.push(cycle(0.9, 3, [0, 1, 2].map(|d| n[d].min([5, 4, 3][d])), 2));
+        all.push(cycle(1.2, 2, n, 0));
     }
-    let mut all = vec![
-        PointCycle::sweep(1.0),
-        cycle(1.0, 2, [5, 4, 3], [0; 3]),
-        cycle(1.0, 5, [13, 7, 4], [2; 3]),
-        cycle(0.8, 4, [32, 32, 32], [4; 3]),
-        cycle(1.2, 2, [usize::MAX; 3], [0; 3]),
-    ];
-    all.extend(few);
+    all.extend(
+        [cycle(1.0, 2, [5, 4, 3], 0), cycle(1.0, 5, [13, 7, 4], 2), cycle(0.8, 4, [32, 20, 5], 4)]
+            .into_iter()
+            .filter(|cycle| (0..3).all(|d| cycle.tile[d] <= n[d])),
+    );
     all
 }
+
+/// Every device can hold tiles of so many cells.
+const FEW: usize = 512;
 
 /// v = u after a cycle;  ‖f − A u‖²
 pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
@@ -42,7 +40,10 @@ pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         assert_eq!(tested.periodic(), pair.reference.periodic());
         let ((f, on_f), norm) = (pair.vector(21), SCALARS[0]);
         for cycle in cycles(pair.shape()) {
-            ok(tested.prepare(&cycle));
+            match tested.prepare(&cycle) {
+                Err(Error::Invalid { .. }) if cycle.tile.iter().product::<usize>() > FEW => continue,
+                prepared => ok(prepared),
+            }
             let ((mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(22), pair.poison());
             for _ in 0..2 {
                 ok(pair.reference.relax_points(&cycle, &f, &u, &mut v, norm, &mut pair.reference_scalars));
@@ -70,7 +71,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
         for (name, stencil) in S::samples(shape) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let Some(tested) = pair.tested.points.clone() else { return };
-            for (relaxation, k) in [(1.0, 2), (0.9, 3), (1.0, 4)] {
+            for (relaxation, k) in [(1.0, 2), (0.9, 4)] {
                 let n = [shape.nx, shape.ny, shape.nz];
                 let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
                 let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));

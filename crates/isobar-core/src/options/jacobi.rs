@@ -71,7 +71,8 @@ impl<'de> Deserialize<'de> for Overlap {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JacobiOptions {
-    /// Sweeps within a tile from one exchange with its neighbours to the next; 1 is the plain method.
+    /// Sweeps within a tile from one exchange with its neighbours to the next; 1 is the plain method. Automatic ones, and
+    /// overlaps, are decided by a short trial where there are several tiles.
     pub sub_iterations: Count,
     /// Cells that tiles share with their neighbours, even.
     pub overlap: Overlap,
@@ -92,6 +93,8 @@ const SUB_ITERATIONS: &str = "solver.jacobi.sub_iterations";
 const MOST: usize = 10_000;
 /// Sub-iterations of a cycle that is exact, where nobody says.
 const EXACT: usize = 4;
+/// The same where one tile holds the whole grid.
+const WHOLE: usize = 16;
 /// ω where a part of the grid is tied to nothing: with 1, values that change sign from cell to cell would never decay there.
 const FLOATING: f64 = 0.9;
 
@@ -179,7 +182,7 @@ impl JacobiOptions {
         let divided = (0..3).filter(|&d| n[d] > 1).count();
         let sub_iterations = wanted.unwrap_or_else(|| {
             // As many as a tile is wide, or half of it in one dimension (paper C, sections 3.5 and 4.3).
-            narrowest.map_or(EXACT, |narrowest| if divided > 1 { narrowest } else { narrowest.div_ceil(2) }.max(1))
+            narrowest.map_or(WHOLE, |narrowest| if divided > 1 { narrowest } else { narrowest.div_ceil(2) }.max(1))
         });
         if sub_iterations == 1 {
             return Ok(PointCycle::sweep(relaxation));

@@ -140,6 +140,15 @@ impl Problem<'_> {
         })?)
     }
 
+    /// The cycle that options mean on the grid that is solved on.
+    fn chosen<B: Supports<Diffusion>>(&self, backend: &B, jacobi: &JacobiOptions) -> Result<PointCycle> {
+        let (stencil, _) = stencil(self.solved, self.is_line())?;
+        let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
+        let points = backend.capabilities(&operator).points;
+        let tile = |sub_iterations| points.as_ref().map_or([1; 3], |points| points.suggested_tile(sub_iterations));
+        Ok(jacobi.cycle(self.solved, [false; 3], false, tile)?)
+    }
+
     fn find<B: Supports<Diffusion>>(&self, backend: &B, sub_iterations: usize, overlap: usize) -> Result<Found> {
         let seconds = self.time(backend, &self.tiles(self.timed, sub_iterations, overlap))?;
         Ok(Found { cycles: self.count(backend, self.tiles(self.solved, sub_iterations, overlap))?, seconds })
@@ -273,33 +282,46 @@ fn own<B: Supports<Diffusion>>(backend: &B, problems: &[Problem<'_>]) -> Result<
     let mut sheet = Sheet::new("C, isobar's own", format!("tiles that suit this device, to {TOLERANCE:.0e}"), &columns);
     for problem in problems {
         let plain = problem.find(backend, 1, 0)?;
-        let auto = JacobiOptions::default();
         let exact = JacobiOptions { exact: true, ..JacobiOptions::default() };
-        for (name, jacobi) in [("plain", None), ("exact", Some(exact)), ("auto", Some(auto))] {
-            let (found, jacobi) = match jacobi {
-                None => (plain, problem.tiles(problem.timed, 1, 0)),
+        for (name, jacobi) in [("plain", None), ("exact", Some(exact)), ("chosen", Some(JacobiOptions::default()))] {
+            let (found, sub_iterations, what) = match jacobi {
+                None => (plain, 1, name.to_owned()),
                 Some(jacobi) => {
-                    let seconds = problem.time(backend, &jacobi)?;
-                    (Found { cycles: problem.count(backend, jacobi.clone())?, seconds }, jacobi)
+                    let cycle = problem.chosen(backend, &jacobi)?;
+                    let given = |shape: Shape| given(&cycle, shape);
+                    let seconds = problem.time(backend, &given(problem.timed))?;
+                    let found = Found { cycles: problem.count(backend, given(problem.solved))?, seconds };
+                    let [x, y, _] = cycle.tile;
+                    let what = format!(
+                        "{name}: {x} × {y}, {} sub-iterations, {} shared",
+                        cycle.sub_iterations, cycle.overlap[0]
+                    );
+                    (found, cycle.sub_iterations, what)
                 }
             };
-            let updates = {
-                let (stencil, _) = stencil(problem.timed, problem.is_line())?;
-                let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
-                let points = backend.capabilities(&operator).points;
-                let tile = |k| points.as_ref().map_or([1; 3], |points| points.suggested_tile(k));
-                jacobi.cycle(problem.timed, [false; 3], false, tile)?.sub_iterations as f64
-            };
-            let rate = updates * problem.timed.cells() as f64 / found.seconds / 1e9;
+            let rate = (sub_iterations * problem.timed.cells()) as f64 / found.seconds / 1e9;
             let cells = [
                 Cell::count(found.cycles),
                 Cell::Number(1e3 * found.total(), 1),
                 Cell::Number(plain.total() / found.total(), 2),
                 Cell::Number(rate, 2),
             ];
-            sheet.row(format!("{} {name}", if problem.is_line() { "1D" } else { "2D" }), cells);
+            sheet.row(format!("{} {what}", if problem.is_line() { "1D" } else { "2D" }), cells);
         }
     }
     sheet.note("updates a second: cells times sub-iterations, those that overlap counted once");
     Ok(sheet)
+}
+
+/// Options that say all of a cycle, with lines side by side in a tile as there is room.
+fn given(cycle: &PointCycle, shape: Shape) -> JacobiOptions {
+    const CELLS: usize = 1024;
+    let [x, y, _] = cycle.tile;
+    let lines = if y == 1 && shape.ny > 1 { CELLS.div_ceil(x).min(shape.ny) } else { y };
+    JacobiOptions {
+        sub_iterations: Count::Given(cycle.sub_iterations),
+        overlap: Overlap::Each(cycle.overlap.to_vec()),
+        tile: Some(vec![x, lines]),
+        ..JacobiOptions::default()
+    }
 }

@@ -37,7 +37,7 @@ impl<T> Default for Tiles<T> {
     }
 }
 
-impl<T> Tiles<T> {
+impl<T: Real> Tiles<T> {
     pub(super) fn bytes(&self) -> usize {
         self.spaces.iter().map(TileSpace::bytes).sum::<usize>() + size_of_val(&self.sums[..])
     }
@@ -79,11 +79,13 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let shape = self.geometry().layout.shape();
         let work = cycle.updates(shape).min(1e15) as usize;
         let threads = self.cpu().threads_for(work).min(cycle.tiles(shape));
-        while tiles.spaces.len() < threads {
-            tiles.spaces.push(TileSpace::default());
-        }
         for space in &mut tiles.spaces {
-            space.make_room(cycle, shape)?;
+            if !space.holds(cycle, shape) {
+                *space = TileSpace::new(self.cpu(), cycle, shape)?;
+            }
+        }
+        while tiles.spaces.len() < threads {
+            tiles.spaces.push(TileSpace::new(self.cpu(), cycle, shape)?);
         }
         if tiles.sums.len() < cycle.tiles(shape) {
             tiles.sums.resize(cycle.tiles(shape), 0.0);

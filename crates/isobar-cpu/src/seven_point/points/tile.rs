@@ -1,77 +1,124 @@
 //! All sub-iterations of one tile, in memory of the thread's own that stays in cache.
 //!
-//! A tile is kept as the grid is: rows of one colour, x contiguous, then layers, colours and planes, with a plane and a layer
-//! of neighbours around. What lies beyond stays as it was; of a row's own lanes those that belong to no cell of the tile are
-//! computed too, but nobody looks at them but for the cells next to the tile's in x, whose values are put back.
+//! A tile is kept by parity of i: cells with even i, and cells with odd i, each x first, then y, then layers, with a row and
+//! a layer of neighbours around. Neighbours in x are of the other parity, those in y and z of the same, all at the same
+//! distance in memory whatever the row, so that a sub-iteration is a few long loops. These run over the margins between
+//! rows too; what is there, and what lies beside the tile in x, is put back after each.
 
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, ROW_ALIGNMENT, Shape};
+use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT, Shape};
 use isobar_core::options::{PointCycle, Span};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
 use super::sweep::{Update, rest};
+use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
 use crate::seven_point::kernels::Applied;
 use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
 use crate::shared::{Row, RowMut, Shared};
+use crate::vector::Vector;
 
-/// Entries beside a row that hold a neighbour in x.
+/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the row before.
 const MARGIN: usize = ROW_ALIGNMENT;
 
-/// What a thread keeps of a tile.
+/// What a thread keeps of a tile, on lines of cache.
 #[derive(Debug)]
 pub(super) struct TileSpace<T> {
     /// u before and after a sub-iteration, by turns: after an odd number of them in the second.
-    u: [Vec<T>; 2],
+    u: [Vector<T>; 2],
     /// c of [`Update`]; in the place of a cell next to the tile in x, the value there.
-    constant: Vec<T>,
+    constant: Vector<T>,
     /// w of [`Update`]: west, east, south, north, below, above.
-    weights: [Vec<T>; 6],
+    weights: [Vector<T>; 6],
     /// The residual of a row.
-    residual: Vec<T>,
+    residual: Vector<T>,
 }
 
-impl<T> Default for TileSpace<T> {
-    fn default() -> Self {
-        let empty = Vec::new;
-        Self { u: [(); 2].map(|()| empty()), constant: empty(), weights: [(); 6].map(|()| empty()), residual: empty() }
+/// Where the rows of a cycle's tiles lie in memory: the same for all, whatever their size.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    /// Lanes of a row that belong to cells.
+    lanes: usize,
+    /// Rows of a layer, and layers, those of neighbours included.
+    rows: usize,
+    layers: usize,
+    /// Layers of neighbours below.
+    below: isize,
+}
+
+impl Rows {
+    fn new(cycle: &PointCycle, shape: Shape) -> Self {
+        let [x, y, z] = cycle.tile;
+        let pitch = shape.nx.div_ceil(2).next_multiple_of(ROW_ALIGNMENT);
+        let below = usize::from(shape.nz > 1);
+        Self {
+            lanes: x.min(shape.nx).div_ceil(2).next_multiple_of(ROW_ALIGNMENT).min(pitch),
+            rows: y.min(shape.ny) + 2,
+            layers: z.min(shape.nz) + 2 * below,
+            below: below as isize,
+        }
     }
-}
 
-/// Lanes of a row that holds so many cells of one colour and those beside them.
-fn lanes(cells: usize) -> usize {
-    (cells / 2 + 2).next_multiple_of(ROW_ALIGNMENT)
-}
+    fn pitch(&self) -> usize {
+        self.lanes + MARGIN
+    }
 
-impl<T> TileSpace<T> {
-    pub(super) fn bytes(&self) -> usize {
-        let vectors = self.u.iter().chain(&self.weights).chain([&self.constant, &self.residual]);
-        vectors.map(|vector| size_of_val(&vector[..])).sum()
+    /// Entries of both parities.
+    fn len(&self) -> usize {
+        2 * self.parity_len()
+    }
+
+    /// Of one parity, margins at both ends included.
+    fn parity_len(&self) -> usize {
+        self.pitch() * self.rows * self.layers + 2 * MARGIN
+    }
+
+    /// The first lane of row j of layer k, both counted from the tile's own first.
+    #[inline(always)]
+    fn at(&self, parity: usize, j: isize, k: isize) -> usize {
+        let row = (j + 1) as usize + self.rows * (k + self.below) as usize;
+        parity * self.parity_len() + row * self.pitch() + MARGIN
     }
 }
 
 impl<T: Real> TileSpace<T> {
-    /// Room for the largest tile of a cycle.
-    pub(super) fn make_room(&mut self, cycle: &PointCycle, shape: Shape) -> Result<()> {
-        let [x, y, z] = cycle.tile;
-        let rows = 2 * (y + 2) * if shape.nz > 1 { z + 2 } else { 1 };
-        let entries = rows.saturating_mul(lanes(x) + 2 * MARGIN);
-        let vertical = if shape.nz > 1 { entries } else { 0 };
-        let Self { u: [before, after], constant, weights: [west, east, south, north, below, above], residual } = self;
-        let flat = [before, after, constant, west, east, south, north].map(|vector| (vector, entries));
-        let others = [(below, vertical), (above, vertical), (residual, lanes(x))];
-        for (vector, wanted) in flat.into_iter().chain(others) {
-            let more = wanted.saturating_sub(vector.len());
-            vector.try_reserve_exact(more).map_err(|_| Error::OutOfMemory {
-                what: format!("a tile of {x} × {y} × {z} cells (solver.jacobi.tile)"),
-                needed_bytes: (9 * entries * size_of::<T>()) as u64,
-                available_bytes: 0,
-            })?;
-            vector.resize(vector.len() + more, T::ZERO);
-        }
-        Ok(())
+    /// Room for the tiles of a cycle.
+    pub(super) fn new(cpu: &Cpu, cycle: &PointCycle, shape: Shape) -> Result<Self> {
+        let rows = Rows::new(cycle, shape);
+        let room = |entries: usize| {
+            Vector::zeros(cpu, &Layout::new(Shape::new(entries.max(1), 1, 1))?).map_err(|error| match error {
+                Error::OutOfMemory { needed_bytes, available_bytes, .. } => {
+                    let [x, y, z] = cycle.tile;
+                    let what = format!("a tile of {x} × {y} × {z} cells (solver.jacobi.tile)");
+                    Error::OutOfMemory { what, needed_bytes, available_bytes }
+                }
+                other => other,
+            })
+        };
+        let flat = || room(rows.len());
+        let vertical = || room(if shape.nz > 1 { rows.len() } else { 0 });
+        Ok(Self {
+            u: [flat()?, flat()?],
+            constant: flat()?,
+            weights: [flat()?, flat()?, flat()?, flat()?, vertical()?, vertical()?],
+            residual: room(rows.lanes)?,
+        })
+    }
+
+    /// Whether there is room for the tiles of another cycle.
+    pub(super) fn holds(&self, cycle: &PointCycle, shape: Shape) -> bool {
+        let rows = Rows::new(cycle, shape);
+        let has = |vector: &Vector<T>, entries: usize| vector.entries().len() >= entries;
+        has(&self.constant, rows.len())
+            && has(&self.residual, rows.lanes)
+            && (shape.nz == 1 || has(&self.weights[5], rows.len()))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let vectors = self.u.iter().chain(&self.weights).chain([&self.constant, &self.residual]);
+        vectors.map(|vector| size_of_val(vector.entries())).sum()
     }
 }
 
@@ -87,33 +134,34 @@ pub(super) struct Tile<'t, T> {
     pub(super) space: &'t mut TileSpace<T>,
 }
 
-/// Where a tile's rows lie in its memory.
-#[derive(Clone, Copy)]
-struct Rows {
-    /// Lanes, and the first one's m.
-    columns: Columns,
-    /// Layers, those of neighbours included.
-    layers: usize,
-    /// Layers of neighbours below.
-    below: usize,
-}
-
-impl Rows {
-    /// The first lane of layer k of a half plane of plane j, both counted from the tile's own first.
-    #[inline(always)]
-    fn at(&self, j: isize, colour: usize, k: isize) -> usize {
-        let row = (2 * (j + 1) as usize + colour) * self.layers + (k + self.below as isize) as usize;
-        row * (self.columns.n + 2 * MARGIN) + MARGIN
-    }
-}
-
-/// The lanes of one colour's rows, by parity of their columns.
-#[derive(Clone, Copy)]
+/// The lanes of rows of one parity.
+#[derive(Clone, Copy, Debug)]
 struct Lanes {
-    /// The first that is left, and one past the last.
+    /// m of the first lane.
+    m: usize,
+    /// The first and one past the last that are relaxed.
+    relaxed: [usize; 2],
+    /// The same of those that are left.
     left: [usize; 2],
-    /// Those of the neighbours in x that a row's packs overwrite.
+    /// Those of the neighbours in x, of this parity: west and east of the tile, counted from one lane before the first.
     beside: [Option<usize>; 2],
+    /// Whether the tile's first cell in x is of this parity, and whether its last one is.
+    starts_line: bool,
+    ends_line: bool,
+}
+
+impl Lanes {
+    fn new(rows: &Rows, Span { relaxed, left }: Span, parity: usize, pitch: usize) -> Self {
+        // The first cell from i on of this parity has this m.
+        let m_from = |i: usize| (i + 1 - parity) / 2;
+        let m = m_from(relaxed[0]).min(pitch - rows.lanes);
+        let lane = |i: usize| m_from(i) - m;
+        // Of the cells i − 1, where they have this parity.
+        let beside = |i: usize| (i % 2 != parity).then(|| (i + 1 - parity) / 2 - m);
+        let (starts_line, ends_line) = (relaxed[0] % 2 == parity, relaxed[1] % 2 != parity);
+        let beside = [beside(relaxed[0]), beside(relaxed[1] + 1)];
+        Self { m, relaxed: relaxed.map(lane), left: left.map(lane), beside, starts_line, ends_line }
+    }
 }
 
 impl<T: Real> Kernel<T> for Tile<'_, T> {
@@ -121,34 +169,32 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd, C: Coefficients<T>>(mut self, simd: S, g: Geometry<'_, T>, c: &C) -> f64 {
-        let [x, y, z] = self.spans.map(|span| span.relaxed);
-        let n = lanes(x[1] - x[0]).min(g.layout.pitch());
-        let columns = Columns { m: (x[0].saturating_sub(1) / 2).min(g.layout.pitch() - n), n };
-        let below = usize::from(g.layers() > 1);
-        let rows = Rows { columns, layers: z[1] - z[0] + 2 * below, below };
-        let lanes = [0, 1].map(|parity| self.lanes(columns, parity));
-        let (mut sum, mut couples) = (0.0, Pack::splat(simd, T::ZERO));
+        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let rows = Rows::new(self.cycle, g.layout.shape());
+        let lanes = [0, 1].map(|parity| Lanes::new(&rows, self.spans[0], parity, g.layout.pitch()));
+        let mut sum = 0.0;
+        let mut found = Weights::Uniform([None; 6]);
         for j in y[0]..y[1] {
             for colour in Colour::BOTH {
                 let h = g.half_plane(j, colour);
-                let tile = c.tile(simd, g, &h, columns);
+                let own = &lanes[h.parity];
+                let tile = c.tile(simd, g, &h, Columns { m: own.m, n: rows.lanes });
                 for k in z[0]..z[1] {
-                    couples = couples + self.first(simd, g, &rows, &h, k, tile.row(k));
-                    sum += self.residual_norm(j, k, &lanes[h.parity]);
-                    self.put_beside(g, &rows, &h, k, &lanes[h.parity]);
+                    self.first(simd, g, &rows, &h, own, k, tile.row(k));
+                    let at = rows.at(h.parity, (j - y[0]) as isize, (k - z[0]) as isize);
+                    found = self.compare(g, found, at, own, [j, k]);
+                    sum += self.residual_norm(j, k, own);
+                    self.put_beside(g, &h, own, k, at);
                 }
             }
         }
-        self.copy_neighbours(g, &rows);
-        let mut all = [T::ZERO; 8];
-        T::registers_mut::<S>(&mut all).0[0] = couples.register();
-        let in_y = all.iter().any(|&coupling| coupling > T::ZERO);
+        self.copy_neighbours(g, &rows, &lanes);
         for s in 2..=self.cycle.sub_iterations {
-            match (in_y, g.layers() > 1) {
-                (false, false) => self.sub_iteration::<S, false, false>(simd, s, &rows, &lanes),
-                (true, false) => self.sub_iteration::<S, true, false>(simd, s, &rows, &lanes),
-                (false, true) => self.sub_iteration::<S, false, true>(simd, s, &rows, &lanes),
-                (true, true) => self.sub_iteration::<S, true, true>(simd, s, &rows, &lanes),
+            match (found.couples_in_y(), g.layers() > 1) {
+                (false, false) => self.sub_iteration::<S, false, false>(simd, s, &rows, &lanes, found),
+                (true, false) => self.sub_iteration::<S, true, false>(simd, s, &rows, &lanes, found),
+                (false, true) => self.sub_iteration::<S, false, true>(simd, s, &rows, &lanes, found),
+                (true, true) => self.sub_iteration::<S, true, true>(simd, s, &rows, &lanes, found),
             }
         }
         self.leave(g, &rows, &lanes);
@@ -156,87 +202,26 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
     }
 }
 
+/// What is known of a tile's w.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Weights<T> {
+    /// The same in all cells, but for those of faces that are not there; by direction, where any has been seen.
+    Uniform([Option<T>; 6]),
+    /// Different, with couplings in y or without.
+    Various(bool),
+}
+
+impl<T: Real> Weights<T> {
+    fn couples_in_y(self) -> bool {
+        match self {
+            Self::Uniform([_, _, south, north, ..]) => [south, north].into_iter().flatten().any(|w| w != T::ZERO),
+            Self::Various(couples) => couples,
+        }
+    }
+}
+
 impl<T: Real> Tile<'_, T> {
-    fn lanes(&self, Columns { m, n }: Columns, parity: usize) -> Lanes {
-        let Span { relaxed, left } = self.spans[0];
-        let lane = |i: usize| (i + 1 - parity) / 2 - m;
-        // Of cell `i` if it has this parity, counted with one cell more in front.
-        let beside = |one_more: usize| {
-            let is_here = one_more % 2 != parity && one_more > parity;
-            is_here.then(|| ((one_more - 1 - parity) / 2).wrapping_sub(m)).filter(|&lane| lane < n)
-        };
-        Lanes { left: left.map(lane), beside: [beside(relaxed[0]), beside(relaxed[1] + 1)] }
-    }
-
-    /// The values next to the tile in x.
-    #[inline(always)]
-    fn put_beside(&mut self, g: Geometry<'_, T>, rows: &Rows, h: &HalfPlane, k: usize, lanes: &Lanes) {
-        let nx = g.layout.shape().nx;
-        let [[x0, x1], y, z] = self.spans.map(|span| span.relaxed);
-        let at = rows.at((h.j - y[0]) as isize, h.colour as usize, (k - z[0]) as isize);
-        for (side, i) in [x0 as isize - 1, x1 as isize].into_iter().enumerate() {
-            if (i - h.parity as isize) % 2 != 0 {
-                continue;
-            }
-            let is_inside = (0..nx as isize).contains(&i);
-            let from = i.rem_euclid(nx as isize) as usize;
-            let value = if is_inside || g.periodic[0] {
-                let w = Window { k, columns: Columns { m: from / 2, n: 1 } };
-                // SAFETY: one entry of a vector that nobody writes.
-                unsafe { self.u.row(g.position(h, w), 1)[0] }
-            } else {
-                T::ZERO
-            };
-            let lane = (i - h.parity as isize) / 2 - rows.columns.m as isize;
-            let place = at.wrapping_add_signed(lane);
-            self.space.u[0][place] = value;
-            self.space.u[1][place] = value;
-            if lanes.beside[side].is_some() {
-                self.space.constant[place] = value;
-            }
-        }
-    }
-
-    /// The values of the planes and layers around the tile, zeros beyond closed sides.
-    #[inline(always)]
-    fn copy_neighbours(&mut self, g: Geometry<'_, T>, rows: &Rows) {
-        let [_, y, z] = self.spans.map(|span| span.relaxed);
-        let Columns { m, n } = rows.columns;
-        let mut copy = |at: usize, from: Option<isize>| {
-            for u in &mut self.space.u {
-                match from {
-                    // SAFETY: a row of a vector that nobody writes.
-                    Some(position) => u[at..at + n].copy_from_slice(unsafe { self.u.row(position, n) }),
-                    None => u[at..at + n].fill(T::ZERO),
-                }
-            }
-        };
-        for colour in Colour::BOTH {
-            let position = |j: usize, k: usize| {
-                let half_plane = (colour as usize * g.layout.half_plane()) as isize;
-                g.plane_start(j) + half_plane + (k * g.layout.pitch() + m) as isize
-            };
-            for (j, upper, to) in [(y[0], false, -1), (y[1] - 1, true, (y[1] - y[0]) as isize)] {
-                let (beside, link) = g.plane_beside(j, upper);
-                for k in z[0]..z[1] {
-                    let from = (link != Link::Closed).then(|| position(beside, k));
-                    copy(rows.at(to, colour as usize, (k - z[0]) as isize), from);
-                }
-            }
-            if rows.below == 0 {
-                continue;
-            }
-            for (k, upper, to) in [(z[0], false, -1), (z[1] - 1, true, (z[1] - z[0]) as isize)] {
-                let (beside, link) = g.layer_beside(k, upper);
-                for j in y[0]..y[1] {
-                    let from = (link != Link::Closed).then(|| position(j, beside));
-                    copy(rows.at((j - y[0]) as isize, colour as usize, to), from);
-                }
-            }
-        }
-    }
-
-    /// Stores c and w of a row, and takes the first sub-iteration. Returns the squares of the couplings in y.
+    /// Stores c and w of a row, and takes the first sub-iteration.
     #[inline(always)]
     fn first<S: Simd>(
         &mut self,
@@ -244,27 +229,28 @@ impl<T: Real> Tile<'_, T> {
         g: Geometry<'_, T>,
         rows: &Rows,
         h: &HalfPlane,
+        lanes: &Lanes,
         k: usize,
         row: impl RowCoefficients<S, T>,
-    ) -> Pack<S, T> {
+    ) {
         let [_, y, z] = self.spans.map(|span| span.relaxed);
-        let w = Window { k, columns: rows.columns };
-        let (position, n) = (g.position(h, w), rows.columns.n);
+        let n = rows.lanes;
+        let w = Window { k, columns: Columns { m: lanes.m, n } };
         // SAFETY: rows of vectors that nobody writes.
-        let (au, f) = unsafe { (Applied::new(simd, g, self.u, h, w), self.f.packs(simd, position, n)) };
+        let (au, f) = unsafe { (Applied::new(simd, g, self.u, h, w), self.f.packs(simd, g.position(h, w), n)) };
         let omega = T::from_f64(self.cycle.relaxation);
         let (rest, omega) = (rest(simd, omega), Pack::splat(simd, omega));
-        let at = rows.at((h.j - y[0]) as isize, h.colour as usize, (k - z[0]) as isize);
+        let at = rows.at(h.parity, (h.j - y[0]) as isize, (k - z[0]) as isize);
         let TileSpace { u: [_, after], constant, weights, residual } = &mut *self.space;
         let is_tall = g.layers() > 1;
         let [west, east, south, north, below, above] = weights;
-        let mut to = [west, east, south, north].map(|weights| RowMut::new(simd, &mut weights[at..at + n]));
-        let mut to_vertical =
-            [below, above].map(|weights| RowMut::new(simd, if is_tall { &mut weights[at..at + n] } else { &mut [] }));
-        let mut after = RowMut::new(simd, &mut after[at..at + n]);
-        let mut constant = RowMut::new(simd, &mut constant[at..at + n]);
-        let mut residual = RowMut::new(simd, &mut residual[..n]);
-        let mut couples = Pack::splat(simd, T::ZERO);
+        let mut to =
+            [west, east, south, north].map(|weights| RowMut::new(simd, &mut weights.entries_mut()[at..at + n]));
+        let mut to_vertical = [below, above]
+            .map(|weights| RowMut::new(simd, if is_tall { &mut weights.entries_mut()[at..at + n] } else { &mut [] }));
+        let mut after = RowMut::new(simd, &mut after.entries_mut()[at..at + n]);
+        let mut constant = RowMut::new(simd, &mut constant.entries_mut()[at..at + n]);
+        let mut residual = RowMut::new(simd, &mut residual.entries_mut()[..n]);
         for i in 0..after.len() {
             let entries = row.get(i);
             let update = Update::new(&entries, omega, f.get(i));
@@ -274,15 +260,115 @@ impl<T: Real> Tile<'_, T> {
             for (to, weight) in to.iter_mut().zip(update.horizontal) {
                 to.set(i, weight);
             }
-            let [.., south, north] = update.horizontal;
-            couples = south.mul_add(south, north.mul_add(north, couples));
             if is_tall && let Some(vertical) = update.vertical {
                 for (to, weight) in to_vertical.iter_mut().zip(vertical) {
                     to.set(i, weight);
                 }
             }
         }
-        couples
+    }
+
+    /// What is known of the tile's w after another row, of plane j and layer k. Beyond closed sides values are zero, and w may
+    /// be anything.
+    #[inline(always)]
+    fn compare(
+        &self,
+        g: Geometry<'_, T>,
+        known: Weights<T>,
+        at: usize,
+        lanes: &Lanes,
+        [j, k]: [usize; 2],
+    ) -> Weights<T> {
+        let [first, end] = lanes.relaxed.map(|lane| at + lane);
+        if first == end {
+            return known;
+        }
+        let couples = |known: bool| {
+            let any = |d: usize| self.space.weights[d].entries()[first..end].iter().any(|&w| w != T::ZERO);
+            known || any(2) || any(3)
+        };
+        let Weights::Uniform(mut all) = known else { return Weights::Various(couples(known.couples_in_y())) };
+        let (shape, [x0, x1]) = (g.layout.shape(), self.spans[0].relaxed);
+        let is_closed = |d: usize, is_end: bool| is_end && !g.periodic[d];
+        let ends = [j == 0, j + 1 == shape.ny, k == 0, k + 1 == shape.nz];
+        for (d, all) in all.iter_mut().enumerate().take(if g.layers() > 1 { 6 } else { 4 }) {
+            let (from, to) = match d {
+                // The first and the last cell of a line, which are of this parity or not.
+                0 => (first + usize::from(is_closed(0, x0 == 0) && lanes.starts_line), end),
+                1 => (first, end - usize::from(is_closed(0, x1 == shape.nx) && lanes.ends_line)),
+                _ if is_closed(d / 2, ends[d - 2]) => continue,
+                _ => (first, end),
+            };
+            let Some((&value, rest)) = self.space.weights[d].entries()[from..to].split_first() else { continue };
+            let expected = *all.get_or_insert(value);
+            if value != expected || rest.iter().any(|&w| w != expected) {
+                return Weights::Various(couples(known.couples_in_y()));
+            }
+        }
+        Weights::Uniform(all)
+    }
+
+    /// The values next to the tile in x, which stay in the place of c.
+    #[inline(always)]
+    fn put_beside(&mut self, g: Geometry<'_, T>, h: &HalfPlane, lanes: &Lanes, k: usize, at: usize) {
+        let nx = g.layout.shape().nx;
+        let [x0, x1] = self.spans[0].relaxed;
+        for (lane, i) in lanes.beside.into_iter().zip([x0 as isize - 1, x1 as isize]) {
+            let Some(lane) = lane else { continue };
+            let value = if (0..nx as isize).contains(&i) || g.periodic[0] {
+                let from = i.rem_euclid(nx as isize) as usize;
+                let w = Window { k, columns: Columns { m: from / 2, n: 1 } };
+                // SAFETY: one entry of a vector that nobody writes.
+                unsafe { self.u.row(g.position(h, w), 1)[0] }
+            } else {
+                T::ZERO
+            };
+            let place = at + lane - 1;
+            let TileSpace { u: [before, after], constant, .. } = &mut *self.space;
+            for vector in [before, after, constant] {
+                vector.entries_mut()[place] = value;
+            }
+        }
+    }
+
+    /// The values of the rows and layers around the tile, zeros beyond closed sides.
+    #[inline(always)]
+    fn copy_neighbours(&mut self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
+        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let n = rows.lanes;
+        let mut copy = |at: usize, from: Option<isize>| {
+            for u in &mut self.space.u {
+                let u = u.entries_mut();
+                match from {
+                    // SAFETY: a row of a vector that nobody writes.
+                    Some(position) => u[at..at + n].copy_from_slice(unsafe { self.u.row(position, n) }),
+                    None => u[at..at + n].fill(T::ZERO),
+                }
+            }
+        };
+        for parity in [0, 1] {
+            let position = |j: usize, k: usize| {
+                let half_plane = ((j + parity) % 2 * g.layout.half_plane()) as isize;
+                g.plane_start(j) + half_plane + (k * g.layout.pitch() + lanes[parity].m) as isize
+            };
+            for (j, upper, to) in [(y[0], false, -1), (y[1] - 1, true, (y[1] - y[0]) as isize)] {
+                let (beside, link) = g.plane_beside(j, upper);
+                for k in z[0]..z[1] {
+                    let from = (link != Link::Closed).then(|| position(beside, k));
+                    copy(rows.at(parity, to, (k - z[0]) as isize), from);
+                }
+            }
+            if rows.below == 0 {
+                continue;
+            }
+            for (k, upper, to) in [(z[0], false, -1), (z[1] - 1, true, (z[1] - z[0]) as isize)] {
+                let (beside, link) = g.layer_beside(k, upper);
+                for j in y[0]..y[1] {
+                    let from = (link != Link::Closed).then(|| position(j, beside));
+                    copy(rows.at(parity, (j - y[0]) as isize, to), from);
+                }
+            }
+        }
     }
 
     /// Σ r² over the cells of a row that the tile leaves
@@ -293,21 +379,12 @@ impl<T: Real> Tile<'_, T> {
             return 0.0;
         }
         let mut sums = [0.0; 4];
-        for four in self.space.residual[lanes.left[0]..lanes.left[1]].chunks(4) {
+        for four in self.space.residual.entries()[lanes.left[0]..lanes.left[1]].chunks(4) {
             for (sum, r) in sums.iter_mut().zip(four) {
                 *sum += r.to_f64() * r.to_f64();
             }
         }
         (sums[0] + sums[1]) + (sums[2] + sums[3])
-    }
-
-    /// Gives the cells beside the tile in x their values back.
-    #[inline(always)]
-    fn put_back(&mut self, to: usize, at: usize, lanes: &Lanes) {
-        let TileSpace { u, constant, .. } = &mut *self.space;
-        for lane in lanes.beside.into_iter().flatten() {
-            u[to][at + lane] = constant[at + lane];
-        }
     }
 
     /// Sub-iteration s, 2 or more; with couplings in y and z or without.
@@ -318,6 +395,7 @@ impl<T: Real> Tile<'_, T> {
         s: usize,
         rows: &Rows,
         lanes: &[Lanes; 2],
+        weights: Weights<T>,
     ) {
         let still = self.cycle.sub_iterations - s;
         // Of an exact cycle, no more than what is left depends on.
@@ -327,55 +405,54 @@ impl<T: Real> Tile<'_, T> {
             let end = if self.is_exact { relaxed[1].min(left[1] + still) } else { relaxed[1] };
             [(first - relaxed[0]) as isize, (end - relaxed[0]) as isize]
         });
-        let (from, to) = ((s + 1) % 2, s % 2);
-        let n = rows.columns.n;
-        let first_plane = self.spans[1].relaxed[0];
         let rest = rest(simd, T::from_f64(self.cycle.relaxation));
-        for j in y[0]..y[1] {
-            for colour in [0, 1] {
-                let parity = (first_plane + j as usize + colour) % 2;
-                for k in z[0]..z[1] {
-                    let at = rows.at(j, colour, k);
-                    {
-                        let TileSpace { u: [even, odd], constant, weights, .. } = &mut *self.space;
-                        let (before, after) = if from == 0 { (&*even, odd) } else { (&*odd, even) };
-                        let row = |start: usize| Row::<S, T>::new(simd, &before[start..start + n]);
-                        let weight = |d: usize| Row::<S, T>::new(simd, &weights[d][at..at + n]);
-                        let across = rows.at(j, 1 - colour, k) + parity;
-                        let own = row(at);
-                        let x = [(weight(0), row(across - 1)), (weight(1), row(across))];
-                        let y = if Y {
-                            let [south, north] = [j - 1, j + 1].map(|j| row(rows.at(j, 1 - colour, k)));
-                            [(weight(2), south), (weight(3), north)]
-                        } else {
-                            x
-                        };
-                        let z = if Z {
-                            let [below, above] = [k - 1, k + 1].map(|k| row(rows.at(j, colour, k)));
-                            [(weight(4), below), (weight(5), above)]
-                        } else {
-                            x
-                        };
-                        let constant = Row::<S, T>::new(simd, &constant[at..at + n]);
-                        let mut out = RowMut::new(simd, &mut after[at..at + n]);
-                        for i in 0..out.len() {
-                            let mut value = constant.get(i);
-                            if let Some(rest) = rest {
-                                value = rest.mul_add(own.get(i), value);
-                            }
-                            value = x[1].0.get(i).mul_add(x[1].1.get(i), x[0].0.get(i).mul_add(x[0].1.get(i), value));
-                            if Y {
-                                value =
-                                    y[1].0.get(i).mul_add(y[1].1.get(i), y[0].0.get(i).mul_add(y[0].1.get(i), value));
-                            }
-                            if Z {
-                                value =
-                                    z[1].0.get(i).mul_add(z[1].1.get(i), z[0].0.get(i).mul_add(z[0].1.get(i), value));
-                            }
-                            out.set(i, value);
-                        }
+        let TileSpace { u: [even, odd], constant, weights: stored, .. } = &mut *self.space;
+        let (before, after) = if s.is_multiple_of(2) { (&*odd, even) } else { (&*even, odd) };
+        let (before, after, constant) = (before.entries(), after.entries_mut(), constant.entries());
+        let stored = stored.each_ref().map(Vector::entries);
+        let (pitch, layer) = (rows.pitch(), rows.pitch() * rows.rows);
+        let len = (y[1] - y[0]) as usize * pitch;
+        for parity in [0, 1] {
+            let [own, other] = [&lanes[parity], &lanes[1 - parity]];
+            for k in z[0]..z[1] {
+                let at = rows.at(parity, y[0], k);
+                // Cell m of this parity lies between m + parity − 1 and m + parity of the other.
+                let across = rows.at(1 - parity, y[0], k) + own.m + parity - other.m;
+                let row = |start: usize| Row::<S, T>::new(simd, &before[start..start + len]);
+                let beside = Beside {
+                    here: row(at),
+                    x: [row(across - 1), row(across)],
+                    y: if Y { [row(at - pitch), row(at + pitch)] } else { [row(at); 2] },
+                    z: if Z { [row(at - layer), row(at + layer)] } else { [row(at); 2] },
+                };
+                let constant_row = Row::<S, T>::new(simd, &constant[at..at + len]);
+                let out = RowMut::new(simd, &mut after[at..at + len]);
+                let vertical = if Z { at } else { 0 };
+                let stored = |d: usize, at: usize, len: usize| Row::<S, T>::new(simd, &stored[d][at..at + len]);
+                let some = if Z { len } else { 0 };
+                let stored = [
+                    stored(0, at, len),
+                    stored(1, at, len),
+                    stored(2, at, len),
+                    stored(3, at, len),
+                    stored(4, vertical, some),
+                    stored(5, vertical, some),
+                ];
+                match weights {
+                    Weights::Uniform(all) => {
+                        let all = all.map(|weight| Pack::splat(simd, weight.unwrap_or(T::ZERO)));
+                        relax::<S, T, Y, Z, true>(rest, constant_row, &all, &stored, &beside, out);
                     }
-                    self.put_back(to, at, &lanes[parity]);
+                    Weights::Various(_) => {
+                        let none = [Pack::splat(simd, T::ZERO); 6];
+                        relax::<S, T, Y, Z, false>(rest, constant_row, &none, &stored, &beside, out);
+                    }
+                }
+                for j in 0..(y[1] - y[0]) as usize {
+                    for lane in own.beside.into_iter().flatten() {
+                        let place = at + j * pitch + lane - 1;
+                        after[place] = constant[place];
+                    }
                 }
             }
         }
@@ -386,14 +463,14 @@ impl<T: Real> Tile<'_, T> {
     fn leave(&self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y0, z0] = self.spans.map(|span| span.relaxed[0]);
         let [_, y, z] = self.spans.map(|span| span.left);
-        let u = &self.space.u[self.cycle.sub_iterations % 2];
+        let u = self.space.u[self.cycle.sub_iterations % 2].entries();
         for j in y[0]..y[1] {
             for colour in Colour::BOTH {
                 let h = g.half_plane(j, colour);
-                let [first, end] = lanes[h.parity].left;
+                let Lanes { m, left: [first, end], .. } = lanes[h.parity];
                 for k in z[0]..z[1] {
-                    let at = rows.at((j - y0) as isize, colour as usize, (k - z0) as isize);
-                    let w = Window { k, columns: Columns { m: rows.columns.m + first, n: end - first } };
+                    let at = rows.at(h.parity, (j - y0) as isize, (k - z0) as isize);
+                    let w = Window { k, columns: Columns { m: m + first, n: end - first } };
                     // SAFETY: every cell is left by one tile, and nobody reads v.
                     let out = unsafe { self.v.row_mut(g.position(&h, w), end - first) };
                     out.copy_from_slice(&u[at + first..at + end]);
@@ -401,4 +478,51 @@ impl<T: Real> Tile<'_, T> {
             }
         }
     }
+}
+
+/// The values of some rows and those around them.
+struct Beside<'a, S: Simd, T: Real> {
+    here: Row<'a, S, T>,
+    x: [Row<'a, S, T>; 2],
+    y: [Row<'a, S, T>; 2],
+    z: [Row<'a, S, T>; 2],
+}
+
+/// c + (1 − ω) u + Σ w u, in the order of [`Update::apply`]; w is uniform, where U, or stored.
+#[inline(always)]
+fn relax<S: Simd, T: Real, const Y: bool, const Z: bool, const U: bool>(
+    rest: Option<Pack<S, T>>,
+    constant: Row<'_, S, T>,
+    uniform: &[Pack<S, T>; 6],
+    stored: &[Row<'_, S, T>; 6],
+    u: &Beside<'_, S, T>,
+    mut out: RowMut<'_, S, T>,
+) {
+    for i in 0..out.len() {
+        let mut value = constant.get(i);
+        if let Some(rest) = rest {
+            value = rest.mul_add(u.here.get(i), value);
+        }
+        value = weight::<S, T, U>(uniform, stored, 0, i).mul_add(u.x[0].get(i), value);
+        value = weight::<S, T, U>(uniform, stored, 1, i).mul_add(u.x[1].get(i), value);
+        if Y {
+            value = weight::<S, T, U>(uniform, stored, 2, i).mul_add(u.y[0].get(i), value);
+            value = weight::<S, T, U>(uniform, stored, 3, i).mul_add(u.y[1].get(i), value);
+        }
+        if Z {
+            value = weight::<S, T, U>(uniform, stored, 4, i).mul_add(u.z[0].get(i), value);
+            value = weight::<S, T, U>(uniform, stored, 5, i).mul_add(u.z[1].get(i), value);
+        }
+        out.set(i, value);
+    }
+}
+
+#[inline(always)]
+fn weight<S: Simd, T: Real, const U: bool>(
+    uniform: &[Pack<S, T>; 6],
+    stored: &[Row<'_, S, T>; 6],
+    d: usize,
+    i: usize,
+) -> Pack<S, T> {
+    if U { uniform[d] } else { stored[d].get(i) }
 }
