@@ -260,7 +260,10 @@ fn choices_say_which_forms_there_are() {
     assert_all_in(&message(MINIMAL, &["solver.modes.sweeps=0"]), &["solver.modes.sweeps", "0 sweeps"]);
     assert_all_in(
         &message(MINIMAL, &["solver.method=3"]),
-        &["solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"cg\"", "not the whole number 3"],
+        &[
+            "solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"jacobi\", \"cg\"",
+            "not the whole number 3",
+        ],
     );
     for value in ["3", "{}", "open", "[1]"] {
         let message = message(&with(""), &[&format!("diffusion.boundary.east={value}")]);

@@ -97,6 +97,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
         "solves": [
             "tensor_product" => solves::tensor_product::<B, T>,
             "diffusion" => solves::diffusion::<B, T>,
+            "jacobi" => solves::jacobi::<B, T>,
             "stored_matrix" => solves::stored_matrix::<B, T>,
             "small_grids" => solves::small_grids::<B, T>,
             "zero_right_hand_side" => solves::zero_right_hand_side::<B, T>,

@@ -1,8 +1,9 @@
 //! Relaxation of points: plain sweeps in one pass over memory, and hierarchical cycles whose tiles stay in cache.
 //!
 //! * `sweep` the loop over a half plane, and what an update of a pack of cells is,
-//! * `tile` all sub-iterations of one tile.
+//! * `tile` all sub-iterations of one tile, `space` what is kept of it.
 
+mod space;
 mod sweep;
 mod tile;
 
@@ -15,8 +16,9 @@ use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 
+use self::space::TileSpace;
 use self::sweep::Sweep;
-use self::tile::{Tile, TileSpace};
+use self::tile::Tile;
 use super::{SevenPoint, Stored};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -43,9 +45,9 @@ impl<T: Real> Tiles<T> {
     }
 }
 
-/// Cells of a tile in one, two and three dimensions: what is kept of it takes up half of a second-level cache of a mebibyte,
+/// Cells of a tile in one, two and three dimensions: what is kept of it is about what a second-level cache of a mebibyte holds,
 /// and rows are long enough for vector instructions.
-const TILES: [[usize; 3]; 3] = [[4096, 1, 1], [128, 48, 1], [64, 12, 8]];
+const TILES: [[usize; 3]; 3] = [[4096, 1, 1], [128, 48, 1], [64, 16, 8]];
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     fn tiles(&self) -> MutexGuard<'_, Tiles<T>> {
