@@ -26,14 +26,6 @@ fn main() -> Result<()> {
         }
     };
     println!("{}", cuda.device().name);
-    for (shape, sub_iterations, overlap, expected) in [
-        (Shape::new(1024, 1, 1), 1, 0, 128_760),
-        (Shape::new(1024, 1, 1), 16, 4, 8_094),
-        (Shape::new(256, 256, 1), 1, 0, 38_978),
-        (Shape::new(256, 256, 1), 32, 4, 1_355),
-    ] {
-        solve(&cuda, shape, sub_iterations, overlap, expected)?;
-    }
     // Sub-iterations, overlap and tile.
     let line =
         [(8, 4, [32, 32, 1]), (16, 4, [32, 32, 1]), (32, 8, [32, 32, 1]), (16, 4, [256, 4, 1]), (64, 8, [256, 4, 1])];
@@ -50,11 +42,18 @@ fn main() -> Result<()> {
     ];
     let cube =
         [(2, 2, [32, 8, 8]), (3, 4, [32, 16, 12]), (4, 6, [32, 24, 16]), (8, 2, [32, 8, 8]), (8, 2, [32, 16, 12])];
+    times::<f64>(&cuda, Shape::new(1024, 1024, 1), false, &square)?;
     times::<f64>(&cuda, Shape::new(1024, 1024, 1), true, &line)?;
-    for n in [1024, 8192] {
-        times::<f64>(&cuda, Shape::new(n, n, 1), false, &square)?;
+    times::<f64>(&cuda, Shape::new(8192, 8192, 1), false, &square)?;
+    times::<f64>(&cuda, Shape::new(256, 256, 256), false, &cube)?;
+    for (shape, sub_iterations, overlap, expected) in [
+        (Shape::new(1024, 1, 1), 1, 0, 128_760),
+        (Shape::new(1024, 1, 1), 16, 4, 8_094),
+        (Shape::new(256, 256, 1), 1, 0, 38_978),
+        (Shape::new(256, 256, 1), 32, 4, 1_355),
+    ] {
+        solve(&cuda, shape, sub_iterations, overlap, expected)?;
     }
-    times::<f32>(&cuda, Shape::new(8192, 8192, 1), false, &square[1..4])?;
     times::<f64>(&cuda, Shape::new(512, 512, 512), false, &cube)
 }
 

@@ -33,7 +33,7 @@ pub struct Span {
 
 impl PointCycle {
     /// A plain sweep.
-    pub fn sweep(relaxation: f64) -> Self {
+    pub const fn sweep(relaxation: f64) -> Self {
         Self { relaxation, sub_iterations: 1, tile: [1; 3], overlap: [0; 3] }
     }
 
