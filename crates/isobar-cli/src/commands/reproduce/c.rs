@@ -294,7 +294,8 @@ fn own<B: Supports<Diffusion>>(backend: &B, problems: &[Problem<'_>]) -> Result<
                     let [x, y, _] = cycle.tile;
                     let what = format!(
                         "{name}: {x} × {y}, {} sub-iterations, {} shared",
-                        cycle.sub_iterations, cycle.overlap[0]
+                        cycle.sub_iterations,
+                        cycle.overlap.into_iter().max().unwrap_or(0)
                     );
                     (found, cycle.sub_iterations, what)
                 }
