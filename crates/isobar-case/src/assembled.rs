@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use isobar::Shape;
-use isobar::problem::{self, Coefficient, DiffusionProblem, Spacing};
+use isobar::problem::{self, Coefficient, DiffusionProblem, PointProblem, Spacing};
 use isobar::stencil::Diffusion;
 use isobar_io::{Mesh, Units, npy};
 
-use crate::diffusion::{DiffusionCase, RhsKind};
+use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::memory;
@@ -130,25 +130,16 @@ impl DiffusionCase {
     /// Those of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
     pub fn assemble(&self) -> Result<Assembled> {
         let problem = self.problem()?;
+        if self.section.unknowns == Unknowns::Points {
+            return self.assemble_points(&problem);
+        }
         let stencil = problem.stencil()?;
         let rhs = &self.rhs;
-        let made = |kind| problem.rhs(kind, rhs.seed, rhs.weighting);
-        let kind = self.rhs_kind();
-        let values = match kind {
-            RhsKind::None => made(None)?,
-            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
-            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
-            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
-            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
-            RhsKind::File => {
-                let path = rhs.path.as_deref().unwrap_or(Path::new(""));
-                let Shape { nx, ny, nz } = self.shape;
-                let body =
-                    npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
-                problem.rhs_from(body, rhs.weighting)?
-            }
-        };
-        let exact = (kind == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
+        let values = self.right_hand_side(
+            |kind| problem.rhs(kind, rhs.seed, rhs.weighting),
+            |body| problem.rhs_from(body, rhs.weighting),
+        )?;
+        let exact = (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
         let cells = stencil.cells().map(|at| stencil.is_active(at));
         let active: Vec<bool> = memory::collect("the mask", self.shape.cells(), cells)?;
         Ok(Assembled {
@@ -159,6 +150,63 @@ impl DiffusionCase {
             matrix: Matrix::Diffusion(stencil),
         })
     }
+
+    /// The right-hand side: one of the kinds that are made, or from a body source that is read.
+    fn right_hand_side(
+        &self,
+        made: impl Fn(Option<problem::RhsKind>) -> isobar::Result<Vec<f64>>,
+        from: impl Fn(Vec<f64>) -> isobar::Result<Vec<f64>>,
+    ) -> Result<Vec<f64>> {
+        Ok(match self.rhs_kind() {
+            RhsKind::None => made(None)?,
+            RhsKind::Constant => made(Some(problem::RhsKind::Constant))?,
+            RhsKind::Random => made(Some(problem::RhsKind::Random))?,
+            RhsKind::Smooth => made(Some(problem::RhsKind::Smooth))?,
+            RhsKind::Manufactured => made(Some(problem::RhsKind::Manufactured))?,
+            RhsKind::File => {
+                let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
+                let Shape { nx, ny, nz } = self.shape;
+                let body =
+                    npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
+                from(body)?
+            }
+        })
+    }
+
+    /// The same at points inside the box.
+    fn assemble_points(&self, problem: &DiffusionProblem) -> Result<Assembled> {
+        let points = PointProblem::new(problem, problem.extent())?;
+        let stencil = points.stencil()?;
+        let rhs = &self.rhs;
+        let values = self.right_hand_side(
+            |kind| points.rhs(kind, rhs.seed, rhs.weighting),
+            |body| points.rhs_from(body, rhs.weighting),
+        )?;
+        let is_known = self.rhs_kind() == RhsKind::Manufactured;
+        let exact = is_known.then(|| without_constants(points.inner.exact(), &stencil));
+        let active: Vec<bool> = stencil.cells().map(|at| stencil.is_active(at)).collect();
+        Ok(Assembled {
+            rhs: values,
+            exact,
+            active: active.iter().any(|active| !active).then_some(active),
+            mesh: mesh_around(&points.coordinates, problem.extent()),
+            matrix: Matrix::Diffusion(stencil),
+        })
+    }
+}
+
+/// Cells around points that are evenly spaced in a box of this size.
+pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
+    let width = |d: usize| match centres[d][..] {
+        [first, second, ..] => second - first,
+        _ => size[d],
+    };
+    let spacing = [0, 1, 2].map(width);
+    let faces = [0, 1, 2].map(|d| {
+        let first = centres[d].first().copied().unwrap_or_default();
+        (0..=centres[d].len()).map(|m| first + (m as f64 - 0.5) * spacing[d]).collect()
+    });
+    Mesh { centres: centres.clone(), faces, spacing: Some(spacing), units: Units::Unspecified }
 }
 
 /// Of all solutions of a singular system, the one that solvers return: with mean 0 wherever a constant is free.

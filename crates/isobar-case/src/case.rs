@@ -42,6 +42,8 @@ pub enum FirstGuess {
     /// u₀ = 0.
     #[default]
     Zero,
+    /// u₀ = 1 (papers C and E).
+    Ones,
     /// Uniform in (0, 1), from `problem.rhs.seed`: rough, so that no solution is found fast by luck (paper D).
     Random,
 }
@@ -50,7 +52,7 @@ impl From<FirstGuess> for Guess {
     fn from(guess: FirstGuess) -> Self {
         match guess {
             FirstGuess::Zero => Self::Zero,
-            FirstGuess::Random => Self::Given,
+            FirstGuess::Ones | FirstGuess::Random => Self::Given,
         }
     }
 }
@@ -137,6 +139,7 @@ impl Case {
         let cells = self.problem.shape().cells();
         match self.guess {
             FirstGuess::Zero => memory::collect("the solution", cells, repeat_n(0.0, cells)),
+            FirstGuess::Ones => memory::collect("the first guess", cells, repeat_n(1.0, cells)),
             FirstGuess::Random => random_guess(self.problem.seed(), cells),
         }
     }

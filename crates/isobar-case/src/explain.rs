@@ -1,6 +1,5 @@
 //! Error messages, in the words of a user of case files.
 
-use crate::planned;
 use crate::reader::{Problem, ReadError};
 use crate::text::one_line;
 
@@ -26,13 +25,6 @@ pub(crate) fn nearest<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>)
 /// there is.
 pub(crate) fn unknown_key(section: &str, key: &str, known: &[&str]) -> (String, Option<String>) {
     let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
-    if planned::is_section(&path) {
-        let there = if section.is_empty() { "sections" } else { "keys" };
-        return (
-            format!("[{path}] is not available in this version"),
-            Some(format!("available {there}: {}", known.join(", "))),
-        );
-    }
     let place = if section.is_empty() { String::new() } else { format!(" in {}", bracketed(section)) };
     let mut message = format!("unknown key \"{}\"{place}", one_line(key));
     // A key of another section, named without it or put into the wrong one.
@@ -61,13 +53,9 @@ fn bracketed(section: &str) -> String {
 /// The message for a value that is none of the choices, and a help line with these.
 pub(crate) fn unknown_choice(path: &str, value: &str, known: &[&str]) -> (String, Option<String>) {
     let mut message = format!("{path} = \"{}\"", one_line(value));
-    if planned::is_choice(path, value) {
-        message.push_str(" is not available in this version");
-    } else {
-        message.push_str(" is not a known choice");
-        if let Some(name) = nearest(value, known.iter().copied()) {
-            message.push_str(&format!("; did you mean \"{name}\"?"));
-        }
+    message.push_str(" is not a known choice");
+    if let Some(name) = nearest(value, known.iter().copied()) {
+        message.push_str(&format!("; did you mean \"{name}\"?"));
     }
     (message, Some(format!("available: {}", known.join(", "))))
 }

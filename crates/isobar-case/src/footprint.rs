@@ -164,7 +164,8 @@ impl DiffusionCase {
         let strengths = [0, 1, 2].map(|d| coefficients[d] * (widths[0] / widths[d]).powi(2));
         let sides = section.boundary();
         let is_periodic = [0, 1, 2].map(|d| sides[d][0] == isobar::problem::Boundary::Periodic);
-        let has_shift = section.reaction.is_some() || !section.wells.is_empty();
+        let at_points = section.unknowns == diffusion::Unknowns::Points;
+        let has_shift = section.reaction.is_some() || !section.wells.is_empty() || at_points;
         MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic }
     }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::{self, Boundary, Heat, Spacing};
 use isobar::{HeatOptions, Shape};
-use isobar_io::{Mesh, Units, npy};
+use isobar_io::{Mesh, npy};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::assembled::{Assembled, mesh_of};
-use crate::diffusion::{DiffusionCase, RhsKind};
+use crate::assembled::{Assembled, mesh_around, mesh_of};
+use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -106,16 +106,6 @@ impl<'de> Deserialize<'de> for StepLength {
 const STEP_ERROR: f64 = 1e-4;
 /// Of the whole run, the first step where steps choose their length.
 const FIRST_STEP: f64 = 1e-3;
-
-/// `heat.unknowns`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unknowns {
-    /// n inside the box, L/(n + 1) apart, u given on the sides (paper E).
-    Points,
-    /// In the middle of cells, finite volumes, as for "diffusion".
-    Cells,
-}
 
 /// `heat.initial`
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -340,13 +330,7 @@ impl HeatCase {
         if let Some(problem) = problem.filter(|_| !self.at_points) {
             return mesh_of(problem);
         }
-        let Shape { nx, ny, nz } = self.shape();
-        let (cells, size) = ([nx, ny, nz], self.size());
-        let centres = heat.coordinates.clone();
-        let width = |d: usize| if cells[d] == 1 { size[d] } else { centres[d][1] - centres[d][0] };
-        let spacing = [0, 1, 2].map(width);
-        let faces = [0, 1, 2].map(|d| (0..=cells[d]).map(|m| centres[d][0] + (m as f64 - 0.5) * spacing[d]).collect());
-        Mesh { centres, faces, spacing: Some(spacing), units: Units::Unspecified }
+        mesh_around(&heat.coordinates, self.size())
     }
 
     /// The problem in space with the mesh and the first state.

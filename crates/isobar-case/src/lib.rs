@@ -29,7 +29,6 @@
 //! | `document` | the tree of keys and values, with their places |
 //! | `reader` | options out of that tree |
 //! | `explain` | error messages |
-//! | `planned` | what the format names but this version cannot do |
 //! | [`memory`], [`footprint`] | how much memory there is, and how much a case takes |
 //! | [`text`] | how names and numbers read |
 
@@ -45,7 +44,6 @@ pub mod helmholtz;
 pub mod matrix;
 pub mod memory;
 mod overrides;
-mod planned;
 pub mod problem;
 mod reader;
 #[cfg(test)]

@@ -142,7 +142,8 @@ pub struct BenchArgs {
 /// `isobar reproduce`
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// a: Müller et al., matrix-free PCG; b: Müller, Scheichl, Vainikko, petascale multigrid
+    /// a: Müller et al., matrix-free PCG; b: Müller, Scheichl, Vainikko, petascale multigrid; c: Islam, Wang, hierarchical
+    /// Jacobi; d: Gupta, van Gijzen, Vuik, two-level PCG; e: Gao, Li, He, MIC-PCG for the heat equation
     #[arg(value_name = "PAPER")]
     pub paper: String,
 
@@ -158,6 +159,10 @@ pub struct ReproduceArgs {
     /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
+
+    /// Draw the paper's figures (paper c)
+    #[arg(long, value_name = "FILE.png")]
+    pub plot: Option<PathBuf>,
 
     /// Print nothing but errors
     #[arg(long, short)]

@@ -136,6 +136,10 @@ traffic! {
     DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 0.0, 2.0;
     /// The same of a vector with itself.
     NORM: "norm", "‖x‖²", 1.0, 0.0, 0.0, 2.0;
+    /// See [`crate::operator::PointSmoother::relax_points`], with one sub-iteration.
+    RELAX_POINTS: "relax_points", "v = u + ω D⁻¹(f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 25.0;
+    /// The same with several; the operations are those of one update of a cell.
+    RELAX_TILES: "relax_tiles", "v = u + ω D⁻¹(f − A u), in tiles, several times;  ‖f − A u‖²", 2.0, 1.0, 1.0, 13.0;
     /// See [`crate::operator::LineSmoother::smooth`].
     SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 1.0, 20.0;
     /// The same from u = 0.

@@ -253,6 +253,7 @@ impl Supports<stencil::Diffusion> for Cuda {
         Capabilities {
             operator: Arc::clone(operator) as _,
             diagonal: Some(Arc::clone(operator) as _),
+            points: Some(Arc::clone(operator) as _),
             triangular: Some(Arc::clone(operator) as _),
             aggregates: Some(Arc::clone(operator) as _),
         }

@@ -258,6 +258,7 @@ impl Supports<stencil::StoredMatrix> for Cuda {
         Capabilities {
             operator: Arc::clone(operator) as _,
             diagonal: Some(Arc::clone(operator) as _),
+            points: None,
             triangular: None,
             aggregates: None,
         }

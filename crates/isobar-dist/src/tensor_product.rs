@@ -35,7 +35,7 @@ impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distribut
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
         let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), triangular: None, aggregates: None }
+        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
     }
 
     fn lines<T: Real>(

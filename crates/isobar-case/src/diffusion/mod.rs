@@ -75,6 +75,17 @@ pub enum RhsKind {
     File,
 }
 
+/// `diffusion.unknowns` and `heat.unknowns`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unknowns {
+    /// n inside the box, L/(n + 1) apart, u given on the sides (papers C and E).
+    Points,
+    /// In the middle of cells, finite volumes.
+    #[default]
+    Cells,
+}
+
 /// `[diffusion]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -91,6 +102,8 @@ pub struct DiffusionSection {
     pub reaction: Option<Values>,
     /// Which cells take part: those where it is not 0.
     pub active: Option<Values>,
+    /// Where the unknowns are.
+    pub unknowns: Unknowns,
     /// What holds on the sides.
     pub boundary: Sides,
     /// Columns with a source of given rate.
@@ -108,6 +121,7 @@ impl Default for DiffusionSection {
             multiplier: None,
             reaction: None,
             active: None,
+            unknowns: Unknowns::default(),
             boundary: Sides::default(),
             sources: Vec::new(),
             wells: Vec::new(),
@@ -116,7 +130,7 @@ impl Default for DiffusionSection {
 }
 
 /// Every key of the sections that only these kinds have, for suggestions.
-pub(crate) const KEYS: [&str; 20] = [
+pub(crate) const KEYS: [&str; 21] = [
     "grid.spacing",
     "grid.size",
     "diffusion.coefficient",
@@ -125,6 +139,7 @@ pub(crate) const KEYS: [&str; 20] = [
     "diffusion.multiplier",
     "diffusion.reaction",
     "diffusion.active",
+    "diffusion.unknowns",
     "diffusion.boundary.west",
     "diffusion.boundary.east",
     "diffusion.boundary.south",
@@ -159,6 +174,20 @@ impl DiffusionCase {
         let spacing = grid.spacing(document)?;
         let mut section: DiffusionSection = document.read("diffusion")?;
         section.check(document, shape)?;
+        if kind == "heat" && document.get("diffusion.unknowns").is_some() {
+            let message = "is for problems of kind \"poisson\" and \"diffusion\"; here it is heat.unknowns";
+            return Err(document.failure_at_key("diffusion.unknowns", message));
+        }
+        if section.unknowns == Unknowns::Points {
+            if document.get("grid.spacing").is_some() {
+                let message =
+                    "belongs to cells; points are grid.size/(n + 1) apart, or set diffusion.unknowns = \"cells\"";
+                return Err(document.failure_at_key("grid.spacing", message));
+            }
+            if document.get("diffusion.boundary").is_none() {
+                section.boundary.fix_all();
+            }
+        }
         section.values_mut().for_each(|values| values.rebase(folder));
         Ok(Self { kind, rhs, shape, spacing, section })
     }
@@ -187,7 +216,8 @@ impl DiffusionCase {
     pub fn describe(&self) -> String {
         let Shape { nx, ny, nz } = self.shape;
         let section = &self.section;
-        let mut text = format!("{} on {nx}×{ny}×{nz} = {} cells", self.kind, self.shape.cells());
+        let noun = if section.unknowns == Unknowns::Points { "points" } else { "cells" };
+        let mut text = format!("{} on {nx}×{ny}×{nz} = {} {noun}", self.kind, self.shape.cells());
         text += &format!(", coefficient {}", section.coefficient.describe());
         if let Some(vertical) = &section.coefficient_z {
             text += &format!(", in z {}", vertical.describe());

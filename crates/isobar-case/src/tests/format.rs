@@ -120,3 +120,20 @@ fn a_minimal_diffusion_problem_takes_the_defaults() {
     let stretched = super::diffusion(text, &["grid.size=[8, 4]"]);
     assert_eq!(stretched.spacing, [2.0, 0.5, 1.0].map(Spacing::Uniform));
 }
+
+#[test]
+fn unknowns_are_in_cells_or_at_points() {
+    let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 1\n[diffusion]\nunknowns = \"points\"\n";
+    let case = parse(text, &["solver.guess=ones"]).unwrap();
+    let system = case.assemble().unwrap();
+    // u = 0 on the sides, the first points being a whole distance of 1/5 from them.
+    assert!(system.rhs.iter().all(|b| (b - 0.2).abs() < 1e-15), "{:?}", system.rhs);
+    assert!((system.mesh.centres[0][0] - 0.2).abs() < 1e-15 && (system.mesh.faces[0][0] - 0.1).abs() < 1e-15);
+    assert_eq!(case.first_guess().unwrap(), [1.0; 4]);
+    let spacing = message(text, &["grid.spacing=[0.25]"]);
+    assert!(spacing.contains("grid.spacing") && spacing.contains("diffusion.unknowns"), "{spacing}");
+    let heat = "[problem]\nkind = \"heat\"\n[heat]\ndt = 0.1\nend_time = 1.0\n[diffusion]\nunknowns = \"points\"\n";
+    assert!(message(heat, &[]).contains("heat.unknowns"));
+    let flux = text.to_owned() + "boundary = { west = \"neumann\", east = \"dirichlet\" }\n";
+    assert!(parse(&flux, &[]).unwrap().assemble().unwrap_err().to_string().contains("unknowns = \"cells\""));
+}

@@ -41,19 +41,9 @@ fn an_unknown_choice_lists_what_there_is() {
     );
     assert_all_in(
         &message(MINIMAL, &["solver.method=sor"]),
-        &["solver.method", "available: auto, multigrid, modes, cg, cg-textbook, deflated-cg, bicgstab"],
+        &["solver.method", "available: auto, multigrid, modes, jacobi, cg, cg-textbook, deflated-cg, bicgstab"],
     );
     assert_all_in(&message("[problem]\nkind = \"helmholz\"", &[]), &["x.toml:2:8", "did you mean \"helmholtz\"?"]);
-}
-
-#[test]
-fn what_is_planned_says_so() {
-    let later = "not available in this version";
-    for (set, name) in
-        [("solver.method=jacobi", "solver.method = \"jacobi\""), ("solver.jacobi.overlap=4", "[solver.jacobi]")]
-    {
-        assert_all_in(&message(MINIMAL, &[set]), &[name, later, "available"]);
-    }
 }
 
 #[test]
@@ -93,6 +83,10 @@ fn values_out_of_range_name_the_key_and_the_range() {
         ("solver.multigrid.post=1000000", &["solver.multigrid.post", "1000000 sweeps"]),
         ("solver.multigrid.coarse_sweeps=20000", &["solver.multigrid.coarse_sweeps", "use 10000 or fewer"]),
         ("solver.multigrid.relaxation=7", &["solver.multigrid.relaxation", "between 0 and 2"]),
+        ("solver.jacobi.sub_iterations=0", &["solver.jacobi.sub_iterations", "use 1 (plain sweeps) or more"]),
+        ("solver.jacobi.overlap=3", &["solver.jacobi.overlap", "3 is odd", "even number"]),
+        ("solver.jacobi.tile=[0]", &["solver.jacobi.tile", "0 cells"]),
+        ("solver.jacobi.relaxation=2", &["solver.jacobi.relaxation", "between 0 and 2"]),
         ("problem.courant=-1", &["problem.courant", "0 to 1e12"]),
         ("problem.lambda=1e300", &["problem.lambda"]),
         ("solver.tolerance=nan", &["solver.tolerance", "not a finite number"]),
@@ -266,7 +260,10 @@ fn choices_say_which_forms_there_are() {
     assert_all_in(&message(MINIMAL, &["solver.modes.sweeps=0"]), &["solver.modes.sweeps", "0 sweeps"]);
     assert_all_in(
         &message(MINIMAL, &["solver.method=3"]),
-        &["solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"cg\"", "not the whole number 3"],
+        &[
+            "solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"jacobi\", \"cg\"",
+            "not the whole number 3",
+        ],
     );
     for value in ["3", "{}", "open", "[1]"] {
         let message = message(&with(""), &[&format!("diffusion.boundary.east={value}")]);

@@ -4,6 +4,7 @@
 //! The font is compiled in: a fresh machine needs neither fonts nor fontconfig.
 
 mod convergence;
+mod curves;
 mod profile;
 mod scale;
 mod slice;
@@ -22,6 +23,8 @@ use plotters::style::{FontStyle, register_font};
 use self::scale::Scale;
 use crate::failure::{Failure, Result};
 use crate::report::StepReport;
+
+pub(crate) use self::curves::Panel;
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
@@ -109,6 +112,23 @@ pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
         }
     };
     let image = on_canvas(input.title, draw)
+        .and_then(|pixels| encode(&pixels))
+        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
+    Ok(atomic::write_whole(path, &image)?)
+}
+
+/// Draws up to four diagrams.
+///
+/// # Errors
+/// As [`solution`].
+pub(crate) fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
+    let draw = |area: &Area<'_>| -> Drawn {
+        let (left, right) = area.split_horizontally(px(800));
+        let halves = [left, right].map(|half| half.split_vertically(px(465)));
+        let [(a, b), (c, d)] = &halves;
+        [a, b, c, d].into_iter().zip(panels).try_for_each(|(area, panel)| curves::draw(area, panel))
+    };
+    let image = on_canvas(title, draw)
         .and_then(|pixels| encode(&pixels))
         .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
     Ok(atomic::write_whole(path, &image)?)

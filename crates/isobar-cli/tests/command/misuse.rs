@@ -201,7 +201,7 @@ fn right_hand_sides_from_files() {
 
 #[test]
 fn papers_that_are_not_there() {
-    fails(&["reproduce", "c"], &["paper c", "available: a, b, d"]);
+    fails(&["reproduce", "a", "--plot", "x.png"], &["--plot", "paper c"]);
     fails(&["reproduce", "z"], &["\"z\"", "available: a, b"]);
     fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["--report", "does not exist"]);
     assert!(!Path::new("no").exists());

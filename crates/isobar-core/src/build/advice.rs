@@ -23,8 +23,11 @@ pub(super) fn advice(
     options: &SolverOptions,
     has_levels: bool,
 ) -> Option<String> {
-    let uses_multigrid = options.method.is_stationary() || options.preconditioner == Preconditioner::Multigrid;
-    let stronger = if has_levels && !uses_multigrid {
+    let uses_multigrid = matches!(options.method, Method::Multigrid | Method::Modes)
+        || options.preconditioner == Preconditioner::Multigrid;
+    let stronger = if options.method == Method::Jacobi {
+        "use solver.method = \"auto\", which takes far fewer iterations"
+    } else if has_levels && !uses_multigrid {
         "use the preconditioner \"multigrid\" (solver.preconditioner.kind)"
     } else if options.method == Method::Modes {
         "more solver.modes.sweeps or modes (solver.modes.count), or solver.method = \"multigrid\""
@@ -80,6 +83,7 @@ pub(super) fn advice(
                  = 0.667"
                     .into()
             }
+            Method::Jacobi => "the sweeps amplify the error: use a smaller solver.jacobi.relaxation, or solver.method = \"cg\"".into(),
             Method::Modes => "the sweeps amplify the error: use solver.method = \"multigrid\" or \"cg\"".into(),
             _ => "check the coefficients for extreme values, or use another preconditioner".into(),
         },

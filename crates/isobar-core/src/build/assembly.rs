@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::jacobi::choose;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
@@ -15,6 +16,7 @@ use crate::precond::{
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
+use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::solver::{Iteration, Monitor};
@@ -53,6 +55,8 @@ struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
     backend: &'a B,
     stencil: &'a S,
     options: &'a SolverOptions,
+    /// Whether a part of the grid is tied to nothing.
+    is_floating: bool,
     operator: Arc<B::Operator<T>>,
     capabilities: Capabilities<B, T>,
 }
@@ -67,8 +71,9 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     options: &SolverOptions,
     operator: &Arc<B::Operator<f64>>,
     own: Option<Box<dyn OwnPreconditioner>>,
+    is_floating: bool,
 ) -> Result<Parts<S, dyn Iteration<B, f64>>> {
-    let double = Maker::new(backend, stencil, options, Arc::clone(operator));
+    let double = Maker::new(backend, stencil, options, Arc::clone(operator), is_floating);
     if let Some(own) = own {
         let own = Own::new(backend, backend.layout(stencil)?, own);
         return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
@@ -77,7 +82,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     match options.precision {
         Precision::F64 => double.iteration(),
         Precision::F32 => {
-            let (single, updates, bytes) = Maker::<B, S, f32>::another(backend, stencil, options)?;
+            let (single, updates, bytes) = double.another::<f32>()?;
             let mut parts = single.iteration()?;
             parts.updates.splice(0..0, updates);
             parts.coefficient_bytes += bytes;
@@ -85,7 +90,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
         }
         Precision::Mixed if options.method == Method::Modes => double.modes::<f32>(),
         Precision::Mixed => {
-            let (single, updates, bytes) = Maker::<B, S, f32>::another(backend, stencil, options)?;
+            let (single, updates, bytes) = double.another::<f32>()?;
             let mut parts = if options.method == Method::Multigrid {
                 mixed_multigrid(&double, &single)?
             } else {
@@ -128,15 +133,22 @@ fn unsupported(what: &str, instead: &str) -> Error {
 type Another<'a, B, S, T> = (Maker<'a, B, S, T>, Vec<Update<S>>, usize);
 
 impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
-    fn new(backend: &'a B, stencil: &'a S, options: &'a SolverOptions, operator: Arc<B::Operator<T>>) -> Self {
+    fn new(
+        backend: &'a B,
+        stencil: &'a S,
+        options: &'a SolverOptions,
+        operator: Arc<B::Operator<T>>,
+        is_floating: bool,
+    ) -> Self {
         let capabilities = backend.capabilities(&operator);
-        Self { backend, stencil, options, operator, capabilities }
+        Self { backend, stencil, options, is_floating, operator, capabilities }
     }
 
-    /// With an operator of its own.
-    fn another(backend: &'a B, stencil: &'a S, options: &'a SolverOptions) -> Result<Another<'a, B, S, T>> {
-        let operator = backend.operator::<T>(stencil)?;
-        let this = Self::new(backend, stencil, options, Arc::clone(&operator));
+    /// The same in another precision, with an operator of its own.
+    fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
+        let Self { backend, stencil, options, is_floating, .. } = *self;
+        let operator = backend.operator::<R>(stencil)?;
+        let this = Maker::new(backend, stencil, options, Arc::clone(&operator), is_floating);
         let bytes = this.capabilities.operator.coefficient_bytes();
         let device = backend.clone();
         let update: Update<S> = Box::new(move |stencil| device.update(&*operator, stencil));
@@ -150,6 +162,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
                 return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
             }
             Method::Modes => return self.modes::<T>(),
+            Method::Jacobi => return self.jacobi(),
             _ => {}
         }
         self.with_reserves(self.preconditioner()?)?.with(|preconditioner| self.krylov(preconditioner))
@@ -277,6 +290,25 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     fn cycle(&self) -> Result<Parts<S, Cycle<B, T>>> {
         self.cycle_of(self.hierarchy()?)
+    }
+
+    /// Relaxation of points.
+    fn jacobi(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
+        let points = self.capabilities.points.clone().ok_or_else(|| {
+            Error::Unsupported(
+                "solver.method: \"jacobi\" is not for matrices of this kind on this device; use \"cg\", \"multigrid\", or the \
+                 preconditioner \"jacobi\" of \"cg\""
+                    .into(),
+            )
+        })?;
+        let suggested = |sub_iterations| points.suggested_tile(sub_iterations);
+        let shape = self.stencil.shape();
+        let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, suggested)?;
+        let (cycle, tried) = choose(&*points, &self.options.jacobi, cycle)?;
+        let notes = describe(&cycle, shape).into_iter().chain(tried);
+        let mut parts = Parts::new(Box::new(Relaxed::new(points, cycle)?) as _);
+        parts.notes.extend(notes);
+        Ok(parts)
     }
 
     /// Vertical modes, in a precision of their own.

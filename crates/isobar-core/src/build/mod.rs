@@ -4,6 +4,7 @@
 //! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
 //! * `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
 //! * `assembly` from options to an iteration with its preconditioner,
+//! * `jacobi` sub-iterations and overlap by a trial,
 //! * `advice` what to try next when a solve does not converge,
 //! * `range` right-hand sides of extreme size,
 //! * [`memory`] how much memory all that takes, predicted.
@@ -12,6 +13,7 @@ mod advice;
 mod arrays;
 mod assembly;
 mod iterate;
+mod jacobi;
 pub mod memory;
 mod range;
 mod solve;

@@ -130,8 +130,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let capabilities = backend.capabilities(&operator);
         let aggregates = capabilities.aggregates.clone();
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
+        let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
-            assemble(backend, stencil, &options, &operator, own)?;
+            assemble(backend, stencil, &options, &operator, own, is_floating)?;
         notes.extend(why);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
@@ -387,7 +388,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             Norm::Rhs | Norm::Scaled => rhs,
         };
         let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
-        let patience = if method.is_stationary() { Patience::Stationary } else { Patience::Krylov };
+        let patience = match method {
+            Method::Jacobi => Patience::Relaxation,
+            _ if method.is_stationary() => Patience::Stationary,
+            _ => Patience::Krylov,
+        };
         let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
         let backend = self.backend.clone();
         let mut told = Told::default();

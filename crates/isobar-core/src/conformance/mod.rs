@@ -15,6 +15,7 @@
 //! * [`fixture`] grids of awkward sizes, stencils of every kind, vectors on both sides, and the comparison,
 //! * [`vectors`] copies, vector operations, aggregates,
 //! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
+//! * [`points`] relaxation of points, in sweeps and in tiles,
 //! * [`galerkin`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
 //!   precision and in two, [`modes`] what goes between a grid and its vertical modes,
 //! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
@@ -23,6 +24,7 @@ pub mod fixture;
 pub mod galerkin;
 pub mod levels;
 pub mod modes;
+pub mod points;
 pub mod solves;
 pub mod steps;
 pub mod triangular;
@@ -59,6 +61,8 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "lines" => steps::lines::<B, TensorProduct, T>,
             "advance_direction" => steps::advance_direction::<B, TensorProduct, T>,
             "smooth" => steps::smooth::<B, TensorProduct, T>,
+            "relax_points" => points::relax::<B, TensorProduct, T>,
+            "exact_cycles" => points::exact::<B, TensorProduct, T>,
             "padding" => steps::padding::<B, TensorProduct, T>,
             "transfers" => levels::transfers::<B, TensorProduct, T>,
             "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
@@ -73,6 +77,8 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "lines" => steps::lines::<B, Diffusion, T>,
             "advance_direction" => steps::advance_direction::<B, Diffusion, T>,
             "smooth" => steps::smooth::<B, Diffusion, T>,
+            "relax_points" => points::relax::<B, Diffusion, T>,
+            "exact_cycles" => points::exact::<B, Diffusion, T>,
             "padding" => steps::padding::<B, Diffusion, T>,
             "transfers" => levels::transfers::<B, Diffusion, T>,
             "fused_transfers" => levels::fused_transfers::<B, Diffusion, T>,
@@ -92,6 +98,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
         "solves": [
             "tensor_product" => solves::tensor_product::<B, T>,
             "diffusion" => solves::diffusion::<B, T>,
+            "jacobi" => solves::jacobi::<B, T>,
             "stored_matrix" => solves::stored_matrix::<B, T>,
             "small_grids" => solves::small_grids::<B, T>,
             "zero_right_hand_side" => solves::zero_right_hand_side::<B, T>,

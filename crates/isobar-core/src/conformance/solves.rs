@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::layout::Shape;
 use crate::operator::Guess;
 use crate::options::{
-    CoarseSolve, Compatibility, Count, Deflation, Form, Method, ModesOptions, MultigridOptions, Norm, Preconditioner,
-    Smoother, SolverOptions, Start, Stripes,
+    CoarseSolve, Compatibility, Count, Deflation, Form, JacobiOptions, Method, ModesOptions, MultigridOptions, Norm,
+    Overlap, Preconditioner, Smoother, SolverOptions, Start, Stripes,
 };
 use crate::outcome::Stop;
 use crate::problem::random;
@@ -168,6 +168,25 @@ pub fn diffusion<B: Complete, T: Real>(backend: &B) {
             2 + expected / if options.method == Method::Bicgstab { 5 } else { 20 }
         });
     }
+}
+
+/// Jacobi's method, by sweeps and by tiles, where a reaction keeps it short.
+pub fn jacobi<B: Complete, T: Real>(backend: &B) {
+    let samples = Diffusion::samples(Shape::new(20, 14, 6));
+    let (name, stencil) = &samples[1];
+    let tiles = |sub_iterations, overlap| JacobiOptions {
+        sub_iterations: Count::Given(sub_iterations),
+        overlap: Overlap::All(overlap),
+        tile: Some(vec![8, 7, 4]),
+        ..JacobiOptions::default()
+    };
+    let damped = JacobiOptions { relaxation: Some(0.8), ..tiles(1, 0) };
+    let exact = JacobiOptions { exact: true, overlap: Overlap::Auto, ..tiles(2, 0) };
+    let variants: Vec<_> = [tiles(1, 0), damped, tiles(3, 0), tiles(4, 2), exact]
+        .into_iter()
+        .map(|jacobi| SolverOptions { method: Method::Jacobi, jacobi, max_iterations: 5000, ..options::<T>() })
+        .collect();
+    like_the_reference(backend, name, stencil, &variants, |_, expected| 1 + expected / 100);
 }
 
 /// Krylov methods with every entry stored.

@@ -7,6 +7,7 @@
 //! * [`Operator`] A can be applied; [`CgOperator`] and what conjugate gradients fuse with that,
 //! * [`Diagonal`] its diagonal can be divided by,
 //! * [`mod@line`] its columns can be solved for and relaxed,
+//! * [`points`] its cells can be relaxed each by itself,
 //! * [`triangular`] its triangular parts can be used,
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
@@ -20,6 +21,7 @@ pub mod line;
 pub mod mixed;
 pub mod modes;
 pub mod part;
+pub mod points;
 pub mod transfer;
 pub mod triangular;
 
@@ -35,6 +37,7 @@ pub use correction::{CoarsestSolver, Correction};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::ModalTransfer;
+pub use points::PointSmoother;
 pub use transfer::Transfer;
 pub use triangular::Triangular;
 
@@ -199,6 +202,8 @@ pub struct Capabilities<B: AggregateBackend, T: Real> {
     pub operator: Arc<dyn CgOperator<B, T>>,
     /// Its diagonal is known.
     pub diagonal: Option<Arc<dyn Diagonal<B, T>>>,
+    /// Its cells can be relaxed each by itself.
+    pub points: Option<Arc<dyn PointSmoother<B, T>>>,
     /// Its triangular parts can be used.
     pub triangular: Option<Arc<dyn Triangular<B, T>>>,
     /// It can be deflated, and it may be singular.

@@ -1,13 +1,16 @@
 //! Everything a user can choose about a solve, as plain data. The names are those of the case file.
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
-//! * [`multigrid`], [`modes`] and [`preconditioner`] what their names say,
+//! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`] what their names say,
+//! * [`PointCycle`] what `[solver.jacobi]` comes to on a grid,
 //! * [`heat`] schemes and lengths of time steps.
 
 pub mod heat;
+pub mod jacobi;
 pub mod modes;
 pub mod multigrid;
 mod name;
+mod point_cycle;
 pub mod preconditioner;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,8 +20,10 @@ use crate::real::Precision;
 use name::Name;
 
 pub use heat::{Scheme, StepGuess, Steps};
+pub use jacobi::{JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
 pub use multigrid::{MultigridOptions, Smoother, Start};
+pub use point_cycle::{PointCycle, Span};
 pub use preconditioner::Preconditioner;
 
 /// The outer iteration.
@@ -33,6 +38,8 @@ pub enum Method {
     Multigrid,
     /// Vertical modes of a tensor-product matrix, and lines relaxed.
     Modes,
+    /// Jacobi's method, plain or hierarchical.
+    Jacobi,
     /// Preconditioned conjugate gradients.
     Cg,
     /// BiCGStab, for non-symmetric operators.
@@ -46,6 +53,7 @@ impl Method {
             Self::Auto => "auto",
             Self::Multigrid => "multigrid",
             Self::Modes => "modes",
+            Self::Jacobi => "jacobi",
             Self::Cg => "cg",
             Self::Bicgstab => "bicgstab",
         }
@@ -53,7 +61,7 @@ impl Method {
 
     /// Whether it goes on from its u alone, by the same step again and again, and has no preconditioner.
     pub fn is_stationary(self) -> bool {
-        matches!(self, Self::Multigrid | Self::Modes)
+        matches!(self, Self::Multigrid | Self::Modes | Self::Jacobi)
     }
 }
 
@@ -150,6 +158,8 @@ pub struct SolverOptions {
     pub multigrid: MultigridOptions,
     /// Vertical modes.
     pub modes: ModesOptions,
+    /// Jacobi's method.
+    pub jacobi: JacobiOptions,
     /// The preconditioner of the Krylov methods.
     pub preconditioner: Preconditioner,
     /// The deflation of conjugate gradients, where there shall be one.
@@ -169,6 +179,7 @@ impl Default for SolverOptions {
             precision: Precision::default(),
             multigrid: MultigridOptions::default(),
             modes: ModesOptions::default(),
+            jacobi: JacobiOptions::default(),
             preconditioner: Preconditioner::default(),
             deflation: None,
             compatibility: Compatibility::default(),
@@ -182,7 +193,7 @@ struct MethodName(&'static str);
 
 impl MethodName {
     const ALL: &'static [&'static str] =
-        &["auto", "multigrid", "modes", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
+        &["auto", "multigrid", "modes", "jacobi", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
 }
 
 impl<'de> Deserialize<'de> for MethodName {
@@ -203,6 +214,7 @@ struct Section {
     precision: Option<Precision>,
     multigrid: Option<MultigridOptions>,
     modes: Option<ModesOptions>,
+    jacobi: Option<JacobiOptions>,
     preconditioner: Option<Preconditioner>,
     deflation: Option<Deflation>,
     compatibility: Option<Compatibility>,
@@ -219,6 +231,7 @@ impl From<SolverOptions> for Section {
             precision: Some(options.precision),
             multigrid: Some(options.multigrid),
             modes: Some(options.modes),
+            jacobi: Some(options.jacobi),
             preconditioner: Some(options.preconditioner),
             deflation: options.deflation,
             compatibility: Some(options.compatibility),
@@ -234,6 +247,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
         let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
             "multigrid" => (Method::Multigrid, None, None),
             "modes" => (Method::Modes, None, None),
+            "jacobi" => (Method::Jacobi, None, None),
             "cg" => (Method::Cg, None, None),
             "cg-textbook" => (Method::Cg, Some(Form::Textbook), None),
             "deflated-cg" => (Method::Cg, None, Some(section.deflation.unwrap_or_default())),
@@ -249,6 +263,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
             precision: section.precision.unwrap_or(default.precision),
             multigrid: section.multigrid.unwrap_or(default.multigrid),
             modes: section.modes.unwrap_or(default.modes),
+            jacobi: section.jacobi.unwrap_or(default.jacobi),
             preconditioner: section.preconditioner.unwrap_or(default.preconditioner),
             deflation,
             compatibility: section.compatibility.unwrap_or(default.compatibility),
@@ -286,6 +301,11 @@ impl SolverOptions {
             "modes.count",
             "modes.cycles",
             "modes.sweeps",
+            "jacobi.sub_iterations",
+            "jacobi.overlap",
+            "jacobi.tile",
+            "jacobi.exact",
+            "jacobi.relaxation",
             "preconditioner.kind",
             "preconditioner.block",
             "preconditioner.scaling",
@@ -311,6 +331,7 @@ impl SolverOptions {
         }
         self.multigrid.validate()?;
         self.modes.validate()?;
+        self.jacobi.validate()?;
         if let Preconditioner::Neumann { order } = self.preconditioner
             && order > MOST_TERMS
         {
@@ -356,8 +377,7 @@ impl SolverOptions {
             (this.deflation, this.form) = (None, Form::Fused);
         }
         // What a matrix takes whose choice is left open has cycles.
-        let has_cycles = this.method.is_stationary()
-            || this.method == Method::Auto
+        let has_cycles = matches!(this.method, Method::Auto | Method::Multigrid | Method::Modes)
             || this.preconditioner == Preconditioner::Multigrid;
         if this.precision == Precision::Mixed && !has_cycles {
             return Err(Error::invalid(

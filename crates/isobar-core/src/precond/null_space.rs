@@ -85,6 +85,11 @@ impl<B: AggregateBackend> NullSpace<B> {
         }
     }
 
+    /// Whether there is a part of the grid that is tied to nothing.
+    pub fn is_floating(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| !found.sizes.is_empty())
+    }
+
     /// What a user should know, if there is anything.
     pub fn describe(&self) -> Option<String> {
         self.found.as_ref().map(Found::describe)

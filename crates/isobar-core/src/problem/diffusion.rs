@@ -123,11 +123,11 @@ impl DiffusionProblem {
         [self.shape.nx, self.shape.ny, self.shape.nz]
     }
 
-    fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
+    pub(super) fn cell(&self, [i, j, k]: [usize; 3]) -> usize {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
     }
@@ -140,7 +140,7 @@ impl DiffusionProblem {
         self.widths(at).iter().product()
     }
 
-    fn is_active(&self, at: [usize; 3]) -> bool {
+    pub(super) fn is_active(&self, at: [usize; 3]) -> bool {
         let n = self.cell(at);
         self.active.as_ref().is_none_or(|active| active[n])
             && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)

@@ -2,10 +2,10 @@
 
 use std::f64::consts::PI;
 
-use super::{Boundary, Coefficient, DiffusionProblem, Spacing, Weighting};
-use crate::error::{Error, Result};
+use super::{Boundary, Coefficient, DiffusionProblem, PointProblem, Spacing, Weighting};
+use crate::error::Result;
 use crate::layout::Shape;
-use crate::stencil::{Axis, Diffusion};
+use crate::stencil::Diffusion;
 
 /// M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of
 /// −∇·(κ∇u) + c u, M the volumes of cells), or at points inside a box with given values on its sides.
@@ -52,62 +52,16 @@ impl Heat {
     /// of the points, between two of which their harmonic mean holds.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic, for wells and point sources; those of
-    /// [`Heat::in_cells`].
+    /// Those of [`PointProblem::new`] and [`Heat::in_cells`].
     pub fn at_points(problem: &DiffusionProblem, size: [f64; 3], body: Option<Vec<f64>>) -> Result<Self> {
-        let shape = problem.shape;
-        let extents = [shape.nx, shape.ny, shape.nz];
-        let mut inner = problem.clone();
-        let mut origin = [0.0; 3];
-        for d in 0..3 {
-            let n = extents[d] as f64;
-            let (h, start) = match problem.boundary[d] {
-                _ if extents[d] == 1 => (size[d], 0.5 * size[d]),
-                [Boundary::Periodic, Boundary::Periodic] => (size[d] / n, 0.0),
-                [Boundary::Dirichlet(_), Boundary::Dirichlet(_)] => (size[d] / (n + 1.0), size[d] / (n + 1.0)),
-                _ => {
-                    return Err(Error::invalid(
-                        "diffusion.boundary",
-                        "a flux on a side, with unknowns at points; use heat.unknowns = \"cells\", or give values on all sides",
-                    ));
-                }
-            };
-            (inner.spacing[d], origin[d]) = (Spacing::Uniform(h), start);
-            if extents[d] == 1 || inner.boundary[d][0] != Boundary::Periodic {
-                inner.boundary[d] = [Boundary::Neumann(0.0); 2];
-            }
-        }
-        if !problem.wells.is_empty() || !problem.sources.is_empty() {
-            return Err(Error::invalid(
-                "diffusion.wells",
-                "wells and sources belong to cells; use heat.unknowns = \"cells\" with them",
-            ));
-        }
-        let spacing = inner.spacing.each_ref().map(|spacing| spacing.width(0));
-        let volume: f64 = spacing.iter().product();
-        // κ V/h² to a side that is a whole distance away.
-        let mut heat = Self::in_cells(&inner, body)?;
-        let (mut shift, mut source) = (vec![0.0; shape.cells()], heat.source.take().unwrap_or_default());
-        source.resize(shape.cells(), 0.0);
-        for at in heat.stiffness.cells().filter(|&at| heat.stiffness.is_active(at)) {
-            let n = heat.stiffness.cell(at);
-            for axis in Axis::ALL {
-                let d = axis as usize;
-                if extents[d] == 1 {
-                    continue;
-                }
-                let tie = problem.coefficient.along(axis)[n] * volume / (spacing[d] * spacing[d]);
-                for (side, is_on_it) in problem.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
-                    if let (Boundary::Dirichlet(value), true) = (side, is_on_it) {
-                        shift[n] += tie;
-                        source[n] += tie * value;
-                    }
-                }
-            }
-        }
-        heat.stiffness = heat.stiffness.with_more_shift(1.0, &shift)?;
+        let points = PointProblem::new(problem, size)?;
+        let mut heat = Self::in_cells(&points.inner, body)?;
+        let mut source = heat.source.take().unwrap_or_default();
+        source.resize(problem.shape.cells(), 0.0);
+        points.add_sides(&mut source);
+        heat.stiffness = points.with_ties(&heat.stiffness)?;
         heat.source = source.iter().any(|&s| s != 0.0).then_some(source);
-        heat.coordinates = [0, 1, 2].map(|d| (0..extents[d]).map(|m| origin[d] + m as f64 * spacing[d]).collect());
+        heat.coordinates = points.coordinates;
         Ok(heat)
     }
 

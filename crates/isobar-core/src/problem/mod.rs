@@ -2,6 +2,7 @@
 //!
 //! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
+//! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
 //! * [`Heat`] the heat equation, discretised in space (paper E),
 //! * [`materials`] coefficient fields: two phases, bubbles, layers.
 
@@ -9,6 +10,7 @@ mod diffusion;
 mod heat;
 mod helmholtz;
 pub mod materials;
+mod points;
 mod spacing;
 
 use std::f64::consts::PI;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Well};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
+pub use points::PointProblem;
 pub use spacing::Spacing;
 
 /// The right-hand sides that every implementation can share.

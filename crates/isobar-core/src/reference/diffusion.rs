@@ -72,6 +72,12 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
 impl SevenPoint for Diffusion {
     type Rows<T: Real> = DiffusionRows<T>;
 
+    fn periodic(&self) -> [bool; 3] {
+        let Shape { nx, ny, nz } = self.shape();
+        let n = [nx, ny, nz];
+        Axis::ALL.map(|axis| self.is_periodic(axis) && n[axis as usize] > 1)
+    }
+
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
         let (first, [before, after]) = (layout.origin()[1], layout.halo());
@@ -162,6 +168,7 @@ impl Supports<Diffusion> for Reference {
         Capabilities {
             operator: Arc::clone(operator) as _,
             diagonal: Some(Arc::clone(operator) as _),
+            points: Some(Arc::clone(operator) as _),
             triangular: Some(Arc::clone(operator) as _),
             aggregates: Some(Arc::clone(operator) as _),
         }

@@ -3,6 +3,7 @@
 mod aggregate;
 mod diffusion;
 mod galerkin;
+mod points;
 mod seven_point;
 mod stored_matrix;
 mod tensor_product;

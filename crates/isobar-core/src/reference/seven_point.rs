@@ -51,6 +51,11 @@ pub trait SevenPoint: Stencil {
     /// Its rows, rounded to T.
     type Rows<T: Real>: Rows<T>;
 
+    /// Which directions are periodic.
+    fn periodic(&self) -> [bool; 3] {
+        [false; 3]
+    }
+
     /// Computes them, for the part of the grid that a layout is of. Cells count from the part's first; a neighbour before
     /// it has the j before 0, which wraps around.
     ///
@@ -132,7 +137,7 @@ pub(super) fn row<T: Real>(rows: &impl Rows<T>, at: At, u: impl Fn(At) -> T) -> 
     rows.couplings(at).into_iter().flatten().fold(rows.shift(at) * here, |sum, n| sum + n.t * (here - u(n.to)))
 }
 
-fn diagonal<T: Real>(rows: &impl Rows<T>, at: At) -> T {
+pub(super) fn diagonal<T: Real>(rows: &impl Rows<T>, at: At) -> T {
     rows.couplings(at).into_iter().flatten().fold(rows.shift(at), |sum, n| sum + n.t)
 }
 

@@ -167,8 +167,9 @@ impl Supports<TensorProduct> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<TensorProduct, T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), triangular: None, aggregates: None }
+        let (points, diagonal) = (Arc::clone(operator) as _, Arc::clone(operator) as _);
+        let operator = Arc::clone(operator);
+        Capabilities { operator, diagonal: Some(diagonal), points: Some(points), triangular: None, aggregates: None }
     }
 
     fn lines<T: Real>(

@@ -3,11 +3,13 @@
 //! * [`cg`] preconditioned conjugate gradients, fused and textbook,
 //! * [`bicgstab`] for non-symmetric operators,
 //! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
+//! * [`jacobi`] Jacobi's method, plain and hierarchical,
 //! * [`modes`] vertical modes of a tensor product,
 //! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
 
 pub mod bicgstab;
 pub mod cg;
+pub mod jacobi;
 pub mod modes;
 pub mod monitor;
 pub mod multigrid;

@@ -31,6 +31,8 @@ pub enum Patience {
     Krylov,
     /// A stationary method that gains nothing in ten iterations never will.
     Stationary,
+    /// Relaxation gains a little at a time, for long.
+    Relaxation,
 }
 
 /// Keeps the history of a solve and ends it.
@@ -43,6 +45,8 @@ pub struct Monitor<'o> {
     /// Of the history, and of it since the present preconditioner came.
     least: f64,
     least_since: f64,
+    /// When the gain of a relaxation was last looked at, and the least of the history then.
+    looked: (usize, f64),
     lanczos: Lanczos,
     /// Restarts begin another Lanczos process; only the first with a preconditioner counts.
     restarted: bool,
@@ -91,6 +95,10 @@ const CAUTION: f64 = 3.0;
 const STALL_FACTOR: f64 = 0.9;
 /// …within so many iterations.
 const STALL_WINDOW: usize = 10;
+/// Relaxation must gain at least this…
+const LEAST_GAIN: f64 = 1e-6;
+/// …in so many iterations.
+const LONG_WINDOW: usize = 1000;
 /// A relative residual that has grown to this is not coming back.
 const DIVERGED: f64 = 1e10;
 
@@ -106,7 +114,7 @@ impl<'o> Monitor<'o> {
         let room = max_iterations.saturating_add(2).min(1 << 20);
         let lanczos = match patience {
             Patience::Krylov => Lanczos::with_capacity(room),
-            Patience::Stationary => Lanczos::default(),
+            Patience::Stationary | Patience::Relaxation => Lanczos::default(),
         };
         let history = Vec::with_capacity(room);
         Self {
@@ -117,6 +125,7 @@ impl<'o> Monitor<'o> {
             history,
             least: f64::INFINITY,
             least_since: f64::INFINITY,
+            looked: (0, f64::INFINITY),
             lanczos,
             restarted: false,
             since: 0,
@@ -291,8 +300,18 @@ impl<'o> Monitor<'o> {
         self.history.last().copied().unwrap_or(f64::NAN)
     }
 
+    /// Whether relaxation gains nothing any more.
+    fn is_stalled(&mut self) -> bool {
+        let (at, least) = self.looked;
+        if self.patience != Patience::Relaxation || self.iterations() < at + LONG_WINDOW {
+            return false;
+        }
+        self.looked = (self.iterations(), self.least);
+        self.least > (1.0 - LEAST_GAIN) * least
+    }
+
     fn judge(&mut self) -> ControlFlow<()> {
-        let last = self.last();
+        let (last, is_stalled) = (self.last(), self.is_stalled());
         let best_before = |n: usize| self.history[..n].iter().copied().fold(f64::INFINITY, f64::min);
         let count = self.history.len();
         self.stop = if last <= self.tolerance || (last == 0.0) {
@@ -305,9 +324,10 @@ impl<'o> Monitor<'o> {
             Some(Stop::Diverged)
         } else if self.iterations() >= self.max_iterations {
             Some(Stop::MaxIterations)
-        } else if self.patience == Patience::Stationary
-            && count > STALL_WINDOW + 1
-            && last > STALL_FACTOR * best_before(count - STALL_WINDOW)
+        } else if is_stalled
+            || self.patience == Patience::Stationary
+                && count > STALL_WINDOW + 1
+                && last > STALL_FACTOR * best_before(count - STALL_WINDOW)
         {
             // What has grown in all that time was not too weak but harmful.
             Some(if last > self.history[0] { Stop::Diverged } else { Stop::Stagnated })

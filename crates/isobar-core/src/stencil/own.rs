@@ -174,7 +174,7 @@ impl<B: AggregateBackend> Supports<OwnOperator> for B {
     fn capabilities<T: Real>(&self, operator: &Arc<HostOperator<B>>) -> Capabilities<Self, T> {
         let has_diagonal = operator.state().stencil.diagonal.is_some();
         let diagonal = has_diagonal.then(|| Arc::clone(operator) as Arc<dyn Diagonal<B, T>>);
-        Capabilities { operator: Arc::clone(operator) as _, diagonal, triangular: None, aggregates: None }
+        Capabilities { operator: Arc::clone(operator) as _, diagonal, points: None, triangular: None, aggregates: None }
     }
 
     fn lines<T: Real>(&self, _: &OwnOperator, _: &Arc<HostOperator<B>>) -> Result<Option<Lines<Self, OwnOperator, T>>> {

@@ -8,6 +8,7 @@ mod golden;
 mod heat;
 mod incomplete_cholesky;
 mod iteration_counts;
+mod jacobi;
 mod judgement;
 mod matrix_market;
 mod modes;

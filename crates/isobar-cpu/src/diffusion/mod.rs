@@ -228,6 +228,7 @@ impl Supports<stencil::Diffusion> for Cpu {
         Capabilities {
             operator: Arc::clone(operator) as _,
             diagonal: Some(Arc::clone(operator) as _),
+            points: Some(Arc::clone(operator) as _),
             triangular: Some(Arc::clone(operator) as _),
             aggregates: Some(Arc::clone(operator) as _),
         }

@@ -6,6 +6,7 @@
 //! * [`kernels`] loops over one half plane, [`lines`] those that solve lines, [`triangular`] those of the strict
 //!   triangular parts,
 //! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
+//! * `points` relaxation of points, in sweeps and in tiles,
 //! * [`substitution`] factorisation, and substitution in blocks, [`wavefronts`] substitution over the whole grid,
 //! * [`aggregated`] deflation's step.
 
@@ -15,6 +16,7 @@ pub(crate) mod aggregated;
 pub(crate) mod coefficients;
 pub(crate) mod kernels;
 pub(crate) mod lines;
+mod points;
 mod steps;
 pub(crate) mod substitution;
 pub(crate) mod sweeps;
@@ -45,7 +47,8 @@ pub(crate) const PLANES: usize = 4;
 
 /// An operator on processor cores: C is what its stencil stores.
 ///
-/// Storage beside the coefficients: for every thread the elimination factors of a tile, and four planes.
+/// Storage beside the coefficients: for every thread the elimination factors of a tile, and four planes; where points are
+/// relaxed in tiles, one of those.
 #[derive(Debug)]
 pub struct SevenPoint<C, T> {
     cpu: Cpu,
@@ -55,6 +58,7 @@ pub struct SevenPoint<C, T> {
     zeros: Vec<T>,
     coefficients: RwLock<C>,
     workspace: Mutex<Workspace<T>>,
+    tiles: Mutex<points::Tiles<T>>,
 }
 
 /// What passes work with; it holds nothing between them.
@@ -158,6 +162,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             zeros: vec![T::ZERO; layout.pitch()],
             coefficients: RwLock::new(coefficients),
             workspace: Mutex::new(workspace),
+            tiles: Mutex::default(),
         })
     }
 
@@ -185,13 +190,14 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
+        let tiles = self.tiles.lock().unwrap_or_else(PoisonError::into_inner).bytes();
         let workspace = self.workspace();
         let chunk = |space: &ChunkSpace<T>| {
             let natural: usize = space.natural.iter().map(Vec::len).sum();
             space.ratio.len() + space.factors.len() + space.values.len() + natural
         };
         let numbers = workspace.chunks.iter().map(chunk).sum::<usize>() + workspace.planes.entries().len();
-        numbers * size_of::<T>() + size_of_val(&workspace.sums[..])
+        numbers * size_of::<T>() + size_of_val(&workspace.sums[..]) + tiles
     }
 
     fn chunks(&self, workspace: &Workspace<T>, stages: usize) -> Chunks {

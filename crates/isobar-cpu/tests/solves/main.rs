@@ -3,4 +3,5 @@
 
 mod diffusion_suite;
 mod heat;
+mod jacobi;
 mod published_numbers;

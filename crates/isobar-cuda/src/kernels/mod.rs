@@ -48,6 +48,8 @@ pub mod seven_point {
     pub const LINES: &str = include_str!("seven_point/lines.cu");
     /// Sweeps with stored pivots.
     pub const SWEEPS: &str = include_str!("seven_point/sweeps.cu");
+    /// Relaxation of points within tiles.
+    pub const POINTS: &str = include_str!("seven_point/points.cu");
     /// Pivots and substitution in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
     /// The same over the whole grid.

@@ -10,6 +10,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 
 use super::lines::{LINE_ROWS, LineTile, MOST_CHUNKS, SweepTile};
+use super::points;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::kernels::seven_point as kernels;
@@ -69,9 +70,9 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
 pub(super) struct Form<K> {
     pub(super) kind: K,
     /// One layer.
-    flat: bool,
+    pub(super) flat: bool,
     /// Vectors whose positions do not fit 32 bits.
-    wide: bool,
+    pub(super) wide: bool,
 }
 
 impl<K: Kind> Form<K> {
@@ -127,5 +128,6 @@ pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], 
     let mut all = vec![form.passes::<T>(), form.triangular::<T>(), form.whole_grid::<T>(stencil.shape())];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
+    all.extend(points::source::<K, T>(stencil, wide));
     all
 }

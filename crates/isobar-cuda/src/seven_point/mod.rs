@@ -6,7 +6,7 @@
 //! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
 //!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
-//!   their blocks tile columns, `whole_grid` how substitution tiles the grid.
+//!   their blocks tile columns, `points` relaxation of points, `whole_grid` how substitution tiles the grid.
 //!
 //! The tensor-product operator brings kernels of its own.
 
@@ -20,6 +20,7 @@ mod aggregate;
 pub(crate) mod kind;
 mod lines;
 pub mod passes;
+pub(crate) mod points;
 mod steps;
 pub mod transfer;
 mod triangular;

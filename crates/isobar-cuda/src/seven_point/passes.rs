@@ -15,6 +15,7 @@ use isobar_core::stencil::{Axis, Stencil};
 
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
+use super::points::Cycles;
 use super::whole_grid::WholeGrid;
 use super::{Kernels, Residual, Steps};
 use crate::cuda::{Cuda, check_size};
@@ -31,7 +32,7 @@ use crate::vector::Vector;
 pub struct Passes<K: Kind, T> {
     cuda: Cuda,
     layout: Layout,
-    form: Form<K>,
+    pub(super) form: Form<K>,
     coefficient_vectors: f64,
     coefficients: Buffer,
     operands: K::Operands,
@@ -49,6 +50,7 @@ pub struct Passes<K: Kind, T> {
     /// Rows that a warp runs through.
     length: usize,
     reduction: Reduction,
+    pub(super) cycles: Cycles,
     /// Two counts.
     census: Buffer,
     /// What the coefficients came from, for what is computed on the host.
@@ -90,6 +92,24 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// A pass that sums up.
     pub(super) fn pass_with_sums(&self, name: &'static str, vectors: &[Pointer], sums: Pointer) -> Result<()> {
         self.pass_with_ratios(name, &[], vectors, sums, None)
+    }
+
+    /// The same with a number in the precision of the vectors.
+    pub(super) fn pass_with_number(
+        &self,
+        name: &'static str,
+        number: f64,
+        vectors: &[Pointer],
+        sums: Pointer,
+    ) -> Result<()> {
+        let arguments = with_all(self.pass_arguments().with_real::<T>(number), vectors);
+        let blocks = self.pass_grid().into_iter().product();
+        self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
+    }
+
+    /// Gets a pass ready.
+    pub(super) fn prepare_pass(&self, name: &'static str) -> Result<()> {
+        self.passes.prepare(&[name], 0)
     }
 
     /// The same with coefficients made of scalars.
@@ -311,6 +331,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             ratios: OnceLock::new(),
             length: rows_a_warp(shape, resident),
             reduction: Reduction::new(context, 0)?,
+            cycles: Cycles::default(),
             census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
             stencil: RwLock::new(stencil.clone()),
         };

@@ -249,6 +249,7 @@ impl Supports<stencil::TensorProduct> for Cuda {
         Capabilities {
             operator: Arc::clone(operator) as _,
             diagonal: Some(Arc::clone(operator) as _),
+            points: None,
             triangular: None,
             aggregates: None,
         }

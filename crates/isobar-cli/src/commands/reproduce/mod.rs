@@ -1,11 +1,12 @@
 //! `isobar reproduce`: the papers' tables, the printed numbers beside those of this machine.
 //!
-//! * `a`, `b`, `d`, `e` one module a paper,
+//! * `a` to `e` one module a paper,
 //! * `printed` the papers' numbers,
 //! * `sheet` a table of both.
 
 mod a;
 mod b;
+mod c;
 mod d;
 mod e;
 mod printed;
@@ -23,6 +24,7 @@ use crate::args::{ReproduceArgs, Size};
 use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::{Failure, Result};
+use crate::plot;
 use crate::report::DeviceReport;
 use crate::{SUCCESS, files};
 use sheet::Sheet;
@@ -44,25 +46,29 @@ struct Tables {
 pub fn run(args: &ReproduceArgs) -> Result<u8> {
     let paper = args.paper.to_ascii_lowercase();
     match paper.as_str() {
-        "a" | "b" | "d" | "e" => {}
-        "c" => {
-            return Err(Failure::new(format!("paper {paper}: not available in this version; available: a, b, d, e")));
-        }
+        "a" | "b" | "c" | "d" | "e" => {}
         _ => {
             return Err(Failure::new(format!(
-                "paper {:?}: there is none of that name; available: a, b, d, e",
+                "paper {:?}: there is none of that name; available: a, b, c, d, e",
                 args.paper
             )));
         }
     }
-    let targets = [("--report", args.report.as_deref())];
+    let targets = [("--report", args.report.as_deref()), ("--plot", args.plot.as_deref())];
+    if let Some(path) = &args.plot {
+        if paper != "c" {
+            return Err(Failure::new(format!("--plot: is for paper c; the tables of paper {paper} have no figures")));
+        }
+        files::refuse_standard_output("--plot", path, ".png")?;
+        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
+    }
     files::check(&targets, &[])?;
     let device = device::open(&args.device)?;
     let info = on_device!(&device, backend => backend.device());
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     console.line(format_args!("paper {paper}, {}: {}, {}\n", info.kind, info.name, plural(info.threads, "thread")));
 
-    let mut tables = Vec::new();
+    let (mut tables, mut figures) = (Vec::new(), Vec::new());
     let mut emit = |sheet: Sheet| {
         console.line(&sheet);
         tables.push(sheet);
@@ -73,6 +79,9 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     } else if paper == "b" {
         let sizes = if args.size == Size::Small { b::SMALL } else { b::FULL };
         on_device!(&device, backend => b::tables(backend, &sizes, &mut emit)?);
+    } else if paper == "c" {
+        let sizes = if args.size == Size::Small { c::SMALL } else { c::FULL };
+        figures = on_device!(&device, backend => c::tables(backend, &sizes, &mut emit)?);
     } else if paper == "e" {
         let sizes = if args.size == Size::Small { e::SMALL } else { e::FULL };
         on_device!(&device, backend => e::tables(backend, &sizes, &mut emit)?);
@@ -83,6 +92,10 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
         on_device!(&device, backend => d::tables(backend, &d::Baselines { one, all }, &sizes, &mut emit)?);
     }
 
+    if let Some(path) = &args.plot {
+        let title = format!("Paper C: hierarchical Jacobi, {}", info.name);
+        plot::curves(path, &title, &figures)?;
+    }
     if let Some(path) = &args.report {
         let report = Tables {
             version: env!("CARGO_PKG_VERSION"),
@@ -128,6 +141,20 @@ mod tests {
         let sheets = collect(|emit| a::tables(&Reference, (8, 4), emit));
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
         assert_eq!(ids, ["A.2", "A.3, A.4", "A.5", "A.6", "A.7"]);
+    }
+
+    #[test]
+    fn every_table_of_paper_c_is_made() {
+        let sizes = c::Sizes { line: 64, copies: 2, square: [32, 32], sub_iterations: &[4, 32], overlaps: &[0, 2, 4] };
+        let mut figures = Vec::new();
+        let sheets = collect(|emit| {
+            figures = c::tables(&Reference, &sizes, emit)?;
+            Ok(())
+        });
+        let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
+        assert_eq!(ids, ["C.1", "C.2", "C.3", "C.4", "C, isobar's own"]);
+        assert_eq!(figures.len(), 4);
+        assert!(figures.iter().all(|panel| !panel.curves.is_empty()));
     }
 
     #[test]

@@ -240,6 +240,64 @@ pub(super) const D_COUNTS: [(usize, [(f64, f64); 8]); 3] = [
     ),
 ];
 
+/// Paper C, tables 1 to 4: numbers of sub-iterations, speed-ups over plain sweeps without overlap, the best overlap, and the
+/// speed-ups with that; of a TITAN V.
+pub(super) const C_SUB_ITERATIONS: [usize; 6] = [4, 8, 16, 32, 64, 128];
+
+/// One or two dimensions of paper C.
+pub(super) struct CSpeedups {
+    pub(super) plain: [f64; 6],
+    pub(super) overlap: [usize; 6],
+    pub(super) overlapping: [f64; 6],
+}
+
+pub(super) const C_LINE: CSpeedups = CSpeedups {
+    plain: [2.45, 3.82, 3.79, 2.47, 1.46, 0.81],
+    overlap: [2, 4, 4, 8, 10, 12],
+    overlapping: [3.09, 5.74, 8.00, 7.50, 5.84, 3.75],
+};
+
+pub(super) const C_SQUARE: CSpeedups = CSpeedups {
+    plain: [2.17, 3.67, 3.98, 2.96, 1.86, 1.09],
+    overlap: [0, 2, 2, 4, 6, 8],
+    overlapping: [2.18, 4.22, 5.58, 5.84, 4.88, 3.50],
+};
+
+/// Cycles of an independent implementation with tiles of 32 points a direction: points a direction, sub-iterations (1: plain
+/// sweeps), overlap, cycles.
+pub(super) const C_LINE_CYCLES: [(usize, usize, usize, usize); 15] = [
+    (256, 1, 0, 35_037),
+    (512, 1, 0, 84_322),
+    (1024, 1, 0, 128_760),
+    (1024, 4, 0, 40_241),
+    (1024, 4, 2, 29_442),
+    (1024, 8, 0, 25_481),
+    (1024, 8, 2, 15_714),
+    (1024, 8, 4, 14_858),
+    (1024, 16, 0, 19_555),
+    (1024, 16, 2, 9_547),
+    (1024, 16, 4, 8_094),
+    (1024, 32, 0, 16_632),
+    (1024, 32, 2, 7_136),
+    (1024, 32, 4, 5_225),
+    (1024, 32, 8, 4_124),
+];
+
+/// The same of squares.
+pub(super) const C_SQUARE_CYCLES: [(usize, usize, usize, usize); 11] = [
+    (128, 1, 0, 13_299),
+    (256, 1, 0, 38_978),
+    (512, 1, 0, 100_067),
+    (256, 8, 0, 5_777),
+    (256, 8, 2, 5_013),
+    (256, 16, 0, 3_605),
+    (256, 16, 2, 2_655),
+    (256, 16, 4, 2_519),
+    (256, 32, 0, 2_578),
+    (256, 32, 2, 1_529),
+    (256, 32, 4, 1_355),
+];
+
 /// The preconditioners of [`D_COUNTS`].
 pub(super) const D_NAMES: [&str; 8] =
     ["none", "diagonal", "block-IC(2n)", "block-IC(4n)", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"];

@@ -255,6 +255,10 @@ impl Setup<'_> {
         match self.options.method {
             Method::Multigrid => return self.hierarchy(matrix, cycle_size),
             Method::Modes => return self.modes(matrix, [size, cycle_size]),
+            Method::Jacobi => {
+                self.jacobi(layout, size);
+                return Ok(());
+            }
             _ => {}
         }
         match self.options.preconditioner {
@@ -314,6 +318,19 @@ impl Setup<'_> {
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
         }
         Ok(())
+    }
+
+    /// The next u, and what threads hold of a tile where there are several sub-iterations.
+    fn jacobi(&mut self, layout: &Layout, size: usize) {
+        /// Bytes of a tile that a thread works on.
+        const TILE: f64 = (2 << 20) as f64;
+        self.vectors(1.0, layout, size);
+        if let Processor::Cpu { threads } = self.processor
+            && self.options.jacobi.sub_iterations.given() != Some(1)
+        {
+            let cells = (16 * layout.len() * size) as f64;
+            self.keep(DEVICE, threads as f64 * TILE.min(cells));
+        }
     }
 
     /// Modes, a layer each, with all levels there can be, and what takes part in them on the grid.

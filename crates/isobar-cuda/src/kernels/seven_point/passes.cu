@@ -90,6 +90,35 @@ extern "C" __global__ void BOUNDS residual_norm(Stencil op, int length, const T*
     grid_sum<1>(pass.sum, sums, partial, counter, norm);
 }
 
+// v = u + omega D^-1 (f - A u);  ||f - A u||^2. In the order of operations of points.cu.
+extern "C" __global__ void BOUNDS relax_points(Stencil op, int length, T omega, const T* __restrict__ f,
+                                               const T* __restrict__ u, T* __restrict__ v, double* partial,
+                                               unsigned int* counter, double* norm) {
+    __shared__ double sums[32];
+    struct Pass : Plain {
+        using E = One;
+        T omega;
+        const T* __restrict__ f;
+        T* __restrict__ v;
+        double sum[1];
+        __device__ __forceinline__ void prefetch(Index at) const {
+            prefetch_l2(x + at);
+            prefetch_l2(f + at);
+        }
+        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
+        __device__ __forceinline__ void cell(const Row<T>& row, One f) {
+            const T residual = f.value - image(row), scale = omega * inverse(row.diagonal());
+            T value = fma(T(1) - omega, row.here, scale * f.value);
+#pragma unroll
+            for (int n = 0; n < (FLAT ? 4 : 6); n++) value = fma(scale * row.t[n], row.v[n], value);
+            v[row.at] = value;
+            sum[0] += double(residual) * double(residual);
+        }
+    } pass{{u}, omega, f, v, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+}
+
 // z = D^-1
 extern "C" __global__ void BOUNDS inverse_diagonal(Stencil op, int length, T* __restrict__ z) {
     struct Pass : Bare {

@@ -1,0 +1,184 @@
+//! Sub-iterations and overlap of Jacobi's method, where nobody gives them: a short trial, guided by a model.
+
+use std::time::Instant;
+
+use crate::backend::{Backend, Scalar};
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::operator::PointSmoother;
+use crate::options::{Count, JacobiOptions, Overlap, PointCycle};
+use crate::real::Real;
+
+/// What a cycle takes: beside its sub-iterations, and for each of them. s
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    beside: f64,
+    sub_iteration: f64,
+}
+
+/// Sub-iterations that are timed: few, and more.
+const TIMED: [usize; 2] = [2, 18];
+/// Times that each is timed; the least counts.
+const REPEATS: usize = 2;
+/// Grids of more cells would be timed for longer than a short trial takes on a processor.
+const LARGEST: usize = 1 << 22;
+/// Candidates.
+const SUB_ITERATIONS: [usize; 10] = [4, 6, 8, 12, 16, 24, 32, 48, 64, 96];
+const OVERLAPS: [usize; 8] = [0, 2, 4, 6, 8, 10, 12, 16];
+
+/// The cycle that shall reach a solution first, of those that the options allow, with the tiles of `cycle`, which is what they
+/// come to without a trial; and what to say about it.
+///
+/// # Errors
+/// What the device reports; no memory for the three vectors that cycles are timed with.
+pub(super) fn choose<B: Backend, T: Real>(
+    points: &dyn PointSmoother<B, T>,
+    options: &JacobiOptions,
+    cycle: PointCycle,
+) -> Result<(PointCycle, Option<String>)> {
+    let shape = points.layout().shape();
+    let (fixed_count, fixed_overlap) = (options.sub_iterations != Count::Auto, options.overlap != Overlap::Auto);
+    let is_settled = cycle.is_sweep() || options.exact || (fixed_count && fixed_overlap) || cycle.tiles(shape) == 1;
+    let is_large = shape.cells() > LARGEST && points.backend().device().kind == "cpu";
+    if is_settled || is_large {
+        return Ok((cycle, None));
+    }
+    let cost = measure(points, &cycle)?;
+    let counts = if fixed_count { vec![cycle.sub_iterations] } else { SUB_ITERATIONS.to_vec() };
+    let overlaps: Vec<Option<usize>> =
+        if fixed_overlap { vec![None] } else { OVERLAPS.iter().copied().map(Some).collect() };
+    let candidates = counts.iter().flat_map(|&sub_iterations| {
+        overlaps.iter().map(move |overlap| {
+            let given = |d: usize| overlap.map_or(cycle.overlap[d], |overlap| overlap);
+            let n = [shape.nx, shape.ny, shape.nz];
+            let overlap = [0, 1, 2].map(|d| if cycle.tile[d] < n[d] { given(d) } else { 0 });
+            PointCycle { sub_iterations, overlap, ..cycle }
+        })
+    });
+    let fits = |cycle: &PointCycle| (0..3).all(|d| 2 * cycle.overlap[d] <= cycle.tile[d]);
+    let best = candidates
+        .filter(|candidate| fits(candidate) || fixed_overlap)
+        .min_by(|a, b| cost_of_a_sweep(cost, &cycle, a, shape).total_cmp(&cost_of_a_sweep(cost, &cycle, b, shape)))
+        .unwrap_or(cycle);
+    let note = format!(
+        "sub-iterations and overlap by a trial: {:.1e} s a sub-iteration, {:.1e} s a cycle beside them",
+        cost.sub_iteration, cost.beside
+    );
+    Ok((best, Some(note)))
+}
+
+/// Times cycles of few and of more sub-iterations.
+fn measure<B: Backend, T: Real>(points: &dyn PointSmoother<B, T>, cycle: &PointCycle) -> Result<Cost> {
+    let backend = points.backend();
+    let layout = points.layout();
+    let [f, u, mut v] = [backend.zeros::<T>(layout)?, backend.zeros(layout)?, backend.zeros(layout)?];
+    let mut scalars = backend.scalars()?;
+    let mut times = [f64::INFINITY; 2];
+    for (time, sub_iterations) in times.iter_mut().zip(TIMED) {
+        let cycle = PointCycle { sub_iterations, ..*cycle };
+        points.prepare(&cycle)?;
+        for _ in 0..=REPEATS {
+            backend.synchronize()?;
+            let clock = Instant::now();
+            points.relax_points(&cycle, &f, &u, &mut v, Scalar::new(0), &mut scalars)?;
+            backend.synchronize()?;
+            *time = time.min(clock.elapsed().as_secs_f64());
+        }
+    }
+    let [few, more] = TIMED.map(|count| count as f64);
+    let sub_iteration = ((times[1] - times[0]) / (more - few)).max(1e-12);
+    Ok(Cost { beside: (times[0] - few * sub_iteration).max(0.0), sub_iteration })
+}
+
+/// Time over progress, in plain sweeps, of a cycle, from the cost of one with other overlaps.
+fn cost_of_a_sweep(cost: Cost, timed: &PointCycle, cycle: &PointCycle, shape: Shape) -> f64 {
+    let k = cycle.sub_iterations as f64;
+    let tiles = cycle.tiles(shape) as f64 / timed.tiles(shape) as f64;
+    tiles * (cost.beside + k * cost.sub_iteration) / (k * efficiency(cycle, shape))
+}
+
+/// How many plain sweeps a sub-iteration is worth: old values come into a tile from its ends as far as √k cells, of which
+/// those that overlap are dropped. The constants are fitted to counts of cycles for Poisson's equation in one and two dimensions,
+/// with tiles of 32 cells.
+fn efficiency(cycle: &PointCycle, shape: Shape) -> f64 {
+    let n = [shape.nx, shape.ny, shape.nz];
+    let dimensions = n.iter().filter(|&&n| n > 1).count().max(1) as f64;
+    let k = cycle.sub_iterations as f64 / dimensions;
+    let divided: Vec<usize> = (0..3).filter(|&d| cycle.tile[d] < n[d]).collect();
+    let loss = |d: usize| 3.2 * k / cycle.tile[d] as f64 * (-3.6 * cycle.overlap[d] as f64 / k.sqrt()).exp();
+    let mean = divided.iter().map(|&d| loss(d)).sum::<f64>() / divided.len().max(1) as f64;
+    1.0 / (1.0 + mean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::Plain;
+    use crate::stencil::{Coefficients, Diffusion, Side};
+
+    fn cycle(sub_iterations: usize, overlap: usize, tile: [usize; 3]) -> PointCycle {
+        let overlap = tile.map(|cells| if cells > 1 { overlap } else { 0 });
+        PointCycle { relaxation: 1.0, sub_iterations, tile, overlap }
+    }
+
+    /// Cycles of an independent implementation: sub-iterations, overlap, cycles.
+    #[test]
+    fn the_model_is_near_what_was_counted() {
+        for (shape, tile, sweeps, counts) in [
+            (
+                Shape::new(1024, 1, 1),
+                [32, 1, 1],
+                128_760.0,
+                [(8, 2, 15_714), (16, 0, 19_555), (32, 4, 5_225), (32, 8, 4_124)],
+            ),
+            (
+                Shape::new(256, 256, 1),
+                [32, 32, 1],
+                38_978.0,
+                [(8, 2, 5_013), (16, 0, 3_605), (32, 2, 1_529), (32, 4, 1_355)],
+            ),
+        ] {
+            for (k, overlap, cycles) in counts {
+                let counted = sweeps / (k * cycles) as f64;
+                let model = efficiency(&cycle(k, overlap, tile), shape);
+                assert!((model / counted - 1.0).abs() < 0.25, "{k} {overlap}: {model} {counted}");
+            }
+        }
+    }
+
+    #[test]
+    fn costs_decide() {
+        let (shape, start) = (Shape::new(1024, 1024, 1), cycle(32, 4, [32, 32, 1]));
+        let best = |cost: Cost| {
+            let all = SUB_ITERATIONS.iter().flat_map(|&k| OVERLAPS.map(|overlap| cycle(k, overlap, start.tile)));
+            all.min_by(|a, b| {
+                cost_of_a_sweep(cost, &start, a, shape).total_cmp(&cost_of_a_sweep(cost, &start, b, shape))
+            })
+            .unwrap()
+        };
+        // Where memory costs nothing nobody exchanges seldom, and where it costs much, everybody.
+        let free = best(Cost { beside: 0.0, sub_iteration: 1e-6 });
+        let dear = best(Cost { beside: 1e-3, sub_iteration: 1e-6 });
+        assert!(free.sub_iterations == 4 && dear.sub_iterations >= 64 && dear.overlap[0] >= 6, "{free:?} {dear:?}");
+    }
+
+    #[test]
+    fn what_is_given_stays() {
+        let shape = Shape::new(40, 36, 1);
+        let cells = Coefficients::Cells { fields: vec![vec![1.0; shape.cells()].into()], axes: [(0, 1.0); 3] };
+        let stencil = Diffusion::new(shape, cells, None, [[Side::Fixed; 2]; 3]).unwrap();
+        let points = Plain::<_, f64>::new(&stencil).unwrap();
+        let start = cycle(6, 2, [16, 16, 1]);
+        let of = |options: &JacobiOptions| choose(&points, options, start).unwrap();
+        let (chosen, note) = of(&JacobiOptions::default());
+        assert!(note.unwrap().contains("trial") && chosen.tile == start.tile);
+        let (chosen, _) = of(&JacobiOptions { sub_iterations: Count::Given(6), ..JacobiOptions::default() });
+        assert_eq!(chosen.sub_iterations, 6);
+        let (chosen, _) = of(&JacobiOptions { overlap: Overlap::All(2), ..JacobiOptions::default() });
+        assert_eq!(chosen.overlap, [2, 2, 0]);
+        let given =
+            JacobiOptions { sub_iterations: Count::Given(6), overlap: Overlap::All(2), ..JacobiOptions::default() };
+        assert_eq!(of(&given), (start, None));
+        assert_eq!(of(&JacobiOptions { exact: true, ..JacobiOptions::default() }), (start, None));
+    }
+}

@@ -1,0 +1,110 @@
+//! Relaxation of points against the reference.
+
+use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok};
+use crate::error::Error;
+use crate::layout::Shape;
+use crate::operator::PointSmoother;
+use crate::options::PointCycle;
+use crate::real::Real;
+use crate::stencil::Supports;
+
+/// Sweeps, damped or not.
+const SWEEPS: [PointCycle; 2] = [PointCycle::sweep(1.0), PointCycle::sweep(0.8)];
+
+/// Grids that are divided into tiles: flat, with one row, of many layers, and with tiles of several threads.
+const DIVIDED: [(usize, usize, usize); 4] = [(17, 3, 1), (5, 1, 4), (16, 12, 33), (34, 20, 5)];
+
+/// Cycles with tiles of awkward sizes: narrower than a pack, wider than one, the whole grid, overlapping or not, damped or not.
+fn cycles(shape: Shape) -> Vec<PointCycle> {
+    let n = [shape.nx, shape.ny, shape.nz];
+    let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
+        let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && overlap < tile[d] { overlap } else { 0 });
+        PointCycle { relaxation, sub_iterations, tile, overlap }
+    };
+    let mut all = Vec::new();
+    if n.contains(&1) {
+        all.push(cycle(0.9, 3, [0, 1, 2].map(|d| n[d].min([5, 4, 3][d])), 2));
+        all.push(cycle(1.2, 2, n, 0));
+    }
+    all.extend(
+        [cycle(1.0, 2, [5, 4, 3], 0), cycle(1.0, 5, [13, 7, 4], 2), cycle(0.8, 4, [32, 20, 5], 4)]
+            .into_iter()
+            .filter(|cycle| (0..3).all(|d| cycle.tile[d] <= n[d])),
+    );
+    all
+}
+
+/// Every device can hold tiles of so many cells.
+const FEW: usize = 512;
+
+/// v = u after a cycle;  ‖f − A u‖²
+pub fn relax<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+    for_each_pair::<B, S, T>(backend, |pair| SWEEPS.iter().for_each(|sweep| compare(pair, sweep)));
+    // Kernels that are compiled for every tile and every kind of coefficients would take minutes: some of each kind.
+    let step = if backend.device().kind == "cuda" { 5 } else { 1 };
+    for shape in DIVIDED.map(|(nx, ny, nz)| Shape::new(nx, ny, nz)) {
+        for (name, stencil) in S::samples(shape).into_iter().step_by(step) {
+            let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
+            cycles(shape).iter().for_each(|cycle| compare(&mut pair, cycle));
+        }
+    }
+}
+
+/// Twice the same cycle, on vectors that are exchanged.
+fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cycle: &PointCycle) {
+    // Not every back end relaxes the points of every matrix.
+    let Some(tested) = pair.tested.points.clone() else { return };
+    assert_eq!(tested.periodic(), pair.reference.periodic());
+    match tested.prepare(cycle) {
+        Err(Error::Invalid { .. }) if cycle.tile.iter().product::<usize>() > FEW => return,
+        prepared => ok(prepared),
+    }
+    let ((f, on_f), norm) = (pair.vector(21), SCALARS[0]);
+    let ((mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(22), pair.poison());
+    for _ in 0..2 {
+        ok(pair.reference.relax_points(cycle, &f, &u, &mut v, norm, &mut pair.reference_scalars));
+        ok(tested.relax_points(cycle, &on_f, &on_u, &mut on_v, norm, &mut pair.scalars));
+        pair.compare(&on_v, &v, &format!("{cycle:?}"));
+        pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
+        std::mem::swap(&mut u, &mut v);
+        std::mem::swap(&mut on_u, &mut on_v);
+    }
+    check_padding(pair, &on_u);
+}
+
+fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, v: &B::Vector<T>) {
+    ok(pair.backend.dot(v, v, SCALARS[1], &mut pair.scalars));
+    let sum = fetch(pair.backend, v, pair.shape()).iter().map(|v| v.to_f64() * v.to_f64()).sum();
+    pair.reference_scalars.set(SCALARS[1], sum);
+    pair.compare_scalar(SCALARS[1], 0.0, "padding after a cycle");
+}
+
+/// Cycles whose tiles overlap enough are plain sweeps, bit for bit.
+pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+    for shape in [Shape::new(50, 1, 1), Shape::new(33, 26, 1), Shape::new(21, 12, 9)] {
+        for (name, stencil) in S::samples(shape) {
+            let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
+            let Some(tested) = pair.tested.points.clone() else { return };
+            for (relaxation, k) in [(1.0, 2), (0.9, 4)] {
+                let n = [shape.nx, shape.ny, shape.nz];
+                let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
+                let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
+                let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { 2 * (k - 1) } else { 0 });
+                let cycle = PointCycle { relaxation, sub_iterations: k, tile, overlap };
+                if !cycle.is_exact(shape, tested.periodic()) {
+                    continue;
+                }
+                ok(tested.prepare(&cycle));
+                let (f, mut u, mut v) = (pair.vector(31).1, pair.vector(32).1, pair.poison().1);
+                ok(tested.relax_points(&cycle, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+                let found = fetch(backend, &v, shape);
+                for _ in 0..k {
+                    let sweep = PointCycle::sweep(relaxation);
+                    ok(tested.relax_points(&sweep, &f, &u, &mut v, SCALARS[0], &mut pair.scalars));
+                    std::mem::swap(&mut u, &mut v);
+                }
+                assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! `[solver.jacobi]`
+
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Count, PointCycle};
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+
+/// How many cells tiles share with their neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// Whatever is best.
+    #[default]
+    Auto,
+    /// So many in every direction that is divided.
+    All(usize),
+    /// By direction.
+    Each(Vec<usize>),
+}
+
+impl Serialize for Overlap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::All(cells) => serializer.serialize_u64(*cells as u64),
+            Self::Each(cells) => cells.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Overlap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Overlap;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number, 0 or more, a list of one a direction, or \"auto\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Overlap, E> {
+                if name == "auto" {
+                    Ok(Overlap::Auto)
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
+                }
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, cells: u64) -> std::result::Result<Overlap, E> {
+                usize::try_from(cells).map(Overlap::All).map_err(E::custom)
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, cells: i64) -> std::result::Result<Overlap, E> {
+                let valid = usize::try_from(cells);
+                valid.map(Overlap::All).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(cells), &self))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, cells: A) -> std::result::Result<Overlap, A::Error> {
+                Deserialize::deserialize(SeqAccessDeserializer::new(cells)).map(Overlap::Each)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// `[solver.jacobi]`: plain sweeps of Jacobi's method, or hierarchical cycles (paper C).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JacobiOptions {
+    /// Sweeps within a tile from one exchange with its neighbours to the next; 1 is the plain method. Automatic ones, and
+    /// overlaps, are decided by a short trial where there are several tiles.
+    pub sub_iterations: Count,
+    /// Cells that tiles share with their neighbours, even.
+    pub overlap: Overlap,
+    /// Cells of a tile in x, y and z; directions of one cell may be left out at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tile: Option<Vec<usize>>,
+    /// Whether a cycle shall be exactly as many plain sweeps: tiles then overlap by 2 (sub_iterations − 1).
+    pub exact: bool,
+    /// ω, the damping; by default 1, and 0.9 where a part of the grid is tied to nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relaxation: Option<f64>,
+}
+
+const TILE: &str = "solver.jacobi.tile";
+const OVERLAP: &str = "solver.jacobi.overlap";
+const SUB_ITERATIONS: &str = "solver.jacobi.sub_iterations";
+/// More sub-iterations than this gain nothing in any tile.
+const MOST: usize = 10_000;
+/// Sub-iterations of a cycle that is exact, where nobody says.
+const EXACT: usize = 4;
+/// The same where one tile holds the whole grid.
+const WHOLE: usize = 16;
+/// ω where a part of the grid is tied to nothing: with 1, values that change sign from cell to cell would never decay there.
+const FLOATING: f64 = 0.9;
+
+impl JacobiOptions {
+    /// Checks every value on its own.
+    pub(super) fn validate(&self) -> Result<()> {
+        match self.sub_iterations.given() {
+            Some(0) => return Err(Error::invalid(SUB_ITERATIONS, "0 sub-iterations; use 1 (plain sweeps) or more")),
+            Some(k) if k > MOST => {
+                return Err(Error::invalid(
+                    SUB_ITERATIONS,
+                    format!("{k} sub-iterations; use {MOST} or fewer (as many as a tile is wide are usual)"),
+                ));
+            }
+            _ => {}
+        }
+        if let Some(omega) = self.relaxation
+            && !(omega > 0.0 && omega < 2.0)
+        {
+            return Err(Error::invalid(
+                "solver.jacobi.relaxation",
+                format!("{omega} is not between 0 and 2; 1 is Jacobi's method, 2/3 to 0.9 damp what changes sign"),
+            ));
+        }
+        let given = match &self.overlap {
+            Overlap::Auto => &[][..],
+            Overlap::All(cells) => std::slice::from_ref(cells),
+            Overlap::Each(cells) => cells,
+        };
+        if let Some(odd) = given.iter().find(|&cells| cells % 2 == 1) {
+            let message =
+                format!("{odd} is odd; each of two tiles leaves half of what they share, so use an even number");
+            return Err(Error::invalid(OVERLAP, message));
+        }
+        let tile = self.tile.as_deref().unwrap_or_default();
+        for (key, what, list) in [(TILE, "tile", tile), (OVERLAP, "overlap", given)] {
+            if list.len() > 3 {
+                let message = format!("{} entries; give one for each of x, y and z", list.len());
+                return Err(Error::invalid(key, message));
+            }
+            if what == "tile" && list.contains(&0) {
+                return Err(Error::invalid(key, "a tile of 0 cells; use 1 or more"));
+            }
+        }
+        if self.tile.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::invalid(TILE, "an empty list; give the cells of a tile in x, y and z"));
+        }
+        Ok(())
+    }
+
+    /// The cycle that they mean on a grid. `suggested` is a tile that suits the device, given the number of sub-iterations
+    /// where that is known.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for tiles that are larger than the grid, overlaps that are no smaller than a tile, and exact cycles
+    /// where there can be none.
+    pub fn cycle(
+        &self,
+        shape: Shape,
+        periodic: [bool; 3],
+        is_floating: bool,
+        suggested: impl Fn(Option<usize>) -> [usize; 3],
+    ) -> Result<PointCycle> {
+        let n = [shape.nx, shape.ny, shape.nz];
+        let relaxation = self.relaxation.unwrap_or(if is_floating { FLOATING } else { 1.0 });
+        if self.sub_iterations == Count::Given(1) {
+            return Ok(PointCycle::sweep(relaxation));
+        }
+        if self.exact && periodic.contains(&true) {
+            return Err(Error::invalid(
+                "solver.jacobi.exact",
+                "tiles end at periodic sides, beyond which a cycle sees old values; use sub_iterations = 1, or exact = false",
+            ));
+        }
+        let wanted = self.sub_iterations.given().or(self.exact.then_some(EXACT));
+        let tile = match &self.tile {
+            Some(tile) => self.given_tile(tile, n)?,
+            None => {
+                let suggested = suggested(wanted);
+                [0, 1, 2].map(|d| suggested[d].min(n[d]).max(1))
+            }
+        };
+        // Directions that tiles divide.
+        let narrowest = (0..3).filter(|&d| tile[d] < n[d]).map(|d| tile[d]).min();
+        let divided = (0..3).filter(|&d| n[d] > 1).count();
+        let sub_iterations = wanted.unwrap_or_else(|| {
+            // As many as a tile is wide, or half of it in one dimension (paper C, sections 3.5 and 4.3).
+            narrowest.map_or(WHOLE, |narrowest| if divided > 1 { narrowest } else { narrowest.div_ceil(2) }.max(1))
+        });
+        if sub_iterations == 1 {
+            return Ok(PointCycle::sweep(relaxation));
+        }
+        let given = |d: usize| match &self.overlap {
+            Overlap::All(cells) => Some(*cells),
+            Overlap::Each(cells) => Some(cells.get(d).copied().unwrap_or(0)),
+            Overlap::Auto => None,
+        };
+        let mut overlap = [0; 3];
+        for d in (0..3).filter(|&d| tile[d] < n[d]) {
+            let axis = ["x", "y", "z"][d];
+            let needed = 2 * (sub_iterations - 1);
+            overlap[d] = match given(d) {
+                Some(cells) if self.exact && cells < needed => {
+                    return Err(Error::invalid(
+                        OVERLAP,
+                        format!(
+                            "{cells} cells in {axis}, where {sub_iterations} exact sub-iterations need {needed} or more"
+                        ),
+                    ));
+                }
+                Some(cells) => cells,
+                None if self.exact => needed,
+                // The best of paper C's tables 2 and 4 is near an eighth of the sub-iterations.
+                None => (2 * sub_iterations.div_ceil(16)).min((tile[d] - 1) / 2 * 2),
+            };
+            if overlap[d] >= tile[d] {
+                let (key, what) = if self.exact && given(d).is_none() {
+                    (TILE, format!("{sub_iterations} exact sub-iterations share {needed} cells with each neighbour"))
+                } else {
+                    (OVERLAP, format!("{} shared cells in {axis}", overlap[d]))
+                };
+                let message =
+                    format!("{what}, and tiles have {} in {axis}; make tiles larger than what they share", tile[d]);
+                return Err(Error::invalid(key, message));
+            }
+        }
+        Ok(PointCycle { relaxation, sub_iterations, tile, overlap })
+    }
+
+    fn given_tile(&self, tile: &[usize], n: [usize; 3]) -> Result<[usize; 3]> {
+        if (tile.len()..3).any(|d| n[d] > 1) {
+            let message = format!("{} entries; give one for each of x, y and z", tile.len());
+            return Err(Error::invalid(TILE, message));
+        }
+        let mut complete = [1; 3];
+        for (d, &cells) in tile.iter().enumerate() {
+            if cells > n[d] {
+                let axis = ["x", "y", "z"][d];
+                let message = format!("{cells} cells in {axis}, where the grid has {}; use {} or fewer", n[d], n[d]);
+                return Err(Error::invalid(TILE, message));
+            }
+            complete[d] = cells;
+        }
+        Ok(complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> JacobiOptions {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn cycle(text: &str, shape: Shape) -> Result<PointCycle> {
+        let options = read(text);
+        options.validate()?;
+        options.cycle(shape, [false; 3], false, |_| [64, 16, 16])
+    }
+
+    #[test]
+    fn what_is_given_is_taken() {
+        let plane = Shape::new(256, 256, 1);
+        let paper = cycle(r#"{"sub_iterations": 32, "overlap": 4, "tile": [32, 32]}"#, plane).unwrap();
+        let expected = PointCycle { relaxation: 1.0, sub_iterations: 32, tile: [32, 32, 1], overlap: [4, 4, 0] };
+        assert_eq!(paper, expected);
+        let exact = cycle(r#"{"sub_iterations": 4, "exact": true}"#, plane).unwrap();
+        assert_eq!((exact.tile, exact.overlap), ([64, 16, 1], [6, 6, 0]));
+        let auto = cycle("{}", plane).unwrap();
+        assert_eq!((auto.sub_iterations, auto.overlap), (16, [2, 2, 0]));
+        assert_eq!(cycle("{}", Shape::new(1024, 1, 1)).unwrap().sub_iterations, 32);
+        let batch = cycle(r#"{"sub_iterations": 16, "overlap": [4], "tile": [32, 8]}"#, plane).unwrap();
+        assert_eq!(batch.overlap, [4, 0, 0]);
+        assert!(cycle(r#"{"sub_iterations": 1, "tile": [999]}"#, plane).unwrap().is_sweep());
+        let damped = read("{}").cycle(plane, [false; 3], true, |_| [8; 3]).unwrap();
+        assert_eq!(damped.relaxation, 0.9);
+        for text in ["{}", r#"{"overlap":[4,0],"tile":[8,8],"sub_iterations":3,"relaxation":0.5}"#, r#"{"overlap":2}"#]
+        {
+            let options = read(text);
+            assert_eq!(read(&serde_json::to_string(&options).unwrap()), options);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let plane = Shape::new(40, 40, 1);
+        for (text, parts) in [
+            (r#"{"sub_iterations": 0}"#, &["sub_iterations", "use 1"][..]),
+            (r#"{"sub_iterations": 10001}"#, &["10001", "10000 or fewer"]),
+            (r#"{"overlap": 3}"#, &["overlap", "3 is odd", "even"]),
+            (r#"{"overlap": [2, 1]}"#, &["overlap", "1 is odd"]),
+            (r#"{"overlap": [2, 2, 2, 2]}"#, &["overlap", "4 entries"]),
+            (r#"{"tile": [8, 8, 8, 8]}"#, &["tile", "4 entries"]),
+            (r#"{"tile": []}"#, &["tile", "empty"]),
+            (r#"{"tile": [0, 4]}"#, &["tile", "0 cells"]),
+            (r#"{"tile": [8]}"#, &["tile", "1 entries", "x, y and z"]),
+            (r#"{"tile": [64, 8]}"#, &["tile", "64 cells in x", "the grid has 40"]),
+            (r#"{"tile": [8, 8], "overlap": 8}"#, &["overlap", "8 shared cells in x", "tiles have 8"]),
+            (r#"{"tile": [8, 8], "sub_iterations": 5, "exact": true}"#, &["tile", "5 exact", "share 8 cells"]),
+            (r#"{"tile": [9, 9], "sub_iterations": 5, "overlap": 6, "exact": true}"#, &["overlap", "need 8 or more"]),
+            (r#"{"relaxation": 2.0}"#, &["relaxation", "between 0 and 2"]),
+            (r#"{"relaxation": 0.0}"#, &["relaxation"]),
+        ] {
+            let message = cycle(text, plane).unwrap_err().to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
+        }
+        let periodic = read(r#"{"exact": true}"#).cycle(plane, [true, false, false], false, |_| [8; 3]);
+        assert!(periodic.unwrap_err().to_string().contains("periodic"));
+        for wrong in [r#"{"overlap": "some"}"#, r#"{"overlap": -2}"#, r#"{"tiles": [1]}"#] {
+            assert!(serde_json::from_str::<JacobiOptions>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Diffusion with its unknowns at points inside a box, whose sides are a whole distance away.
+
+use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
+use crate::error::{Error, Result};
+use crate::stencil::{Axis, Diffusion};
+
+/// −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on its sides
+/// (papers C and E): the finite differences
+///
+/// (A u)_n = V (c u_n + Σ κ (u_n − u_m)/h²),  V the product of all h,
+///
+/// over the neighbours m, of which those on a side have the side's value, and the harmonic mean of κ between two points. A
+/// direction with one point is left out.
+#[derive(Clone, Debug)]
+pub struct PointProblem {
+    /// The same with cells around the points, and nothing on the sides that are given.
+    pub inner: DiffusionProblem,
+    /// Positions of the unknowns in x, y and z.
+    pub coordinates: [Vec<f64>; 3],
+    /// Of each point beside a given side: its number, κ V/h², and the side's value.
+    ties: Vec<(usize, f64, f64)>,
+}
+
+impl PointProblem {
+    /// From a problem whose widths do not count, on a box of this size.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic, for wells and point sources.
+    pub fn new(problem: &DiffusionProblem, size: [f64; 3]) -> Result<Self> {
+        let extents = [problem.shape.nx, problem.shape.ny, problem.shape.nz];
+        let mut inner = problem.clone();
+        let (mut spacing, mut origin) = ([0.0; 3], [0.0; 3]);
+        for d in 0..3 {
+            let n = extents[d] as f64;
+            (spacing[d], origin[d]) = match problem.boundary[d] {
+                _ if extents[d] == 1 => (size[d], 0.5 * size[d]),
+                [Boundary::Periodic, Boundary::Periodic] => (size[d] / n, 0.0),
+                [Boundary::Dirichlet(_), Boundary::Dirichlet(_)] => (size[d] / (n + 1.0), size[d] / (n + 1.0)),
+                _ => {
+                    return Err(Error::invalid(
+                        "diffusion.boundary",
+                        "a flux on a side, with unknowns at points; use unknowns = \"cells\", or give values on all sides",
+                    ));
+                }
+            };
+            inner.spacing[d] = Spacing::Uniform(spacing[d]);
+            if extents[d] == 1 || inner.boundary[d][0] != Boundary::Periodic {
+                inner.boundary[d] = [Boundary::Neumann(0.0); 2];
+            }
+        }
+        if !problem.wells.is_empty() || !problem.sources.is_empty() {
+            return Err(Error::invalid(
+                "diffusion.wells",
+                "wells and sources belong to cells; use unknowns = \"cells\" with them",
+            ));
+        }
+        inner.validate()?;
+        let volume: f64 = spacing.iter().product();
+        let mut ties = Vec::new();
+        for at in inner.cells().filter(|&at| inner.is_active(at)) {
+            let n = inner.cell(at);
+            for axis in Axis::ALL {
+                let d = axis as usize;
+                let kappa = problem.coefficient.along(axis)[n];
+                for (side, is_on_it) in problem.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
+                    if let (Boundary::Dirichlet(value), true, true) = (side, is_on_it, extents[d] > 1) {
+                        ties.push((n, kappa * volume / (spacing[d] * spacing[d]), *value));
+                    }
+                }
+            }
+        }
+        let coordinates = [0, 1, 2].map(|d| (0..extents[d]).map(|m| origin[d] + m as f64 * spacing[d]).collect());
+        Ok(Self { inner, coordinates, ties })
+    }
+
+    /// The matrix.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::stencil`].
+    pub fn stencil(&self) -> Result<Diffusion> {
+        self.with_ties(&self.inner.stencil()?)
+    }
+
+    /// A matrix of the inner problem with what ties its points to the sides.
+    pub(super) fn with_ties(&self, inner: &Diffusion) -> Result<Diffusion> {
+        if self.ties.is_empty() {
+            return Ok(inner.clone());
+        }
+        let mut shift = vec![0.0; self.inner.shape.cells()];
+        for &(n, tie, _) in &self.ties {
+            shift[n] += tie;
+        }
+        inner.with_more_shift(1.0, &shift)
+    }
+
+    /// Adds what the values on the sides come to on the right.
+    pub(super) fn add_sides(&self, rhs: &mut [f64]) {
+        for &(n, tie, value) in &self.ties {
+            rhs[n] += tie * value;
+        }
+    }
+
+    /// As [`DiffusionProblem::rhs`].
+    ///
+    /// # Errors
+    /// Those of [`PointProblem::stencil`].
+    pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
+        if kind == Some(RhsKind::Manufactured) {
+            return Ok(self.stencil()?.times(&self.inner.exact()));
+        }
+        let mut values = self.inner.rhs(kind, seed, weighting)?;
+        self.add_sides(&mut values);
+        Ok(values)
+    }
+
+    /// As [`DiffusionProblem::rhs_from`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rhs_from(&self, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
+        let mut values = self.inner.rhs_from(body, weighting)?;
+        self.add_sides(&mut values);
+        Ok(values)
+    }
+}

@@ -1,0 +1,84 @@
+//! Relaxation of points, cell by cell.
+
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, diagonal, fill, get, inverse};
+use super::{Reference, Vector};
+use crate::backend::{HostScalars, Scalar};
+use crate::error::Result;
+use crate::operator::{Operator, PointSmoother};
+use crate::options::PointCycle;
+use crate::real::Real;
+
+impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
+    fn periodic(&self) -> [bool; 3] {
+        self.state().stencil.periodic()
+    }
+
+    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+        [16; 3]
+    }
+
+    fn prepare(&self, _: &PointCycle) -> Result<()> {
+        Ok(())
+    }
+
+    fn relax_points(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        self.residual_norm(f, u, v, norm, scalars)?;
+        let (state, omega) = (self.state(), T::from_f64(cycle.relaxation));
+        let shape = Operator::layout(self).shape();
+        let n = [shape.nx, shape.ny, shape.nz];
+        // u + ω D⁻¹(f − A u) in one cell; across periodic sides neighbours are what they were before the cycle.
+        let relaxed = |at: At, now: &Vector<T>| {
+            let (here, diagonal) = (get(now)(at), diagonal(&state.rows, at));
+            let mut applied = state.rows.shift(at) * here;
+            for (side, coupling) in state.rows.couplings(at).into_iter().enumerate() {
+                let (d, is_upper) = (side / 2, side % 2 == 1);
+                let is_across = if is_upper { at[d] + 1 == n[d] } else { at[d] == 0 };
+                if let Some(Coupling { to, t, .. }) = coupling {
+                    applied += t * (here - get(if is_across { u } else { now })(to));
+                }
+            }
+            let change = (get(f)(at) - applied) * inverse(diagonal);
+            here + omega * if diagonal == T::ZERO { -here } else { change }
+        };
+        if cycle.is_sweep() {
+            fill(v, |at| relaxed(at, u));
+            return Ok(());
+        }
+        let (mut before, mut after) = (u.clone(), u.clone());
+        for t in 0..cycle.tiles(shape) {
+            let spans = cycle.spans(shape, t);
+            let cells = |ranges: [[usize; 2]; 3]| -> Vec<At> {
+                let [x, y, z] = ranges.map(|[start, end]| start..end);
+                z.flat_map(|k| {
+                    y.clone().flat_map({
+                        let x = x.clone();
+                        move |j| x.clone().map(move |i| [i, j, k])
+                    })
+                })
+                .collect()
+            };
+            for _ in 0..cycle.sub_iterations {
+                for at @ [i, j, k] in cells(spans.map(|span| span.relaxed)) {
+                    after.set(i, j, k, relaxed(at, &before));
+                }
+                std::mem::swap(&mut before, &mut after);
+            }
+            for [i, j, k] in cells(spans.map(|span| span.left)) {
+                v.set(i, j, k, before.get(i, j, k));
+            }
+            for [i, j, k] in cells(spans.map(|span| span.relaxed)) {
+                before.set(i, j, k, u.get(i, j, k));
+                after.set(i, j, k, u.get(i, j, k));
+            }
+        }
+        Ok(())
+    }
+}

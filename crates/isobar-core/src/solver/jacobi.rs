@@ -1,0 +1,121 @@
+//! Jacobi's method, plain and hierarchical.
+
+use std::sync::Arc;
+
+use super::{Iteration, Monitor};
+use crate::backend::{Backend, Scalar};
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::operator::{Guess, PointSmoother};
+use crate::options::PointCycle;
+use crate::real::Real;
+use crate::traffic::{self, StepTraffic, Traffic};
+
+/// ‖r‖²
+const NORM: Scalar = Scalar::new(0);
+
+/// Cycle after cycle of [`PointSmoother::relax_points`] (paper C, sections 3.3 and 4.1) until ‖f − A u‖ is small enough. The
+/// norm comes with each cycle's first sub-iteration and costs no pass of its own: it is that of the u that the cycle
+/// began with, so that one cycle more is taken than counts, and its result dropped.
+///
+/// Storage: the u of the next cycle.
+pub struct Jacobi<B: Backend, T: Real> {
+    operator: Arc<dyn PointSmoother<B, T>>,
+    cycle: PointCycle,
+    backend: B,
+    next: B::Vector<T>,
+    scalars: B::Scalars,
+}
+
+impl<B: Backend, T: Real> Jacobi<B, T> {
+    /// With cycles of one kind.
+    ///
+    /// # Errors
+    /// Those of [`PointSmoother::prepare`]; where the workspace does not fit in memory.
+    pub fn new(operator: Arc<dyn PointSmoother<B, T>>, cycle: PointCycle) -> Result<Self> {
+        operator.prepare(&cycle)?;
+        let backend = operator.backend().clone();
+        Ok(Self { next: backend.zeros(operator.layout())?, scalars: backend.scalars()?, backend, operator, cycle })
+    }
+}
+
+/// Tiles, sub-iterations and overlap in words, where there are any.
+pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
+    if cycle.is_sweep() {
+        return None;
+    }
+    let by = |cells: [usize; 3]| {
+        let directions = if shape.nz > 1 {
+            3
+        } else if shape.ny > 1 {
+            2
+        } else {
+            1
+        };
+        cells[..directions].iter().map(usize::to_string).collect::<Vec<_>>().join(" × ")
+    };
+    let (tiles, overlap) = (by(cycle.tile), by(cycle.overlap));
+    let count = cycle.tiles(shape);
+    Some(format!("{} sub-iterations in {count} tiles of {tiles} cells, shared cells {overlap}", cycle.sub_iterations))
+}
+
+/// What a cycle moves: u and f once, however many sub-iterations there are.
+pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
+    if cycle.is_sweep() {
+        return traffic::RELAX_POINTS;
+    }
+    let step = traffic::RELAX_TILES;
+    Traffic { flops: step.flops * cycle.updates(shape) / shape.cells() as f64, ..step }
+}
+
+impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
+    fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
+        if guess == Guess::Zero {
+            return Ok(None);
+        }
+        self.operator.residual_norm(b, u, &mut self.next, NORM, &mut self.scalars)?;
+        Ok(Some(self.backend.read(&self.scalars)?[NORM.index()].sqrt()))
+    }
+
+    fn run(
+        &mut self,
+        b: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        guess: Guess,
+        _: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
+        let Self { operator, cycle, backend, next, scalars } = self;
+        if guess == Guess::Zero {
+            backend.clear(u)?;
+        }
+        // Of the first guess the monitor knows already.
+        let mut is_known = true;
+        backend.iterate(
+            scalars,
+            &mut |_, scalars| {
+                operator.relax_points(cycle, b, u, next, NORM, scalars)?;
+                std::mem::swap(u, next);
+                Ok(())
+            },
+            &mut |bank| {
+                if std::mem::take(&mut is_known) {
+                    return std::ops::ControlFlow::Continue(());
+                }
+                monitor.observe(bank[NORM.index()])
+            },
+        )?;
+        std::mem::swap(u, next);
+        Ok(())
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        let shape = self.operator.layout().shape();
+        let coefficients = self.operator.coefficient_vectors();
+        vec![StepTraffic::once::<T>(traffic_of(&self.cycle, shape), shape.cells()).with_coefficients(coefficients)]
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.operator.layout().len() * size_of::<T>()
+    }
+}

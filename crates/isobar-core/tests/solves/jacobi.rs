@@ -1,0 +1,223 @@
+//! Jacobi's method, plain and hierarchical, against a program of its own in one dimension and published counts.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Count, JacobiOptions, Method, Overlap, SolverOptions};
+use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting, random};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::Diffusion;
+
+/// Paper C's problem: −u″ = 1 or −Δu = 1 at points inside the unit box, u = 0 on its sides.
+fn poisson(shape: Shape) -> PointProblem {
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+    PointProblem::new(&problem, [1.0; 3]).unwrap()
+}
+
+fn options(jacobi: JacobiOptions) -> SolverOptions {
+    SolverOptions {
+        method: Method::Jacobi,
+        tolerance: 1e-4,
+        max_iterations: 50_000,
+        jacobi,
+        ..SolverOptions::default()
+    }
+}
+
+fn tiles(sub_iterations: usize, overlap: usize, tile: &[usize]) -> JacobiOptions {
+    JacobiOptions {
+        sub_iterations: Count::Given(sub_iterations),
+        overlap: Overlap::All(overlap),
+        tile: Some(tile.to_vec()),
+        ..JacobiOptions::default()
+    }
+}
+
+fn plain() -> JacobiOptions {
+    JacobiOptions { sub_iterations: Count::Given(1), ..JacobiOptions::default() }
+}
+
+fn solve(stencil: &Diffusion, options: &SolverOptions, rhs: &[f64], guess: f64) -> (Outcome, Vec<f64>) {
+    let shape = isobar_core::stencil::Stencil::shape(stencil);
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let mut u = vec![guess; shape.cells()];
+    let rhs = ArrayView::c_order(rhs, shape).unwrap();
+    let outcome =
+        system.solve(rhs.into(), ArrayViewMut::c_order(&mut u, shape).unwrap().into(), Guess::Given, &mut ignore);
+    (outcome.unwrap(), u)
+}
+
+fn solve_points(shape: Shape, jacobi: JacobiOptions) -> (Outcome, Vec<f64>) {
+    let problem = poisson(shape);
+    let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
+    solve(&problem.stencil().unwrap(), &options(jacobi), &rhs, 1.0)
+}
+
+/// Cycles to 1e-4 in one dimension, as the formulas have them, nothing shared with the library.
+fn cycles(n: usize, k: usize, overlap: usize, tile: usize) -> usize {
+    let h2 = 1.0 / ((n + 1) as f64).powi(2);
+    let residual = |x: &[f64]| -> f64 {
+        (1..=n).map(|i| (1.0 - (2.0 * x[i] - x[i - 1] - x[i + 1]) / h2).powi(2)).sum::<f64>().sqrt()
+    };
+    let mut x = vec![1.0; n + 2];
+    (x[0], x[n + 1]) = (0.0, 0.0);
+    let first = residual(&x);
+    let count = if tile >= n { 1 } else { (n - overlap).div_ceil(tile - overlap) };
+    let mut cycles = 0;
+    let mut after = x.clone();
+    while residual(&x) > 1e-4 * first {
+        for t in 0..count {
+            let start = 1 + t * (tile - overlap);
+            let end = (start + tile).min(n + 1);
+            let mut now = x[start - 1..=end].to_vec();
+            for _ in 0..k {
+                let old = now.clone();
+                for i in 1..now.len() - 1 {
+                    now[i] = 0.5 * (old[i - 1] + old[i + 1] + h2);
+                }
+            }
+            let from = if t == 0 { start } else { start + overlap / 2 };
+            let to = if t + 1 == count { end } else { end - overlap / 2 };
+            after[from..to].copy_from_slice(&now[from + 1 - start..to + 1 - start]);
+        }
+        x.copy_from_slice(&after);
+        cycles += 1;
+    }
+    cycles
+}
+
+#[test]
+fn cycles_are_those_of_the_formulas() {
+    for (n, k, overlap, tile) in [(64, 1, 0, 64), (64, 4, 0, 16), (64, 8, 2, 16), (60, 8, 4, 16), (61, 16, 6, 20)] {
+        let jacobi = if k == 1 { plain() } else { tiles(k, overlap, &[tile]) };
+        let (outcome, _) = solve_points(Shape::new(n, 1, 1), jacobi.clone());
+        assert!(outcome.converged(), "{:?}", outcome.stop);
+        let expected = cycles(n, k, overlap, tile);
+        assert!(outcome.iterations.abs_diff(expected) <= 1, "{n} {k} {overlap}: {} {expected}", outcome.iterations);
+        assert_eq!(outcome.history.len(), outcome.iterations + 1);
+        // The same along the other directions.
+        for shape in [Shape::new(1, n, 1), Shape::new(1, 1, n)] {
+            let given = if shape.ny > 1 { vec![1, tile] } else { vec![1, 1, tile] };
+            let turned = JacobiOptions { tile: jacobi.tile.as_ref().map(|_| given), ..jacobi.clone() };
+            assert_eq!(solve_points(shape, turned).0.iterations, outcome.iterations, "{shape}");
+        }
+    }
+}
+
+/// Paper C's plain method on a small grid: the count was computed independently.
+#[test]
+fn plain_sweeps_are_counted() {
+    assert_eq!(cycles(256, 1, 0, 256).abs_diff(35_037), 0);
+    let (outcome, _) = solve_points(Shape::new(256, 1, 1), plain());
+    assert!(outcome.iterations.abs_diff(35_037) <= 1, "{}", outcome.iterations);
+    // The published count of a hierarchical solve, by the program above.
+    assert!(cycles(1024, 32, 8, 32).abs_diff(4_124) <= 1);
+}
+
+#[test]
+fn what_is_returned_has_the_residual_that_ended_the_solve() {
+    let (outcome, _) = solve_points(Shape::new(24, 20, 1), tiles(8, 2, &[12, 10]));
+    let last = *outcome.history.last().unwrap();
+    assert!((outcome.relative_residual - last).abs() <= 1e-9 * last, "{last}");
+    assert!(last <= 1e-4 && outcome.history[outcome.iterations - 1] > 1e-4);
+}
+
+/// Coefficients of any kind, inactive cells, sides of all kinds.
+fn rough(shape: Shape) -> DiffusionProblem {
+    let kappa = |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(random(seed, n))).collect::<Vec<f64>>();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([kappa(1), kappa(2), kappa(3)]));
+    problem.active = Some((0..shape.cells()).map(|n| random(4, n) < 0.7).collect());
+    problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Neumann(0.5)];
+    problem.boundary[1] = [Boundary::Periodic; 2];
+    problem.reaction = Some(vec![100.0; shape.cells()]);
+    problem
+}
+
+#[test]
+fn exact_cycles_are_plain_sweeps_bit_for_bit() {
+    for shape in [Shape::new(40, 1, 1), Shape::new(19, 22, 1), Shape::new(12, 9, 14)] {
+        let mut problem = rough(shape);
+        problem.boundary[1] = [Boundary::Dirichlet(-1.0), Boundary::Neumann(0.0)];
+        let stencil = problem.stencil().unwrap();
+        let rhs = problem.rhs(Some(RhsKind::Random), 5, Weighting::None).unwrap();
+        let limited = |jacobi: JacobiOptions, max_iterations: usize| SolverOptions {
+            max_iterations,
+            tolerance: 1e-12,
+            ..options(jacobi)
+        };
+        for k in [2, 3, 4] {
+            let tile = [shape.nx.min(8), shape.ny.min(9), shape.nz.min(11)].to_vec();
+            let exact = JacobiOptions {
+                sub_iterations: Count::Given(k),
+                tile: Some(tile),
+                exact: true,
+                ..JacobiOptions::default()
+            };
+            let (cycles, u) = solve(&stencil, &limited(exact, 5), &rhs, 0.5);
+            let (sweeps, v) = solve(&stencil, &limited(plain(), 5 * k), &rhs, 0.5);
+            assert_eq!(u, v, "{shape}, {k}");
+            for (n, residual) in cycles.history.iter().enumerate() {
+                assert_eq!(*residual, sweeps.history[n * k], "{shape}, {k}, cycle {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn any_coefficients_converge_to_the_solution() {
+    for shape in [Shape::new(21, 1, 1), Shape::new(14, 10, 1), Shape::new(8, 6, 7)] {
+        let problem = rough(shape);
+        let stencil = problem.stencil().unwrap();
+        let exact = problem.exact();
+        let rhs = stencil.times(&exact);
+        for jacobi in [plain(), tiles(6, 2, &[7, 6, 5]), JacobiOptions::default()] {
+            let tile = jacobi.tile.clone().map(|tile| vec![tile[0], tile[1].min(shape.ny), tile[2].min(shape.nz)]);
+            let options = SolverOptions { tolerance: 1e-10, ..options(JacobiOptions { tile, ..jacobi }) };
+            let (outcome, u) = solve(&stencil, &options, &rhs, 0.0);
+            assert!(outcome.converged(), "{shape}: {:?}", outcome.stop);
+            let error = u.iter().zip(&exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(error < 1e-6, "{shape}: {error}");
+        }
+    }
+}
+
+/// Where nothing is fixed a cell and its neighbours would exchange their values for ever.
+#[test]
+fn what_floats_is_damped() {
+    let shape = Shape::new(12, 10, 1);
+    let problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    let stencil = problem.stencil().unwrap();
+    let rhs = stencil.times(&problem.exact());
+    for jacobi in [plain(), tiles(4, 2, &[6, 6])] {
+        let (outcome, _) = solve(&stencil, &options(jacobi), &rhs, 0.0);
+        assert!(outcome.converged(), "{:?}", outcome.stop);
+    }
+    let undamped = JacobiOptions { relaxation: Some(1.0), ..plain() };
+    let checkerboard: Vec<f64> =
+        (0..shape.cells()).map(|n| if (n / 12 + n % 12) % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let (outcome, _) = solve(&stencil, &options(undamped), &stencil.times(&checkerboard), 0.0);
+    assert_eq!(outcome.stop, Stop::Stagnated, "{:?}", outcome.stop);
+    assert!(outcome.advice.unwrap().contains("solver.method"));
+}
+
+#[test]
+fn points_are_a_whole_distance_from_the_sides() {
+    let matrix = poisson(Shape::new(4, 1, 1)).stencil().unwrap();
+    // V/h² = 1/h = 5
+    assert_eq!(matrix.times(&[1.0, 0.0, 0.0, 0.0]), [10.0, -5.0, 0.0, 0.0]);
+    let mut problem = DiffusionProblem::new(Shape::new(3, 2, 1), Coefficient::Isotropic(vec![2.0; 6]));
+    problem.boundary = [[Boundary::Dirichlet(1.0), Boundary::Dirichlet(1.0)]; 3];
+    let points = PointProblem::new(&problem, [4.0, 3.0, 1.0]).unwrap();
+    let rhs = points.rhs(None, 0, Weighting::Volume).unwrap();
+    // u = 1 everywhere is the solution.
+    for (ones, b) in points.stencil().unwrap().times(&[1.0; 6]).iter().zip(&rhs) {
+        assert!((ones - b).abs() < 1e-14, "{ones} {b}");
+    }
+    assert_eq!(points.coordinates, [vec![1.0, 2.0, 3.0], vec![1.0, 2.0], vec![0.5]]);
+    problem.boundary[0][0] = Boundary::Neumann(0.0);
+    assert!(PointProblem::new(&problem, [1.0; 3]).unwrap_err().to_string().contains("unknowns = \"cells\""));
+}

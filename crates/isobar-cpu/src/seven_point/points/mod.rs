@@ -1,0 +1,131 @@
+//! Relaxation of points: plain sweeps in one pass over memory, and hierarchical cycles whose tiles stay in cache.
+//!
+//! * `sweep` the loop over a half plane, and what an update of a pack of cells is,
+//! * `tile` all sub-iterations of one tile, `space` what is kept of it.
+
+mod space;
+mod sweep;
+mod tile;
+
+use std::sync::{MutexGuard, PoisonError};
+
+use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+use isobar_core::operator::{Operator, PointSmoother};
+use isobar_core::options::PointCycle;
+use isobar_core::real::Real;
+
+use self::space::TileSpace;
+use self::sweep::Sweep;
+use self::tile::Tile;
+use super::{SevenPoint, Stored};
+use crate::cpu::Cpu;
+use crate::shared::Shared;
+use crate::vector::Vector;
+
+/// What tiles are relaxed in; it holds nothing between cycles.
+#[derive(Debug)]
+pub(super) struct Tiles<T> {
+    /// One a thread.
+    spaces: Vec<TileSpace<T>>,
+    /// Σ r² of each tile.
+    sums: Vec<f64>,
+}
+
+impl<T> Default for Tiles<T> {
+    fn default() -> Self {
+        Self { spaces: Vec::new(), sums: Vec::new() }
+    }
+}
+
+impl<T: Real> Tiles<T> {
+    pub(super) fn bytes(&self) -> usize {
+        self.spaces.iter().map(TileSpace::bytes).sum::<usize>() + size_of_val(&self.sums[..])
+    }
+}
+
+/// Cells of a tile in one, two and three dimensions: what is kept of it is about what a second-level cache of a mebibyte holds,
+/// and rows are long enough for vector instructions.
+const TILES: [[usize; 3]; 3] = [[4096, 1, 1], [128, 48, 1], [64, 16, 8]];
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    fn tiles(&self) -> MutexGuard<'_, Tiles<T>> {
+        self.tiles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn relax_tiles(&self, cycle: &PointCycle, [f, u, v]: [Shared<T>; 3]) -> Result<f64> {
+        let (g, shape) = (self.geometry(), self.geometry().layout.shape());
+        let is_exact = cycle.is_exact(shape, self.periodic);
+        let count = cycle.tiles(shape);
+        let c = self.coefficients();
+        let mut tiles = self.tiles();
+        self.make_room(cycle, &mut tiles)?;
+        let Tiles { spaces, sums } = &mut *tiles;
+        let threads = spaces.len().min(count);
+        let (spaces, shared_sums) = (Shared::of(spaces), Shared::of(sums));
+        self.cpu().for_each(threads, |n| {
+            // SAFETY: each call has a space of its own.
+            let space = unsafe { &mut spaces.row_mut(n as isize, 1)[0] };
+            for t in count * n / threads..count * (n + 1) / threads {
+                let tile = Tile { cycle, is_exact, spans: cycle.spans(shape, t), f, u, v, space: &mut *space };
+                let sum = c.run(self.cpu(), g, tile);
+                // SAFETY: each tile has a place of its own.
+                unsafe { shared_sums.set(t as isize, sum) };
+            }
+        });
+        Ok(sums[..count].iter().sum())
+    }
+
+    fn make_room(&self, cycle: &PointCycle, tiles: &mut Tiles<T>) -> Result<()> {
+        let shape = self.geometry().layout.shape();
+        let work = cycle.updates(shape).min(1e15) as usize;
+        let threads = self.cpu().threads_for(work).min(cycle.tiles(shape));
+        for space in &mut tiles.spaces {
+            if !space.holds(cycle, shape) {
+                *space = TileSpace::new(self.cpu(), cycle, shape)?;
+            }
+        }
+        while tiles.spaces.len() < threads {
+            tiles.spaces.push(TileSpace::new(self.cpu(), cycle, shape)?);
+        }
+        if tiles.sums.len() < cycle.tiles(shape) {
+            tiles.sums.resize(cycle.tiles(shape), 0.0);
+        }
+        Ok(())
+    }
+}
+
+impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
+    fn periodic(&self) -> [bool; 3] {
+        self.periodic
+    }
+
+    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+        let Shape { ny, nz, .. } = Operator::layout(self).shape();
+        TILES[if nz > 1 { 2 } else { usize::from(ny > 1) }]
+    }
+
+    fn prepare(&self, cycle: &PointCycle) -> Result<()> {
+        if cycle.is_sweep() { Ok(()) } else { self.make_room(cycle, &mut self.tiles()) }
+    }
+
+    fn relax_points(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (f, u, v) = (f.share(), u.share(), v.share_mut());
+        if cycle.is_sweep() {
+            let omega = T::from_f64(cycle.relaxation);
+            self.summing_pass(|c, j, _| self.on_both(c, j, |h| Sweep { h, omega, f, u, v }), norm, scalars);
+            return Ok(());
+        }
+        scalars.reduce(norm, [self.relax_tiles(cycle, [f, u, v])?]);
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! What a thread keeps of a tile, and where it lies there.
+
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::options::{PointCycle, Span};
+use isobar_core::real::Real;
+
+use crate::cpu::Cpu;
+use crate::vector::Vector;
+
+/// Lanes between rows: the last of them holds the neighbour west of the next row, the first the one east of the row before.
+const MARGIN: usize = ROW_ALIGNMENT;
+
+/// What a thread keeps of a tile, on lines of cache.
+#[derive(Debug)]
+pub(super) struct TileSpace<T> {
+    /// u before and after a sub-iteration, by turns: after an odd number of them in the second.
+    pub(super) u: [Vector<T>; 2],
+    /// c of [`Update`]; in the place of a cell next to the tile in x, the value there.
+    pub(super) constant: Vector<T>,
+    /// w of [`Update`]: west, east, south, north, below, above.
+    pub(super) weights: [Vector<T>; 6],
+    /// The residual of a row.
+    pub(super) residual: Vector<T>,
+}
+
+/// Where the rows of a cycle's tiles lie in memory: the same for all, whatever their size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// Lanes of a row that belong to cells.
+    pub(super) lanes: usize,
+    /// Rows of a layer, and layers, those of neighbours included.
+    pub(super) rows: usize,
+    pub(super) layers: usize,
+    /// Layers of neighbours below.
+    pub(super) below: isize,
+}
+
+impl Rows {
+    pub(super) fn new(cycle: &PointCycle, shape: Shape) -> Self {
+        let [x, y, z] = cycle.tile;
+        let pitch = shape.nx.div_ceil(2).next_multiple_of(ROW_ALIGNMENT);
+        let below = usize::from(shape.nz > 1);
+        Self {
+            lanes: x.min(shape.nx).div_ceil(2).next_multiple_of(ROW_ALIGNMENT).min(pitch),
+            rows: y.min(shape.ny) + 2,
+            layers: z.min(shape.nz) + 2 * below,
+            below: below as isize,
+        }
+    }
+
+    pub(super) fn pitch(&self) -> usize {
+        self.lanes + MARGIN
+    }
+
+    /// Entries of both parities.
+    fn len(&self) -> usize {
+        2 * self.parity_len()
+    }
+
+    /// Of one parity, margins at both ends included.
+    fn parity_len(&self) -> usize {
+        self.pitch() * self.rows * self.layers + 2 * MARGIN
+    }
+
+    /// The first lane of row j of layer k, both counted from the tile's own first.
+    #[inline(always)]
+    pub(super) fn at(&self, parity: usize, j: isize, k: isize) -> usize {
+        let row = (j + 1) as usize + self.rows * (k + self.below) as usize;
+        parity * self.parity_len() + row * self.pitch() + MARGIN
+    }
+}
+
+impl<T: Real> TileSpace<T> {
+    /// Room for the tiles of a cycle.
+    pub(super) fn new(cpu: &Cpu, cycle: &PointCycle, shape: Shape) -> Result<Self> {
+        let rows = Rows::new(cycle, shape);
+        let room = |entries: usize| {
+            Vector::zeros(cpu, &Layout::new(Shape::new(entries.max(1), 1, 1))?).map_err(|error| match error {
+                Error::OutOfMemory { needed_bytes, available_bytes, .. } => {
+                    let [x, y, z] = cycle.tile;
+                    let what = format!("a tile of {x} × {y} × {z} cells (solver.jacobi.tile)");
+                    Error::OutOfMemory { what, needed_bytes, available_bytes }
+                }
+                other => other,
+            })
+        };
+        let flat = || room(rows.len());
+        let vertical = || room(if shape.nz > 1 { rows.len() } else { 0 });
+        Ok(Self {
+            u: [flat()?, flat()?],
+            constant: flat()?,
+            weights: [flat()?, flat()?, flat()?, flat()?, vertical()?, vertical()?],
+            residual: room(rows.lanes)?,
+        })
+    }
+
+    /// Whether there is room for the tiles of another cycle.
+    pub(super) fn holds(&self, cycle: &PointCycle, shape: Shape) -> bool {
+        let rows = Rows::new(cycle, shape);
+        let has = |vector: &Vector<T>, entries: usize| vector.entries().len() >= entries;
+        has(&self.constant, rows.len())
+            && has(&self.residual, rows.lanes)
+            && (shape.nz == 1 || has(&self.weights[5], rows.len()))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let vectors = self.u.iter().chain(&self.weights).chain([&self.constant, &self.residual]);
+        vectors.map(|vector| size_of_val(vector.entries())).sum()
+    }
+}
+
+/// The lanes of rows of one parity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lanes {
+    /// m of the first lane.
+    pub(super) m: usize,
+    /// The first and one past the last that are relaxed.
+    pub(super) relaxed: [usize; 2],
+    /// The same of those that are left.
+    pub(super) left: [usize; 2],
+    /// Those of the neighbours in x, of this parity: west and east of the tile, counted from one lane before the first.
+    pub(super) beside: [Option<usize>; 2],
+    /// Whether the tile's first cell in x is of this parity, and whether its last one is.
+    pub(super) starts_line: bool,
+    pub(super) ends_line: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(rows: &Rows, Span { relaxed, left }: Span, parity: usize, pitch: usize) -> Self {
+        // The first cell from i on of this parity has this m.
+        let m_from = |i: usize| (i + 1 - parity) / 2;
+        let m = m_from(relaxed[0]).min(pitch - rows.lanes);
+        let lane = |i: usize| m_from(i) - m;
+        // Of the cells i − 1, where they have this parity.
+        let beside = |i: usize| (i % 2 != parity).then(|| (i + 1 - parity) / 2 - m);
+        let (starts_line, ends_line) = (relaxed[0] % 2 == parity, relaxed[1] % 2 != parity);
+        let beside = [beside(relaxed[0]), beside(relaxed[1] + 1)];
+        Self { m, relaxed: relaxed.map(lane), left: left.map(lane), beside, starts_line, ends_line }
+    }
+}

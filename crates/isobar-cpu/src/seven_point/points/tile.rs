@@ -1,0 +1,395 @@
+//! All sub-iterations of one tile, in memory of the thread's own that stays in cache.
+//!
+//! A tile is kept by parity of i: cells with even i, and cells with odd i, each x first, then y, then layers, with a row and
+//! a layer of neighbours around. Neighbours in x are of the other parity, those in y and z of the same, all at the same
+//! distance in memory whatever the row, so that a sub-iteration is a few long loops. These run over the margins between
+//! rows too; what is there, and what lies beside the tile in x, is put back after each.
+
+use isobar_core::layout::Colour;
+use isobar_core::options::{PointCycle, Span};
+use isobar_core::real::Real;
+use isobar_core::simd::Pack;
+use pulp::Simd;
+
+use super::space::{Lanes, Rows, TileSpace};
+use super::sweep::{Update, rest};
+use crate::geometry::{Columns, Geometry, HalfPlane, Link, Window};
+use crate::seven_point::kernels::Applied;
+use crate::seven_point::{Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
+use crate::shared::{Row, RowMut, Shared};
+use crate::vector::Vector;
+
+/// v = u after a cycle, in the cells that a tile leaves;  Σ (f − A u)² over them
+pub(super) struct Tile<'t, T> {
+    pub(super) cycle: &'t PointCycle,
+    /// Whether a sub-iteration need not go further than what will be left depends on.
+    pub(super) is_exact: bool,
+    pub(super) spans: [Span; 3],
+    pub(super) f: Shared<T>,
+    pub(super) u: Shared<T>,
+    pub(super) v: Shared<T>,
+    pub(super) space: &'t mut TileSpace<T>,
+}
+
+impl<T: Real> Kernel<T> for Tile<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<S: Simd, C: Coefficients<T>>(mut self, simd: S, g: Geometry<'_, T>, c: &C) -> f64 {
+        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let rows = Rows::new(self.cycle, g.layout.shape());
+        let lanes = [0, 1].map(|parity| Lanes::new(&rows, self.spans[0], parity, g.layout.pitch()));
+        let mut sum = 0.0;
+        let mut found = Weights::Uniform([None; 6]);
+        for j in y[0]..y[1] {
+            for colour in Colour::BOTH {
+                let h = g.half_plane(j, colour);
+                let own = &lanes[h.parity];
+                let tile = c.tile(simd, g, &h, Columns { m: own.m, n: rows.lanes });
+                for k in z[0]..z[1] {
+                    self.first(simd, g, &rows, &h, own, k, tile.row(k));
+                    let at = rows.at(h.parity, (j - y[0]) as isize, (k - z[0]) as isize);
+                    found = self.compare(g, found, at, own, [j, k]);
+                    sum += self.residual_norm(j, k, own);
+                    self.put_beside(g, &h, own, k, at);
+                }
+            }
+        }
+        self.copy_neighbours(g, &rows, &lanes);
+        for s in 2..=self.cycle.sub_iterations {
+            match (found.couples_in_y(), g.layers() > 1) {
+                (false, false) => self.sub_iteration::<S, false, false>(simd, s, &rows, &lanes, found),
+                (true, false) => self.sub_iteration::<S, true, false>(simd, s, &rows, &lanes, found),
+                (false, true) => self.sub_iteration::<S, false, true>(simd, s, &rows, &lanes, found),
+                (true, true) => self.sub_iteration::<S, true, true>(simd, s, &rows, &lanes, found),
+            }
+        }
+        self.leave(g, &rows, &lanes);
+        sum
+    }
+}
+
+/// What is known of a tile's w.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Weights<T> {
+    /// The same in all cells, but for those of faces that are not there; by direction, where any has been seen.
+    Uniform([Option<T>; 6]),
+    /// Different, with couplings in y or without.
+    Various(bool),
+}
+
+impl<T: Real> Weights<T> {
+    fn couples_in_y(self) -> bool {
+        match self {
+            Self::Uniform([_, _, south, north, ..]) => [south, north].into_iter().flatten().any(|w| w != T::ZERO),
+            Self::Various(couples) => couples,
+        }
+    }
+}
+
+impl<T: Real> Tile<'_, T> {
+    /// Stores c and w of a row, and takes the first sub-iteration.
+    #[inline(always)]
+    fn first<S: Simd>(
+        &mut self,
+        simd: S,
+        g: Geometry<'_, T>,
+        rows: &Rows,
+        h: &HalfPlane,
+        lanes: &Lanes,
+        k: usize,
+        row: impl RowCoefficients<S, T>,
+    ) {
+        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let n = rows.lanes;
+        let w = Window { k, columns: Columns { m: lanes.m, n } };
+        // SAFETY: rows of vectors that nobody writes.
+        let (au, f) = unsafe { (Applied::new(simd, g, self.u, h, w), self.f.packs(simd, g.position(h, w), n)) };
+        let omega = T::from_f64(self.cycle.relaxation);
+        let (rest, omega) = (rest(simd, omega), Pack::splat(simd, omega));
+        let at = rows.at(h.parity, (h.j - y[0]) as isize, (k - z[0]) as isize);
+        let TileSpace { u: [_, after], constant, weights, residual } = &mut *self.space;
+        let is_tall = g.layers() > 1;
+        let [west, east, south, north, below, above] = weights;
+        let mut to =
+            [west, east, south, north].map(|weights| RowMut::new(simd, &mut weights.entries_mut()[at..at + n]));
+        let mut to_vertical = [below, above]
+            .map(|weights| RowMut::new(simd, if is_tall { &mut weights.entries_mut()[at..at + n] } else { &mut [] }));
+        let mut after = RowMut::new(simd, &mut after.entries_mut()[at..at + n]);
+        let mut constant = RowMut::new(simd, &mut constant.entries_mut()[at..at + n]);
+        let mut residual = RowMut::new(simd, &mut residual.entries_mut()[..n]);
+        for i in 0..after.len() {
+            let entries = row.get(i);
+            let update = Update::new(&entries, omega, f.get(i));
+            residual.set(i, entries.less_weighted(f.get(i), au.get(&entries, i)));
+            after.set(i, update.apply(rest, au.own.get(i), au.around.horizontal(i), au.around.vertical(i)));
+            constant.set(i, update.constant);
+            for (to, weight) in to.iter_mut().zip(update.horizontal) {
+                to.set(i, weight);
+            }
+            if is_tall && let Some(vertical) = update.vertical {
+                for (to, weight) in to_vertical.iter_mut().zip(vertical) {
+                    to.set(i, weight);
+                }
+            }
+        }
+    }
+
+    /// What is known of the tile's w after another row, of plane j and layer k. Beyond closed sides values are zero, and w may
+    /// be anything.
+    #[inline(always)]
+    fn compare(
+        &self,
+        g: Geometry<'_, T>,
+        known: Weights<T>,
+        at: usize,
+        lanes: &Lanes,
+        [j, k]: [usize; 2],
+    ) -> Weights<T> {
+        let [first, end] = lanes.relaxed.map(|lane| at + lane);
+        if first == end {
+            return known;
+        }
+        let couples = |known: bool| {
+            let any = |d: usize| self.space.weights[d].entries()[first..end].iter().any(|&w| w != T::ZERO);
+            known || any(2) || any(3)
+        };
+        let Weights::Uniform(mut all) = known else { return Weights::Various(couples(known.couples_in_y())) };
+        let (shape, [x0, x1]) = (g.layout.shape(), self.spans[0].relaxed);
+        let is_closed = |d: usize, is_end: bool| is_end && !g.periodic[d];
+        let ends = [j == 0, j + 1 == shape.ny, k == 0, k + 1 == shape.nz];
+        for (d, all) in all.iter_mut().enumerate().take(if g.layers() > 1 { 6 } else { 4 }) {
+            let (from, to) = match d {
+                // The first and the last cell of a line, which are of this parity or not.
+                0 => (first + usize::from(is_closed(0, x0 == 0) && lanes.starts_line), end),
+                1 => (first, end - usize::from(is_closed(0, x1 == shape.nx) && lanes.ends_line)),
+                _ if is_closed(d / 2, ends[d - 2]) => continue,
+                _ => (first, end),
+            };
+            let Some((&value, rest)) = self.space.weights[d].entries()[from..to].split_first() else { continue };
+            let expected = *all.get_or_insert(value);
+            if value != expected || rest.iter().any(|&w| w != expected) {
+                return Weights::Various(couples(known.couples_in_y()));
+            }
+        }
+        Weights::Uniform(all)
+    }
+
+    /// The values next to the tile in x, which stay in the place of c.
+    #[inline(always)]
+    fn put_beside(&mut self, g: Geometry<'_, T>, h: &HalfPlane, lanes: &Lanes, k: usize, at: usize) {
+        let nx = g.layout.shape().nx;
+        let [x0, x1] = self.spans[0].relaxed;
+        for (lane, i) in lanes.beside.into_iter().zip([x0 as isize - 1, x1 as isize]) {
+            let Some(lane) = lane else { continue };
+            let value = if (0..nx as isize).contains(&i) || g.periodic[0] {
+                let from = i.rem_euclid(nx as isize) as usize;
+                let w = Window { k, columns: Columns { m: from / 2, n: 1 } };
+                // SAFETY: one entry of a vector that nobody writes.
+                unsafe { self.u.row(g.position(h, w), 1)[0] }
+            } else {
+                T::ZERO
+            };
+            let place = at + lane - 1;
+            let TileSpace { u: [before, after], constant, .. } = &mut *self.space;
+            for vector in [before, after, constant] {
+                vector.entries_mut()[place] = value;
+            }
+        }
+    }
+
+    /// The values of the rows and layers around the tile, zeros beyond closed sides.
+    #[inline(always)]
+    fn copy_neighbours(&mut self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
+        let [_, y, z] = self.spans.map(|span| span.relaxed);
+        let n = rows.lanes;
+        let mut copy = |at: usize, from: Option<isize>| {
+            for u in &mut self.space.u {
+                let u = u.entries_mut();
+                match from {
+                    // SAFETY: a row of a vector that nobody writes.
+                    Some(position) => u[at..at + n].copy_from_slice(unsafe { self.u.row(position, n) }),
+                    None => u[at..at + n].fill(T::ZERO),
+                }
+            }
+        };
+        for parity in [0, 1] {
+            let position = |j: usize, k: usize| {
+                let half_plane = ((j + parity) % 2 * g.layout.half_plane()) as isize;
+                g.plane_start(j) + half_plane + (k * g.layout.pitch() + lanes[parity].m) as isize
+            };
+            for (j, upper, to) in [(y[0], false, -1), (y[1] - 1, true, (y[1] - y[0]) as isize)] {
+                let (beside, link) = g.plane_beside(j, upper);
+                for k in z[0]..z[1] {
+                    let from = (link != Link::Closed).then(|| position(beside, k));
+                    copy(rows.at(parity, to, (k - z[0]) as isize), from);
+                }
+            }
+            if rows.below == 0 {
+                continue;
+            }
+            for (k, upper, to) in [(z[0], false, -1), (z[1] - 1, true, (z[1] - z[0]) as isize)] {
+                let (beside, link) = g.layer_beside(k, upper);
+                for j in y[0]..y[1] {
+                    let from = (link != Link::Closed).then(|| position(j, beside));
+                    copy(rows.at(parity, (j - y[0]) as isize, to), from);
+                }
+            }
+        }
+    }
+
+    /// Σ r² over the cells of a row that the tile leaves
+    #[inline(always)]
+    fn residual_norm(&self, j: usize, k: usize, lanes: &Lanes) -> f64 {
+        let [_, y, z] = self.spans.map(|span| span.left);
+        if !(y[0]..y[1]).contains(&j) || !(z[0]..z[1]).contains(&k) {
+            return 0.0;
+        }
+        let mut sums = [0.0; 4];
+        for four in self.space.residual.entries()[lanes.left[0]..lanes.left[1]].chunks(4) {
+            for (sum, r) in sums.iter_mut().zip(four) {
+                *sum += r.to_f64() * r.to_f64();
+            }
+        }
+        (sums[0] + sums[1]) + (sums[2] + sums[3])
+    }
+
+    /// Sub-iteration s, 2 or more; with couplings in y and z or without.
+    #[inline(always)]
+    fn sub_iteration<S: Simd, const Y: bool, const Z: bool>(
+        &mut self,
+        simd: S,
+        s: usize,
+        rows: &Rows,
+        lanes: &[Lanes; 2],
+        weights: Weights<T>,
+    ) {
+        let still = self.cycle.sub_iterations - s;
+        // Of an exact cycle, no more than what is left depends on.
+        let [y, z] = [1, 2].map(|d| {
+            let Span { relaxed, left } = self.spans[d];
+            let first = if self.is_exact { relaxed[0].max(left[0].saturating_sub(still)) } else { relaxed[0] };
+            let end = if self.is_exact { relaxed[1].min(left[1] + still) } else { relaxed[1] };
+            [(first - relaxed[0]) as isize, (end - relaxed[0]) as isize]
+        });
+        let rest = rest(simd, T::from_f64(self.cycle.relaxation));
+        let TileSpace { u: [even, odd], constant, weights: stored, .. } = &mut *self.space;
+        let (before, after) = if s.is_multiple_of(2) { (&*odd, even) } else { (&*even, odd) };
+        let (before, after, constant) = (before.entries(), after.entries_mut(), constant.entries());
+        let stored = stored.each_ref().map(Vector::entries);
+        let (pitch, layer) = (rows.pitch(), rows.pitch() * rows.rows);
+        let len = (y[1] - y[0]) as usize * pitch;
+        for parity in [0, 1] {
+            let [own, other] = [&lanes[parity], &lanes[1 - parity]];
+            for k in z[0]..z[1] {
+                let at = rows.at(parity, y[0], k);
+                // Cell m of this parity lies between m + parity − 1 and m + parity of the other.
+                let across = rows.at(1 - parity, y[0], k) + own.m + parity - other.m;
+                let row = |start: usize| Row::<S, T>::new(simd, &before[start..start + len]);
+                let beside = Beside {
+                    here: row(at),
+                    x: [row(across - 1), row(across)],
+                    y: if Y { [row(at - pitch), row(at + pitch)] } else { [row(at); 2] },
+                    z: if Z { [row(at - layer), row(at + layer)] } else { [row(at); 2] },
+                };
+                let constant_row = Row::<S, T>::new(simd, &constant[at..at + len]);
+                let out = RowMut::new(simd, &mut after[at..at + len]);
+                let vertical = if Z { at } else { 0 };
+                let stored = |d: usize, at: usize, len: usize| Row::<S, T>::new(simd, &stored[d][at..at + len]);
+                let some = if Z { len } else { 0 };
+                let stored = [
+                    stored(0, at, len),
+                    stored(1, at, len),
+                    stored(2, at, len),
+                    stored(3, at, len),
+                    stored(4, vertical, some),
+                    stored(5, vertical, some),
+                ];
+                match weights {
+                    Weights::Uniform(all) => {
+                        let all = all.map(|weight| Pack::splat(simd, weight.unwrap_or(T::ZERO)));
+                        relax::<S, T, Y, Z, true>(rest, constant_row, &all, &stored, &beside, out);
+                    }
+                    Weights::Various(_) => {
+                        let none = [Pack::splat(simd, T::ZERO); 6];
+                        relax::<S, T, Y, Z, false>(rest, constant_row, &none, &stored, &beside, out);
+                    }
+                }
+                for j in 0..(y[1] - y[0]) as usize {
+                    for lane in own.beside.into_iter().flatten() {
+                        let place = at + j * pitch + lane - 1;
+                        after[place] = constant[place];
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes what the tile leaves.
+    #[inline(always)]
+    fn leave(&self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
+        let [_, y0, z0] = self.spans.map(|span| span.relaxed[0]);
+        let [_, y, z] = self.spans.map(|span| span.left);
+        let u = self.space.u[self.cycle.sub_iterations % 2].entries();
+        for j in y[0]..y[1] {
+            for colour in Colour::BOTH {
+                let h = g.half_plane(j, colour);
+                let Lanes { m, left: [first, end], .. } = lanes[h.parity];
+                for k in z[0]..z[1] {
+                    let at = rows.at(h.parity, (j - y0) as isize, (k - z0) as isize);
+                    let w = Window { k, columns: Columns { m: m + first, n: end - first } };
+                    // SAFETY: every cell is left by one tile, and nobody reads v.
+                    let out = unsafe { self.v.row_mut(g.position(&h, w), end - first) };
+                    out.copy_from_slice(&u[at + first..at + end]);
+                }
+            }
+        }
+    }
+}
+
+/// The values of some rows and those around them.
+struct Beside<'a, S: Simd, T: Real> {
+    here: Row<'a, S, T>,
+    x: [Row<'a, S, T>; 2],
+    y: [Row<'a, S, T>; 2],
+    z: [Row<'a, S, T>; 2],
+}
+
+/// c + (1 − ω) u + Σ w u, in the order of [`Update::apply`]; w is uniform, where U, or stored.
+#[inline(always)]
+fn relax<S: Simd, T: Real, const Y: bool, const Z: bool, const U: bool>(
+    rest: Option<Pack<S, T>>,
+    constant: Row<'_, S, T>,
+    uniform: &[Pack<S, T>; 6],
+    stored: &[Row<'_, S, T>; 6],
+    u: &Beside<'_, S, T>,
+    mut out: RowMut<'_, S, T>,
+) {
+    for i in 0..out.len() {
+        let mut value = constant.get(i);
+        if let Some(rest) = rest {
+            value = rest.mul_add(u.here.get(i), value);
+        }
+        value = weight::<S, T, U>(uniform, stored, 0, i).mul_add(u.x[0].get(i), value);
+        value = weight::<S, T, U>(uniform, stored, 1, i).mul_add(u.x[1].get(i), value);
+        if Y {
+            value = weight::<S, T, U>(uniform, stored, 2, i).mul_add(u.y[0].get(i), value);
+            value = weight::<S, T, U>(uniform, stored, 3, i).mul_add(u.y[1].get(i), value);
+        }
+        if Z {
+            value = weight::<S, T, U>(uniform, stored, 4, i).mul_add(u.z[0].get(i), value);
+            value = weight::<S, T, U>(uniform, stored, 5, i).mul_add(u.z[1].get(i), value);
+        }
+        out.set(i, value);
+    }
+}
+
+#[inline(always)]
+fn weight<S: Simd, T: Real, const U: bool>(
+    uniform: &[Pack<S, T>; 6],
+    stored: &[Row<'_, S, T>; 6],
+    d: usize,
+    i: usize,
+) -> Pack<S, T> {
+    if U { uniform[d] } else { stored[d].get(i) }
+}

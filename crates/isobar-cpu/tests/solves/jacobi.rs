@@ -1,0 +1,57 @@
+//! Cycles of hierarchical Jacobi on paper C's problems, as an independent implementation counted them.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Count, JacobiOptions, Method, Overlap, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
+use isobar_core::solver::ignore;
+use isobar_cpu::Cpu;
+
+/// Cycles from a first guess of ones until the residual has fallen to 1e-4.
+fn cycles(shape: Shape, sub_iterations: usize, overlap: usize) -> usize {
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+    let problem = PointProblem::new(&problem, [1.0; 3]).unwrap();
+    let jacobi = JacobiOptions {
+        sub_iterations: Count::Given(sub_iterations),
+        overlap: Overlap::All(overlap),
+        tile: Some(vec![32.min(shape.nx), 32.min(shape.ny)]),
+        ..JacobiOptions::default()
+    };
+    let options = SolverOptions {
+        method: Method::Jacobi,
+        jacobi,
+        tolerance: 1e-4,
+        max_iterations: 200_000,
+        ..SolverOptions::default()
+    };
+    let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
+    let mut u = vec![1.0; shape.cells()];
+    let mut system = System::new(&Cpu::new(2).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
+    let (rhs, to) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(rhs.into(), to.into(), Guess::Given, &mut ignore).unwrap();
+    assert!(outcome.converged() && outcome.relative_residual <= 1e-4, "{:?}", outcome.stop);
+    outcome.iterations
+}
+
+fn assert_counts(shape: Shape, counts: &[(usize, usize, usize)]) {
+    for &(sub_iterations, overlap, expected) in counts {
+        let found = cycles(shape, sub_iterations, overlap);
+        assert!(found.abs_diff(expected) <= 1, "{shape} {sub_iterations} {overlap}: {found} instead of {expected}");
+    }
+}
+
+#[test]
+fn in_one_dimension() {
+    assert_counts(Shape::new(256, 1, 1), &[(1, 0, 35_037)]);
+    let counts = [(8, 4, 14_858), (16, 2, 9_547), (16, 4, 8_094), (32, 0, 16_632), (32, 8, 4_124)];
+    assert_counts(Shape::new(1024, 1, 1), &counts);
+}
+
+#[test]
+fn in_two_dimensions() {
+    assert_counts(Shape::new(128, 128, 1), &[(1, 0, 13_299)]);
+    assert_counts(Shape::new(256, 256, 1), &[(32, 4, 1_355)]);
+}

@@ -1,0 +1,154 @@
+//! Relaxation of points on the first card, in double precision unless said: a sweep and cycles of various tiles, in updates
+//! of cells a second, against plain sweeps and the copy measured in the same run; and solves of paper C's problems, with the
+//! cycles that an independent implementation takes.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::{Backend, Scalar};
+use isobar_core::bench::{seconds, upload_noise};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::{Guess, PointSmoother};
+use isobar_core::options::{Count, JacobiOptions, Method, Overlap, PointCycle, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
+use isobar_core::real::Real;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_cuda::Cuda;
+
+type Result<T> = isobar_core::Result<T>;
+
+fn main() -> Result<()> {
+    let cuda = match Cuda::new(0) {
+        Ok(cuda) => cuda,
+        Err(error) => {
+            println!("skipped: {error}");
+            return Ok(());
+        }
+    };
+    println!("{}", cuda.device().name);
+    // Sub-iterations, overlap and tile.
+    let line =
+        [(8, 4, [32, 32, 1]), (16, 4, [32, 32, 1]), (32, 8, [32, 32, 1]), (16, 4, [256, 4, 1]), (64, 8, [256, 4, 1])];
+    let square = [
+        (16, 0, [32, 32, 1]),
+        (32, 4, [32, 32, 1]),
+        (32, 4, [64, 32, 1]),
+        (32, 4, [64, 64, 1]),
+        (64, 8, [64, 64, 1]),
+        (4, 6, [32, 32, 1]),
+        (4, 6, [64, 32, 1]),
+        (6, 10, [64, 64, 1]),
+        (8, 14, [64, 64, 1]),
+    ];
+    let cube =
+        [(2, 2, [32, 8, 8]), (3, 4, [32, 16, 12]), (4, 6, [32, 24, 16]), (8, 2, [32, 8, 8]), (8, 2, [32, 16, 12])];
+    times::<f64>(&cuda, Shape::new(1024, 1024, 1), false, &square)?;
+    times::<f64>(&cuda, Shape::new(1024, 1024, 1), true, &line)?;
+    times::<f64>(&cuda, Shape::new(8192, 8192, 1), false, &square)?;
+    times::<f64>(&cuda, Shape::new(256, 256, 256), false, &cube)?;
+    for (shape, sub_iterations, overlap, expected) in [
+        (Shape::new(1024, 1, 1), 1, 0, 128_760),
+        (Shape::new(1024, 1, 1), 16, 4, 8_094),
+        (Shape::new(256, 256, 1), 1, 0, 38_978),
+        (Shape::new(256, 256, 1), 32, 4, 1_355),
+    ] {
+        solve(&cuda, shape, sub_iterations, overlap, expected)?;
+    }
+    times::<f64>(&cuda, Shape::new(512, 512, 512), false, &cube)
+}
+
+/// Poisson's equation at points; of lines side by side without couplings.
+fn stencil(shape: Shape, is_line: bool) -> Result<(Diffusion, Vec<f64>)> {
+    let ones = vec![1.0; shape.cells()];
+    let coefficient = if is_line {
+        Coefficient::Diagonal([ones.clone(), vec![0.0; shape.cells()], ones])
+    } else {
+        Coefficient::Isotropic(ones)
+    };
+    let mut problem = DiffusionProblem::new(shape, coefficient);
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+    let points = PointProblem::new(&problem, [1.0; 3])?;
+    Ok((points.stencil()?, points.rhs(Some(RhsKind::Constant), 0, Weighting::Volume)?))
+}
+
+fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, usize, [usize; 3])]) -> Result<()> {
+    let (stencil, rhs) = stencil(shape, is_line)?;
+    let operator = Supports::<Diffusion>::operator::<T>(cuda, &stencil)?;
+    let layout = Supports::<Diffusion>::layout(cuda, &stencil)?;
+    let copy = cuda.copy_bandwidth(&layout)?;
+    let [mut f, mut u, mut v] = [cuda.zeros::<T>(&layout)?, cuda.zeros(&layout)?, cuda.zeros(&layout)?];
+    cuda.upload(ArrayView::c_order(&rhs, Stencil::shape(&stencil))?, &mut f)?;
+    upload_noise(cuda, &layout, &mut u)?;
+    let mut scalars = cuda.scalars()?;
+    let mut time = |cycle: &PointCycle| -> Result<f64> {
+        operator.prepare(cycle)?;
+        seconds(cuda, || {
+            operator.relax_points(cycle, &f, &u, &mut v, Scalar::new(0), &mut scalars)?;
+            std::mem::swap(&mut u, &mut v);
+            Ok(())
+        })
+    };
+    let plain = time(&PointCycle::sweep(1.0))?;
+    let bytes = (3.0 + stencil.coefficient_vectors()) * (shape.cells() * size_of::<T>()) as f64;
+    let lines = if is_line { ", lines" } else { "" };
+    println!("\n{shape}{lines}, {}, copy {:.0} GB/s", T::PRECISION, copy / 1e9);
+    println!(
+        "  sweep {:9.3} ms, {:7.1} G updates/s, {:3.0} % of copy",
+        1e3 * plain,
+        shape.cells() as f64 / plain / 1e9,
+        100.0 * bytes / plain / copy
+    );
+    for &(sub_iterations, overlap, tile) in cycles {
+        let n = [shape.nx, shape.ny, shape.nz];
+        let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && !(is_line && d == 1) { overlap } else { 0 });
+        let cycle = PointCycle { relaxation: 1.0, sub_iterations, tile, overlap };
+        match time(&cycle) {
+            Ok(seconds) => println!(
+                "  {sub_iterations:3} in {tile:?}, shared {overlap:?}{}: {:9.3} ms, {:7.1} G updates/s, {:5.2} × plain a sweep",
+                if cycle.is_exact(shape, [false; 3]) { ", exact" } else { "" },
+                1e3 * seconds,
+                (sub_iterations * shape.cells()) as f64 / seconds / 1e9,
+                plain * sub_iterations as f64 / seconds
+            ),
+            Err(error) => println!("  {sub_iterations:3} in {tile:?}: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// To a residual of 1e-4 from a first guess of ones, in tiles of 32 points a direction.
+fn solve(cuda: &Cuda, shape: Shape, sub_iterations: usize, overlap: usize, expected: usize) -> Result<()> {
+    let (stencil, rhs) = stencil(shape, false)?;
+    let jacobi = JacobiOptions {
+        sub_iterations: Count::Given(sub_iterations),
+        overlap: Overlap::All(overlap),
+        tile: Some(vec![32.min(shape.nx), 32.min(shape.ny)]),
+        ..JacobiOptions::default()
+    };
+    let options = SolverOptions {
+        method: Method::Jacobi,
+        tolerance: 1e-4,
+        max_iterations: 200_000,
+        jacobi,
+        ..SolverOptions::default()
+    };
+    let mut system = System::new(cuda, &stencil, &options)?;
+    let rhs = ArrayView::c_order(&rhs, shape)?;
+    let mut u = vec![0.0; shape.cells()];
+    let mut outcome = None;
+    for _ in 0..2 {
+        u.fill(1.0);
+        let to = ArrayViewMut::c_order(&mut u, shape)?;
+        outcome = Some(system.solve(rhs.into(), to.into(), Guess::Given, &mut ignore)?);
+    }
+    if let Some(outcome) = outcome {
+        println!(
+            "{shape}, {sub_iterations} sub-iterations, {overlap} shared: {} cycles (expected {expected}), {}, {:.1} ms, {:.2} µs a cycle",
+            outcome.iterations,
+            outcome.stop,
+            1e3 * outcome.timing.solve,
+            1e6 * outcome.timing.solve / outcome.iterations as f64
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Relaxation of points: sweeps by a pass along y, and cycles of which a block takes a tile each.
+
+use std::sync::{Arc, Mutex};
+
+use isobar_core::backend::Scalar;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Shape;
+use isobar_core::operator::{Operator, PointSmoother};
+use isobar_core::options::PointCycle;
+use isobar_core::real::Real;
+use isobar_core::stencil::Stencil;
+
+use super::kind::{Form, Kind};
+use super::passes::Passes;
+use super::{Kernels, SevenPoint};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::driver::lock;
+use crate::kernels::seven_point as kernels;
+use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
+use crate::reduction::Reduction;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// Threads of a block, at most.
+const MOST_THREADS: usize = 1024;
+/// As many threads make no better use of a multiprocessor than fewer with more cells each.
+const ENOUGH_THREADS: usize = 256;
+/// Cells of a thread: a power of two, at most.
+const LONGEST_STRIP: usize = 8;
+/// What the kernel has of shared memory beside its cells. B
+const STATIC_BYTES: usize = 1024;
+
+/// How a block divides a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Block {
+    /// Cells of a thread, one behind the other in y.
+    strip: usize,
+    /// In whole warps.
+    threads: usize,
+    /// Cells in shared memory: the tile and what surrounds it, before and after a sub-iteration. B
+    shared_bytes: usize,
+}
+
+impl Block {
+    /// For a tile in numbers of `size` bytes; nothing, where no block can hold it.
+    fn new([x, y, z]: [usize; 3], is_flat: bool, size: usize, shared_memory: usize) -> Option<Self> {
+        let threads = |strip: usize| x.saturating_mul(y.div_ceil(strip)).saturating_mul(z);
+        let strips =
+            || std::iter::successors(Some(1), |strip| Some(2 * strip)).take_while(|&strip| strip <= LONGEST_STRIP);
+        let fits = |most: usize| strips().find(|&strip| threads(strip) <= most);
+        let strip = fits(ENOUGH_THREADS).or_else(|| fits(MOST_THREADS))?;
+        let rows = (y + 2) * if is_flat { 1 } else { z + 2 };
+        let shared_bytes = 2 * size * (x + 2) * rows;
+        let threads = threads(strip).next_multiple_of(32);
+        (shared_bytes + STATIC_BYTES <= shared_memory).then_some(Self { strip, threads, shared_bytes })
+    }
+}
+
+/// A kind of cycle, ready to be launched.
+#[derive(Clone, Debug)]
+struct Ready {
+    cycle: PointCycle,
+    kernel: Kernel,
+    block: Block,
+    reduction: Arc<Reduction>,
+}
+
+/// The kinds of cycles that have been asked for.
+#[derive(Debug, Default)]
+pub(super) struct Cycles(Mutex<Vec<Ready>>);
+
+impl<K: Kind> Form<K> {
+    fn points<T: Real>(&self, cycle: &PointCycle, block: Block) -> Source {
+        let ([x, y, z], [overlap_x, overlap_y, overlap_z]) = (cycle.tile, cycle.overlap);
+        self.source::<T>("seven_point_points", kernels::POINTS)
+            .define("TILE_X", x)
+            .define("TILE_Y", y)
+            .define("TILE_Z", z)
+            .define("OVERLAP_X", overlap_x)
+            .define("OVERLAP_Y", overlap_y)
+            .define("OVERLAP_Z", overlap_z)
+            .define("STRIP", block.strip)
+            .define("THREADS", block.threads)
+    }
+}
+
+/// The source for a cycle, and for stencils of this form; for checks that it compiles.
+pub(crate) fn source<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Option<Source> {
+    let shape = stencil.shape();
+    let tile = if shape.nz == 1 { [32, 32, 1] } else { [16, 8, 6] };
+    let cycle = PointCycle { tile, overlap: tile.map(|n| if n > 1 { 2 } else { 0 }), ..PointCycle::sweep(1.0) };
+    let block = Block::new(tile, shape.nz == 1, size_of::<T>(), 48 << 10)?;
+    let form = Form { wide, ..Form::new(K::of(stencil), shape) };
+    Some(form.points::<T>(&cycle, block))
+}
+
+impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+    fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
+        let passes = self.kernels();
+        let mut known = lock(&passes.cycles.0);
+        if let Some(ready) = known.iter().find(|ready| ready.cycle == *cycle) {
+            return Ok(ready.clone());
+        }
+        refuse_while_recording("preparing cycles of another kind")?;
+        let shape = passes.layout().shape();
+        let context = passes.cuda().context();
+        let block = Block::new(cycle.tile, shape.nz == 1, size_of::<T>(), context.shared_memory).ok_or_else(|| {
+            let [x, y, z] = cycle.tile;
+            Error::invalid(
+                "solver.jacobi.tile",
+                format!(
+                    "{x} × {y} × {z} cells are more than a block of this card can hold: {MOST_THREADS} threads of \
+                     {LONGEST_STRIP} cells, one behind the other in y, and {} KiB of shared memory; use a smaller tile, such \
+                     as {:?}",
+                    context.shared_memory >> 10,
+                    suggested(shape),
+                ),
+            )
+        })?;
+        let module = passes.cuda().module(passes.form.points::<T>(cycle, block));
+        let kernel = module.kernel_with("relax_tiles", block.shared_bytes)?;
+        let reduction = Arc::new(Reduction::new(context, cycle.tiles(shape))?);
+        let ready = Ready { cycle: *cycle, kernel, block, reduction };
+        known.push(ready.clone());
+        Ok(ready)
+    }
+}
+
+/// Cells of a tile that use a multiprocessor well.
+fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
+    match (ny, nz) {
+        (_, 2..) => [32, 8, 8],
+        (2.., _) => [32, 32, 1],
+        _ => [256, 1, 1],
+    }
+}
+
+impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
+    fn periodic(&self) -> [bool; 3] {
+        let Shape { nx, ny, nz } = self.layout_of().shape();
+        let (bits, n) = (self.kernels().kind().periodic(), [nx, ny, nz]);
+        [0, 1, 2].map(|d| bits >> d & 1 != 0 && n[d] > 1)
+    }
+
+    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+        suggested(self.layout_of().shape())
+    }
+
+    fn prepare(&self, cycle: &PointCycle) -> Result<()> {
+        if cycle.is_sweep() { self.kernels().prepare_pass("relax_points") } else { self.ready(cycle).map(drop) }
+    }
+
+    fn relax_points(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let passes = self.kernels();
+        let (vectors, norm) = ([f.pointer(), u.pointer(), v.pointer()], scalars.pointer(norm));
+        if cycle.is_sweep() {
+            return passes.pass_with_number("relax_points", cycle.relaxation, &vectors, norm);
+        }
+        let Ready { kernel, block, reduction, .. } = self.ready(cycle)?;
+        let tiles = cycle.tiles(Operator::layout(self).shape());
+        let arguments = Arguments::new()
+            .with(*passes.operands())
+            .with(cycle.sub_iterations as i32)
+            .with_real::<T>(cycle.relaxation);
+        let arguments = vectors.iter().fold(arguments, |arguments, &pointer| arguments.with(pointer));
+        passes.cuda().submit(Launch {
+            kernel,
+            grid: [tiles as u32, 1, 1],
+            block: [block.threads as u32, 1],
+            shared_bytes: block.shared_bytes as u32,
+            arguments: reduction.append(arguments, tiles, norm),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_hold_their_tiles() {
+        let block = |tile, is_flat| Block::new(tile, is_flat, 8, 227 << 10);
+        assert_eq!(block([32, 32, 1], true), Some(Block { strip: 4, threads: 256, shared_bytes: 2 * 8 * 34 * 34 }));
+        assert_eq!(block([5, 1, 1], true).map(|block| (block.strip, block.threads)), Some((1, 32)));
+        assert_eq!(block([64, 64, 1], true).map(|block| (block.strip, block.threads)), Some((4, 1024)));
+        assert_eq!(block([32, 8, 8], false).map(|block| (block.strip, block.threads)), Some((8, 256)));
+        // Too many cells, and too many bytes.
+        assert_eq!((block([1025, 1, 1], true), block([32, 16, 32], false)), (None, None));
+        assert_eq!(Block::new([64, 64, 1], true, 8, 48 << 10), None);
+    }
+}
