@@ -93,8 +93,9 @@ fn solves_are_those_of_one_process(mpi: &Path) {
     fs::write(&rock, ROCK).unwrap();
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
-    let mixed = ["--precision", "mixed"];
-    for (case, method) in [(&panel, &[][..]), (&panel, &cg), (&panel, &mixed), (&rock, &cg)] {
+    let cycles = ["--set", "solver.method=multigrid"];
+    let mixed = ["--set", "solver.method=multigrid", "--precision", "mixed"];
+    for (case, method) in [(&panel, &cycles[..]), (&panel, &cg), (&panel, &mixed), (&rock, &cg)] {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());

@@ -73,11 +73,13 @@ fn the_default_is_what_is_predicted_to_be_faster() {
 fn counts_are_those_of_the_reference() {
     let columns = ["--set", "grid.nx=32", "--set", "grid.ny=32", "--set", "grid.nz=128"];
     for (name, more, expected) in [
-        ("panel.toml", &[][..], 4),
+        ("panel.toml", &["--set", "solver.method=multigrid"][..], 4),
         ("box.toml", &[], 4),
         (
             "panel.toml",
             &[
+                "--set",
+                "solver.method=multigrid",
                 "--set",
                 "solver.multigrid.smoother=line-jacobi",
                 "--set",

@@ -89,7 +89,7 @@ impl Heat {
     /// K + c M
     ///
     /// # Errors
-    /// [`Error::Invalid`] where c M overflows.
+    /// [`Error::Invalid`](crate::error::Error::Invalid) where c M overflows.
     pub fn shifted(&self, c: f64) -> Result<Diffusion> {
         let stiffness = &self.stiffness;
         let mass: Vec<f64> = match &self.mass {

@@ -83,7 +83,7 @@ impl From<&OwnOperator> for MatrixSize {
 }
 
 impl MatrixSize {
-    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`](crate::stencil::Stencil::choice); of a
+    /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a
     /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide.
     pub fn choice(&self) -> Choice {
         let (method, preconditioner) = match self.kind {
