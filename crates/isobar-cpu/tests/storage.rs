@@ -68,7 +68,8 @@ fn variants() -> Vec<(SolverOptions, f64)> {
     let modes = ModesOptions { count: Count::Given(4), ..ModesOptions::default() };
     let by_modes = SolverOptions { method: Method::Modes, modes, tolerance: 1e-4, ..SolverOptions::default() };
     all.push((by_modes, 2.0 + 4.0 / problem().grid.nz as f64 * (2.0 + 2.0 * coarse)));
-    let mixed = SolverOptions { precision: Precision::Mixed, tolerance: 1e-4, ..SolverOptions::default() };
+    let (method, precision) = (Method::Multigrid, Precision::Mixed);
+    let mixed = SolverOptions { method, precision, tolerance: 1e-4, ..SolverOptions::default() };
     all.push((mixed, 2.0 + 1.0 + coarse));
     all
 }

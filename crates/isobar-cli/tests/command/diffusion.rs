@@ -302,7 +302,7 @@ fn keys_that_do_not_fit() {
     Case::new(&odd.replace("nx = 8", "nx = 7")).fails(&["diffusion.boundary.west", "7 cells", "grid.nx = 8"]);
     Case::new(&LINEAR.replace("poisson", "helmholtz")).fails(&["[diffusion] belongs to problem.kind"]);
     Case::new("[problem]\nkind = \"helmholtz\"\n[grid]\nspacing = [1.0]\n").fails(&["grid.spacing", "grid.depth"]);
-    Case::new(&LINEAR.replace("tolerance = 1e-12", "guess = \"ones\"")).fails(&["solver.guess = \"ones\"", "random"]);
+    Case::new(&LINEAR.replace("tolerance = 1e-12", "guess = \"twos\"")).fails(&["solver.guess = \"twos\"", "random"]);
     let blocks = "method = \"deflated-cg\"\ndeflation.stripes = { blocks = [9, 1, 1] }";
     Case::new(&LINEAR.replace("tolerance = 1e-12", blocks)).fails(&["solver.deflation.stripes", "9 blocks in x", "8"]);
     let order = "preconditioner = { kind = \"neumann\", order = 1000 }";

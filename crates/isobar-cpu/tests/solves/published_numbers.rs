@@ -35,6 +35,7 @@ fn solve(problem: &Helmholtz, rhs: RhsKind, options: &SolverOptions) -> Outcome 
 
 fn multigrid(smoother: Smoother) -> SolverOptions {
     SolverOptions {
+        method: Method::Multigrid,
         multigrid: MultigridOptions { smoother, ..MultigridOptions::default() },
         ..SolverOptions::default()
     }
