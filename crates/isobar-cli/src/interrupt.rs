@@ -88,7 +88,9 @@ mod unix {
         // The terminal shows ^C, and a bar may be on that line.
         let start = if io::stderr().is_terminal() { "\n" } else { "" };
         let say = |what: &str| {
-            let _gone = writeln!(io::stderr(), "{start}{name}: {what}");
+            if !crate::ranks::is_silent() {
+                let _gone = writeln!(io::stderr(), "{start}{name}: {what}");
+            }
         };
         if SOLVING.load(Ordering::SeqCst) && !REQUESTED.swap(true, Ordering::SeqCst) {
             say("stopping the solve; once more to end at once, without its results");

@@ -60,10 +60,12 @@ pub fn main() -> ExitCode {
             if !ranks::is_silent() {
                 complain(&format!("error: {failure}"));
             }
+            ranks::let_rank_0_speak();
             FAILURE
         }),
         Err(message) if ranks::is_silent() => {
             if message.use_stderr() {
+                ranks::let_rank_0_speak();
                 FAILURE
             } else {
                 SUCCESS

@@ -1,6 +1,7 @@
 //! The command as one of several processes, started by `mpirun`.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use isobar::{Error, Ranks};
 
@@ -10,6 +11,14 @@ use crate::interrupt;
 /// Whether this process leaves it to rank 0 to say what there is to say.
 pub fn is_silent() -> bool {
     Ranks::launched().is_some_and(|rank| rank > 0)
+}
+
+/// Waits where rank 0 has something to say: launchers end a job as soon as a process of it ends with a failure, and rank 0
+/// might not have said it yet. When it has, its own failure ends this process too.
+pub fn let_rank_0_speak() {
+    if is_silent() {
+        std::thread::sleep(Duration::from_secs(2));
+    }
 }
 
 /// Agrees on whether all ranks have got so far; without ranks, this one.
