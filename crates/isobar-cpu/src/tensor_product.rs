@@ -296,10 +296,6 @@ impl Supports<stencil::TensorProduct> for Cpu {
         by_coarsening(self, stencil, finest, wanted).map(Some)
     }
 
-    fn has_modes(&self) -> bool {
-        true
-    }
-
     fn modes<T: Real, C: Real>(
         &self,
         stencil: &stencil::TensorProduct,

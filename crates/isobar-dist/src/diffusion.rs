@@ -16,7 +16,7 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
     type Operator<T: Real> = DistributedOperator<B, B::Part<T>>;
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
-        self.slabs(stencil.shape())?.of(self.world().rank()).layout(stencil.shape())
+        self.slab(stencil.shape())?.layout(stencil.shape())
     }
 
     fn operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
@@ -27,8 +27,7 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
                     .into(),
             ));
         }
-        let slab = self.slabs(stencil.shape())?.of(self.world().rank());
-        Ok(Arc::new(DistributedOperator::of_part(self, self.inner().part(stencil, slab)?)))
+        self.part(stencil)
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &Diffusion) -> Result<()> {
@@ -36,8 +35,7 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        operator.capabilities()
     }
 
     fn lines<T: Real>(

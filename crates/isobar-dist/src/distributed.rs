@@ -6,10 +6,13 @@ use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::part::PartBackend;
 use isobar_core::backend::{AggregateBackend, AggregateMap, Backend, DeviceInfo, Ratio, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::Real;
+use isobar_core::stencil::Stencil;
+use isobar_core::stencil::parts::SupportsParts;
 
 use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
+use crate::operator::DistributedOperator;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
@@ -46,6 +49,23 @@ impl<B: PartBackend> Distributed<B> {
     /// Those of [`Slabs::new`].
     pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
         Slabs::new(shape, self.world.size())
+    }
+
+    /// The rows of a grid that this rank has.
+    ///
+    /// # Errors
+    /// Those of [`Slabs::new`].
+    pub fn slab(&self, shape: Shape) -> Result<Slab> {
+        Ok(self.slabs(shape)?.of(self.world.rank()))
+    }
+
+    /// This rank's part of a stencil's operator.
+    pub(crate) fn part<S: Stencil, T: Real>(&self, stencil: &S) -> Result<Arc<DistributedOperator<B, B::Part<T>>>>
+    where
+        B: SupportsParts<S>,
+    {
+        let part = self.inner.part(stencil, self.slab(stencil.shape())?)?;
+        Ok(Arc::new(DistributedOperator::of_part(self, part)))
     }
 
     /// Whether there are others.

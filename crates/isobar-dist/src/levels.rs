@@ -13,6 +13,7 @@ use isobar_core::layout::{Colour, Layout, Slab};
 use isobar_core::operator::part::{PartOperator, PartTransfer};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
+use isobar_core::stencil::hierarchy::{coarser_versions, ends_early};
 use isobar_core::stencil::parts::SupportsPartLevels;
 use isobar_core::stencil::{Coarsen, Hierarchy};
 
@@ -228,25 +229,14 @@ where
     T: Real,
 {
     let (world, inner) = (backend.world(), backend.inner());
-    let wanted = wanted.or(stencil.default_levels());
     let mut slabs = Some(backend.slabs(stencil.shape())?).filter(|_| backend.has_others());
     let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-    let mut fine = stencil.clone();
-    while wanted.is_none_or(|wanted| operators.len() < wanted) {
-        let Some(coarse) = fine.coarsened() else {
-            if let Some(wanted) = wanted {
-                let (shape, have) = (fine.shape(), operators.len());
-                notes.push(format!(
-                    "{have} of {wanted} multigrid levels: {}×{} columns are not coarsened further",
-                    shape.nx, shape.ny
-                ));
-            }
-            break;
-        };
+    let mut last = stencil.shape();
+    for coarse in coarser_versions(stencil, wanted) {
         let operator_before = Arc::clone(&operators[operators.len() - 1]);
         let whole = Slab::whole(coarse.shape());
         let halved =
-            slabs.as_ref().map(|slabs| slabs.halved().ok_or_else(|| too_thin(&fine, world.size()))).transpose()?;
+            slabs.as_ref().map(|slabs| slabs.halved().ok_or_else(|| too_thin(last.ny, world.size()))).transpose()?;
         let part = inner.part::<T>(&coarse, halved.as_ref().map_or(whole, |slabs| slabs.of(world.rank())))?;
         let part_transfer = inner.part_transfer(operator_before.part(), &part)?;
         slabs = halved.clone().filter(Slabs::stay_divided);
@@ -270,26 +260,23 @@ where
         });
         transfers.push(transfer);
         operators.push(operator);
-        fine = coarse;
+        last = coarse.shape();
     }
+    notes.extend(ends_early(stencil, wanted, operators.len(), last));
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<_, T>>).collect();
     let inner = inner.clone();
     let update = move |stencil: &S| {
-        let mut fine = stencil.clone();
-        for operator in &operators[1..] {
-            let Some(coarse) = fine.coarsened() else { break };
-            inner.update_part(operator.part(), &coarse)?;
-            fine = coarse;
-        }
-        Ok(())
+        let update = |(operator, coarse): (&Arc<DistributedOperator<B, B::Part<T>>>, S)| {
+            inner.update_part(operator.part(), &coarse)
+        };
+        operators[1..].iter().zip(coarser_versions(stencil, Some(operators.len()))).try_for_each(update)
     };
     Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
-fn too_thin(stencil: &impl Coarsen, ranks: usize) -> Error {
+fn too_thin(rows: usize, ranks: usize) -> Error {
     Error::Unsupported(format!(
-        "multigrid for {} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\"",
-        stencil.shape().ny,
+        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\"",
         2 * ranks - 1
     ))
 }

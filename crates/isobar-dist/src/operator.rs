@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use isobar_core::backend::part::PartBackend;
-use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::part::PartOperator;
 use isobar_core::operator::{
-    CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation,
+    Capabilities, CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation,
 };
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -42,6 +42,16 @@ impl<B: PartBackend, O> DistributedOperator<B, O> {
     /// This rank's part.
     pub fn part(&self) -> &Arc<O> {
         &self.part
+    }
+
+    /// All that it offers.
+    pub(crate) fn capabilities<T: Real>(self: &Arc<Self>) -> Capabilities<Distributed<B>, T>
+    where
+        B: AggregateBackend,
+        O: PartOperator<B, T> + 'static,
+    {
+        let (operator, diagonal) = (Arc::clone(self), Arc::clone(self));
+        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
     }
 
     /// Fills halo rows, where there are neighbours.

@@ -6,7 +6,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
 use isobar_core::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
@@ -20,13 +20,17 @@ type Part<B, T> = <B as SupportsParts<TensorProduct>>::Part<T>;
 impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distributed<B> {
     type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
 
+    /// Multigrid: vertical modes are not for several ranks yet.
+    fn choice(&self, _: &TensorProduct, _: &SolverOptions) -> Choice {
+        Choice::new(Method::Multigrid, Preconditioner::Line)
+    }
+
     fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {
-        self.slabs(stencil.shape())?.of(self.world().rank()).layout(stencil.shape())
+        self.slab(stencil.shape())?.layout(stencil.shape())
     }
 
     fn operator<T: Real>(&self, stencil: &TensorProduct) -> Result<Arc<Self::Operator<T>>> {
-        let slab = self.slabs(stencil.shape())?.of(self.world().rank());
-        Ok(Arc::new(DistributedOperator::of_part(self, self.inner().part(stencil, slab)?)))
+        self.part(stencil)
     }
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &TensorProduct) -> Result<()> {
@@ -34,8 +38,7 @@ impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distribut
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        let (operator, diagonal) = (Arc::clone(operator), Arc::clone(operator));
-        Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
+        operator.capabilities()
     }
 
     fn lines<T: Real>(

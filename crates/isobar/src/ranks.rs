@@ -184,7 +184,7 @@ where
         // As they are without ranks.
         let levels = std::iter::successors(Some(shape), Shape::halved).take(description.levels.len());
         description.levels = levels.collect();
-        Ok(Self { slab: backend.slabs(shape)?.of(backend.world().rank()), system, description })
+        Ok(Self { slab: backend.slab(shape)?, system, description })
     }
 }
 

@@ -6,12 +6,12 @@ use super::jacobi::choose;
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, ModalTransfer, Relaxation};
-use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions};
+use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
+use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
-    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal, Neumann, Own,
-    OwnPreconditioner, Pieces, Preconditioner, Projection,
+    Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
+    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
 use crate::solver::bicgstab::Bicgstab;
@@ -301,9 +301,8 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
                     .into(),
             )
         })?;
-        let suggested = |sub_iterations| points.suggested_tile(sub_iterations);
         let shape = self.stencil.shape();
-        let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, suggested)?;
+        let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, points.suggested_tile())?;
         let (cycle, tried) = choose(&*points, &self.options.jacobi, cycle)?;
         let notes = describe(&cycle, shape).into_iter().chain(tried);
         let mut parts = Parts::new(Box::new(Relaxed::new(points, cycle)?) as _);
@@ -314,27 +313,26 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// Vertical modes, in a precision of their own.
     fn modes<C: Real>(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
         let start = self.options.multigrid.start;
-        self.modal_parts::<C, _>("solver.method: \"modes\"", self.options.tolerance, |transfer, cycle, plan| {
-            Ok(Box::new(ByModes::new(transfer, cycle, plan, start)?) as _)
-        })
+        self.modal_problems::<C>("solver.method: \"modes\"", self.options.tolerance, start)?
+            .with(|made| Ok(Box::new(ByModes::new(made.0, made.1)?) as _))
     }
 
     /// Sweeps and a correction in vertical modes.
     fn modal(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         /// What one application shall leave of a residual.
         const REDUCTION: f64 = 1e-2;
-        self.modal_parts::<T, _>("solver.preconditioner.kind: \"modes\"", REDUCTION, |transfer, cycle, plan| {
-            let sweeps = self.options.modes.sweeps.given().unwrap_or(1);
-            Ok(Box::new(Modal::new(transfer, cycle, plan.cycles, sweeps)?) as _)
-        })
+        let sweeps = self.options.modes.sweeps.given().unwrap_or(1);
+        self.modal_problems::<T>("solver.preconditioner.kind: \"modes\"", REDUCTION, Start::Zero)?
+            .with(|made| Ok(Box::new(Modal::new(made.0, sweeps)?) as _))
     }
 
-    fn modal_parts<C: Real, I: ?Sized>(
+    /// The problems of as many modes as reach a tolerance, and the plan that they are of.
+    fn modal_problems<C: Real>(
         &self,
         what: &str,
         tolerance: f64,
-        make: impl FnOnce(Arc<dyn ModalTransfer<B, T, C>>, Cycle<B, C>, Plan) -> Result<Box<I>>,
-    ) -> Result<Parts<S, I>> {
+        start: Start,
+    ) -> Result<Parts<S, (ModalProblems<B, T, C>, Plan)>> {
         let made = self.backend.modes::<T, C>(self.stencil, &self.operator, self.options, tolerance)?;
         let Modes { transfer, problems, plan } =
             made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
@@ -347,7 +345,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             coefficient_bytes: coarse_bytes(&problems.levels),
             updates: vec![problems.update],
             notes,
-            made: make(transfer, cycle, plan)?,
+            made: Box::new((ModalProblems::new(transfer, cycle, plan.cycles, start)?, plan)),
         })
     }
 

@@ -1,6 +1,10 @@
 //! Right-hand sides of extreme size: solving is linear, so they are solved for times a power of two, which is exact.
 
+use super::system::{NORM, System};
+use crate::error::Result;
+use crate::operator::Guess;
 use crate::real::Precision;
+use crate::stencil::{Stencil, Supports};
 
 /// Beyond this a sum of squares in double precision may overflow, or vanish.
 const FAR: i32 = 600;
@@ -59,6 +63,50 @@ impl Scaling {
     /// The factor.
     pub(super) fn factor(self) -> f64 {
         2f64.powi(self.0)
+    }
+}
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
+    /// ‖b‖ as it then is.
+    pub(super) fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Scaling)> {
+        let norm = self.norm_of_rhs()?;
+        let first = Scaling::to_be_measured(norm);
+        let norm = self.scale_rhs(first, norm)?;
+        let second = Scaling::for_solving(norm, self.options.precision, first);
+        let norm = self.scale_rhs(second, norm)?;
+        let all = first.and(second);
+        if norm == 0.0 {
+            // There is nothing to bring anywhere.
+            return Ok((norm, Scaling::default()));
+        }
+        if guess == Guess::Given && !all.is_none() {
+            self.backend.scale(all.factor(), &mut self.u)?;
+        }
+        Ok((norm, all))
+    }
+
+    /// Scales b. `norm` is its norm; returns what it is afterwards.
+    fn scale_rhs(&mut self, scaling: Scaling, norm: f64) -> Result<f64> {
+        if scaling.is_none() {
+            return Ok(norm);
+        }
+        self.backend.scale(scaling.factor(), &mut self.b)?;
+        self.norm_of_rhs()
+    }
+
+    /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
+    pub(super) fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
+        if scaling.is_none() {
+            return Ok(true);
+        }
+        let Self { backend, b, u, scalars, .. } = self;
+        backend.dot(u, u, NORM, scalars)?;
+        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        let back = scaling.back().factor();
+        backend.scale(back, u)?;
+        backend.scale(back, b)?;
+        Ok((norm * back).is_finite())
     }
 }
 

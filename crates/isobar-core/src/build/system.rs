@@ -14,7 +14,7 @@ use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Choice, Method, Norm, Preconditioner, SolverOptions};
+use crate::options::{Method, Norm, Preconditioner, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::Precision;
@@ -46,12 +46,12 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_automatic: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
-    scalars: B::Scalars,
+    pub(super) scalars: B::Scalars,
     pub(super) description: Description,
 }
 
 /// ‖r‖²
-const NORM: Scalar = Scalar::new(0);
+pub(super) const NORM: Scalar = Scalar::new(0);
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Puts operator, iteration and vectors on a device.
@@ -105,11 +105,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Self> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
-        let mut choice = stencil.choice(options);
-        if choice.method == Method::Modes && !backend.has_modes() {
-            choice = Choice::new(Method::Multigrid, choice.preconditioner);
-        }
-        let why = choice.why.clone().filter(|_| options.method == Method::Auto);
+        let choice = backend.choice(stencil, options);
         let options = options.resolved(&choice)?;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
@@ -133,7 +129,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, is_floating)?;
-        notes.extend(why);
+        notes.extend(choice.why);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
@@ -185,7 +181,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// ‖x‖, or ‖D^−½ x‖ where that is the norm.
-    fn norm_of_rhs(&mut self) -> Result<f64> {
+    pub(super) fn norm_of_rhs(&mut self) -> Result<f64> {
         let Self { backend, b, scaled, scalars, .. } = self;
         match scaled {
             None => backend.dot(b, b, NORM, scalars)?,
@@ -329,48 +325,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             (None, Guess::Given) => self.true_residual()?,
         };
         Ok(Norms { removed, rhs, initial, scaling })
-    }
-
-    /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
-    /// ‖b‖ as it then is.
-    fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Scaling)> {
-        let norm = self.norm_of_rhs()?;
-        let first = Scaling::to_be_measured(norm);
-        let norm = self.scale_rhs(first, norm)?;
-        let second = Scaling::for_solving(norm, self.options.precision, first);
-        let norm = self.scale_rhs(second, norm)?;
-        let all = first.and(second);
-        if norm == 0.0 {
-            // There is nothing to bring anywhere.
-            return Ok((norm, Scaling::default()));
-        }
-        if guess == Guess::Given && !all.is_none() {
-            self.backend.scale(all.factor(), &mut self.u)?;
-        }
-        Ok((norm, all))
-    }
-
-    /// Scales b. `norm` is its norm; returns what it is afterwards.
-    fn scale_rhs(&mut self, scaling: Scaling, norm: f64) -> Result<f64> {
-        if scaling.is_none() {
-            return Ok(norm);
-        }
-        self.backend.scale(scaling.factor(), &mut self.b)?;
-        self.norm_of_rhs()
-    }
-
-    /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
-    fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
-        if scaling.is_none() {
-            return Ok(true);
-        }
-        let Self { backend, b, u, scalars, .. } = self;
-        backend.dot(u, u, NORM, scalars)?;
-        let norm = backend.read(scalars)?[NORM.index()].sqrt();
-        let back = scaling.back().factor();
-        backend.scale(back, u)?;
-        backend.scale(back, b)?;
-        Ok((norm * back).is_finite())
     }
 
     fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {

@@ -42,13 +42,26 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project(scratch, g)
     }
 
-    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero, then so many sweeps that overwrite what they solve for, then
-    /// [`ModalTransfer::project_residual`]
-    fn expand_smooth_project(
+    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero, then so many sweeps that overwrite what they solve for
+    fn expand_smooth(
         &self,
         x: &B::Vector<C>,
         guess: Guess,
         (relaxation, sweeps): (Relaxation, usize),
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()> {
+        self.expand(x, guess, u)?;
+        (0..sweeps).try_for_each(|_| self.fine().smooth(relaxation, Guess::Given, f, u, scratch))
+    }
+
+    /// [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`]
+    fn expand_smooth_project(
+        &self,
+        x: &B::Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         g: &mut B::Vector<C>,
@@ -56,10 +69,7 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand(x, guess, u)?;
-        for _ in 0..sweeps {
-            self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
-        }
+        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
         self.project_residual(f, u, g, scratch, norm, scalars)
     }
 
@@ -68,17 +78,14 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         &self,
         x: &B::Vector<C>,
         guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
+        smoother: (Relaxation, usize),
         f: &B::Vector<T>,
         u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.expand(x, guess, u)?;
-        for _ in 0..sweeps {
-            self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
-        }
+        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
         self.fine().residual_norm(f, u, scratch, norm, scalars)
     }
 

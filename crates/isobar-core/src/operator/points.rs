@@ -11,8 +11,8 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Which directions are periodic.
     fn periodic(&self) -> [bool; 3];
 
-    /// A tile that suits the device, for so many sub-iterations where they are known.
-    fn suggested_tile(&self, sub_iterations: Option<usize>) -> [usize; 3];
+    /// A tile that suits the device.
+    fn suggested_tile(&self) -> [usize; 3];
 
     /// Gets ready for cycles of a kind: after this they take no memory.
     ///

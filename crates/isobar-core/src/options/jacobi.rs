@@ -145,8 +145,7 @@ impl JacobiOptions {
         Ok(())
     }
 
-    /// The cycle that they mean on a grid. `suggested` is a tile that suits the device, given the number of sub-iterations
-    /// where that is known.
+    /// The cycle that they mean on a grid. `suggested` is a tile that suits the device.
     ///
     /// # Errors
     /// [`Error::Invalid`] for tiles that are larger than the grid, overlaps that are no smaller than a tile, and exact cycles
@@ -156,7 +155,7 @@ impl JacobiOptions {
         shape: Shape,
         periodic: [bool; 3],
         is_floating: bool,
-        suggested: impl Fn(Option<usize>) -> [usize; 3],
+        suggested: [usize; 3],
     ) -> Result<PointCycle> {
         let n = [shape.nx, shape.ny, shape.nz];
         let relaxation = self.relaxation.unwrap_or(if is_floating { FLOATING } else { 1.0 });
@@ -172,10 +171,7 @@ impl JacobiOptions {
         let wanted = self.sub_iterations.given().or(self.exact.then_some(EXACT));
         let tile = match &self.tile {
             Some(tile) => self.given_tile(tile, n)?,
-            None => {
-                let suggested = suggested(wanted);
-                [0, 1, 2].map(|d| suggested[d].min(n[d]).max(1))
-            }
+            None => [0, 1, 2].map(|d| suggested[d].min(n[d]).max(1)),
         };
         // Directions that tiles divide.
         let narrowest = (0..3).filter(|&d| tile[d] < n[d]).map(|d| tile[d]).min();
@@ -253,7 +249,7 @@ mod tests {
     fn cycle(text: &str, shape: Shape) -> Result<PointCycle> {
         let options = read(text);
         options.validate()?;
-        options.cycle(shape, [false; 3], false, |_| [64, 16, 16])
+        options.cycle(shape, [false; 3], false, [64, 16, 16])
     }
 
     #[test]
@@ -270,7 +266,7 @@ mod tests {
         let batch = cycle(r#"{"sub_iterations": 16, "overlap": [4], "tile": [32, 8]}"#, plane).unwrap();
         assert_eq!(batch.overlap, [4, 0, 0]);
         assert!(cycle(r#"{"sub_iterations": 1, "tile": [999]}"#, plane).unwrap().is_sweep());
-        let damped = read("{}").cycle(plane, [false; 3], true, |_| [8; 3]).unwrap();
+        let damped = read("{}").cycle(plane, [false; 3], true, [8; 3]).unwrap();
         assert_eq!(damped.relaxation, 0.9);
         for text in ["{}", r#"{"overlap":[4,0],"tile":[8,8],"sub_iterations":3,"relaxation":0.5}"#, r#"{"overlap":2}"#]
         {
@@ -302,7 +298,7 @@ mod tests {
             let message = cycle(text, plane).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
         }
-        let periodic = read(r#"{"exact": true}"#).cycle(plane, [true, false, false], false, |_| [8; 3]);
+        let periodic = read(r#"{"exact": true}"#).cycle(plane, [true, false, false], false, [8; 3]);
         assert!(periodic.unwrap_err().to_string().contains("periodic"));
         for wrong in [r#"{"overlap": "some"}"#, r#"{"overlap": -2}"#, r#"{"tiles": [1]}"#] {
             assert!(serde_json::from_str::<JacobiOptions>(wrong).is_err(), "{wrong}");

@@ -5,6 +5,7 @@
 //! * [`PointCycle`] what `[solver.jacobi]` comes to on a grid,
 //! * [`heat`] schemes and lengths of time steps.
 
+mod choice;
 pub mod heat;
 pub mod jacobi;
 pub mod modes;
@@ -19,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::real::Precision;
 use name::Name;
 
+pub use choice::Choice;
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
@@ -397,24 +399,6 @@ impl SolverOptions {
             ));
         }
         Ok(this)
-    }
-}
-
-/// The method and the preconditioner that suit a stencil where nobody says.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
-    /// The outer iteration.
-    pub method: Method,
-    /// The preconditioner of Krylov methods.
-    pub preconditioner: Preconditioner,
-    /// Why this method, where that depends on more than the kind of matrix.
-    pub why: Option<String>,
-}
-
-impl Choice {
-    /// By the kind of matrix.
-    pub fn new(method: Method, preconditioner: Preconditioner) -> Self {
-        Self { method, preconditioner, why: None }
     }
 }
 

@@ -35,7 +35,7 @@ pub use deflation::{Deflation, Projection};
 pub use fallback::Fallback;
 pub use incomplete_cholesky::IncompleteCholesky;
 pub use incomplete_poisson::IncompletePoisson;
-pub use modes::Modal;
+pub use modes::{Modal, ModalProblems};
 pub use neumann::Neumann;
 pub use null_space::NullSpace;
 pub use own::{Own, OwnPreconditioner};

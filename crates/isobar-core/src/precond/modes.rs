@@ -1,4 +1,4 @@
-//! Vertical modes as a preconditioner.
+//! The problems of vertical modes, and a correction in these as a preconditioner.
 
 use std::sync::Arc;
 
@@ -8,12 +8,104 @@ use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout};
 use crate::operator::{Guess, ModalTransfer, Relaxation};
-use crate::options::Smoother;
+use crate::options::{Smoother, Start};
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
 /// Not looked at.
 const UNUSED: Scalar = Scalar::new(0);
+
+/// The two-dimensional problems of some vertical modes, with what it takes to solve them roughly and to go between them and the
+/// grid.
+///
+/// Storage: the modes' right-hand sides and solutions, that of [`Cycle`] on their grid, and a vector where the steps of the
+/// back end need one.
+pub struct ModalProblems<B: Backend, T: Real, C: Real> {
+    /// Between the grid and the modes.
+    pub transfer: Arc<dyn ModalTransfer<B, T, C>>,
+    /// Right-hand sides.
+    pub g: B::Vector<C>,
+    /// Solutions.
+    pub x: B::Vector<C>,
+    /// For steps on the grid that cannot work in place.
+    pub scratch: B::Vector<T>,
+    scratch_layout: Layout,
+    cycle: Cycle<B, C>,
+    cycles: usize,
+    start: Start,
+}
+
+impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
+    /// Solved by so many cycles, the first from zero or by full multigrid.
+    ///
+    /// # Errors
+    /// Where the workspace does not fit in memory.
+    pub fn new(
+        transfer: Arc<dyn ModalTransfer<B, T, C>>,
+        cycle: Cycle<B, C>,
+        cycles: usize,
+        start: Start,
+    ) -> Result<Self> {
+        let (fine, layout) = (transfer.fine(), transfer.modal_layout());
+        let (backend, sweeps) = (fine.backend(), Smoother::LineRedBlack);
+        let needs_scratch = transfer.needs_scratch() || fine.norm_needs_scratch() || fine.needs_scratch(sweeps);
+        let scratch_layout = if needs_scratch { *fine.layout() } else { Layout::smallest()? };
+        Ok(Self {
+            g: backend.zeros(layout)?,
+            x: backend.zeros(layout)?,
+            scratch: backend.zeros(&scratch_layout)?,
+            scratch_layout,
+            cycle,
+            cycles,
+            start,
+            transfer,
+        })
+    }
+
+    /// x_m ≈ (μ_m |T| + L_h)⁻¹ g_m
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn solve(&mut self) -> Result<()> {
+        let Self { cycle, g, x, .. } = self;
+        match self.start {
+            Start::Zero => cycle.cycle(g, x, Guess::Zero, None)?,
+            Start::Full => cycle.full_multigrid(g, x, None)?,
+        }
+        (1..self.cycles).try_for_each(|_| cycle.cycle(g, x, Guess::Given, None))
+    }
+
+    /// As [`Preconditioner::is_variable`], of [`ModalProblems::solve`].
+    pub fn is_variable(&self) -> bool {
+        Preconditioner::is_variable(&self.cycle)
+    }
+
+    /// As [`Preconditioner::update`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update(&mut self) -> Result<()> {
+        self.cycle.update()
+    }
+
+    /// Cells of the grid, and of all modes' problems.
+    pub fn cells(&self) -> [usize; 2] {
+        [self.transfer.fine().layout(), self.transfer.modal_layout()].map(|layout| layout.shape().cells())
+    }
+
+    /// What [`ModalProblems::solve`] declares to move.
+    pub fn traffic(&self) -> Vec<StepTraffic> {
+        let cycles = self.cycles as f64;
+        self.cycle.traffic(Guess::Given).into_iter().map(|step| step.times(step.count * cycles)).collect()
+    }
+
+    /// Bytes of vectors held.
+    pub fn bytes(&self) -> usize {
+        2 * self.transfer.modal_layout().len() * size_of::<C>()
+            + self.scratch_layout.len() * size_of::<T>()
+            + self.cycle.bytes()
+    }
+}
 
 /// z from sweeps of lines, a correction in a few vertical modes, and the same sweeps in the opposite order:
 ///
@@ -25,55 +117,30 @@ const UNUSED: Scalar = Scalar::new(0);
 /// For what only nearly falls apart into modes: of a matrix that is not symmetric they are those of its vertical operator's
 /// symmetric part.
 ///
-/// Storage: the modes' right-hand sides and solutions, that of [`Cycle`] on their grid, and a vector where the steps of the
-/// back end need one.
+/// Storage: that of [`ModalProblems`].
 pub struct Modal<B: Backend, T: Real, C: Real> {
-    transfer: Arc<dyn ModalTransfer<B, T, C>>,
-    cycle: Cycle<B, C>,
-    cycles: usize,
+    problems: ModalProblems<B, T, C>,
     sweeps: usize,
     backend: B,
-    g: B::Vector<C>,
-    x: B::Vector<C>,
-    scratch: B::Vector<T>,
-    scratch_layout: Layout,
     scalars: B::Scalars,
 }
 
 impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
-    /// With so many cycles on the modes' problems, and so many sweeps before and after.
+    /// With so many sweeps before and after.
     ///
     /// # Errors
-    /// Where the workspace does not fit in memory.
-    pub fn new(
-        transfer: Arc<dyn ModalTransfer<B, T, C>>,
-        cycle: Cycle<B, C>,
-        cycles: usize,
-        sweeps: usize,
-    ) -> Result<Self> {
-        let backend = transfer.fine().backend().clone();
-        let layout = transfer.modal_layout();
-        let needs_scratch = transfer.needs_scratch() || transfer.fine().needs_scratch(Smoother::LineRedBlack);
-        let scratch_layout = if needs_scratch { *transfer.fine().layout() } else { Layout::smallest()? };
-        Ok(Self {
-            g: backend.zeros(layout)?,
-            x: backend.zeros(layout)?,
-            scratch: backend.zeros(&scratch_layout)?,
-            scratch_layout,
-            scalars: backend.scalars()?,
-            transfer,
-            cycle,
-            cycles,
-            sweeps,
-            backend,
-        })
+    /// What the device reports.
+    pub fn new(problems: ModalProblems<B, T, C>, sweeps: usize) -> Result<Self> {
+        let backend = problems.transfer.fine().backend().clone();
+        Ok(Self { scalars: backend.scalars()?, problems, sweeps, backend })
     }
 
     fn sweep(&mut self, first: Colour, guess: Guess, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        let ModalProblems { transfer, scratch, .. } = &mut self.problems;
         let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
         for n in 0..self.sweeps {
             let guess = if n == 0 { guess } else { Guess::Given };
-            self.transfer.fine().smooth(relaxation, guess, r, z, &mut self.scratch)?;
+            transfer.fine().smooth(relaxation, guess, r, z, scratch)?;
         }
         Ok(())
     }
@@ -86,26 +153,24 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
 
     fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         self.sweep(Colour::Red, Guess::Zero, r, z)?;
-        let Self { transfer, cycle, g, x, scratch, scalars, .. } = self;
-        transfer.project_residual(r, z, g, scratch, UNUSED, scalars)?;
-        for n in 0..self.cycles {
-            cycle.cycle(g, x, if n == 0 { Guess::Zero } else { Guess::Given }, None)?;
-        }
-        transfer.expand(x, Guess::Given, z)?;
+        let ModalProblems { transfer, g, scratch, .. } = &mut self.problems;
+        transfer.project_residual(r, z, g, scratch, UNUSED, &mut self.scalars)?;
+        self.problems.solve()?;
+        self.problems.transfer.expand(&self.problems.x, Guess::Given, z)?;
         self.sweep(Colour::Black, Guess::Given, r, z)
     }
 
     /// As the cycle, whose transfers are not transposes of each other.
     fn is_variable(&self) -> bool {
-        Preconditioner::is_variable(&self.cycle)
+        self.problems.is_variable()
     }
 
     fn update(&mut self) -> Result<()> {
-        self.cycle.update()
+        self.problems.update()
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
-        let modal = self.transfer.modal_layout().shape().cells();
+        let [_, modal] = self.problems.cells();
         let step = |step, count: usize| StepTraffic::once::<T>(step, cells).times(count as f64);
         let mut steps = vec![
             step(traffic::SMOOTH_FROM_ZERO, 1),
@@ -114,14 +179,11 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
             step(traffic::EXPAND, 1),
             step(traffic::SMOOTH, 2 * self.sweeps - 1),
         ];
-        let cycles = self.cycles as f64;
-        steps.extend(self.cycle.traffic(Guess::Given).into_iter().map(|step| step.times(step.count * cycles)));
+        steps.extend(self.problems.traffic());
         steps
     }
 
     fn workspace_bytes(&self) -> usize {
-        2 * self.transfer.modal_layout().len() * size_of::<C>()
-            + self.scratch_layout.len() * size_of::<T>()
-            + self.cycle.bytes()
+        self.problems.bytes()
     }
 }

@@ -13,7 +13,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         self.state().stencil.periodic()
     }
 
-    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+    fn suggested_tile(&self) -> [usize; 3] {
         [16; 3]
     }
 

@@ -189,10 +189,6 @@ impl Supports<TensorProduct> for Reference {
         by_coarsening(self, stencil, finest, wanted).map(Some)
     }
 
-    fn has_modes(&self) -> bool {
-        true
-    }
-
     fn modes<T: Real, C: Real>(
         &self,
         stencil: &TensorProduct,

@@ -83,6 +83,24 @@ pub trait SupportsLevels<S: Coarsen>: Supports<S> {
     ) -> Result<Arc<Self::Transfer<T>>>;
 }
 
+/// The coarser versions of a stencil, finest first, which make with it as many levels as wanted, or as suit it, or as there can be.
+pub fn coarser_versions<S: Coarsen>(stencil: &S, wanted: Option<usize>) -> impl Iterator<Item = S> + use<S> {
+    let coarser = wanted.or(stencil.default_levels()).map_or(usize::MAX, |wanted| wanted.saturating_sub(1));
+    let mut fine = stencil.clone();
+    std::iter::from_fn(move || {
+        fine = fine.coarsened()?;
+        Some(fine.clone())
+    })
+    .take(coarser)
+}
+
+/// What a user should know where there are fewer levels than wanted, the last of which has this grid.
+pub fn ends_early<S: Coarsen>(stencil: &S, wanted: Option<usize>, have: usize, last: Shape) -> Option<String> {
+    let wanted = wanted.or(stencil.default_levels()).filter(|&wanted| have < wanted)?;
+    let Shape { nx, ny, .. } = last;
+    Some(format!("{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"))
+}
+
 /// A stencil's operators on all levels, and what goes between them, by coarsening on the host.
 pub struct Coarsened<B: SupportsLevels<S>, S: Coarsen, T: Real> {
     /// Finest first.
@@ -106,24 +124,14 @@ where
     /// # Errors
     /// As [`Supports::operator`].
     pub fn new(backend: &B, stencil: &S, finest: &Arc<B::Operator<T>>, wanted: Option<usize>) -> Result<Self> {
-        let wanted = wanted.or(stencil.default_levels());
-        let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
-        let mut fine = stencil.clone();
-        while wanted.is_none_or(|wanted| operators.len() < wanted) {
-            let Some(coarse) = fine.coarsened() else {
-                if let Some(wanted) = wanted {
-                    let (Shape { nx, ny, .. }, have) = (fine.shape(), operators.len());
-                    notes.push(format!(
-                        "{have} of {wanted} multigrid levels: {nx}×{ny} columns are not coarsened further"
-                    ));
-                }
-                break;
-            };
+        let (mut operators, mut transfers, mut last) = (vec![Arc::clone(finest)], Vec::new(), stencil.shape());
+        for coarse in coarser_versions(stencil, wanted) {
             let operator = backend.operator::<T>(&coarse)?;
             transfers.push(backend.transfer(&operators[operators.len() - 1], &operator)?);
             operators.push(operator);
-            fine = coarse;
+            last = coarse.shape();
         }
+        let notes = ends_early(stencil, wanted, operators.len(), last).into_iter().collect();
         Ok(Self { operators, transfers, notes, backend: backend.clone(), stencil: std::marker::PhantomData })
     }
 
@@ -133,13 +141,8 @@ where
         let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
         let transfers = transfers.into_iter().map(|transfer| transfer as Arc<dyn Transfer<B, T>>).collect();
         let update = move |stencil: &S| {
-            let mut fine = stencil.clone();
-            for operator in &operators[1..] {
-                let Some(coarse) = fine.coarsened() else { break };
-                backend.update(operator, &coarse)?;
-                fine = coarse;
-            }
-            Ok(())
+            let update = |(operator, coarse): (&Arc<B::Operator<T>>, S)| backend.update(operator, &coarse);
+            operators[1..].iter().zip(coarser_versions(stencil, Some(operators.len()))).try_for_each(update)
         };
         Hierarchy::plain(levels, transfers, notes, Box::new(update))
     }

@@ -79,6 +79,11 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: CgOperator<Self, T> + 'static;
 
+    /// The solver where these options leave that open: the stencil's own choice, unless this back end cannot make it.
+    fn choice(&self, stencil: &S, options: &SolverOptions) -> Choice {
+        stencil.choice(options)
+    }
+
     /// The vectors that the matrix acts on.
     ///
     /// # Errors
@@ -121,11 +126,6 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         _wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, S, T>>> {
         Ok(None)
-    }
-
-    /// Whether [`Supports::modes`] makes any.
-    fn has_modes(&self) -> bool {
-        false
     }
 
     /// Some vertical modes of a matrix, where it has any: as many as the options say, or as reach a tolerance at the least

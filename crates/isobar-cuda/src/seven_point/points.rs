@@ -143,7 +143,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         [0, 1, 2].map(|d| bits >> d & 1 != 0 && n[d] > 1)
     }
 
-    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+    fn suggested_tile(&self) -> [usize; 3] {
         suggested(self.layout_of().shape())
     }
 

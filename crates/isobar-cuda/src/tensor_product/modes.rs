@@ -223,43 +223,6 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         self.project_what(Residual::Any, f, u, g, norm, scalars)
     }
 
-    fn expand_smooth_project(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        (relaxation, sweeps): (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        g: &mut Vector<C>,
-        scratch: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        self.expand_smooth(x, guess, (relaxation, sweeps), f, u, scratch)?;
-        self.project_what(self.fine.left_by(relaxation, Guess::Given), f, u, g, norm, scalars)
-    }
-
-    fn expand_smooth_norm(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
-        self.fine.kernels().residual_norm(Residual::Any, f, u, norm, scalars)
-    }
-
-    fn needs_scratch(&self) -> bool {
-        false
-    }
-}
-
-impl<T: Real, C: Real> ModalTransfer<T, C> {
     fn expand_smooth(
         &self,
         x: &Vector<C>,
@@ -274,6 +237,26 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
         self.expand_colours(x, guess, colours, u)?;
         (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
+    }
+
+    fn expand_smooth_project(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        g: &mut Vector<C>,
+        scratch: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
+        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
+    }
+
+    fn needs_scratch(&self) -> bool {
+        false
     }
 }
 

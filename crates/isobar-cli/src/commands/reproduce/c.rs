@@ -126,8 +126,8 @@ impl Problem<'_> {
         let (stencil, rhs) = stencil(self.timed, self.is_line())?;
         let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
         let Some(points) = backend.capabilities(&operator).points else { return Ok(f64::NAN) };
-        let suggested = |sub_iterations| points.suggested_tile(sub_iterations);
-        let cycle: PointCycle = jacobi.cycle(Stencil::shape(&stencil), points.periodic(), false, suggested)?;
+        let cycle: PointCycle =
+            jacobi.cycle(Stencil::shape(&stencil), points.periodic(), false, points.suggested_tile())?;
         points.prepare(&cycle)?;
         let layout = Supports::<Diffusion>::layout(backend, &stencil)?;
         let [mut f, mut u, mut v] = [backend.zeros(&layout)?, backend.zeros(&layout)?, backend.zeros(&layout)?];
@@ -145,7 +145,7 @@ impl Problem<'_> {
         let (stencil, _) = stencil(self.solved, self.is_line())?;
         let operator = Supports::<Diffusion>::operator::<f64>(backend, &stencil)?;
         let points = backend.capabilities(&operator).points;
-        let tile = |sub_iterations| points.as_ref().map_or([1; 3], |points| points.suggested_tile(sub_iterations));
+        let tile = points.map_or([1; 3], |points| points.suggested_tile());
         Ok(jacobi.cycle(self.solved, [false; 3], false, tile)?)
     }
 

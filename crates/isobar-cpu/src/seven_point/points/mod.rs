@@ -101,7 +101,7 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         self.periodic
     }
 
-    fn suggested_tile(&self, _: Option<usize>) -> [usize; 3] {
+    fn suggested_tile(&self) -> [usize; 3] {
         let Shape { ny, nz, .. } = Operator::layout(self).shape();
         TILES[if nz > 1 { 2 } else { usize::from(ny > 1) }]
     }
