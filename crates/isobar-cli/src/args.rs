@@ -79,7 +79,7 @@ impl CaseArgs {
 /// Where to compute.
 #[derive(Clone, Debug, Default, Args)]
 pub struct DeviceArgs {
-    /// Where to compute: auto, cpu, cuda or cuda:N
+    /// Where to compute: auto, cpu, cuda (of several ranks, a card each), cuda:N, or several cards as cuda:0,1
     #[arg(long, value_name = "auto|cpu|cuda|cuda:N", default_value = "auto")]
     pub device: DeviceChoice,
 
@@ -207,29 +207,34 @@ pub struct ExportArgs {
 }
 
 /// `--device`
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// CUDA when it works, the CPU otherwise.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The CUDA device of this number.
-    Cuda(usize),
+    /// The first CUDA device; of several ranks, one each.
+    Cuda,
+    /// The CUDA devices of these numbers.
+    Cards(Vec<usize>),
 }
 
 impl FromStr for DeviceChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let unknown = || "use auto, cpu, cuda, or cuda:N with the number of a device, as in cuda:1".to_owned();
+        let unknown = || {
+            "use auto, cpu, cuda, cuda:N with the number of a device, as in cuda:1, or several, as in cuda:0,1"
+                .to_owned()
+        };
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
+            "cuda" => Ok(Self::Cuda),
             _ => {
-                let number = text.strip_prefix("cuda:").ok_or_else(unknown)?;
-                number.parse().map(Self::Cuda).map_err(|_| unknown())
+                let numbers = text.strip_prefix("cuda:").ok_or_else(unknown)?;
+                numbers.split(',').map(str::parse).collect::<Result<_, _>>().map(Self::Cards).map_err(|_| unknown())
             }
         }
     }
@@ -240,7 +245,11 @@ impl std::fmt::Display for DeviceChoice {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(number) => write!(f, "cuda:{number}"),
+            Self::Cuda => f.write_str("cuda"),
+            Self::Cards(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+                write!(f, "cuda:{}", numbers.join(","))
+            }
         }
     }
 }
@@ -274,9 +283,13 @@ mod tests {
     fn devices_are_parsed() {
         assert_eq!("auto".parse(), Ok(DeviceChoice::Auto));
         assert_eq!("cpu".parse(), Ok(DeviceChoice::Cpu));
-        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cuda(3)));
-        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", "cuda:99999999999999999999"] {
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda));
+        assert_eq!("cuda:3".parse(), Ok(DeviceChoice::Cards(vec![3])));
+        let two = "cuda:1,0".parse::<DeviceChoice>().unwrap();
+        assert_eq!((two.to_string().as_str(), two), ("cuda:1,0", DeviceChoice::Cards(vec![1, 0])));
+        for wrong in
+            ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", "cuda:0,", "cuda:0, 1", "cuda:99999999999999999999"]
+        {
             assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
         }
     }

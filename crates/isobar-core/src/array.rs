@@ -85,6 +85,12 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         (self.strides == c_order_strides(self.shape)).then(|| &self.data[..self.shape.cells()])
     }
 
+    /// The entries of a line in x, if they follow each other in memory.
+    pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
+        let start = j * self.strides[1] + k * self.strides[2];
+        (self.strides[0] == 1).then(|| &self.data[start..start + self.shape.nx])
+    }
+
     /// One entry.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
@@ -134,6 +140,19 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
     pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
         (self.strides == c_order_strides(self.shape)).then(|| &mut self.data[..self.shape.cells()])
+    }
+
+    /// Stores a line in x.
+    ///
+    /// # Panics
+    /// Where there are fewer values than cells.
+    pub fn set_line(&mut self, j: usize, k: usize, values: &[T]) {
+        let (start, values) = (j * self.strides[1] + k * self.strides[2], &values[..self.shape.nx]);
+        if self.strides[0] == 1 {
+            self.data[start..start + self.shape.nx].copy_from_slice(values);
+        } else {
+            values.iter().enumerate().for_each(|(i, &value)| self.set(i, j, k, value));
+        }
     }
 
     /// Stores one entry.

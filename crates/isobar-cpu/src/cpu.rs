@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::part::{self, Edge, PartBackend};
+use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
@@ -229,6 +229,8 @@ impl Backend for Cpu {
 }
 
 impl PartBackend for Cpu {
+    type Link = NoLink;
+
     fn edges<T: Real>(
         &self,
         x: &mut Vector<T>,
@@ -247,6 +249,12 @@ impl PartBackend for Cpu {
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
         let layout = *x.layout();
         part::write_rows(&layout, from, rows, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
+        let layout = *to.layout();
+        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
         Ok(())
     }
 }

@@ -179,8 +179,14 @@ impl Cuda {
             Some(data) => data,
             None => {
                 let Shape { nx, ny, nz } = shape;
-                let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
-                packed = rows.flat_map(|(j, k)| (0..nx).map(move |i| source.get(i, j, k))).collect();
+                let mut values = Vec::with_capacity(shape.cells());
+                for (j, k) in (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k))) {
+                    match source.line(j, k) {
+                        Some(line) => values.extend_from_slice(line),
+                        None => values.extend((0..nx).map(|i| source.get(i, j, k))),
+                    }
+                }
+                packed = values;
                 &packed
             }
         };
@@ -205,10 +211,7 @@ impl Cuda {
         let mut packed = vec![S::ZERO; shape.cells()];
         self.fetch(&mut packed, export)?;
         for (row, values) in packed.chunks_exact(shape.nx).enumerate() {
-            let (j, k) = (row % shape.ny, row / shape.ny);
-            for (i, &value) in values.iter().enumerate() {
-                target.set(i, j, k, value);
-            }
+            target.set_line(row % shape.ny, row / shape.ny, values);
         }
         Ok(())
     }

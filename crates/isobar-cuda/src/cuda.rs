@@ -17,6 +17,7 @@ use crate::kernels;
 use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
+use crate::peers::Peers;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -33,6 +34,8 @@ const MOST_ROWS: usize = 32_767;
 #[derive(Clone, Debug)]
 pub struct Cuda {
     inner: Arc<Inner>,
+    /// As one of several ranks.
+    link: Option<Arc<Peers>>,
 }
 
 #[derive(Debug)]
@@ -80,7 +83,28 @@ impl Cuda {
             modules,
             context,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), link: None })
+    }
+
+    /// This card as rank `rank` of `size`, whose cards write to each other's memory, if all of them can: those of one host
+    /// that are connected, in one process or in several. All ranks make the same calls. `all_gather` collects what every
+    /// rank gives it, of the same length, in the order of ranks.
+    ///
+    /// # Errors
+    /// Those of `all_gather`, and what the driver reports. Cards that cannot reach each other are no error: what they exchange
+    /// goes by way of the host.
+    pub fn join(&self, rank: usize, size: usize, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
+        Ok(Self { inner: Arc::clone(&self.inner), link: Peers::join(self, rank, size, all_gather)?.map(Arc::new) })
+    }
+
+    /// What this card and others write to, where they do.
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.link.as_deref()
+    }
+
+    /// Fails where another rank has not answered.
+    fn check_peers(&self) -> Result<()> {
+        self.peers().map_or(Ok(()), Peers::check)
     }
 
     /// Which card it is.
@@ -203,34 +227,34 @@ impl Backend for Cuda {
     }
 
     fn clear<T: Real>(&self, x: &mut Vector<T>) -> Result<()> {
-        let len = x.layout().len();
-        let arguments = Arguments::new().with(len as i64).with_real::<T>(0.0).with(x.pointer());
+        let (all, len) = x.all();
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(0.0).with(all);
         self.elementwise(self.kernel::<T>("fill")?, len, arguments)
     }
 
     fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with(from).with(to);
         let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
         self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
     fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {
-        let len = x.layout().len();
-        let arguments = Arguments::new().with(len as i64).with_real::<T>(a).with(x.pointer());
+        let (all, len) = x.all();
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(a).with(all);
         self.elementwise(self.kernel::<T>("scale")?, len, arguments)
     }
 
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);
         let name = if is_single::<S>() { "axpy_f32" } else { "axpy_f64" };
         self.elementwise(self.kernel::<T>(name)?, len, arguments)
     }
 
     fn xpay<T: Real>(&self, a: Ratio, x: &Vector<T>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(x.pointer()).with(y.pointer());
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);
         self.elementwise(self.kernel::<T>("xpay")?, len, arguments)
     }
 
@@ -268,7 +292,9 @@ impl Backend for Cuda {
     fn read(&self, scalars: &Scalars) -> Result<[f64; Scalar::COUNT]> {
         refuse_while_recording("reading scalars")?;
         self.submit(scalars.publish(self.kernel::<f64>("publish")?))?;
-        scalars.wait()
+        let values = scalars.wait()?;
+        self.check_peers()?;
+        Ok(values)
     }
 
     fn iterate(
@@ -278,7 +304,8 @@ impl Backend for Cuda {
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
-        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)
+        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
+        self.check_peers()
     }
 
     fn iterate_after(
@@ -287,11 +314,13 @@ impl Backend for Cuda {
         body: &mut BodyAfter<'_, Scalars>,
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
-        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)
+        iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
+        self.check_peers()
     }
 
     fn synchronize(&self) -> Result<()> {
-        self.context().synchronize()
+        self.context().synchronize()?;
+        self.check_peers()
     }
 
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {

@@ -144,6 +144,26 @@ impl Card {
     }
 }
 
+/// Lets kernels of one card read and write memory that this process has on another.
+///
+/// # Errors
+/// What the driver reports, cards without a connection included.
+pub(crate) fn enable_peer_access(context: &Context, ordinal: usize) -> Result<()> {
+    let fail = |e| failure(e, "asking about a card");
+    let other = result::device::get(i32::try_from(ordinal).unwrap_or(i32::MAX)).map_err(fail)?;
+    context.bind()?;
+    // SAFETY: both come from the driver; the other card's context is retained by whoever works on it, and for the call.
+    unsafe {
+        let there = result::primary_ctx::retain(other).map_err(fail)?;
+        let code = sys::cuCtxEnablePeerAccess(there, 0);
+        let _ = result::primary_ctx::release(other);
+        match code {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
+            code => check(code, "reaching another card's memory"),
+        }
+    }
+}
+
 /// # Safety
 /// `device` must have come from the driver.
 unsafe fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Result<i32> {
@@ -196,6 +216,12 @@ impl Context {
         *lock(&this.recording) = create()?;
         *lock(&this.event) = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING).map_err(fail)?;
         Ok(this)
+    }
+
+    /// What no other card is called.
+    pub(crate) fn uuid(&self) -> Result<[u8; 16]> {
+        let uuid = result::device::get_uuid(self.device).map_err(|e| failure(e, "asking about a card"))?;
+        Ok(uuid.bytes.map(i8::cast_unsigned))
     }
 
     /// `"sm_90"`

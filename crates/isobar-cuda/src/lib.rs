@@ -11,6 +11,7 @@
 //! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
 //!   its own, [`diffusion`] as a header and its coefficients,
 //! * [`galerkin`] coarse grids of diffusion,
+//! * [`peers`] cards that write to each other's memory, `part` vectors that are parts of larger ones,
 //! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells.
 
 pub mod aggregate;
@@ -29,6 +30,8 @@ mod libraries;
 mod memory;
 mod module;
 pub mod nvrtc;
+mod part;
+pub mod peers;
 mod reduction;
 mod scalars;
 pub mod seven_point;

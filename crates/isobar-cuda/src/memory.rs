@@ -121,6 +121,20 @@ impl Chunk {
     }
 }
 
+impl Context {
+    /// Copies an array from where it is on the card, and waits for it.
+    pub(crate) fn receive<T: Copy>(&self, from: Pointer, data: &mut [T]) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.bind()?;
+        let fail = |e| failure(e, "copying from the card");
+        // SAFETY: who has the address says that so much is there; `data` outlives the copy, which is waited for.
+        unsafe { result::memcpy_dtoh_async(data, from, self.stream()) }.map_err(fail)?;
+        self.synchronize()
+    }
+}
+
 /// A piece of the card's memory.
 #[derive(Debug)]
 pub(crate) struct Buffer {
@@ -194,14 +208,7 @@ impl Buffer {
     /// Copies the beginning of this to an array.
     pub(crate) fn read<T: Copy>(&self, data: &mut [T]) -> Result<()> {
         debug_assert!(size_of_val(data) <= self.bytes);
-        if data.is_empty() {
-            return Ok(());
-        }
-        self.context.bind()?;
-        let fail = |e| failure(e, "copying from the card");
-        // SAFETY: long enough, as asserted; `data` outlives the copy, which is waited for.
-        unsafe { result::memcpy_dtoh_async(data, self.start, self.context.stream()) }.map_err(fail)?;
-        self.context.synchronize()
+        self.context.receive(self.start, data)
     }
 
     /// Copies as many bytes as this has from elsewhere on the card.
@@ -319,6 +326,12 @@ impl Mailbox {
     /// Where kernels write the count.
     pub(crate) fn count(&self) -> Pointer {
         self.numbers() + 8 * NUMBERS as Pointer
+    }
+
+    /// The first of the numbers, as it is now, in whole.
+    pub(crate) fn first(&self) -> u64 {
+        // SAFETY: within the mailbox; volatile, since the card writes there.
+        unsafe { self.start.read_volatile() }
     }
 
     /// Waits until the count is at least `count`.

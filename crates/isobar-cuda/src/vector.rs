@@ -39,6 +39,11 @@ impl<T: Real> Vector<T> {
         self.buffer.start() + ((GUARD + self.layout.halo_len()[0]) * size_of::<T>()) as Pointer
     }
 
+    /// Where the first entry is, halo rows included, and how many there are.
+    pub(crate) fn all(&self) -> (Pointer, usize) {
+        (self.buffer.start() + (GUARD * size_of::<T>()) as Pointer, self.layout.len_with_halo())
+    }
+
     /// Exchanges the contents of two vectors of one layout, which moves nothing.
     pub(crate) fn swap(&mut self, other: &mut Self) {
         debug_assert_eq!(self.layout, other.layout);

@@ -42,6 +42,16 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         all_gather_by_exchange(self, mine, counts, all)
     }
 
+    /// Collects what every rank has, as much of it on each, one after another.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange`].
+    fn all_gather_equal(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        let mut all = vec![0; self.size() * mine.len()];
+        self.all_gather(mine, &vec![mine.len(); self.size()], &mut all)?;
+        Ok(all)
+    }
+
     /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
     /// this process too, it does not return.
     fn abort(&self, why: &str);

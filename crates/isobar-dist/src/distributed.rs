@@ -1,10 +1,13 @@
 //! The back end of a rank.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::part::PartBackend;
-use isobar_core::backend::{AggregateBackend, AggregateMap, Backend, DeviceInfo, Ratio, Scalar};
+use isobar_core::backend::part::{Link, PartBackend};
+use isobar_core::backend::{
+    AggregateBackend, AggregateMap, Backend, BodyAfter, DeviceInfo, Ratio, Scalar, iterate_after_first,
+};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::Real;
@@ -73,8 +76,16 @@ impl<B: PartBackend> Distributed<B> {
         self.world.size() > 1
     }
 
+    /// Whether ranks exchange anything by way of the host.
+    pub(crate) fn needs_host(&self) -> bool {
+        self.has_others() && self.inner.link().is_none()
+    }
+
     /// Fills halo rows with what the neighbours hold there.
     pub(crate) fn fill<T: Real>(&self, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()> {
+        if let Some(link) = self.inner.link() {
+            return link.fill(&self.inner, x, colours);
+        }
         let rank = self.world.rank();
         self.inner.edges(x, colours, &mut |edges| {
             let messages = edges.iter_mut().map(|edge| Message {
@@ -91,6 +102,9 @@ impl<B: PartBackend> Distributed<B> {
     pub(crate) fn combine<const N: usize>(&self, sums: [Scalar; N], scalars: &mut B::Scalars) -> Result<()> {
         if !self.has_others() {
             return Ok(());
+        }
+        if let Some(link) = self.inner.link() {
+            return link.sum(&self.inner, &sums, scalars);
         }
         let bank = self.inner.read(scalars)?;
         let mut values = sums.map(|scalar| bank[scalar.index()]);
@@ -195,6 +209,32 @@ impl<B: PartBackend> Backend for Distributed<B> {
 
     fn read(&self, scalars: &Self::Scalars) -> Result<[f64; Scalar::COUNT]> {
         self.inner.read(scalars)
+    }
+
+    fn iterate(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut dyn FnMut(usize, &mut Self::Scalars) -> Result<()>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.needs_host() {
+            self.iterate_stepwise(scalars, body, observe)
+        } else {
+            self.inner.iterate(scalars, body, observe)
+        }
+    }
+
+    fn iterate_after(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut BodyAfter<'_, Self::Scalars>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.needs_host() {
+            iterate_after_first(self, scalars, body, observe)
+        } else {
+            self.inner.iterate_after(scalars, body, observe)
+        }
     }
 
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {

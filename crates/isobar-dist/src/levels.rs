@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Slab};
 use isobar_core::operator::part::{PartOperator, PartTransfer};
@@ -37,48 +37,45 @@ pub struct DistributedTransfer<B: PartBackend, O, P, T: Real> {
 struct Gathered<B: PartBackend, T: Real> {
     f: B::Vector<T>,
     u: B::Vector<T>,
-    slab: Slab,
+    slabs: Slabs,
     with_halo: Slab,
-    whole: Slab,
-    /// Bytes of each rank's part.
-    counts: Vec<usize>,
-    mine: Vec<T>,
-    all: Vec<T>,
+    /// Where parts pass through the host: this rank's, and all.
+    staging: [Vec<T>; 2],
 }
 
 impl<B: PartBackend, T: Real> Gathered<B, T> {
     fn new(backend: &Distributed<B>, part: &Layout, whole: &Layout, slabs: &Slabs) -> Result<Self> {
-        let row = 2 * whole.half_plane();
         let slab = slabs.of(backend.world().rank());
         let [before, after] = part.halo();
         let with_halo = Slab { first: slab.first - before, beyond: slab.beyond + after };
+        let staged = if backend.needs_host() { [part.len(), whole.len()] } else { [0; 2] };
         Ok(Self {
             f: backend.inner().zeros(part)?,
             u: backend.inner().zeros(part)?,
-            slab,
+            slabs: slabs.clone(),
             with_halo,
-            whole: Slab::whole(whole.shape()),
-            counts: (0..slabs.ranks()).map(|rank| slabs.of(rank).rows() * row * size_of::<T>()).collect(),
-            mine: vec![T::ZERO; with_halo.rows() * row],
-            all: vec![T::ZERO; whole.len()],
+            staging: staged.map(|len| vec![T::ZERO; len]),
         })
     }
 
     /// Collects the parts f on every rank.
     fn gather(&mut self, backend: &Distributed<B>, to: &mut B::Vector<T>) -> Result<()> {
-        let Self { f, slab, whole, counts, mine, all, .. } = self;
-        let rank = backend.world().rank();
-        let mine = &mut mine[..counts[rank] / size_of::<T>()];
-        backend.inner().read_rows(f, *slab, mine)?;
-        backend.world().all_gather(bytes_of(mine), counts, bytes_of_mut(all))?;
-        backend.inner().write_rows(all, *whole, to)
+        let Self { f, slabs, staging: [mine, all], .. } = self;
+        let (inner, world) = (backend.inner(), backend.world());
+        if let Some(link) = inner.link() {
+            return link.gather(inner, f, slabs.starts(), to);
+        }
+        let [first, .., beyond] = slabs.starts() else { return Ok(()) };
+        let row = all.len() / (beyond - first);
+        let counts: Vec<usize> = (0..slabs.ranks()).map(|rank| slabs.of(rank).rows() * row * size_of::<T>()).collect();
+        inner.read_rows(f, slabs.of(world.rank()), mine)?;
+        world.all_gather(bytes_of(mine), &counts, bytes_of_mut(all))?;
+        inner.write_rows(all, Slab { first: *first, beyond: *beyond }, to)
     }
 
     /// Takes this rank's part u, halo rows included, out of the whole.
     fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<T>) -> Result<()> {
-        let Self { u, with_halo, mine, .. } = self;
-        backend.inner().read_rows(from, *with_halo, mine)?;
-        backend.inner().write_rows(mine, *with_halo, u)
+        backend.inner().copy_rows(from, self.with_halo, &mut self.u)
     }
 }
 

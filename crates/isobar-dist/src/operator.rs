@@ -115,7 +115,7 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> Operator<Distributed<B>, T>
     }
 
     fn needs_host(&self) -> bool {
-        !self.is_whole || self.part.needs_host()
+        (!self.is_whole && self.backend.needs_host()) || self.part.needs_host()
     }
 
     fn coefficient_vectors(&self) -> f64 {

@@ -67,6 +67,11 @@ impl Slabs {
         self.starts.windows(2).map(|slab| slab[1] - slab[0]).max().unwrap_or(0)
     }
 
+    /// Where the rows of each rank begin, and their end.
+    pub fn starts(&self) -> &[usize] {
+        &self.starts
+    }
+
     /// Ranks.
     pub fn ranks(&self) -> usize {
         self.starts.len() - 1

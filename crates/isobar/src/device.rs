@@ -7,6 +7,8 @@ use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 use isobar_dist::Distributed;
 
+use crate::cards::Cards;
+
 /// A place to compute.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -17,6 +19,10 @@ pub enum Device {
     Cuda(Cuda),
     /// The processor cores of every rank of a job; see [`Ranks::device`](crate::Ranks::device).
     CpuRanks(Distributed<Cpu>),
+    /// The NVIDIA cards of every rank of a job, one each; see [`Ranks::device`](crate::Ranks::device).
+    CudaRanks(Distributed<Cuda>),
+    /// Several NVIDIA cards of this machine; see [`Device::cards`].
+    Cards(Cards),
 }
 
 impl Device {
@@ -46,6 +52,17 @@ impl Device {
         Ok(Self::Cuda(Cuda::new(ordinal)?))
     }
 
+    /// The NVIDIA cards of these numbers, which share the grid: each has consecutive rows of it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for none, or one that is given twice; those of [`Device::cuda`].
+    pub fn cards(ordinals: &[usize]) -> Result<Self> {
+        match ordinals {
+            [ordinal] => Self::cuda(*ordinal),
+            _ => Ok(Self::Cards(Cards::open(ordinals)?)),
+        }
+    }
+
     /// The first card if it works, else all cores, or so many threads.
     ///
     /// # Errors
@@ -63,15 +80,14 @@ impl Device {
             Self::Cpu(backend) => copy_bandwidth(backend, shape),
             Self::Cuda(backend) => copy_bandwidth(backend, shape),
             // All ranks copy at once, as much as they have.
-            Self::CpuRanks(backend) => {
-                let slab = backend.slabs(shape)?.of(backend.world().rank());
-                copy_bandwidth(backend.inner(), slab.shape(shape))
-            }
+            Self::CpuRanks(backend) => copy_bandwidth(backend.inner(), backend.slab(shape)?.shape(shape)),
+            Self::CudaRanks(backend) => copy_bandwidth(backend.inner(), backend.slab(shape)?.shape(shape)),
+            Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }
 
-    /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card) or `cuda:N`. `threads` are the
-    /// CPU's.
+    /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are
+    /// the CPU's.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for anything else; what opening the device reports. `cuda`
@@ -81,11 +97,14 @@ impl Device {
             "auto" => Self::auto(threads),
             "cpu" => threads.map_or_else(Self::cpu, Self::cpu_with_threads),
             "cuda" => Self::cuda(0),
-            _ => match text.strip_prefix("cuda:").map(str::parse) {
-                Some(Ok(ordinal)) => Self::cuda(ordinal),
+            _ => match text.strip_prefix("cuda:").map(|list| list.split(',').map(str::parse).collect()) {
+                Some(Ok(ordinals)) => Self::cards(Vec::<usize>::as_slice(&ordinals)),
                 _ => Err(Error::invalid(
                     "device",
-                    format!("{text:?}; use auto, cpu, cuda, or cuda:N with the number of a device, as in cuda:1"),
+                    format!(
+                        "{text:?}; use auto, cpu, cuda, cuda:N with the number of a device, as in cuda:1, or several, as in \
+                         cuda:0,1"
+                    ),
                 )),
             },
         }
@@ -101,7 +120,7 @@ mod tests {
         assert!(matches!(Device::parse("cpu", Some(1)), Ok(Device::Cpu(_))));
         assert!(matches!(Device::parse("cpu", Some(0)), Err(Error::Invalid { .. })));
         assert!(Device::parse("auto", Some(1)).is_ok());
-        for wrong in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1"] {
+        for wrong in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0,0", "cuda:0 1"] {
             assert!(matches!(Device::parse(wrong, None), Err(Error::Invalid { .. })), "{wrong}");
         }
         assert!(matches!(Device::parse("cuda:1000", None), Err(Error::Device { .. })));

@@ -32,7 +32,7 @@ impl TimeStepper {
         let inner: Box<dyn Evolve> = match device {
             Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
             Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::CpuRanks(_) => return Err(one_rank_only("time steps")),
+            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => return Err(one_rank_only("time steps")),
         };
         Ok(Self { inner, shape })
     }
@@ -85,7 +85,7 @@ impl TimeStepper {
         match device {
             Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
             Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
-            Device::CpuRanks(_) => Err(one_rank_only("time steps")),
+            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Err(one_rank_only("time steps")),
         }
     }
 

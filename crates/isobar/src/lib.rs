@@ -82,6 +82,7 @@
 
 mod arrays;
 mod bench;
+mod cards;
 mod device;
 mod heat;
 mod matrix;
@@ -102,6 +103,7 @@ pub use isobar_core::stepping::{HeatOptions, Moment, Step, Tried};
 
 pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};
+pub use cards::Cards;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use heat::TimeStepper;

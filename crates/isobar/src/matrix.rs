@@ -9,7 +9,7 @@ use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
 
 use crate::device::Device;
-use crate::ranks::{OnRanks, one_rank_only};
+use crate::ranks::{OnRanks, OnRows, one_rank_only};
 
 /// A matrix as data: what a [`Solver`](crate::Solver) is made for, and what changes its coefficients.
 pub trait Matrix: sealed::Sealed {}
@@ -85,8 +85,16 @@ macro_rules! matrices {
                 Ok(Inner::$kind(match device {
                     Device::Cpu(backend) => make(backend, self, options, own)?,
                     Device::Cuda(backend) => make(backend, self, options, own)?,
-                    Device::CpuRanks(_) if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
-                    Device::CpuRanks(backend) => self.on_ranks(backend, options)?,
+                    _ if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
+                    Device::CpuRanks(backend) => {
+                        let (shape, part) = (Stencil::shape(self), self.on_cores(backend, options)?);
+                        Box::new(OnRows::new(part, backend.slab(shape)?, shape))
+                    }
+                    Device::CudaRanks(backend) => {
+                        let (shape, part) = (Stencil::shape(self), self.on_card(backend, options)?);
+                        Box::new(OnRows::new(part, backend.slab(shape)?, shape))
+                    }
+                    Device::Cards(cards) => cards.solver(self, options)?,
                 }))
             }
 
@@ -104,7 +112,7 @@ macro_rules! matrices {
                 match device {
                     Device::Cpu(backend) => bench(backend, self, options),
                     Device::Cuda(backend) => bench(backend, self, options),
-                    Device::CpuRanks(_) => Err(one_rank_only("timing steps")),
+                    Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Err(one_rank_only("timing steps")),
                 }
             }
         }

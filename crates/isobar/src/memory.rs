@@ -35,7 +35,7 @@ impl Device {
     pub fn processor(&self) -> Processor {
         match self {
             Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
-            Self::Cuda(_) => Processor::Cuda,
+            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => Processor::Cuda,
             Self::CpuRanks(ranks) => Processor::Cpu { threads: ranks.inner().threads() },
         }
     }

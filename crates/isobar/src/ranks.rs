@@ -10,8 +10,9 @@ use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
-use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
+use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 use isobar_cpu::Cpu;
+use isobar_cuda::Cuda;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, Distributed, Slabs};
 
@@ -69,14 +70,28 @@ impl Ranks {
         self.world.size()
     }
 
+    /// The number of this process among those of its machine, from 0.
+    ///
+    /// # Errors
+    /// A failure of MPI.
+    pub fn number_here(&self) -> Result<usize> {
+        // What Linux calls this time that it runs, which containers of a machine share.
+        let machine = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let mut name = [0; 64];
+        name.iter_mut().zip(machine).for_each(|(to, from)| *to = from);
+        let all = self.world.all_gather_equal(&name)?;
+        Ok(all.chunks(name.len()).take(self.rank()).filter(|other| **other == name).count())
+    }
+
     /// All of the job's processes, each with what this one has.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for GPUs.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank; what the driver reports.
     pub fn device(&self, own: Device) -> Result<Device> {
         match own {
             Device::Cpu(cpu) => Ok(Device::CpuRanks(Distributed::new(cpu, Arc::clone(&self.world)))),
-            _ => Err(Error::Unsupported("GPUs of several ranks; use the CPU, as by --device cpu".into())),
+            Device::Cuda(card) => Ok(Device::CudaRanks(join(&card, &self.world)?)),
+            _ => Err(Error::Unsupported("several GPUs of each rank; start a rank for each".into())),
         }
     }
 
@@ -136,11 +151,24 @@ impl Ranks {
     }
 }
 
+/// A rank that computes on a card, which it joins to those of the others.
+pub(crate) fn join(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Distributed<Cuda>> {
+    let joined = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
+    Ok(Distributed::new(joined, Arc::clone(world)))
+}
+
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
-    /// A solver on the cores of all ranks.
-    fn on_ranks(&self, _: &Distributed<Cpu>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+    /// A solver of this rank's rows, on its cores.
+    fn on_cores(&self, _: &Distributed<Cpu>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
         Err(one_rank_only("matrices of this kind"))
+    }
+
+    /// A solver of this rank's rows, on its card.
+    fn on_card(&self, _: &Distributed<Cuda>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Err(Error::Unsupported(
+            "matrices of this kind on several GPUs; use one, as by --device cuda:0, or the processor's cores".into(),
+        ))
     }
 }
 
@@ -149,59 +177,54 @@ pub(crate) fn one_rank_only(what: &str) -> Error {
 }
 
 impl OnRanks for TensorProduct {
-    fn on_ranks(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(OnRows::new(backend, self, options)?))
+    fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(System::new(backend, self, options)?))
+    }
+
+    fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(System::new(backend, self, options)?))
     }
 }
 
 impl OnRanks for Diffusion {
-    fn on_ranks(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(OnRows::new(backend, self, options)?))
+    fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(System::new(backend, self, options)?))
     }
 }
 
 impl OnRanks for StoredMatrix {}
 impl OnRanks for OwnOperator {}
 
-/// A rank's solver that takes arrays of the whole grid.
-struct OnRows<S: Stencil>
-where
-    Distributed<Cpu>: Supports<S>,
-{
-    system: System<Distributed<Cpu>, S>,
+/// The levels of a description of a part, as they are without ranks.
+pub(crate) fn described_whole(description: &Description, shape: Shape) -> Description {
+    let levels = std::iter::successors(Some(shape), Shape::halved).take(description.levels.len());
+    Description { levels: levels.collect(), ..description.clone() }
+}
+
+/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own rows.
+pub(crate) struct OnRows<S> {
+    part: Box<dyn Solve<S>>,
     slab: Slab,
     description: Description,
 }
 
-impl<S: Stencil> OnRows<S>
-where
-    Distributed<Cpu>: Supports<S>,
-{
-    fn new(backend: &Distributed<Cpu>, matrix: &S, options: &SolverOptions) -> Result<Self> {
-        let system = System::new(backend, matrix, options)?;
-        let shape = matrix.shape();
-        let mut description = system.description().clone();
-        // As they are without ranks.
-        let levels = std::iter::successors(Some(shape), Shape::halved).take(description.levels.len());
-        description.levels = levels.collect();
-        Ok(Self { slab: backend.slab(shape)?, system, description })
+impl<S> OnRows<S> {
+    pub(crate) fn new(part: Box<dyn Solve<S>>, slab: Slab, shape: Shape) -> Self {
+        Self { description: described_whole(part.description(), shape), part, slab }
     }
 }
 
-impl<S: Stencil> Solve<S> for OnRows<S>
-where
-    Distributed<Cpu>: Supports<S>,
-{
+impl<S> Solve<S> for OnRows<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        self.system.solve(rhs.rows(self.slab)?, u.into_rows(self.slab)?, guess, observer)
+        self.part.solve(rhs.rows(self.slab)?, u.into_rows(self.slab)?, guess, observer)
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.system.apply(u.rows(self.slab)?, v.into_rows(self.slab)?)
+        self.part.apply(u.rows(self.slab)?, v.into_rows(self.slab)?)
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        self.system.update(stencil)
+        self.part.update(stencil)
     }
 
     fn description(&self) -> &Description {
@@ -209,6 +232,6 @@ where
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        self.system.copy_bandwidth()
+        self.part.copy_bandwidth()
     }
 }

@@ -32,17 +32,19 @@ pub fn run(args: &SolveArgs) -> Result<u8> {
 fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let _others_must_not_wait = AbortOnPanic(ranks);
     let is_first = ranks.rank() == 0;
+    let here = ranks.number_here()?;
     let set_up = || {
         let case = args.case.load()?;
         if matches!(case.problem, Problem::Heat(_)) || args.restart.is_some() {
             return Err(Failure::new("time steps on several ranks; run without mpirun"));
         }
         let stream = if is_first { check_files(args, &case)? } else { Stream::Error };
-        Ok((stream, device::open_on(ranks, &args.device)?, case))
+        Ok((stream, device::open_own(ranks, here, &args.device)?, case))
     };
-    let (stream, device, case) = crate::ranks::agree(Some(ranks), set_up())?;
+    let (stream, own, case) = crate::ranks::agree(Some(ranks), set_up())?;
     let version = env!("CARGO_PKG_VERSION");
     ranks.require_same("the version of isobar, or the case", format!("{version} {case:?}").as_bytes())?;
+    let device = crate::ranks::agree(Some(ranks), ranks.device(own).map_err(Failure::from))?;
     let mut console = Console::new(stream, args.quiet || !is_first);
     let run = crate::run::solve(&case, &device, Some(ranks), &mut console)?;
     let written = if is_first { write(args, &case, &run, &mut console) } else { Ok(()) };

@@ -173,11 +173,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         body: &mut BodyAfter<'_, Self::Scalars>,
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
-        body(None, scalars)?;
-        if observe(&self.read(scalars)?).is_break() {
-            return Ok(());
-        }
-        self.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
+        iterate_after_first(self, scalars, body, observe)
     }
 
     /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
@@ -207,6 +203,23 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// Bytes read and written a second by a plain copy of a vector of this layout, measured now.
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64>;
+}
+
+/// [`Backend::iterate_after`] by [`Backend::iterate`].
+///
+/// # Errors
+/// Those of `body`; what the device reports.
+pub fn iterate_after_first<B: Backend>(
+    backend: &B,
+    scalars: &mut B::Scalars,
+    body: &mut BodyAfter<'_, B::Scalars>,
+    observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+) -> Result<()> {
+    body(None, scalars)?;
+    if observe(&backend.read(scalars)?).is_break() {
+        return Ok(());
+    }
+    backend.iterate(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
 }
 
 /// Bytes a second that a copy of a vector of this grid moves, measured now.

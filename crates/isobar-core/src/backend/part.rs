@@ -1,6 +1,6 @@
 //! Parts of a grid that several devices share: what goes into and out of their halo rows.
 
-use super::Backend;
+use super::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Slab};
 use crate::real::Real;
@@ -25,6 +25,14 @@ pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour]) -> Result<()> + 'f;
 /// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
 /// rows as on others; sums are those of a part's own rows.
 pub trait PartBackend: Backend {
+    /// The way that such devices have to each other; [`NoLink`] for those that have none.
+    type Link: Link<Self>;
+
+    /// This device's way to those of the other ranks, where it has one: halo rows and sums then do not pass through the host.
+    fn link(&self) -> Option<&Self::Link> {
+        None
+    }
+
     /// Calls `exchange` with the edges of a vector that border on other parts, for the given colours of the larger grid.
     ///
     /// # Errors
@@ -48,6 +56,57 @@ pub trait PartBackend: Backend {
     /// # Errors
     /// What the device reports.
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Self::Vector<T>) -> Result<()>;
+
+    /// Copies rows of the larger grid from one vector to another, both of which have room for them.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
+}
+
+/// How devices reach each other by themselves. All ranks make the same calls in the same order.
+pub trait Link<B: PartBackend>: Send + Sync + 'static {
+    /// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn fill<T: Real>(&self, backend: &B, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()>;
+
+    /// Scalars = their sums over all ranks, added in the order of ranks.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn sum(&self, backend: &B, sums: &[Scalar], scalars: &mut B::Scalars) -> Result<()>;
+
+    /// whole = the parts of all ranks, of which rank r has rows `starts[r]` to `starts[r + 1]`.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn gather<T: Real>(
+        &self,
+        backend: &B,
+        part: &B::Vector<T>,
+        starts: &[usize],
+        whole: &mut B::Vector<T>,
+    ) -> Result<()>;
+}
+
+/// No way but through the host.
+#[derive(Debug)]
+pub enum NoLink {}
+
+impl<B: PartBackend> Link<B> for NoLink {
+    fn fill<T: Real>(&self, _: &B, _: &mut B::Vector<T>, _: &[Colour]) -> Result<()> {
+        match *self {}
+    }
+
+    fn sum(&self, _: &B, _: &[Scalar], _: &mut B::Scalars) -> Result<()> {
+        match *self {}
+    }
+
+    fn gather<T: Real>(&self, _: &B, _: &B::Vector<T>, _: &[usize], _: &mut B::Vector<T>) -> Result<()> {
+        match *self {}
+    }
 }
 
 /// [`PartBackend::edges`] of a vector in host memory: all its entries, halo rows included.
@@ -86,6 +145,14 @@ pub fn edges<T: Real>(
         [Some(a), Some(b), None, None] => exchange(&mut [a, b]),
         [Some(a), None, None, None] => exchange(&mut [a]),
         _ => Ok(()),
+    }
+}
+
+/// [`PartBackend::copy_rows`] of vectors in host memory: all their entries, halo rows included.
+pub fn copy_rows<T: Real>(layouts: [&Layout; 2], from: &[T], rows: Slab, to: &mut [T]) {
+    let half_plane = layouts[0].half_plane();
+    for (source, target) in half_planes(layouts[0], rows).zip(half_planes(layouts[1], rows)) {
+        to[target..target + half_plane].copy_from_slice(&from[source..source + half_plane]);
     }
 }
 
@@ -140,6 +207,9 @@ mod tests {
             let mut taken = Vector::<f64>::zeros(&layout).unwrap();
             write_rows(&layout, &rows, with_halo, taken.all_entries_mut());
             assert_eq!(taken.entries(), part.entries());
+            let mut copied = Vector::<f64>::zeros(&layout).unwrap();
+            copy_rows([all.layout(), &layout], all.all_entries(), with_halo, copied.all_entries_mut());
+            assert_eq!(copied.all_entries(), taken.all_entries());
             let at = |v: &Vector<f64>, row: usize| -> Vec<f64> {
                 let cells = (0..whole.nz).flat_map(|k| (0..whole.nx).map(move |i| (i, k)));
                 cells.map(|(i, k)| v.get(i, row.wrapping_sub(slab.first), k)).collect()

@@ -10,7 +10,7 @@ mod tensor_product;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::part::{self, Edge, PartBackend};
+use crate::backend::part::{self, Edge, NoLink, PartBackend};
 use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Shape, Slab};
@@ -133,6 +133,8 @@ impl Backend for Reference {
 }
 
 impl PartBackend for Reference {
+    type Link = NoLink;
+
     fn edges<T: Real>(
         &self,
         x: &mut Vector<T>,
@@ -151,6 +153,12 @@ impl PartBackend for Reference {
     fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
         let layout = *x.layout();
         part::write_rows(&layout, from, rows, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
+        let layout = *to.layout();
+        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
         Ok(())
     }
 }

@@ -57,3 +57,21 @@ __device__ __forceinline__ int peek(const int* from) {
 __device__ __forceinline__ void release(int* to, int value) {
     asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
+
+// The same between cards: a number that another card may write, and all that was written before it.
+__device__ __forceinline__ int acquire_system(const int* from) {
+    int value;
+    asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void release_system(int* to, int value) {
+    asm volatile("st.release.sys.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+// Time, of all of the card.
+__device__ __forceinline__ long long nanoseconds() {
+    long long value;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(value));
+    return value;
+}

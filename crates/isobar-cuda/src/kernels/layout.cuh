@@ -4,6 +4,8 @@
 // index = m + pitch (k + nz (c + 2 j)), pitch = ceil(nx/2) rounded up to 8: one (j, c) is a contiguous
 // nz x pitch slab. Padding cells hold zero and stay zero because their coefficients are zero.
 // A field has 64 elements of zeros before and after it, so that what lies beside the first and the last row may be read.
+// Of a grid that is part of a larger one, rows count from its own first; it has one halo row on each side where the larger
+// one goes on, from row `start` <= 0 to before row `end` >= ny, counted in the same way.
 #pragma once
 #include "intrinsics.cuh"
 
@@ -16,6 +18,7 @@ typedef REAL T; // what fields are stored and computed in
 template <class C> struct Coarse {
     const C* u;
     int nx, ny, pitch, nz;
+    int start, end; // rows of the larger grid
 };
 
 __device__ __forceinline__ int coarse_index(int pitch, int nz, int i, int j) {

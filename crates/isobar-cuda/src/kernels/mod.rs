@@ -37,6 +37,8 @@ pub const VECTOR: &str = include_str!("vector.cu");
 pub const ARRAY: &str = include_str!("array.cu");
 /// Aggregates, and small dense matrices.
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
+/// Between cards.
+pub const EXCHANGE: &str = include_str!("exchange.cu");
 /// Beside cuSPARSE.
 pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 

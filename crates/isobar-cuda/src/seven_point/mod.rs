@@ -3,7 +3,8 @@
 //! [`SevenPoint`] takes all the steps that solvers ask for, over `Kernels` that launch them: what is done in which order,
 //! what a sweep leaves, which vectors are exchanged, is written here once.
 //!
-//! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid,
+//! * `steps` the capabilities that all have, [`transfer`] what goes between two levels of multigrid, `part` sweeps of parts of a
+//!   grid, whose halo rows are filled on the way,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
 //!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
 //!   their blocks tile columns, `points` relaxation of points, `whole_grid` how substitution tiles the grid.
@@ -19,6 +20,7 @@
 mod aggregate;
 pub(crate) mod kind;
 mod lines;
+mod part;
 pub mod passes;
 pub(crate) mod points;
 mod steps;
@@ -256,9 +258,13 @@ impl<K: Kernels> SevenPoint<K> {
     /// Puts a stencil on the card.
     pub(crate) fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Arc<Self>> {
         refuse_while_recording("making an operator")?;
-        let this = Self { kernels: K::new(cuda, stencil)? };
-        this.kernels.send(stencil)?;
-        Ok(Arc::new(this))
+        Self::made_of(K::new(cuda, stencil)?, stencil)
+    }
+
+    /// Gives kernels their coefficients.
+    pub(crate) fn made_of(kernels: K, stencil: &K::Stencil) -> Result<Arc<Self>> {
+        kernels.send(stencil)?;
+        Ok(Arc::new(Self { kernels }))
     }
 
     /// Gives it the coefficients of another stencil of the same form.

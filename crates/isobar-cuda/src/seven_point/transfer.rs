@@ -34,6 +34,12 @@ impl<K: TransferKernels> LevelTransfer<K> {
     }
 }
 
+impl<K> LevelTransfer<K> {
+    pub(super) fn fine_level(&self) -> &Arc<SevenPoint<K>> {
+        &self.fine
+    }
+}
+
 impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
     fn fine(&self) -> &dyn LineSmoother<Cuda, K::Real> {
         &*self.fine

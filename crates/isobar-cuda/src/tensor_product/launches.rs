@@ -2,10 +2,10 @@
 
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::Guess;
 use isobar_core::real::Real;
-use isobar_core::stencil;
+use isobar_core::stencil::{self, Stencil};
 
 use super::planes::Planes;
 use super::tile::{ADVANCE, rows};
@@ -27,15 +27,20 @@ pub(super) struct Coarse {
     ny: i32,
     pitch: i32,
     nz: i32,
+    rows: [i32; 2],
 }
 
-// SAFETY: laid out as `Coarse` in layout.cuh: a pointer, four 32-bit integers.
+// SAFETY: laid out as `Coarse` in layout.cuh: a pointer, six 32-bit integers.
 unsafe impl Argument for Coarse {}
 
 impl Coarse {
+    /// Of a level, or of a part of one that has halo rows where there are others: with no more than those, kernels know all
+    /// that they read.
     pub(super) fn of<T: Real>(u: &Vector<T>) -> Self {
-        let Shape { nx, ny, nz } = u.layout().shape();
-        Self { u: u.pointer(), nx: nx as i32, ny: ny as i32, pitch: u.layout().pitch() as i32, nz: nz as i32 }
+        let layout = u.layout();
+        let (Shape { nx, ny, nz }, [before, after]) = (layout.shape(), layout.halo().map(|rows| rows as i32));
+        let (pitch, rows) = (layout.pitch() as i32, [-before, ny as i32 + after]);
+        Self { u: u.pointer(), nx: nx as i32, ny: ny as i32, pitch, nz: nz as i32, rows }
     }
 }
 
@@ -96,7 +101,7 @@ impl<T: Real> Kernels for TensorProduct<T> {
     type Stencil = stencil::TensorProduct;
 
     fn new(cuda: &Cuda, stencil: &stencil::TensorProduct) -> Result<Self> {
-        Self::with_room_for(cuda, stencil)
+        Self::with_room_for(cuda, stencil, Slab::whole(Stencil::shape(stencil)))
     }
 
     fn send(&self, stencil: &stencil::TensorProduct) -> Result<()> {

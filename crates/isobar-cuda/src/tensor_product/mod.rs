@@ -17,13 +17,14 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use isobar_core::stencil::modes::by_modes;
+use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
 use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, Supports};
 
 use crate::cuda::{Cuda, check_size};
@@ -96,17 +97,22 @@ fn get_or_make<V: Copy>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V>) ->
 }
 
 impl<T: Real> TensorProduct<T> {
-    fn with_room_for(cuda: &Cuda, stencil: &stencil::TensorProduct) -> Result<Self> {
+    /// Room for the coefficients of some rows.
+    fn with_room_for(cuda: &Cuda, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Self> {
         let context = cuda.context();
-        let layout = Layout::new(stencil.shape())?;
+        let whole = stencil.shape();
+        let layout = slab.layout(whole)?;
         let shape = layout.shape();
         check_size(shape)?;
         let tile = Tile::new::<T>(shape.nz, shape.nx * shape.ny)?;
-        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance } = Sources::new::<T>(tile, shape);
+        let is_odd = [shape.nx, shape.ny, whole.ny].iter().any(|n| !n.is_multiple_of(2));
+        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance } =
+            Sources::new::<T>(tile, shape.nz, is_odd);
         let streams = streams::<T>(context, &layout, tile);
         // Grids that do not stream need neither: what smooths them stands in.
         let [stream, mixed] = if streams { [stream, mixed] } else { [smooth.clone(), smooth.clone()] };
-        let planes = if stencil.has_layers_apart() { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
+        let is_part = slab != Slab::whole(whole);
+        let planes = if stencil.has_layers_apart() && !is_part { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
         let [tables, apply, transfer, smooth, stream, mixed, cg, advance] = if planes.is_some() {
             // Few of the others will be asked for.
             let [tables, apply] = cuda.prepare([tables, apply])?;
@@ -121,7 +127,7 @@ impl<T: Real> TensorProduct<T> {
             layout,
             tile,
             modules: Sourced { tables, apply, transfer, smooth, stream, mixed, cg, advance },
-            tables: Tables::new::<T>(cuda, &layout, tile)?,
+            tables: Tables::new::<T>(cuda, &layout, whole.ny, tile)?,
             streams,
             streaming: OnceLock::new(),
             planes,
@@ -311,6 +317,30 @@ impl SupportsLevels<stencil::TensorProduct> for Cuda {
         fine: &Arc<Self::Operator<T>>,
         coarse: &Arc<Self::Operator<T>>,
     ) -> Result<Arc<Self::Transfer<T>>> {
+        LevelTransfer::new(fine, coarse)
+    }
+}
+
+impl SupportsParts<stencil::TensorProduct> for Cuda {
+    type Part<T: Real> = SevenPoint<TensorProduct<T>>;
+
+    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Arc<Self::Part<T>>> {
+        SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
+    }
+
+    fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::TensorProduct) -> Result<()> {
+        part.update(stencil)
+    }
+}
+
+impl SupportsPartLevels<stencil::TensorProduct> for Cuda {
+    type PartTransfer<T: Real> = LevelTransfer<TensorProduct<T>>;
+
+    fn part_transfer<T: Real>(
+        &self,
+        fine: &Arc<Self::Part<T>>,
+        coarse: &Arc<Self::Part<T>>,
+    ) -> Result<Arc<Self::PartTransfer<T>>> {
         LevelTransfer::new(fine, coarse)
     }
 }

@@ -24,9 +24,11 @@ pub(super) struct Operator {
     ny: i32,
     nz: i32,
     pitch: i32,
+    /// The rows of the larger grid, counted from the first one here.
+    rows: [i32; 2],
 }
 
-// SAFETY: laid out as `Operator` in tensor_product.cuh: nine pointers, four 32-bit integers.
+// SAFETY: laid out as `Operator` in tensor_product.cuh: nine pointers, six 32-bit integers.
 unsafe impl Argument for Operator {}
 
 /// The tables of an operator, one after the other, and the largest of its totals.
@@ -38,8 +40,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Room for them.
-    pub(super) fn new<T: Real>(cuda: &Cuda, layout: &Layout, tile: Tile) -> Result<Self> {
+    /// Room for those of a grid, or of some of the rows of one that has `all_rows`.
+    pub(super) fn new<T: Real>(cuda: &Cuda, layout: &Layout, all_rows: usize, tile: Tile) -> Result<Self> {
         let Shape { nx, ny, nz } = layout.shape();
         let columns = layout.columns_len();
         let lengths =
@@ -58,6 +60,7 @@ impl Tables {
             ny: ny as i32,
             nz: nz as i32,
             pitch: layout.pitch() as i32,
+            rows: [-(layout.origin()[1] as i32), (all_rows - layout.origin()[1]) as i32],
         };
         Ok(Self { buffer, largest: bytes, operator })
     }
@@ -75,13 +78,23 @@ impl Tables {
         layout: &Layout,
         tile: Tile,
     ) -> Result<()> {
-        if stencil.shape() != layout.shape() {
-            return Err(Error::shape("the new operator", stencil.shape().to_string(), layout.shape().to_string()));
+        let Shape { nx, ny, nz } = layout.shape();
+        let [start, end] = self.operator.rows;
+        let whole = Shape::new(nx, (end - start) as usize, nz);
+        if stencil.shape() != whole {
+            return Err(Error::shape("the new operator", stencil.shape().to_string(), whole.to_string()));
         }
         let (v, h) = (stencil.vertical(), stencil.horizontal());
-        let (operator, pitch, lines) = (self.operator, layout.pitch(), 2 * layout.shape().ny);
+        let own = nx * layout.origin()[1]..nx * (layout.origin()[1] + ny);
+        // Lines are scaled in the same way on all ranks.
+        let is_part = own.len() < h.area.len();
+        let least =
+            if is_part { h.total.iter().zip(&h.area).map(|(s, area)| s / area).fold(0.0, f64::max) } else { 0.0 };
+        let (operator, pitch, lines) = (self.operator, layout.pitch(), 2 * ny);
         let largest = self.buffer.start() + self.largest as Pointer;
-        let arrays: [&[f64]; 10] = [&h.area, &h.west, &h.east, &h.south, &h.north, &h.total, &v.a, &v.b, &v.c, &v.d];
+        let [area, west, east, south, north, total] =
+            [&h.area, &h.west, &h.east, &h.south, &h.north, &h.total].map(|all| &all[own.clone()]);
+        let arrays: [&[f64]; 10] = [area, west, east, south, north, total, &v.a, &v.b, &v.c, &v.d];
         self.buffer.clear(self.largest, size_of::<u64>())?;
         cuda.staged(arrays, |places| {
             let with = |places: &[Pointer]| {
@@ -89,7 +102,7 @@ impl Tables {
                 places.iter().fold(operator, |arguments, &place| arguments.with(place)).with(largest)
             };
             let grid = [pitch.div_ceil(32), lines.div_ceil(8), 1];
-            cuda.launch(module.kernel("horizontal")?, grid, [32, 8], with(&places[..6]))?;
+            cuda.launch(module.kernel("horizontal")?, grid, [32, 8], with(&places[..6]).with(least))?;
             cuda.launch(module.kernel("vertical")?, [1, 1, 1], [tile.chunks, 1], with(&places[6..]))
         })?;
         let grid = [pitch.div_ceil(64), lines, 1];

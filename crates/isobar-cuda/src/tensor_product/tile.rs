@@ -1,7 +1,7 @@
 //! How blocks tile columns, and which kernels run on which grids.
 
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 
 use crate::compile::Source;
@@ -123,15 +123,15 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// For a grid whose columns are tiled so.
-    pub fn new<T: Real>(tile: Tile, shape: Shape) -> Self {
-        let layers = shape.nz;
+    /// For columns of so many layers that are tiled so; `is_odd` where a grid, or the larger one that it is a part of, has an odd
+    /// number of columns or rows.
+    pub fn new<T: Real>(tile: Tile, layers: usize, is_odd: bool) -> Self {
         let source = |name, text| {
             let source = Source::new(name, text).define("REAL", c_name::<T>());
             // Only where it saves tests: other numbers of layers share one compilation.
             if layers == tile.layers() { source.define("NZ", layers) } else { source }
         };
-        let odd = u32::from(!shape.nx.is_multiple_of(2) || !shape.ny.is_multiple_of(2));
+        let odd = u32::from(is_odd);
         let single = u32::from(is_single::<T>());
         let of_cells = |name, text| source(name, text).define("ROWS", rows::<T>()).define("ODD", odd);
         let of_lines = |name, text, double_threads| {

@@ -8,8 +8,9 @@ use isobar_core::reference::Reference;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_cpu::Cpu;
 use isobar_dist::Distributed;
+use isobar_dist::threads::Threads;
 
-use super::{distance, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on};
 
 /// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
 /// Neumann sides, x periodic where it can be.
@@ -26,7 +27,7 @@ fn problem(shape: Shape) -> DiffusionProblem {
 }
 
 fn check<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn() -> B + Sync,
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
     ranks: &[usize],
 ) where
@@ -36,7 +37,7 @@ fn check<B: PartBackend + Supports<Diffusion>>(
     let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        let (alone, u) = solve_alone(&backend(), &stencil, &options, &rhs, None);
+        let (alone, u) = solve_alone(&backend(None), &stencil, &options, &rhs, None);
         assert!(alone.converged(), "{alone:?}");
         for &ranks in ranks {
             let (outcome, together) = solve_on(ranks, &backend, &stencil, &options, &rhs, None).unwrap();
@@ -53,10 +54,10 @@ fn check<B: PartBackend + Supports<Diffusion>>(
 fn conjugate_gradients() {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 9, 1)] {
         let problem = problem(Shape::new(nx, ny, nz));
-        check(|| Reference, &problem, &[1, 2, 3, 6]);
-        check(|| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 6]);
+        check(|_| Reference, &problem, &[1, 2, 3, 6]);
+        check(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 6]);
     }
-    check(|| Cpu::new(2).unwrap(), &problem(Shape::new(40, 40, 24)), &[2, 3]);
+    check(|_| Cpu::new(2).unwrap(), &problem(Shape::new(40, 40, 24)), &[2, 3]);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
     let why = |problem: &DiffusionProblem, options: &SolverOptions| {
-        solve_on(2, || Cpu::new(1).unwrap(), &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
+        solve_on(2, |_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
     };
     let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
     let mut closed = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));

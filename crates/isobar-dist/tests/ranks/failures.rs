@@ -10,7 +10,7 @@ use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
 
 use super::messages::check_messages;
-use super::{distance, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on};
 
 fn problem(ny: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx: 8, ny, nz: 4, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -28,13 +28,13 @@ fn too_many_ranks() {
     let problem = problem(4);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 8 * 4 * 4]);
     let options = SolverOptions::default();
-    let why = message(solve_on(5, || Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(5, |_| Reference, &stencil, &options, &rhs, None));
     assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
     // One row a rank leaves no pair for a coarser grid; two levels are what multigrid is here at least.
-    let why = message(solve_on(4, || Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(4, |_| Reference, &stencil, &options, &rhs, None));
     assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
     let options = SolverOptions { method: Method::Modes, modes: ModesOptions::default(), ..options };
-    let why = message(solve_on(2, || Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(2, |_| Reference, &stencil, &options, &rhs, None));
     assert!(why.contains("vertical modes on several ranks"), "{why}");
 }
 
@@ -47,10 +47,10 @@ fn not_finite() {
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &options, &rhs, None);
     rhs[8 * 10] = f64::NAN;
-    let why = message(solve_on(3, || Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
+    let why = message(solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("right-hand side"), "{why}");
     rhs[8 * 10] = problem.rhs(RhsKind::Random, 1, Weighting::None).unwrap()[8 * 10];
-    let (outcome, together) = solve_on(3, || Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap();
+    let (outcome, together) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap();
     assert!(outcome.iterations == alone.iterations && distance(&together, &u) < 1e-9);
 }
 

@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
 
         // Asks for what row j is made of; outside, with couplings of zero, for a row inside.
         auto load = [&](int j) {
-            int inside = min(max(j, 0), op.ny - 1);
+            int inside = readable_row(j, op.ny, op.start, op.end);
             long long row = plane(op, inside, 0);
 #pragma unroll
             for (int c = 0; c < 2; c++) {
@@ -78,9 +78,10 @@ extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
                 ps.beside[c] = p_old[at];
             }
         };
-        // Makes p of them, and where the row is this block's, stores it and updates u.
+        // Makes p of them, and where the row is this block's, stores it and updates u. Halo rows of p are advanced too, from
+        // those of z: what the neighbours do with their rows.
         auto enter = [&](Row& to, int j) {
-            bool store = active && j >= j0 && j < j1;
+            bool own = j >= j0 && j < j1, beside = j < 0 ? j >= op.start : j >= op.ny && j < op.end;
             long long column = plane(op, j, 0) + m;
 #pragma unroll
             for (int c = 0; c < 2; c++) {
@@ -88,9 +89,9 @@ extern "C" __global__ void __launch_bounds__(32 * CHUNKS, MIN_BLOCKS)
                 for (int i = 0; i < K; i++) {
                     T old = ps.own[c][i], value = fma(beta, old, zs.own[c][i]);
                     to.own[c][i] = value;
-                    if (store && (k0 + i < nz)) {
+                    if (active && (own || beside) && (k0 + i < nz)) {
                         long long at = column + c * colour + op.pitch * (k0 + i);
-                        u[at] = fma(alpha, old, us[c][i]);
+                        if (own) u[at] = fma(alpha, old, us[c][i]);
                         p[at] = value;
                     }
                 }

@@ -15,8 +15,8 @@ extern "C" __global__ void apply(Operator op, const T* __restrict__ x, T* __rest
     const T* other = cell.c ? own - colour : own + colour;
     T sum = column.same * other[0];
     sum = fma(column.shifted, other[column.shift], sum);
-    sum = fma(column.south, other[cell.j > 0 ? -2 * colour : 0], sum);
-    sum = fma(column.north, other[cell.j + 1 < op.ny ? 2 * colour : 0], sum);
+    sum = fma(column.south, other[cell.j > op.start ? -2 * colour : 0], sum);
+    sum = fma(column.north, other[cell.j + 1 < op.end ? 2 * colour : 0], sum);
     T below = cell.k > 0 ? own[-op.pitch] : T(0), above = cell.k + 1 < op.nz ? own[op.pitch] : T(0);
     y[cell.at] = -residual(column, op.row[cell.k], T(0), below, own[0], above, sum);
 }

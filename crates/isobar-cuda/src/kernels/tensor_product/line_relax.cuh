@@ -29,11 +29,11 @@ __device__ __forceinline__ void line_relax(const Operator& op, int c, int j, int
     const T* f_at = f + base + at;
     const T* same = u + other + at;
     const T* shifted = same + column.shift;
-    const T* south = j > 0 ? same - row : same;
-    const T* north = j + 1 < op.ny ? same + row : same;
+    const T* south = j > op.start ? same - row : same;
+    const T* north = j + 1 < op.end ? same + row : same;
     ProlongStencil stencil;
     if (GUESS == FROM_PROLONGED)
-        stencil = prolong_stencil(coarse, op.nx, op.ny, 2 * m + looks_east(j, c), j,
+        stencil = prolong_stencil(coarse, op.nx, op.end, 2 * m + looks_east(j, c), j,
                                   looks_east(j, c) ? column.same : column.shifted,
                                   looks_east(j, c) ? column.shifted : column.same, column.south, column.north);
 

@@ -190,7 +190,7 @@ extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
     const int i = 2 * here.m + looks_east(here.j, second);
     const bool reads = here.inside && i < op.nx;
     const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
-    const Bilinear cell = bilinear(coarse, op.nx, op.ny, reads ? i : 0, reads ? here.j : 0);
+    const Bilinear cell = bilinear(coarse, op.nx, op.end, reads ? i : 0, reads ? here.j : 0);
     T old = from[(long long)op.pitch * here.k0], correction = interpolate(cell, coarse, here.k0);
     __syncthreads();
 
@@ -302,7 +302,7 @@ struct Levels {
         const Level &fine = level[l], &coarse = level[l + 1];
         int i, j;
         if (fine.cell(threadIdx.x, colour, i, j)) {
-            Linear x = linear(i, fine.nx, coarse.nx), y = linear(j, fine.ny, coarse.ny);
+            Linear x = linear(i, fine.nx, 0, coarse.nx), y = linear(j, fine.ny, 0, coarse.ny);
             const T *near = coarse.u + coarse.nx * y.own, *far = coarse.u + coarse.nx * y.beyond;
             T sum = y.near * fma(x.near, near[x.own], x.far * near[x.beyond]);
             fine.u[i + fine.nx * j] += fma(y.far, fma(x.near, far[x.own], x.far * far[x.beyond]), sum);

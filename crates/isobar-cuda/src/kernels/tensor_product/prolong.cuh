@@ -14,21 +14,21 @@ struct Linear {
     int own, beyond; // a column without weight is one that may be read
 };
 
-__device__ __forceinline__ Linear linear(int n, int count, int coarse_count) {
+__device__ __forceinline__ Linear linear(int n, int count, int coarse_start, int coarse_end) {
     int own = n >> 1, beyond = own + ((n & 1) ? 1 : -1);
-    bool alone = is_alone(n, count), outside = beyond < 0 || beyond >= coarse_count;
+    bool alone = is_alone(n, count), outside = beyond < coarse_start || beyond >= coarse_end;
     return {alone ? T(1) : outside ? T(0.5) : T(0.75), alone || outside ? T(0) : T(0.25), own,
             alone || outside ? own : beyond};
 }
 
-// The four coarse cells that fine cell (i, j) of nx by ny interpolates from, nearest first.
+// The four coarse cells that fine cell (i, j) of nx columns and rows up to `end` interpolates from, nearest first.
 struct Bilinear {
     T weight[4];
     int at[4]; // index in the coarse field at layer 0
 };
 
-template <class C> __device__ __forceinline__ Bilinear bilinear(const Coarse<C>& coarse, int nx, int ny, int i, int j) {
-    Linear x = linear(i, nx, coarse.nx), y = linear(j, ny, coarse.ny);
+template <class C> __device__ __forceinline__ Bilinear bilinear(const Coarse<C>& coarse, int nx, int end, int i, int j) {
+    Linear x = linear(i, nx, 0, coarse.nx), y = linear(j, end, coarse.start, coarse.end);
     return {{x.near * y.near, x.far * y.near, x.near * y.far, x.far * y.far},
             {coarse_index(coarse.pitch, coarse.nz, x.own, y.own), coarse_index(coarse.pitch, coarse.nz, x.beyond, y.own),
              coarse_index(coarse.pitch, coarse.nz, x.own, y.beyond),
@@ -51,9 +51,9 @@ struct ProlongStencil {
     int at[8]; // index in the coarse field at layer 0
 };
 
-// `west` … `north`: couplings of the fine cell (i, j) of nx by ny.
+// `west` … `north`: couplings of the fine cell (i, j) of nx columns and rows up to `end`.
 template <class C>
-__device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coarse, int nx, int ny, int i, int j, T west,
+__device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coarse, int nx, int end, int i, int j, T west,
                                                           T east, T south, T north) {
     int ci = i >> 1, cj = j >> 1;
     int di = (i & 1) ? 1 : -1, dj = (j & 1) ? 1 : -1;
@@ -63,7 +63,7 @@ __device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coars
     // column alone in its own. The neighbour on that side has weights likewise, from the other end; the one on the
     // other side is in the cell's own coarse column, and never alone.
     bool alone_i = is_alone(i, nx), next_alone_i = is_alone(i + 1, nx);
-    bool alone_j = is_alone(j, ny), next_alone_j = is_alone(j + 1, ny);
+    bool alone_j = is_alone(j, end), next_alone_j = is_alone(j + 1, end);
     T own_i = alone_i ? T(4) : T(3), side_i = alone_i ? T(0) : T(1);
     T own_j = alone_j ? T(4) : T(3), side_j = alone_j ? T(0) : T(1);
     T x_there = (next_alone_i ? T(4) : T(3)) * xf, x_here = (next_alone_i ? T(0) : xf) + T(3) * xb;
@@ -85,7 +85,8 @@ __device__ __forceinline__ ProlongStencil prolong_stencil(const Coarse<C>& coars
         if (before) { w[q][1] -= w[q][0]; w[q][0] = T(0); }
         if (after) { w[q][1] -= w[q][2]; w[q][2] = T(0); }
     }
-    bool below = cj - dj < 0 || cj - dj >= coarse.ny, above = cj + dj < 0 || cj + dj >= coarse.ny;
+    bool below = cj - dj < coarse.start || cj - dj >= coarse.end,
+         above = cj + dj < coarse.start || cj + dj >= coarse.end;
 #pragma unroll
     for (int p = 0; p < 3; p++) {
         if (below) { w[1][p] -= w[0][p]; w[0][p] = T(0); }

@@ -74,7 +74,7 @@ __device__ __forceinline__ double residual_rows(const Operator& op, const T* f, 
 #pragma unroll
         for (int q = 0; q < 2; q++) own[c][q].start(op, u, 2 * jc + (q && two), c, m, k0);
     const T* centre[2] = {u + plane(op, 2 * jc, 0) + m, u + plane(op, 2 * jc, 1) + m};
-    long long to_south = jc > 0 ? -2 * colour : 0, to_north = 2 * jc + 2 < op.ny ? 2 * row : row;
+    long long to_south = 2 * jc > op.start ? -2 * colour : 0, to_north = 2 * jc + 2 < op.end ? 2 * row : row;
     long long f_at = plane(op, 2 * jc, 0) + m;
     R* to = out;
     if (USE == STORE) to += f_at;

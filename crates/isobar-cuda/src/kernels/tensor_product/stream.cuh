@@ -42,7 +42,7 @@ __device__ __forceinline__ int tile_start(int j, int colour) { return looks_east
 // index needs a division.
 __device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j, int colour, int m0, T* slab) {
     constexpr int pieces = LX / EDGE, layers = LX * W / pieces, edge_layers = LX * W;
-    bool valid = j >= 0 && j < op.ny;
+    bool valid = j >= op.start && j < op.end;
     const T* from = u + plane(op, valid ? j : 0, 1 - colour) + m0;
     int k = threadIdx.x / pieces, x = threadIdx.x % pieces * EDGE;
     const T* source = from + op.pitch * k + x;
@@ -70,7 +70,7 @@ struct CoarseRows {
     // Loads the coarse row `row`. Rows and columns outside have no weight; what is read for them is inside.
     __device__ __forceinline__ static void load(TC (&own)[K], TC (&edge)[4], const Coarse<TC>& coarse, int row, int m0,
                                                 int nz, int k0, int lane) {
-        row = row < 0 ? 0 : row < coarse.ny ? row : coarse.ny - 1;
+        row = readable_row(row, coarse.ny, coarse.start, coarse.end);
         int last = coarse.nx - 1;
         const TC* from = coarse.u + coarse.pitch * (k0 < nz ? k0 : nz - 1);
         const TC* column = from + coarse_index(coarse.pitch, nz, min(m0 + lane, last), row);
@@ -100,11 +100,11 @@ struct CoarseRows {
         load(high, edge[1], coarse, (j + 1) / 2, m0, nz, k0, lane);
     }
 
-    // P e in the fine cells (2 (m0 + lane) + parity, j) of nx by ny, and in the one beside the tile on layer k0 + lane: to
+    // P e in the fine cells (2 (m0 + lane) + parity, j) of nx columns and rows start to end, and in the one beside the tile on layer k0 + lane: to
     // the east for parity 0, to the west for 1. Called by whole warps. The weights are those of prolong.cuh.
-    __device__ __forceinline__ void interpolate(TC (&out)[K], TC& beside, const Coarse<TC>& coarse, int nx, int ny, int j,
+    __device__ __forceinline__ void interpolate(TC (&out)[K], TC& beside, const Coarse<TC>& coarse, int nx, int start, int end, int j,
                                                 int parity, int m0, int lane) const {
-        bool odd = j & 1, outside = odd ? j + 1 >= 2 * coarse.ny : j == 0, alone = is_alone(j, ny);
+        bool odd = j & 1, outside = odd ? j + 1 >= 2 * coarse.end : j <= start, alone = is_alone(j, end);
         TC near_y = alone ? TC(1) : outside ? TC(0.5) : TC(0.75), far_y = alone || outside ? TC(0) : TC(0.25);
         TC low_y = odd ? near_y : far_y, high_y = odd ? far_y : near_y;
         TC column[4];
@@ -142,7 +142,7 @@ template <unsigned WHAT> struct Correction {
     __device__ __forceinline__ void load_fine(const Operator& op, const TC* e, int j, int colour, int m0, int nz,
                                               int k0, int lane) {
         if (!(WHAT & CORRECT)) return;
-        const TC* row = e + plane(op, min(j, op.ny - 1), 1 - colour) + op.pitch * (k0 < nz ? k0 : nz - 1);
+        const TC* row = e + plane(op, readable_row(j, op.ny, op.start, op.end), 1 - colour) + op.pitch * (k0 < nz ? k0 : nz - 1);
 #pragma unroll
         for (int i = 0; i < K; i++) fine[i] = row[min(m0 + lane, op.pitch - 1) + op.pitch * (FULL || k0 + i < nz ? i : 0)];
         int layer = lane < K && k0 + lane < nz ? lane : 0;
@@ -166,7 +166,7 @@ template <unsigned WHAT> struct Correction {
     __device__ __forceinline__ void get(TC (&add)[K], TC& beside, const Operator& op, const TC* e,
                                         const Coarse<TC>& coarse, int j, int colour, int m0, int nz, int k0, int lane) {
         if (!CORRECT_AHEAD) load(op, e, coarse, j, colour, m0, nz, k0, lane);
-        if (WHAT & PROLONG) rows.interpolate(add, beside, coarse, op.nx, op.ny, j, !looks_east(j, colour), m0, lane);
+        if (WHAT & PROLONG) rows.interpolate(add, beside, coarse, op.nx, op.start, op.end, j, !looks_east(j, colour), m0, lane);
         if (WHAT & CORRECT) {
 #pragma unroll
             for (int i = 0; i < K; i++) add[i] = WHAT & PROLONG ? add[i] + fine[i] : fine[i];
@@ -177,7 +177,7 @@ template <unsigned WHAT> struct Correction {
     // Adds it to row j in its slab; with KEEP, stores it where `kept` is the row's cell of this lane on layer k0.
     __device__ __forceinline__ void add_to(T* slab, TC* kept, const Operator& op, const TC* e, const Coarse<TC>& coarse,
                                            int j, int colour, int m0, int nz, int k0, int lane) {
-        if (j >= op.ny) return;
+        if (j >= op.end) return;
         bool east = looks_east(j, colour);
         // The other colour's cell m of row j is i = 2m + parity, parity the opposite of this colour's.
         int parity = east ? 0 : 1, beside_m = east ? m0 + LX : m0 - 1;
@@ -230,7 +230,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
     T total = op.total[total_at], pivot = *pivots;
     Correction<WHAT> correction;
     {
-        const T* below = u + plane(op, j0 > 0 ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 where there is none
+        const T* below = u + plane(op, j0 > op.start ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 where there is none
         const T* f_at = f + plane(op, j0, colour) + at;
 #pragma unroll
         for (int i = 0; i < K; i++) {
@@ -239,8 +239,8 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
             if (RHS) ahead[i] = f_at[offset];
         }
         if (ADD) {
-            correction.start(op, e, coarse, j0 > 0 ? j0 - 1 : j0, colour, m0, nz, k0, lane);
-            if (j0 > 0) {
+            correction.start(op, e, coarse, j0 > op.start ? j0 - 1 : j0, colour, m0, nz, k0, lane);
+            if (j0 > op.start) {
                 TC add[K], beside;
                 correction.get(add, beside, op, e, coarse, j0 - 1, colour, m0, nz, k0, lane);
                 if (2 * m + 1 < op.nx + looks_east(j0 - 1, colour)) {

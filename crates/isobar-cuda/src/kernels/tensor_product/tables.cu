@@ -3,13 +3,13 @@
 #include "tensor_product/line_solve.cuh"
 
 // area, and west … total divided by it, in the layout's order. In padding an area of one keeps everything finite, and
-// couplings of zero keep it zero. Leaves the largest total, of no less than 0, in `largest`, as a number whose bits are
-// counted up: call with zeros there.
+// couplings of zero keep it zero. Leaves the largest total, of no less than `least` >= 0, in `largest`, as a number whose
+// bits are counted up: call with zeros there.
 // Block (32, 8); grid (ceil(pitch / 32), ceil(2 ny / 8)).
 extern "C" __global__ void __launch_bounds__(256)
     horizontal(Operator op, const double* __restrict__ areas, const double* __restrict__ west,
                const double* __restrict__ east, const double* __restrict__ south, const double* __restrict__ north,
-               const double* __restrict__ totals, unsigned long long* largest) {
+               const double* __restrict__ totals, unsigned long long* largest, double least) {
     int m = blockIdx.x * 32 + threadIdx.x, line = blockIdx.y * 8 + threadIdx.y; // c + 2 j
     int j = line >> 1, i = 2 * m + ((j + line) & 1);
     bool own = line < 2 * op.ny && m < op.pitch, inside = own && i < op.nx;
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256)
         store(op.north, inside ? north[n] / area : 0);
         store(op.total, total);
     }
-    total = total > 0 ? total : 0;
+    total = total > least ? total : least;
     for (int lane = 16; lane > 0; lane >>= 1) total = max(total, __shfl_down_sync(0xffffffffu, total, lane));
     if (threadIdx.x == 0) atomicMax(largest, (unsigned long long)__double_as_longlong(total));
 }

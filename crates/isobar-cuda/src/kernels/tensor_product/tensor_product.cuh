@@ -34,10 +34,16 @@ struct Operator {
     const LineLayer* line; // W K layers, the ones past nz being identity rows
     const RowLayer* row;   // nz layers
     int nx, ny, nz, pitch;
+    int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
 };
 
 __device__ __forceinline__ long long plane(const Operator& op, int j, int c) {
     return (long long)op.pitch * op.nz * (c + 2 * j);
+}
+
+// Row j, or the nearest that can be read, of rows start to end of which a part has halo rows beside its own ny.
+__device__ __forceinline__ int readable_row(int j, int ny, int start, int end) {
+    return min(max(j, max(start, -1)), min(end, ny + 1) - 1);
 }
 
 // Couplings of one column, arranged for the layout: `same` goes with the other colour's cell of the

@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS)
     const bool two = has_two_rows(op, jc);
     Column low = load_column(op, 2 * jc, 0, m), high = load_column(op, two ? 2 * jc + 1 : 2 * jc, 0, m);
     long long rows = 2LL * op.pitch * nz, row = two ? rows : 0;
-    long long to_south = jc > 0 ? -rows : 0, to_north = 2 * jc + 2 < op.ny ? 2 * rows : row;
+    long long to_south = 2 * jc > op.start ? -rows : 0, to_north = 2 * jc + 2 < op.end ? 2 * rows : row;
     const T* black = u + plane(op, 2 * jc, 1) + m;
     T* to = coarse + coarse_index(coarse_pitch, nz, m, jc);
 #pragma unroll 4
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(32 * ROWS) prolong_add(Operator op,
     int k0 = (blockIdx.z / 2) * length, k1 = min(k0 + length, nz);
     int i = 2 * m + ((j + c) & 1);
     if (i >= op.nx || j >= op.ny) return;
-    Bilinear cell = bilinear(coarse, op.nx, op.ny, i, j);
+    Bilinear cell = bilinear(coarse, op.nx, op.end, i, j);
     T* to = u + plane(op, j, c) + m;
 #pragma unroll 4
     for (int k = k0; k < k1; k++) to[op.pitch * k] += interpolate(cell, coarse, k);

@@ -1,0 +1,125 @@
+//! Ranks that have a card each, or several of which share one and exchange by way of the host, against one card. Where there is no
+//! card they are reported as ignored, or, with `ISOBAR_REQUIRE_CUDA=1`, as failed.
+
+#[path = "ranks/checks.rs"]
+mod checks;
+#[path = "ranks/solves.rs"]
+mod solves;
+
+use std::sync::Arc;
+
+use checks::{GRIDS, check_apply, check_solves, krylov, multigrid, problem};
+use isobar_core::backend::part::PartBackend;
+use isobar_core::error::Result;
+use isobar_core::options::{Method, Smoother, SolverOptions};
+use isobar_cuda::{Cuda, devices};
+use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, threads};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// How ranks reach each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Host,
+    Directly,
+}
+
+fn card(way: Way, rank: Option<&Threads>) -> Result<Cuda> {
+    let count = devices()?.len();
+    let Some(rank) = rank else { return Cuda::new(0) };
+    let card = Cuda::new(rank.rank() % count)?;
+    match way {
+        Way::Host => Ok(card),
+        Way::Directly => card.join(rank.rank(), rank.size(), &mut |mine| rank.all_gather_equal(mine)),
+    }
+}
+
+fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
+    move |rank| card(way, rank).unwrap()
+}
+
+/// Ranks to try.
+fn most_ranks(way: Way) -> usize {
+    match way {
+        Way::Host => 3,
+        Way::Directly => devices().unwrap().len(),
+    }
+}
+
+/// Cards of one process reach each other, unless two ranks share one; one rank has nobody to reach.
+fn cards_are_linked() {
+    let count = devices().unwrap().len();
+    for ranks in 1..=count + 1 {
+        let linked = threads::run(ranks, |world| Ok(card(Way::Directly, Some(&world))?.link().is_some()));
+        assert_eq!(linked.unwrap(), vec![ranks > 1 && ranks <= count; ranks], "{ranks} ranks");
+    }
+}
+
+fn a_rank_for_every_row(way: Way) {
+    let problem = problem(6, 5, 4);
+    let mut options = krylov();
+    let base = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
+    options.extend([Smoother::LineRedBlack, Smoother::LineJacobi].map(|smoother| {
+        let mut options = base.clone();
+        (options.multigrid.levels, options.multigrid.smoother) = (Some(1), smoother);
+        options
+    }));
+    for options in options {
+        check_solves(backend(way), &problem, &[5.min(most_ranks(way))], &options);
+    }
+}
+
+fn methods(way: Way, options: &[SolverOptions]) {
+    for ([nx, ny, nz], ranks) in GRIDS {
+        let ranks: Vec<usize> = ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect();
+        for options in options {
+            check_solves(backend(way), &problem(nx, ny, nz), &ranks, options);
+        }
+    }
+}
+
+/// Grids that are swept by streaming, with rows longer than what goes through a channel at once.
+fn large(way: Way) {
+    for (nx, ny, nz) in [(256, 256, 32), (190, 258, 24)] {
+        for options in [&krylov()[0], &multigrid()[0], &multigrid()[10]] {
+            check_solves(backend(way), &problem(nx, ny, nz), &[2, most_ranks(way)], options);
+        }
+    }
+    for options in [&krylov()[0], &multigrid()[0]] {
+        check_solves(backend(way), &problem(2048, 48, 256), &[2], options);
+    }
+}
+
+fn main() {
+    let why = match devices() {
+        Ok(cards) if !cards.is_empty() => Cuda::new(0).err().map(|error| error.to_string()),
+        Ok(_) => Some("there is no GPU".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    let is_required = std::env::var_os("ISOBAR_REQUIRE_CUDA").is_some_and(|value| value == "1");
+    if let Some(why) = why.as_ref().filter(|_| !is_required) {
+        eprintln!("ignored: {why}");
+    }
+    let mut trials: Vec<(String, Arc<dyn Fn() + Send + Sync>)> =
+        vec![("cards_are_linked".into(), Arc::new(cards_are_linked))];
+    for way in [Way::Host, Way::Directly] {
+        let checks: [(&str, Box<dyn Fn() + Send + Sync>); 5] = [
+            ("apply", Box::new(move || check_apply(backend(way), most_ranks(way)))),
+            ("krylov_methods", Box::new(move || methods(way, &krylov()))),
+            ("multigrid_methods", Box::new(move || methods(way, &multigrid()))),
+            ("a_rank_for_every_row", Box::new(move || a_rank_for_every_row(way))),
+            ("large", Box::new(move || large(way))),
+        ];
+        trials.extend(checks.map(|(name, check)| (format!("{way:?}::{name}").to_lowercase(), Arc::from(check))));
+    }
+    let trials = trials.into_iter().map(|(name, check)| match why.clone() {
+        None => Trial::test(name, move || {
+            check();
+            Ok(())
+        }),
+        Some(why) => Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!is_required),
+    });
+    // Ranks that share a card wait for each other on it: one job at a time.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}

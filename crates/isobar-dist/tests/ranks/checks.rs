@@ -1,0 +1,133 @@
+//! What ranks on any back end must do for the tensor-product operator.
+
+use std::sync::Arc;
+
+use isobar_core::array::ArrayViewMut;
+use isobar_core::backend::part::PartBackend;
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::GridOptions;
+use isobar_core::options::{Form, Method, Norm, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
+use isobar_core::real::Precision;
+use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, Distributed, threads};
+
+use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+
+pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
+    Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
+}
+
+pub(crate) fn rhs(problem: &Helmholtz) -> Vec<f64> {
+    problem.rhs(RhsKind::Random, 7, Weighting::None).unwrap()
+}
+
+/// Grids with odd and even sizes, and all numbers of ranks that are tried on them.
+pub(crate) const GRIDS: [([usize; 3], &[usize]); 4] =
+    [([7, 13, 5], &[1, 2, 3, 4, 6]), ([16, 32, 8], &[1, 2, 3, 4, 6]), ([33, 21, 4], &[2, 3, 6]), ([3, 6, 2], &[2, 3])];
+
+/// A u is the same number by number: rows do not know of ranks.
+pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    most_ranks: usize,
+) where
+    Distributed<B>: Supports<TensorProduct>,
+{
+    for ([nx, ny, nz], ranks) in GRIDS {
+        let problem = problem(nx, ny, nz);
+        let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
+        let shape = stencil.shape();
+        let mut expected = vec![0.0; u.len()];
+        let mut alone = System::new(&backend(None), &stencil, &SolverOptions::default()).unwrap();
+        let whole = isobar_core::layout::Slab::whole(shape);
+        let target = ArrayViewMut::c_order(&mut expected, shape).unwrap();
+        alone.apply(rows_of(&u, shape, whole).into(), target.into()).unwrap();
+        // One row a rank can be applied, if not solved for by multigrid.
+        let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
+        for &ranks in ranks.iter().chain([&ny]).filter(|&&ranks| ranks <= most_ranks) {
+            let parts = threads::run(ranks, |world| {
+                let rank = world.rank();
+                let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
+                let slab = backend.slabs(shape)?.of(rank);
+                let mut system = System::new(&backend, &stencil, &options)?;
+                let mut v = vec![0.0; slab.shape(shape).cells()];
+                let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
+                system.apply(rows_of(&u, shape, slab).into(), target.into())?;
+                Ok((slab, v))
+            });
+            assert_eq!(joined(shape, &parts.unwrap()), expected, "{shape} on {ranks} ranks");
+        }
+    }
+}
+
+/// The same iterations as on one device, and the same solution to rounding.
+pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &Helmholtz,
+    ranks: &[usize],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<TensorProduct>,
+{
+    let (stencil, rhs) = (problem.stencil().unwrap(), rhs(problem));
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
+    // Single precision rounds more.
+    let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
+    for &ranks in ranks {
+        let what = format!("{} on {ranks} ranks, {options:?}", stencil.shape());
+        let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
+        assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
+        let error = distance(&together, &u);
+        assert!(error <= tolerance, "{what}: {error:e}");
+        for (a, b) in outcome.history.iter().zip(&alone.history) {
+            // Krylov methods amplify rounding, single precision rounds more.
+            let slack = match (options.precision, options.method) {
+                (Precision::F64, Method::Multigrid) => 1e-6,
+                (Precision::F64, _) => 1e-3,
+                _ => 5e-2,
+            };
+            assert!((a - b).abs() <= slack * b, "{what}: residual {a:e} instead of {b:e}");
+        }
+    }
+}
+
+pub(crate) fn krylov() -> Vec<SolverOptions> {
+    let base = SolverOptions { method: Method::Cg, tolerance: 1e-7, ..SolverOptions::default() };
+    let with = |preconditioner| SolverOptions { preconditioner, ..base.clone() };
+    vec![
+        with(Preconditioner::Line),
+        // Thin layers are not for it.
+        SolverOptions { max_iterations: 25, ..with(Preconditioner::Jacobi) },
+        SolverOptions { form: Form::Textbook, ..with(Preconditioner::Line) },
+        SolverOptions { norm: Norm::Scaled, ..with(Preconditioner::Line) },
+        // Rounding moves its count by one or two: so many iterations, then.
+        SolverOptions { method: Method::Bicgstab, max_iterations: 8, ..with(Preconditioner::Line) },
+        SolverOptions { precision: Precision::F32, tolerance: 1e-2, ..with(Preconditioner::Line) },
+    ]
+}
+
+pub(crate) fn multigrid() -> Vec<SolverOptions> {
+    let base = SolverOptions { method: Method::Multigrid, tolerance: 1e-8, ..SolverOptions::default() };
+    let mut all = vec![base.clone()];
+    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
+        let mut options = base.clone();
+        change(&mut options);
+        all.push(options);
+    };
+    with(&|options| options.multigrid.start = Start::Full);
+    with(&|options| {
+        options.multigrid.smoother = Smoother::LineJacobi;
+        options.tolerance = 1e-6;
+    });
+    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
+    with(&|options| (options.multigrid.pre, options.multigrid.post) = (0, 1));
+    with(&|options| options.multigrid.relaxation = Some(1.15));
+    with(&|options| options.multigrid.levels = Some(1));
+    with(&|options| options.multigrid.levels = Some(2));
+    with(&|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Multigrid));
+    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-2));
+    with(&|options| options.precision = Precision::Mixed);
+    all
+}

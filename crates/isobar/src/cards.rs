@@ -1,0 +1,322 @@
+//! Several cards of one machine, a thread of this process each.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
+use isobar_core::backend::copy_bandwidth;
+use isobar_core::build::{Description, Solve};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Shape, Slab};
+use isobar_core::operator::Guess;
+use isobar_core::options::SolverOptions;
+use isobar_core::outcome::Outcome;
+use isobar_core::real::Real;
+use isobar_core::solver::{Observer, Progress};
+use isobar_cuda::Cuda;
+use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, Distributed};
+
+use crate::ranks::{OnRanks, described_whole, join};
+
+/// Several NVIDIA cards that share a grid.
+#[derive(Clone, Debug)]
+pub struct Cards {
+    ranks: Vec<Rank>,
+}
+
+#[derive(Clone, Debug)]
+struct Rank {
+    backend: Distributed<Cuda>,
+    world: Threads,
+}
+
+impl Cards {
+    pub(crate) fn open(ordinals: &[usize]) -> Result<Self> {
+        let mut seen = HashSet::new();
+        if let Some(twice) = ordinals.iter().find(|&&ordinal| !seen.insert(ordinal)) {
+            return Err(Error::invalid("device", format!("cuda:{twice} is given twice; give each card once")));
+        }
+        if ordinals.is_empty() {
+            return Err(Error::invalid("device", "no card; use cuda, or cuda:N with the number of a device"));
+        }
+        let open = |world: &Threads| {
+            let as_communicator: Arc<dyn Communicator> = Arc::new(world.clone());
+            let card = Cuda::new(ordinals[world.rank()])?;
+            Ok(Rank { backend: join(&card, &as_communicator)?, world: world.clone() })
+        };
+        let worlds = Threads::ranks(ordinals.len());
+        Ok(Self { ranks: at_once(worlds.iter().map(|world| (world, world)), open)? })
+    }
+
+    /// Bytes a second that all of them copy, each its part of a vector.
+    pub(crate) fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
+        let measure = |rank: &Rank| copy_bandwidth(rank.backend.inner(), rank.backend.slab(shape)?.shape(shape));
+        Ok(self.at_once(measure)?.iter().sum())
+    }
+
+    fn at_once<R: Send>(&self, work: impl Fn(&Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
+        at_once(self.ranks.iter().map(|rank| (rank, &rank.world)), work)
+    }
+
+    /// A solver on all of them.
+    pub(crate) fn solver<S: OnRanks + Sync>(&self, matrix: &S, options: &SolverOptions) -> Result<Box<dyn Solve<S>>> {
+        let shape = matrix.shape();
+        let parts = self.at_once(|rank| {
+            let slab = rank.backend.slab(shape)?;
+            let system = matrix.on_card(&rank.backend, options)?;
+            Ok(Mutex::new(Part { system, slab, u: vec![0.0; slab.shape(shape).cells()] }))
+        })?;
+        let description = parts.first().map(|part| described_whole(lock(part).system.description(), shape));
+        let description = description.ok_or_else(|| Error::invalid("device", "no card"))?;
+        let sum =
+            |bytes: fn(&Description) -> usize| parts.iter().map(|part| bytes(lock(part).system.description())).sum();
+        let description = Description {
+            bytes: sum(|description| description.bytes),
+            coefficient_bytes: sum(|description| description.coefficient_bytes),
+            ..description
+        };
+        Ok(Box::new(Together { cards: self.clone(), parts, shape, description }))
+    }
+}
+
+/// Runs work for each rank at once. Where some fail, so that others are told, the error of the first.
+fn at_once<'w, I: Send, R: Send>(
+    ranks: impl Iterator<Item = (I, &'w Threads)>,
+    work: impl Fn(I) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (work, first) = (&work, &Mutex::new(None));
+    let run = |item: I, world: &Threads| {
+        let result = work(item);
+        if let Err(error) = &result {
+            world.abort(&error.to_string());
+        }
+        result.map_err(|error| {
+            lock(first).get_or_insert(error);
+        })
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = ranks.map(|(item, world)| scope.spawn(move || run(item, world))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    if let Some(error) = lock(first).take() {
+        return Err(error);
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a card has of a solver.
+struct Part<S> {
+    system: Box<dyn Solve<S>>,
+    slab: Slab,
+    /// Its rows of u, on their way.
+    u: Vec<f64>,
+}
+
+/// The solvers of all cards as one.
+struct Together<S> {
+    cards: Cards,
+    parts: Vec<Mutex<Part<S>>>,
+    shape: Shape,
+    description: Description,
+}
+
+impl<S> Together<S> {
+    fn each<R: Send>(&self, work: impl Fn(&mut Part<S>, &Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
+        let ranks = self.cards.ranks.iter().zip(&self.parts);
+        at_once(ranks.map(|pair| (pair, &pair.0.world)), |(rank, part)| work(&mut lock(part), rank))
+    }
+
+    /// Fails for arrays of another shape, or that are not the host's. Returns what is in the one to be written.
+    fn check<'a>(&self, shapes: &[Shape], target: Source<'a>) -> Result<Given<'a>> {
+        if let Some(shape) = shapes.iter().find(|&&shape| shape != self.shape) {
+            return Err(Error::shape("array", shape.to_string(), self.shape.to_string()));
+        }
+        match target {
+            Source::F64(array) => Ok(Given::F64(array)),
+            Source::F32(array) => Ok(Given::F32(array)),
+            Source::Device(_) => Err(on_a_device()),
+        }
+    }
+
+    /// The rows of all parts, in the caller's array.
+    fn collect(&self, target: Target<'_>) -> Result<()> {
+        match target {
+            Target::F64(mut array) => self.parts.iter().for_each(|part| lock(part).store(&mut array)),
+            Target::F32(mut array) => self.parts.iter().for_each(|part| lock(part).store(&mut array)),
+            Target::Device(_) => return Err(on_a_device()),
+        }
+        Ok(())
+    }
+}
+
+/// What a caller's array holds.
+enum Given<'a> {
+    F64(ArrayView<'a, f64>),
+    F32(ArrayView<'a, f32>),
+}
+
+impl<S> Part<S> {
+    /// Puts its rows into the caller's array.
+    fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
+        let nx = array.shape().nx;
+        let mut line = vec![T::ZERO; nx];
+        for (n, values) in self.u.chunks_exact(nx).enumerate() {
+            line.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
+            array.set_line(self.slab.first + n % self.slab.rows(), n / self.slab.rows(), &line);
+        }
+    }
+
+    /// Takes its rows out of it.
+    fn load(&mut self, array: &Given<'_>) {
+        let (nx, at): (usize, &dyn Fn(usize, usize, usize) -> f64) = match array {
+            Given::F64(array) => (array.shape().nx, &|i, j, k| array.get(i, j, k)),
+            Given::F32(array) => (array.shape().nx, &|i, j, k| f64::from(array.get(i, j, k))),
+        };
+        for (n, values) in self.u.chunks_exact_mut(nx).enumerate() {
+            let (j, k) = (self.slab.first + n % self.slab.rows(), n / self.slab.rows());
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = at(i, j, k));
+        }
+    }
+}
+
+fn on_a_device() -> Error {
+    Error::Unsupported("an array in the memory of a GPU for a solver on several; copy it to host memory".into())
+}
+
+/// What the observer, which rank 0 calls, says after each iteration: all ranks must end at the same one.
+#[derive(Debug, Default)]
+struct Verdicts {
+    /// Iterations that have been judged.
+    judged: AtomicUsize,
+    /// 1 + the one after which the solve ends.
+    end: AtomicUsize,
+}
+
+/// Ends all waiting when rank 0 has ended.
+struct Told<'v>(&'v Verdicts);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.judged.store(usize::MAX, Ordering::Release);
+    }
+}
+
+impl Verdicts {
+    fn tell(&self, n: usize, flow: ControlFlow<()>) -> ControlFlow<()> {
+        if flow.is_break() {
+            self.end.store(n + 1, Ordering::Relaxed);
+        }
+        self.judged.store(n + 1, Ordering::Release);
+        flow
+    }
+
+    fn wait(&self, n: usize) -> ControlFlow<()> {
+        let mut looks = 0_u32;
+        while self.judged.load(Ordering::Acquire) <= n {
+            looks += 1;
+            if looks < 1 << 12 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+        if self.end.load(Ordering::Relaxed) == n + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+impl<S: OnRanks + Sync> Solve<S> for Together<S> {
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let (given, clock) = (self.check(&[rhs.shape(), u.shape()], u.as_source())?, Instant::now());
+        let (verdicts, observer) = (&Verdicts::default(), &Mutex::new(observer));
+        let mut outcomes = self.each(|part, rank| {
+            // Whatever becomes of rank 0, the others must not wait for it.
+            let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
+            if guess == Guess::Given {
+                part.load(&given);
+            }
+            let mut n = 0;
+            let observe = &mut |progress: &Progress| {
+                n += 1;
+                if rank.world.rank() > 0 {
+                    verdicts.wait(n - 1)
+                } else {
+                    verdicts.tell(n - 1, lock(observer)(progress))
+                }
+            };
+            let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
+            part.system.solve(rhs.rows(part.slab)?, target.into(), guess, observe)
+        })?;
+        self.collect(u)?;
+        let mut outcome = outcomes.swap_remove(0);
+        // What is not solving is bringing arrays to the cards and back.
+        let transfers = clock.elapsed().as_secs_f64() - outcome.timing.solve - outcome.timing.upload;
+        outcome.timing.download = transfers.max(outcome.timing.download);
+        Ok(outcome)
+    }
+
+    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
+        self.check(&[u.shape(), v.shape()], v.as_source())?;
+        self.each(|part, _| {
+            let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
+            part.system.apply(u.rows(part.slab)?, target.into())
+        })?;
+        self.collect(v)
+    }
+
+    fn update(&mut self, stencil: &S) -> Result<()> {
+        self.each(|part, _| part.system.update(stencil)).map(drop)
+    }
+
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn copy_bandwidth(&self) -> Result<f64> {
+        self.cards.copy_bandwidth(self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ranks_end_at_the_iteration_that_rank_0_ends_at() {
+        for end in [1, 2, 7] {
+            let (verdicts, worlds) = (Verdicts::default(), Threads::ranks(3));
+            let counts = at_once(worlds.iter().map(|world| (world.rank(), world)), |rank| {
+                let flow = |n: usize| match rank {
+                    0 if n + 1 == end => verdicts.tell(n, ControlFlow::Break(())),
+                    0 => verdicts.tell(n, ControlFlow::Continue(())),
+                    _ => verdicts.wait(n),
+                };
+                Ok((0..).take_while(|&n| flow(n).is_continue()).count() + 1)
+            });
+            assert_eq!(counts.unwrap(), [end; 3]);
+        }
+        // Nobody waits for a rank 0 that is gone.
+        let verdicts = Verdicts::default();
+        drop(Told(&verdicts));
+        assert!(verdicts.wait(1000).is_continue());
+    }
+
+    #[test]
+    fn an_error_of_one_is_that_of_all() {
+        let worlds = Threads::ranks(3);
+        let failed = at_once(worlds.iter().map(|world| (world, world)), |world| match world.rank() {
+            1 => Err(Error::Unsupported("this".into())),
+            // Would wait for ever.
+            _ => world.barrier().map_err(|error| Error::Unsupported(format!("told: {error}"))),
+        });
+        assert!(failed.unwrap_err().to_string().contains("this"));
+        assert!(matches!(Cards::open(&[1, 0, 1]), Err(Error::Invalid { .. })));
+        assert!(matches!(Cards::open(&[]), Err(Error::Invalid { .. })));
+    }
+}
