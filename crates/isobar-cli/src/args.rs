@@ -68,11 +68,23 @@ impl CaseArgs {
     /// # Errors
     /// Those of [`Case::load`].
     pub fn load(&self) -> isobar_case::Result<Case> {
+        self.load_with_all(None)
+    }
+
+    /// Reads it with one more change, which comes from `origin`.
+    ///
+    /// # Errors
+    /// As [`CaseArgs::load`].
+    pub fn load_with(&self, change: &str, origin: &str) -> isobar_case::Result<Case> {
+        self.load_with_all(Some(Override::new(change, origin)))
+    }
+
+    fn load_with_all(&self, last: Option<Override>) -> isobar_case::Result<Case> {
         let sets = self.set.iter().map(|set| Override::new(set, format!("--set {set}")));
         let precision = self.precision.iter().map(|precision| {
             Override::new(format!("solver.precision={precision}"), format!("--precision {precision}"))
         });
-        Case::load(&self.case, &sets.chain(precision).collect::<Vec<_>>())
+        Case::load(&self.case, &sets.chain(precision).chain(last).collect::<Vec<_>>())
     }
 }
 
@@ -120,6 +132,16 @@ pub struct SolveArgs {
     pub quiet: bool,
 }
 
+/// How the grid grows with the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scaling {
+    /// As many rows on each.
+    Weak,
+    /// The same grid on all.
+    Strong,
+}
+
 /// `isobar bench`
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -129,6 +151,10 @@ pub struct BenchArgs {
     /// The device and its threads.
     #[command(flatten)]
     pub device: DeviceArgs,
+
+    /// Solve it on 1, 2, 4, … of the cards, or of the threads, instead: weak, as many rows on each, or strong, the same grid on all
+    #[arg(long, value_enum)]
+    pub scaling: Option<Scaling>,
 
     /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
     #[arg(long, value_name = "FILE.json")]

@@ -166,8 +166,9 @@ fn main() -> Result<()> {
                 };
                 // A step of each iteration, since counts may differ.
                 let step = times.median / times.iterations.max(1) as f64;
-                let alone = *alone.get_or_insert(step);
-                let efficiency = if is_weak { alone / step } else { alone / step / count as f64 };
+                let (fewest, before) = *alone.get_or_insert((count, step));
+                let faster = before / step;
+                let efficiency = if is_weak { faster } else { faster * fewest as f64 / count as f64 };
                 println!(
                     "{scaling:<8} {:<16} {:<10} {:<6} {count:>5} {:8.1} {:9.3} {:>5} {:8.1e} {:6.1}%",
                     shape.to_string(),

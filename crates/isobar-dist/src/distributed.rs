@@ -241,8 +241,10 @@ impl<B: PartBackend> Backend for Distributed<B> {
         self.inner.enter(work)
     }
 
+    /// On all ranks, so that none counts as work that it waits for another.
     fn synchronize(&self) -> Result<()> {
-        self.inner.synchronize()
+        self.inner.synchronize()?;
+        if self.has_others() { self.world.barrier() } else { Ok(()) }
     }
 
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {

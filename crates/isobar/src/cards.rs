@@ -74,7 +74,10 @@ impl Cards {
         let description = description.ok_or_else(|| Error::invalid("device", "no card"))?;
         let sum =
             |bytes: fn(&Description) -> usize| parts.iter().map(|part| bytes(lock(part).system.description())).sum();
+        // What all of them move.
+        let traffic = parts.iter().flat_map(|part| lock(part).system.description().traffic.clone()).collect();
         let description = Description {
+            traffic,
             bytes: sum(|description| description.bytes),
             coefficient_bytes: sum(|description| description.coefficient_bytes),
             ..description

@@ -20,6 +20,9 @@ multigrid cycle, sweeps with transfers, about 1.5 times as much on CUDA.";
 /// # Errors
 /// Whatever keeps the case from being solved or the report from being written.
 pub fn run(args: &BenchArgs) -> Result<u8> {
+    if let Some(scaling) = args.scaling {
+        return super::scaling::run(args, scaling);
+    }
     let case = args.case.load()?;
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &case.inputs())?;

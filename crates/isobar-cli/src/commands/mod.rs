@@ -6,6 +6,7 @@ pub mod export;
 mod heat;
 pub mod reproduce;
 mod restart;
+pub mod scaling;
 pub mod solve;
 mod trial;
 mod writer;

@@ -211,6 +211,35 @@ fn a_reader_that_leaves_changes_nothing() {
 }
 
 #[test]
+fn bench_scales_with_threads() {
+    let folder = tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let path = case("panel-tiny.toml");
+    let bench = |arguments: &[&str]| {
+        let common = ["bench", path.to_str().unwrap(), "--device", "cpu", "--report", report.to_str().unwrap()];
+        isobar(common.iter().copied().chain(arguments.iter().copied())).output().unwrap()
+    };
+    for (scaling, grow) in [("weak", true), ("strong", false)] {
+        let output = bench(&["--threads", "3", "--scaling", scaling]);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(stdout(&output).contains("efficiency"), "{}", stdout(&output));
+        let report: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        let points = report["points"].as_array().unwrap();
+        assert_eq!(points.iter().map(|point| point["count"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((number(&points[0]["efficiency"]), report["scaling"].as_str()), (1.0, Some(scaling)));
+        for point in points {
+            let factor = if grow { number(&point["count"]) } else { 1.0 };
+            assert_eq!(number(&point["grid"][1]), factor * number(&points[0]["grid"][1]));
+            assert!(number(&point["relative_residual"]) <= 1e-5 && number(&point["efficiency"]) > 0.0);
+        }
+    }
+    let output = bench(&["--scaling", "sideways"]);
+    assert!(stderr(&output).contains("weak"), "{}", stderr(&output));
+    let heat = isobar(["bench", case("heat.toml").to_str().unwrap(), "--scaling", "weak"]).output().unwrap();
+    assert!(stderr(&heat).contains("time steps"), "{}", stderr(&heat));
+}
+
+#[test]
 fn bench_times_every_step() {
     let folder = tempdir().unwrap();
     let report = folder.path().join("report.json");

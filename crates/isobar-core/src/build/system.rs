@@ -411,6 +411,10 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if guess == Guess::Given {
             upload(&self.backend, u.as_source(), &mut self.u)?;
         }
+        if self.description.device.ranks > 1 {
+            // Bringing arrays is no part of the solve, on whichever rank it takes longest.
+            self.backend.synchronize()?;
+        }
         let upload = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         let norms = self.norms(guess)?;
