@@ -395,8 +395,9 @@ impl Stencil for Diffusion {
         true
     }
 
-    fn choice(&self, _: &SolverOptions) -> Choice {
-        Choice::new(Method::Cg, Preconditioner::Multigrid)
+    fn choice(&self, options: &SolverOptions) -> Choice {
+        self.choice_by(options, || Ok(self.measures()))
+            .unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

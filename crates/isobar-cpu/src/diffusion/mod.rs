@@ -18,6 +18,7 @@ use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator,
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
+use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
@@ -249,6 +250,15 @@ impl Supports<stencil::Diffusion> for Cpu {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         galerkin(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Diffusion<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        by_points(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(
