@@ -22,6 +22,7 @@ mod device;
 pub mod diffusion;
 mod driver;
 pub mod galerkin;
+mod halving;
 mod iterate;
 pub mod kernels;
 mod launch;

@@ -32,35 +32,48 @@ impl Measures {
     pub fn verdict(&self) -> (bool, String) {
         let Self { stiffness, contrast, jump } = *self;
         let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
-        if stiffness > MOST_STIFF {
-            no(format!("couplings of one direction are {stiffness:.3} times another's, more than {MOST_STIFF}"))
-        } else if contrast.is_infinite() {
+        if contrast.is_infinite() {
             no("cells are closed".into())
+        } else if stiffness > MOST_STIFF {
+            no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
         } else if contrast > MOST_CONTRAST {
             no(format!("coefficients differ by a factor of {contrast:.1e}, more than {MOST_CONTRAST}"))
         } else if jump > MOST_JUMP {
-            no(format!("coefficients of neighbours differ by a factor of {jump:.3}, more than {MOST_JUMP}"))
+            no(format!("coefficients of neighbours differ by a factor of {jump:.2}, more than {MOST_JUMP}"))
         } else {
             let smooth = if contrast == 1.0 {
                 "coefficients are constant".to_owned()
             } else {
-                format!("coefficients are smooth (contrast {contrast:.3}, neighbours {jump:.3})")
+                format!("coefficients are smooth (contrast {contrast:.2}, neighbours {jump:.3})")
             };
-            (true, format!("points: no direction is stiff (couplings {stiffness:.3} : 1), {smooth}"))
+            (true, format!("points: no direction is stiff (couplings {stiffness:.1} : 1), {smooth}"))
         }
     }
+}
+
+/// What is beyond the ends of directions with these sides.
+pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {
+    sides.map(|sides| {
+        sides.map(|side| match side {
+            Side::Closed => End::Closed,
+            Side::Fixed => End::Fixed,
+            Side::Periodic => End::Ring,
+        })
+    })
 }
 
 impl Diffusion {
     /// What is beyond the ends of each direction.
     pub fn ends(&self) -> [[End; 2]; 3] {
-        self.sides().map(|sides| {
-            sides.map(|side| match side {
-                Side::Closed => End::Closed,
-                Side::Fixed => End::Fixed,
-                Side::Periodic => End::Ring,
-            })
-        })
+        ends_of(self.sides())
+    }
+
+    /// Of each direction its field and factor, where coefficients are those of cells.
+    pub fn factors(&self) -> Option<[(usize, f64); 3]> {
+        match self.coefficients() {
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => Some(*axes),
+            Coefficients::Faces(_) => None,
+        }
     }
 
     /// Mean couplings of each direction, or as much as is known of them without the coefficients.
@@ -149,13 +162,7 @@ impl Diffusion {
     /// # Errors
     /// [`Error::Unsupported`] for stored faces, and coefficients on a GPU.
     pub fn halved(&self, by: &Halving) -> Result<Self> {
-        let Coefficients::Cells { fields, axes } = self.coefficients() else {
-            return Err(Error::Unsupported(
-                "solver.multigrid.smoother: \"point-red-black\" needs coefficients of cells on the host, and here are others; \
-                 use \"line-red-black\""
-                    .into(),
-            ));
-        };
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return Err(no_cells()) };
         let ones = by.along.each_ref().map(|along| vec![1.0; along.near.len()]);
         let weighted = |field: usize, axis: Axis| {
             let mut weights = ones.clone();
@@ -176,6 +183,18 @@ impl Diffusion {
     }
 }
 
+impl Diffusion {
+    /// [`Diffusion::halved`] without the coefficients, for a back end that computes them where it needs them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for stored faces.
+    pub fn halved_form(&self, by: &Halving) -> Result<Self> {
+        let axes = self.factors().ok_or_else(no_cells)?;
+        let axes = if by.is_regular { by.factors(axes) } else { [0, 1, 2].map(|d: usize| (d, axes[d].1)) };
+        Ok(self.without_coefficients(by.coarse, axes))
+    }
+}
+
 impl Halving {
     /// What h is of the mean coefficient of a coarser cell, given the same of a finer one, where all are alike.
     pub fn factors(&self, axes: [(usize, f64); 3]) -> [(usize, f64); 3] {
@@ -187,6 +206,14 @@ impl Halving {
         }
         coarse
     }
+}
+
+fn no_cells() -> Error {
+    Error::Unsupported(
+        "solver.multigrid.smoother: \"point-red-black\" needs coefficients of cells, and here transmissibilities are given; use \
+         \"line-red-black\""
+            .into(),
+    )
 }
 
 /// The largest over the smallest; infinite where any is zero.
@@ -276,7 +303,7 @@ mod tests {
             let (is_good, text) = measures.verdict();
             assert!(!is_good && text.contains(why), "{text}");
         };
-        refused(of(&|_| 3.0, [1.0, 9.0, 1.0]), "one direction are 9 times");
+        refused(of(&|_| 3.0, [1.0, 9.0, 1.0]), "one direction are 9.0 times");
         refused(of(&|n| if n == 5 { 0.0 } else { 1.0 }, [1.0; 3]), "closed");
         refused(of(&|n| if n == 5 { 1e3 } else { 1.0 }, [1.0; 3]), "1.0e3");
         refused(of(&|n| if n == 5 { 3.0 } else { 1.0 }, [1.0; 3]), "neighbours differ by a factor of 3");

@@ -37,7 +37,7 @@ use crate::real::Real;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
-pub use diffusion_halved::Measures;
+pub use diffusion_halved::{Measures, ends_of};
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};

@@ -1,10 +1,11 @@
 //! The diffusion operator on processor cores: what it supplies to the engine.
 //!
 //! * this file: the operator, and what can be done with it,
-//! * [`cells`] entries from coefficients of cells, [`faces`] stored ones, [`entries`] what they share.
+//! * [`cells`] entries from coefficients of cells, [`even`] of cells that are all alike, [`faces`] stored ones, [`entries`] what they share.
 
 mod cells;
 mod entries;
+mod even;
 mod faces;
 
 use std::sync::Arc;
@@ -79,7 +80,10 @@ impl<T: Real> DiffusionCoefficients<T> {
 impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
     fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: Geometry<'_, T>, kernel: K) -> K::Output {
         match &self.kind {
-            Kind::Cells(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+            Kind::Cells(coefficients) => match &coefficients.even() {
+                Some(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+                None => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+            },
             Kind::Faces(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
         }
     }
