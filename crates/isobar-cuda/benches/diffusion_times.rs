@@ -2,7 +2,7 @@
 //! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
 //! coefficients.
 //!
-//! `diffusion_times [steps|solves|points]`, the last of cycles that relax points
+//! `diffusion_times [steps|solves|points [fixed]]`, the last of cycles that relax points, with all sides fixed or others too
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
@@ -236,7 +236,7 @@ fn points(cuda: &Cuda) -> Result<()> {
         }
         for precision in [Precision::F64, Precision::Mixed] {
             point_solve(cuda, &fixed, "all sides fixed", precision, copy)?;
-            if !is_large {
+            if !is_large && std::env::args().nth(2).is_none() {
                 point_solve(cuda, &bottom, "bottom fixed", precision, copy)?;
                 point_solve(cuda, &ring, "periodic", precision, copy)?;
             }

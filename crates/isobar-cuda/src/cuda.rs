@@ -129,6 +129,13 @@ impl Cuda {
         launch.submit(self.context())
     }
 
+    /// Rounds `len` elements.
+    pub(crate) fn convert_entries<S: Real, T: Real>(&self, len: usize, from: Pointer, to: Pointer) -> Result<()> {
+        let arguments = Arguments::new().with(len as i64).with(from).with(to);
+        let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
+    }
+
     /// Launches a vector operation on `len` elements.
     pub(crate) fn elementwise(&self, kernel: Kernel, len: usize, arguments: Arguments) -> Result<()> {
         self.launch(kernel, [self.blocks(len), 1, 1], [BLOCK, 1], arguments)
@@ -209,10 +216,7 @@ impl Backend for Cuda {
     }
 
     fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
-        let len = y.layout().len();
-        let arguments = Arguments::new().with(len as i64).with(x.pointer()).with(y.pointer());
-        let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
-        self.elementwise(self.kernel::<T>(name)?, len, arguments)
+        self.convert_entries::<S, T>(y.layout().len(), x.pointer(), y.pointer())
     }
 
     fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {

@@ -18,7 +18,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::halving::measure;
-use crate::launch::Argument;
+use crate::launch::{Argument, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::scalars::Scalars;
 use crate::seven_point::kind::{self, Kind};
@@ -272,6 +272,26 @@ impl Kind for Diffusion {
     }
 }
 
+/// Rounds the coefficients that one operator has for another one.
+fn round<T: Real, R: Real>(
+    stencil: &stencil::Diffusion,
+    from: &Passes<Diffusion, T>,
+    to: &Passes<Diffusion, R>,
+) -> Result<()> {
+    let (cuda, len) = (to.cuda(), to.layout().len());
+    let (source, target) = (from.operands(), to.operands());
+    for field in to.kind().used_fields() {
+        cuda.convert_entries::<T, R>(len, source.field(field), target.field(field))?;
+    }
+    if to.kind().shift {
+        cuda.convert_entries::<T, R>(len, source.shift(), target.shift())?;
+    }
+    if let Some(axes) = stencil.factors() {
+        to.kind().send_ratios::<R>(cuda, target, &axes)?;
+    }
+    to.note_sent(stencil)
+}
+
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
     fn residual_in_single(
         &self,
@@ -312,6 +332,27 @@ impl Supports<stencil::Diffusion> for Cuda {
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
         operator.update(stencil)
+    }
+
+    fn rounded<T: Real, R: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        from: &Arc<Self::Operator<T>>,
+    ) -> Result<Arc<Self::Operator<R>>> {
+        refuse_while_recording("making an operator")?;
+        let made = SevenPoint::with(Passes::<Diffusion, R>::new(self, stencil)?);
+        round(stencil, from.kernels(), made.kernels())?;
+        Ok(made)
+    }
+
+    fn round_again<T: Real, R: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        from: &Self::Operator<T>,
+        to: &Self::Operator<R>,
+    ) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        round(stencil, from.kernels(), to.kernels())
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {

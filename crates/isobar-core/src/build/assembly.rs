@@ -147,11 +147,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// The same in another precision, with an operator of its own.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
-        let operator = backend.operator::<R>(stencil)?;
+        let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
         let this = Maker::new(backend, stencil, options, Arc::clone(&operator), is_floating);
         let bytes = this.capabilities.operator.coefficient_bytes();
-        let device = backend.clone();
-        let update: Update<S> = Box::new(move |stencil| device.update(&*operator, stencil));
+        let (device, from) = (backend.clone(), Arc::clone(&self.operator));
+        let update: Update<S> = Box::new(move |stencil| device.round_again::<T, R>(stencil, &from, &operator));
         Ok((this, vec![update], bytes))
     }
 

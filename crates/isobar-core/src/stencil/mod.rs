@@ -114,6 +114,27 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// What the device reports.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
 
+    /// An operator in another precision, made as the first was unless a back end rounds what that has.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
+        self.operator(stencil)
+    }
+
+    /// Gives it the coefficients of another stencil, which the first has already.
+    ///
+    /// # Errors
+    /// As [`Supports::update`].
+    fn round_again<T: Real, R: Real>(
+        &self,
+        stencil: &S,
+        _from: &Self::Operator<T>,
+        to: &Self::Operator<R>,
+    ) -> Result<()> {
+        self.update(to, stencil)
+    }
+
     /// All that the operator offers, but for lines.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 

@@ -77,9 +77,21 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
     }
 
+    /// The coefficients of a stencil have come: has the card compute what depends on them.
+    pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
+        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        if self.colours.get().is_some() {
+            self.look()?;
+        }
+        self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
+    }
+
     /// Without coefficients, and without kernels of lines, which coarser levels of points do not use.
     pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
-        Self::make(cuda, form, false)
+        let this = Self::make(cuda, form, false)?;
+        // Kernels that fill it write to cells alone, and padding must be closed.
+        this.coefficients.clear(0, this.coefficients.bytes())?;
+        Ok(this)
     }
 
     fn make(cuda: &Cuda, stencil: &K::Stencil, has_lines: bool) -> Result<Self> {
@@ -366,11 +378,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             ));
         }
         self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
-        if self.colours.get().is_some() {
-            self.look()?;
-        }
-        self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
+        self.note_sent(stencil)
     }
 
     fn sweep_cells(&self, rho: f64, first: Colour, guess: Guess, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
