@@ -274,7 +274,7 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         let (mut coarse_f, coarse_u) = (noise(&coarse)?, noise(&coarse)?);
         let mut scalars = cuda.scalars()?;
         let norm = Sums::<2>::new(0).get(0);
-        let relaxation = Relaxation { smoother: Smoother::PointRedBlack, rho: 1.15, first: Colour::Red };
+        let relaxation = Relaxation { smoother: Smoother::PointRedBlack, rho: 1.18, first: Colour::Red };
         let cells = layout.shape().cells();
         let report = |name: &str, references: f64, seconds: f64| {
             let bandwidth = references * (cells * size_of::<f64>()) as f64 / seconds;

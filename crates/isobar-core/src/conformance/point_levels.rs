@@ -41,7 +41,7 @@ fn hierarchy<B: Supports<Diffusion>, T: Real>(backend: &B, stencil: &Diffusion) 
 }
 
 fn relaxations() -> impl Iterator<Item = Relaxation> {
-    let of = |first| [1.0, 1.15].map(|rho| Relaxation { smoother: Smoother::PointRedBlack, rho, first });
+    let of = |first| [1.0, 1.18].map(|rho| Relaxation { smoother: Smoother::PointRedBlack, rho, first });
     Colour::BOTH.into_iter().flat_map(of)
 }
 

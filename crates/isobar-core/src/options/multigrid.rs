@@ -48,7 +48,7 @@ pub struct MultigridOptions {
     pub levels: Option<usize>,
     /// The relaxation.
     pub smoother: Smoother,
-    /// ρ; by default 1 for lines red–black, 1.15 for points, and 2/3 for Jacobi.
+    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi.
     pub relaxation: Option<f64>,
     /// Sweeps before the coarse correction.
     pub pre: usize,
@@ -86,7 +86,7 @@ impl MultigridOptions {
             Smoother::LineJacobi => 2.0 / 3.0,
             Smoother::Auto | Smoother::LineRedBlack => 1.0,
             // Measured: docs/notes/diffusion-multigrid.md.
-            Smoother::PointRedBlack => 1.15,
+            Smoother::PointRedBlack => 1.18,
         })
     }
 
@@ -97,7 +97,7 @@ impl MultigridOptions {
             return Err(Error::invalid(
                 "solver.multigrid.relaxation",
                 format!(
-                    "{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.15 for point-red-black"
+                    "{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.18 for point-red-black"
                 ),
             ));
         }
