@@ -85,7 +85,8 @@ impl From<&OwnOperator> for MatrixSize {
 
 impl MatrixSize {
     /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a
-    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide.
+    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide; of diffusion, of which they
+    /// decide too, what takes more and may follow.
     pub fn choice(&self) -> Choice {
         let (method, preconditioner) = match self.kind {
             MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line),
@@ -456,7 +457,9 @@ mod tests {
     fn choices_are_the_matrices_own() {
         let flat = diffusion(Shape::new(6, 4, 2), [1.0; 3]);
         let options = SolverOptions::default();
-        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&options));
+        let mut lines = options.clone();
+        lines.multigrid.smoother = Smoother::LineRedBlack;
+        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&lines));
         let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
         assert_eq!(MatrixSize::from(&tall).choice().preconditioner, tall.choice(&options).preconditioner);
