@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use isobar::options::{Method, Preconditioner};
+use isobar::options::{Method, Preconditioner, Smoother};
 use isobar::{Description, Outcome, Shape, Stop};
 use isobar_case::text::{name, plural};
 use isobar_case::{Case, Footprint, memory};
@@ -63,7 +63,7 @@ fn solver(case: &Case, description: &Description) -> String {
         let _ = write!(
             text,
             ", {} V({},{}), {} coarse sweeps",
-            name(&multigrid.smoother),
+            name(&description.smoother),
             multigrid.pre,
             multigrid.post,
             multigrid.coarse_sweeps
@@ -73,6 +73,9 @@ fn solver(case: &Case, description: &Description) -> String {
         text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
             ("cg", "multigrid") => {
                 "; chosen since it is fast whatever the coefficients, and watched: lines or the diagonal follow where it is slow"
+            }
+            ("multigrid", _) if description.smoother == Smoother::PointRedBlack => {
+                "; chosen for these coefficients, and watched: cg with lines on Galerkin grids follows where it is slow"
             }
             _ => "; the usual choice for this matrix",
         });

@@ -141,8 +141,11 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         capabilities: backend.capabilities(&operator),
         lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
     };
-    let relaxation =
-        Relaxation { smoother: options.multigrid.smoother, rho: options.multigrid.relaxation(), first: Colour::Red };
+    let relaxation = Relaxation {
+        smoother: options.multigrid.smoother.or_lines(),
+        rho: options.multigrid.relaxation(),
+        first: Colour::Red,
+    };
     let hierarchy = backend.hierarchy(stencil, &operator, options.multigrid.levels)?;
     let mut timed = Vec::new();
     let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {

@@ -223,6 +223,17 @@ impl Layout {
         2 * self.half_plane() * self.shape.ny
     }
 
+    /// Fails for a part of a larger grid, for steps that are for whole ones.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], saying so.
+    pub fn require_whole(&self) -> Result<()> {
+        if self.halo == [0; 2] && self.origin == [0; 2] {
+            return Ok(());
+        }
+        Err(Error::Unsupported("relaxation of points by colour on several ranks; relax lines, or run on one".into()))
+    }
+
     /// Never: a layout has at least one cell.
     pub fn is_empty(&self) -> bool {
         false

@@ -1,6 +1,7 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [mixed]`
+//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [f64|mixed] [names of problems] [lines]`; with `lines` these
+//! are relaxed where the choice would be points. Seconds of the processor are those of all threads.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, SolverOptions};
+use isobar_core::options::{Compatibility, Smoother, SolverOptions};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::random;
 use isobar_core::real::Precision;
@@ -18,30 +19,45 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cpu::Cpu;
 
+/// Seconds that this process has had of the processor, where the system says.
+fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = text.rsplit(')').next().unwrap_or_default();
+    after_name
+        .split_whitespace()
+        .nth(11)
+        .and_then(|ticks| ticks.parse::<f64>().ok())
+        .map_or(f64::NAN, |ticks| ticks / 100.0)
+}
+
 fn time(
     cpu: &Cpu,
     name: &str,
     shape: Shape,
     field: Vec<f64>,
     sides: [[Side; 2]; 3],
-    precision: Precision,
+    (precision, smoother): (Precision, Smoother),
 ) -> Result<()> {
     let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
     let stencil = Diffusion::new(shape, cells, None, sides)?;
-    let options =
+    let mut options =
         SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, precision, ..SolverOptions::default() };
+    options.multigrid.smoother = smoother;
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(7, n)).collect();
     let mut u = vec![0.0; rhs.len()];
     for _ in 0..2 {
-        let clock = Instant::now();
+        let (clock, before) = (Instant::now(), processor_seconds());
         let mut system = System::new(cpu, &stencil, &options)?;
-        let setup = clock.elapsed().as_secs_f64();
+        let (setup, made) = (clock.elapsed().as_secs_f64(), processor_seconds());
         let (b, view) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
         let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore)?;
         let levels: Vec<String> = system.description().levels.iter().map(Shape::to_string).collect();
         println!(
-            "{name:12} setup {setup:.3} s, solve {:.3} s, {} iterations, {:.1e}, levels {}",
+            "{name:12} {}: setup {setup:.3} s, solve {:.3} s (of the processor {:.2}, {:.2}), {} iterations, {:.1e}, levels {}",
+            system.description().method,
             outcome.timing.solve,
+            made - before,
+            processor_seconds() - made,
             outcome.iterations,
             outcome.relative_residual,
             levels.join(" ")
@@ -55,6 +71,8 @@ fn main() -> Result<()> {
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (n, threads) = (number(0, 128), number(1, 1));
     let precision = if arguments.iter().any(|a| a == "mixed") { Precision::Mixed } else { Precision::F64 };
+    let smoother = if arguments.iter().any(|a| a == "lines") { Smoother::LineRedBlack } else { Smoother::Auto };
+    let precision = (precision, smoother);
     let only = |name: &str| arguments.len() < 4 || arguments[3..].iter().any(|a| a == name);
     let cpu = Cpu::new(threads)?;
     let shape = Shape::new(n, n, n);
@@ -62,6 +80,25 @@ fn main() -> Result<()> {
     let fixed = [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]];
     if only("constant") {
         time(&cpu, "constant", shape, vec![1.0; shape.cells()], fixed, precision)?;
+    }
+    if only("fixed") {
+        time(&cpu, "all fixed", shape, vec![1.0; shape.cells()], [[Side::Fixed; 2]; 3], precision)?;
+    }
+    if only("rings") {
+        time(&cpu, "periodic", shape, vec![1.0; shape.cells()], [[Side::Periodic; 2]; 3], precision)?;
+    }
+    if only("smooth") {
+        let place = |n: usize| {
+            [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|i| i as f64 / shape.nx as f64)
+        };
+        let kappa = |[x, y, z]: [f64; 3]| (1.5 * (4.0 * x + 1.0).sin() * (5.0 * y).cos() * (3.0 * z).cos()).exp();
+        let field = (0..shape.cells()).map(|n| kappa(place(n))).collect();
+        time(&cpu, "smooth", shape, field, [[Side::Fixed; 2]; 3], precision)?;
+    }
+    if only("plane") {
+        let plane = Shape::new(1024, 1024, 1);
+        let sides = [[Side::Fixed; 2], [Side::Fixed; 2], [Side::Closed; 2]];
+        time(&cpu, "plane, 1024²", plane, vec![1.0; plane.cells()], sides, precision)?;
     }
     if only("lognormal") {
         time(&cpu, "lognormal", shape, materials::noise(shape, 1.0, 1)?, fixed, precision)?;

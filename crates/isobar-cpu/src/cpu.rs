@@ -298,6 +298,21 @@ impl Cpu {
         maxima.into_iter().fold(0.0, f64::max)
     }
 
+    /// Whether all of some numbers are this one.
+    pub(crate) fn are_all(&self, values: &[f64], value: f64) -> bool {
+        if values.last() != Some(&value) {
+            return false;
+        }
+        let mut found = [true; MAX_PARTS];
+        let out = Shared::of(&mut found);
+        self.for_each_part(values.len(), |part, start, end| {
+            let is_all = self.dispatch::<f64, _>(|| values[start..end].iter().fold(true, |all, &b| all & (b == value)));
+            // SAFETY: each part has its own.
+            unsafe { out.set(part as isize, is_all) };
+        });
+        found.into_iter().all(|is_all| is_all)
+    }
+
     /// Splits `len` entries into parts, the same ones however many threads there are:
     /// `f(part, first, one past the last)`, part < [`MAX_PARTS`].
     pub(crate) fn for_each_part(&self, len: usize, f: impl Fn(usize, usize, usize) + Sync) {

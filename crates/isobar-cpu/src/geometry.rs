@@ -45,6 +45,15 @@ pub(crate) enum Which {
     Higher,
 }
 
+impl HalfPlane {
+    /// Whether there is a plane beside, in the south or in the north.
+    #[inline(always)]
+    pub(crate) fn has_beside(&self, north: bool) -> bool {
+        let link = if north { self.northern } else { self.southern };
+        link != Link::Closed
+    }
+}
+
 impl Which {
     /// Whether a neighbour on the upper or the lower side counts.
     #[inline(always)]

@@ -17,6 +17,7 @@ mod cpu;
 mod diffusion;
 mod galerkin;
 mod geometry;
+mod halving;
 mod modes;
 mod row_sum;
 mod seven_point;

@@ -2,7 +2,7 @@
 //! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
 //! coefficients.
 //!
-//! `diffusion_times [steps|solves]`
+//! `diffusion_times [steps|solves|points [fixed]]`, the last of cycles that relax points, with all sides fixed or others too
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
@@ -34,6 +34,9 @@ fn main() -> Result<()> {
     };
     println!("{}", cuda.device().name);
     let what = std::env::args().nth(1).unwrap_or_default();
+    if what == "points" {
+        return points(&cuda);
+    }
     if what != "solves" {
         for shape in [Shape::new(1024, 1024, 1), Shape::new(4096, 4096, 1), Shape::new(256, 256, 256)] {
             let stencil = problem(shape)?.stencil()?;
@@ -206,6 +209,136 @@ fn solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, options: SolverOpt
         1e3 * setup.update,
         1e3 * first,
         1e3 * times[SOLVES / 2]
+    );
+    Ok(())
+}
+
+/// Cycles that relax points, of constant and of smooth coefficients, against what the bytes that they declare take at the
+/// bandwidth of a copy. Where coefficients are constant none are read, and none counted.
+fn points(cuda: &Cuda) -> Result<()> {
+    for shape in [Shape::new(8192, 8192, 1), Shape::new(256, 256, 256), Shape::new(512, 512, 512)] {
+        let copy = cuda.copy_bandwidth(&Layout::new(shape)?)?;
+        println!("{shape}, copy {:.0} GB/s", copy / 1e9);
+        let even = vec![1.0; shape.cells()];
+        let [fixed, bottom, ring] = [0, 1, 2].map(|kind| {
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(even.clone()));
+            let sides = if shape.nz == 1 { 2 } else { 3 };
+            match kind {
+                0 => problem.boundary[..sides].fill([Boundary::Dirichlet(0.0); 2]),
+                1 => problem.boundary[sides - 1][0] = Boundary::Dirichlet(0.0),
+                _ => problem.boundary[..sides].fill([Boundary::Periodic; 2]),
+            }
+            problem
+        });
+        let is_large = shape.cells() > 1 << 26;
+        if shape.nz > 1 {
+            point_steps(cuda, &fixed.stencil()?, copy)?;
+        }
+        for precision in [Precision::F64, Precision::Mixed] {
+            point_solve(cuda, &fixed, "all sides fixed", precision, copy)?;
+            if !is_large && std::env::args().nth(2).is_none() {
+                point_solve(cuda, &bottom, "bottom fixed", precision, copy)?;
+                point_solve(cuda, &ring, "periodic", precision, copy)?;
+            }
+        }
+        if shape.nz > 1 && !is_large {
+            let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny];
+            let kappa = |n: usize| {
+                let [x, y, z] = at(n).map(|n| n as f64 / shape.nx as f64);
+                (1.5 * (4.0 * x + 1.0).sin() * (5.0 * y).cos() * (3.0 * z).cos()).exp()
+            };
+            let smooth = (0..shape.cells()).map(kappa).collect();
+            let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(smooth));
+            problem.boundary = fixed.boundary;
+            point_solve(cuda, &problem, "smooth coefficients", Precision::F64, copy)?;
+            let mut options = SolverOptions { tolerance: 1e-8, ..SolverOptions::default() };
+            options.multigrid.smoother = Smoother::LineRedBlack;
+            solve(cuda, &fixed, "lines on Galerkin grids", options)?;
+        }
+    }
+    Ok(())
+}
+
+/// The steps of the two finest levels.
+fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
+    let operator = Supports::operator::<f64>(cuda, stencil)?;
+    let Some(levels) = cuda.point_hierarchy(stencil, &operator, None)? else { return Ok(()) };
+    for (level, transfer) in levels.levels.iter().zip(&levels.transfers).take(4) {
+        let (layout, coarse) = (*level.layout(), *transfer.coarse_layout());
+        let noise = |layout: &Layout| -> Result<_> {
+            let mut v = cuda.zeros::<f64>(layout)?;
+            upload_noise(cuda, layout, &mut v)?;
+            Ok(v)
+        };
+        let (f, mut u, mut s) = (noise(&layout)?, noise(&layout)?, cuda.zeros::<f64>(&Layout::smallest()?)?);
+        let (mut coarse_f, coarse_u) = (noise(&coarse)?, noise(&coarse)?);
+        let mut scalars = cuda.scalars()?;
+        let norm = Sums::<2>::new(0).get(0);
+        let relaxation = Relaxation { smoother: Smoother::PointRedBlack, rho: 1.18, first: Colour::Red };
+        let cells = layout.shape().cells();
+        let report = |name: &str, references: f64, seconds: f64| {
+            let bandwidth = references * (cells * size_of::<f64>()) as f64 / seconds;
+            println!(
+                "  {} {name:<24} {:8.4} ms {:5.1} % of copy",
+                layout.shape(),
+                1e3 * seconds,
+                100.0 * bandwidth / copy
+            );
+        };
+        let time = seconds(cuda, || level.smooth(relaxation, Guess::Given, &f, &mut u, &mut s))?;
+        report("sweep", 3.0, time);
+        let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
+        report("sweep from zero", 2.0, time);
+        let time = seconds(cuda, || transfer.residual_restrict(&f, &u, &mut coarse_f, &mut s))?;
+        report("residual, restriction", 2.125, time);
+        report("prolongation", 2.125, seconds(cuda, || transfer.prolong(&coarse_u, &mut u))?);
+        let all = seconds(cuda, || {
+            transfer.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
+        })?;
+        report("prolongation, sweep, norm", 3.125, all);
+    }
+    Ok(())
+}
+
+fn point_solve(cuda: &Cuda, problem: &DiffusionProblem, name: &str, precision: Precision, copy: f64) -> Result<()> {
+    let stencil = problem.stencil()?;
+    let shape = stencil.shape();
+    let rhs = problem.rhs(Some(RhsKind::Random), 0, Weighting::None)?;
+    let compatibility = Compatibility::Project;
+    let options = SolverOptions { tolerance: 1e-8, precision, compatibility, ..SolverOptions::default() };
+    let setup = time_setup(cuda, &stencil, &options)?;
+    let mut system = System::new(cuda, &stencil, &options)?;
+    let mut u = vec![0.0; rhs.len()];
+    let (mut times, mut cycles, mut last) = (Vec::new(), 0, String::new());
+    for _ in 0..4 {
+        let (b, out) = (ArrayView::c_order(&rhs, shape)?, ArrayViewMut::c_order(&mut u, shape)?);
+        let outcome = system.solve(b.into(), out.into(), Guess::Zero, &mut ignore)?;
+        times.push(outcome.timing.solve);
+        cycles = outcome.iterations;
+        last = format!(
+            "{:?}, {cycles} cycles, {:.1e} {}",
+            outcome.stop,
+            outcome.relative_residual,
+            outcome.notes.join("; ")
+        );
+    }
+    times.sort_by(f64::total_cmp);
+    let traffic = &system.description().traffic;
+    let bytes: f64 = traffic.iter().map(|step| step.count * step.step.bytes(step.cells, step.size, 0.0)).sum();
+    let ideal = cycles as f64 * bytes / copy;
+    println!(
+        "{shape} {name}, {precision}, {}: setup {:.0} ms, again {:.1}, update {:.1}; solve {:.2} ms ({:.2} to {:.2}), {:.2} of what the \
+         declared bytes take ({:.2} ms), {:.2e} unknowns/s ({last})",
+        system.description().method,
+        1e3 * setup.first,
+        1e3 * setup.again,
+        1e3 * setup.update,
+        1e3 * times[1],
+        1e3 * times[0],
+        1e3 * times[times.len() - 1],
+        times[1] / ideal,
+        1e3 * ideal,
+        shape.cells() as f64 / times[1],
     );
     Ok(())
 }

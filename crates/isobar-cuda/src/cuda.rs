@@ -153,6 +153,13 @@ impl Cuda {
         launch.submit(self.context())
     }
 
+    /// Rounds `len` elements.
+    pub(crate) fn convert_entries<S: Real, T: Real>(&self, len: usize, from: Pointer, to: Pointer) -> Result<()> {
+        let arguments = Arguments::new().with(len as i64).with(from).with(to);
+        let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
+        self.elementwise(self.kernel::<T>(name)?, len, arguments)
+    }
+
     /// Launches a vector operation on `len` elements.
     pub(crate) fn elementwise(&self, kernel: Kernel, len: usize, arguments: Arguments) -> Result<()> {
         self.launch(kernel, [self.blocks(len), 1, 1], [BLOCK, 1], arguments)
@@ -234,9 +241,7 @@ impl Backend for Cuda {
 
     fn convert<S: Real, T: Real>(&self, x: &Vector<S>, y: &mut Vector<T>) -> Result<()> {
         let (from, (to, len)) = (x.all().0, y.all());
-        let arguments = Arguments::new().with(len as i64).with(from).with(to);
-        let name = if is_single::<S>() { "convert_f32" } else { "convert_f64" };
-        self.elementwise(self.kernel::<T>(name)?, len, arguments)
+        self.convert_entries::<S, T>(len, from, to)
     }
 
     fn scale<T: Real>(&self, a: f64, x: &mut Vector<T>) -> Result<()> {

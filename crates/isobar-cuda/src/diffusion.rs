@@ -2,24 +2,29 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::AggregateMap;
+use isobar_core::backend::{AggregateMap, Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Relaxation};
+use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
+use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
+use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Axis, Coefficients, Hierarchy, Lines, Side, Stencil, Supports};
 
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
-use crate::launch::Argument;
+use crate::halving::measure;
+use crate::launch::{Argument, refuse_while_recording};
 use crate::memory::Buffer;
+use crate::scalars::Scalars;
 use crate::seven_point::kind::{self, Kind};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint, Steps};
+use crate::vector::Vector;
 
 /// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +91,49 @@ impl Diffusion {
         self.periodic >> axis as usize & 1 != 0
     }
 
+    /// Which ends directions have.
+    pub(crate) fn sides(&self) -> [[Side; 2]; 3] {
+        [0, 1, 2].map(|d| {
+            [0, 1].map(|upper| match (self.periodic >> d & 1, self.fixed >> (2 * d + upper) & 1) {
+                (1, _) => Side::Periodic,
+                (_, 1) => Side::Fixed,
+                _ => Side::Closed,
+            })
+        })
+    }
+
+    /// Puts there what h of a direction is of that of the first direction with the same field.
+    pub(crate) fn send_ratios<T: Real>(
+        &self,
+        cuda: &Cuda,
+        operands: &Operands,
+        axes: &[(usize, f64); 3],
+    ) -> Result<()> {
+        let ratios = axes.map(|(field, factor)| T::from_f64(factor / first_factor(axes, field)));
+        cuda.context().send(&ratios, operands.ratio)
+    }
+
     /// The fields that kernels look at, in the order of their numbers.
-    fn used_fields(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn used_fields(&self) -> impl Iterator<Item = usize> {
         let used = self.used;
         (0..3).filter(move |&field| used[field])
+    }
+}
+
+/// A field holds the h of the first direction that takes it.
+fn first_factor(axes: &[(usize, f64); 3], field: usize) -> f64 {
+    axes.iter().find(|axis| axis.0 == field).map_or(1.0, |&(_, factor)| factor)
+}
+
+impl Operands {
+    /// Where a field is.
+    pub(crate) fn field(&self, field: usize) -> Pointer {
+        self.fields[field]
+    }
+
+    /// Where the shift is, if there is one.
+    pub(crate) fn shift(&self) -> Pointer {
+        self.shift
     }
 }
 
@@ -180,28 +224,20 @@ impl Kind for Diffusion {
     ) -> Result<()> {
         let Shape { nx, ny, nz } = layout.shape();
         let extents = [nx, ny, nz];
-        // A field holds the h of the first direction that takes it.
-        let first = |axes: &[(usize, f64); 3], field: usize| {
-            axes.iter().find(|axis| axis.0 == field).map_or(1.0, |&(_, factor)| factor)
-        };
-        let send_ratios = |axes: &[(usize, f64); 3]| {
-            let ratios = axes.map(|(field, factor)| T::from_f64(factor / first(axes, field)));
-            cuda.context().send(&ratios, operands.ratio)
-        };
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
                 for field in self.used_fields() {
                     let to = operands.fields[field];
-                    cuda.upload_coefficients::<T>(layout, &fields[field], first(axes, field), extents, to)?;
+                    cuda.upload_coefficients::<T>(layout, &fields[field], first_factor(axes, field), extents, to)?;
                 }
-                send_ratios(axes)?;
+                self.send_ratios::<T>(cuda, operands, axes)?;
             }
             Coefficients::DeviceCells { fields, axes, shift } => {
                 for field in self.used_fields() {
                     let (what, to) = ("diffusion.coefficient", operands.fields[field]);
-                    cuda.import_coefficients::<T>(layout, what, &fields[field], first(axes, field), to)?;
+                    cuda.import_coefficients::<T>(layout, what, &fields[field], first_factor(axes, field), to)?;
                 }
-                send_ratios(axes)?;
+                self.send_ratios::<T>(cuda, operands, axes)?;
                 if let Some(shift) = shift {
                     cuda.import_coefficients::<T>(layout, "the shift", shift, 1.0, operands.shift)?;
                 }
@@ -236,10 +272,59 @@ impl Kind for Diffusion {
     }
 }
 
-impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {}
+/// Rounds the coefficients that one operator has for another one.
+fn round<T: Real, R: Real>(
+    stencil: &stencil::Diffusion,
+    from: &Passes<Diffusion, T>,
+    to: &Passes<Diffusion, R>,
+) -> Result<()> {
+    let (cuda, len) = (to.cuda(), to.layout().len());
+    let (source, target) = (from.operands(), to.operands());
+    for field in to.kind().used_fields() {
+        cuda.convert_entries::<T, R>(len, source.field(field), target.field(field))?;
+    }
+    if to.kind().shift {
+        cuda.convert_entries::<T, R>(len, source.shift(), target.shift())?;
+    }
+    if let Some(axes) = stencil.factors() {
+        to.kind().send_ratios::<R>(cuda, target, &axes)?;
+    }
+    to.note_sent(stencil)
+}
+
+impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
+    fn residual_in_single(
+        &self,
+        f: &Vector<f64>,
+        u: &Vector<f64>,
+        r: &mut Vector<f32>,
+        scratch: &mut Vector<f64>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        if self.kernels().has_colours() {
+            return self.kernels().norm_of_cells(f, u, Some(r), norm, scalars);
+        }
+        self.residual(f, u, scratch, norm, scalars)?;
+        self.backend().convert(scratch, r)
+    }
+
+    fn mixed_needs_scratch(&self, smoother: Smoother) -> bool {
+        smoother != Smoother::PointRedBlack
+    }
+}
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;
+
+    fn choice(
+        &self,
+        stencil: &stencil::Diffusion,
+        operator: &Arc<Self::Operator<f64>>,
+        options: &SolverOptions,
+    ) -> Result<Choice> {
+        stencil.choice_by(options, || measure(stencil, operator))
+    }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
         SevenPoint::new(self, stencil)
@@ -247,6 +332,27 @@ impl Supports<stencil::Diffusion> for Cuda {
 
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
         operator.update(stencil)
+    }
+
+    fn rounded<T: Real, R: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        from: &Arc<Self::Operator<T>>,
+    ) -> Result<Arc<Self::Operator<R>>> {
+        refuse_while_recording("making an operator")?;
+        let made = SevenPoint::with(Passes::<Diffusion, R>::new(self, stencil)?);
+        round(stencil, from.kernels(), made.kernels())?;
+        Ok(made)
+    }
+
+    fn round_again<T: Real, R: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        from: &Self::Operator<T>,
+        to: &Self::Operator<R>,
+    ) -> Result<()> {
+        refuse_while_recording("updating an operator")?;
+        round(stencil, from.kernels(), to.kernels())
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
@@ -278,6 +384,16 @@ impl Supports<stencil::Diffusion> for Cuda {
         galerkin(self, stencil, finest, wanted).map(Some)
     }
 
+    fn point_hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        finest.kernels().prepare_colours()?;
+        by_points(self, stencil, finest, wanted).map(Some)
+    }
+
     fn mixed_top(
         &self,
         double: &Arc<Self::Operator<f64>>,
@@ -285,7 +401,11 @@ impl Supports<stencil::Diffusion> for Cuda {
         hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
         relaxation: Relaxation,
     ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        double.kernels().prepare(Steps::Sweeps)?;
+        if relaxation.smoother == Smoother::PointRedBlack {
+            double.kernels().prepare_colours()?;
+        } else {
+            double.kernels().prepare(Steps::Sweeps)?;
+        }
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))

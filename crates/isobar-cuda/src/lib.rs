@@ -23,6 +23,7 @@ mod device;
 pub mod diffusion;
 mod driver;
 pub mod galerkin;
+mod halving;
 mod iterate;
 pub mod kernels;
 mod launch;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
 use isobar_core::operator::Capabilities;
+use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::SupportsParts;
 use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
@@ -14,6 +15,11 @@ use crate::operator::DistributedOperator;
 
 impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
     type Operator<T: Real> = DistributedOperator<B, B::Part<T>>;
+
+    /// Not by multigrid, of which there is none yet.
+    fn choice(&self, _: &Diffusion, _: &Arc<Self::Operator<f64>>, _: &SolverOptions) -> Result<Choice> {
+        Ok(Choice::new(Method::Cg, Preconditioner::Multigrid))
+    }
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
         self.slab(stencil.shape())?.layout(stencil.shape())

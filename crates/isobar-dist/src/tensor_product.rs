@@ -21,8 +21,8 @@ impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distribut
     type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
 
     /// Multigrid: vertical modes are not for several ranks yet.
-    fn choice(&self, _: &TensorProduct, _: &SolverOptions) -> Choice {
-        Choice::new(Method::Multigrid, Preconditioner::Line)
+    fn choice(&self, _: &TensorProduct, _: &Arc<Self::Operator<f64>>, _: &SolverOptions) -> Result<Choice> {
+        Ok(Choice::new(Method::Multigrid, Preconditioner::Line))
     }
 
     fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {

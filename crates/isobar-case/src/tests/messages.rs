@@ -254,6 +254,13 @@ fn choices_say_which_forms_there_are() {
     assert_all_in(&stripes("{ block = [1, 1, 1] }"), &["\"block\" is not a known choice; did you mean \"blocks\"?"]);
     assert_all_in(&stripes("{ blocks = 3 }"), &["stripes.blocks must be a list of 3, not the whole number 3"]);
     assert_all_in(
+        &message(MINIMAL, &["solver.multigrid.smoother=points"]),
+        &[
+            "solver.multigrid.smoother = \"points\" is not a known choice",
+            "available: auto, line-jacobi, line-red-black, point-red-black",
+        ],
+    );
+    assert_all_in(
         &message(MINIMAL, &["solver.modes.count=all"]),
         &["solver.modes.count", "a whole number, 1 or more, or \"auto\""],
     );

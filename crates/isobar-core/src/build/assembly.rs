@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
-use crate::options::{Method, Norm, Preconditioner as Kind, SolverOptions, Start};
+use crate::options::{Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
@@ -113,7 +113,7 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
     let Maker { backend, options, .. } = double;
     let hierarchy = single.hierarchy()?;
     let relaxation = Relaxation {
-        smoother: options.multigrid.smoother,
+        smoother: options.multigrid.smoother.or_lines(),
         rho: options.multigrid.relaxation(),
         first: crate::layout::Colour::Red,
     };
@@ -147,11 +147,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// The same in another precision, with an operator of its own.
     fn another<R: Real>(&self) -> Result<Another<'a, B, S, R>> {
         let Self { backend, stencil, options, is_floating, .. } = *self;
-        let operator = backend.operator::<R>(stencil)?;
+        let operator = backend.rounded::<T, R>(stencil, &self.operator)?;
         let this = Maker::new(backend, stencil, options, Arc::clone(&operator), is_floating);
         let bytes = this.capabilities.operator.coefficient_bytes();
-        let device = backend.clone();
-        let update: Update<S> = Box::new(move |stencil| device.update(&*operator, stencil));
+        let (device, from) = (backend.clone(), Arc::clone(&self.operator));
+        let update: Update<S> = Box::new(move |stencil| device.round_again::<T, R>(stencil, &from, &operator));
         Ok((this, vec![update], bytes))
     }
 
@@ -265,6 +265,12 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
         let wanted = self.options.multigrid.levels;
+        if self.options.multigrid.smoother == Smoother::PointRedBlack {
+            let hierarchy = self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?;
+            return hierarchy.ok_or_else(|| {
+                unsupported("solver.multigrid.smoother: \"point-red-black\"", "\"line-red-black\" or \"line-jacobi\"")
+            });
+        }
         let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
         hierarchy.ok_or_else(|| {
             Error::Unsupported(

@@ -51,6 +51,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
         ranks.watch_first(self, monitor);
+        self.watch_points(monitor);
         // Of a first guess of zero no copy is needed.
         let zero = (guess == Guess::Zero).then_some(initial);
         if zero.is_some() {
@@ -71,6 +72,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
             let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
             match monitor.stop() {
+                None | Some(Stop::Stagnated | Stop::Diverged | Stop::Breakdown)
+                    if self.is_replaceable && residual.is_finite() =>
+                {
+                    told.notes.push(self.replace_points(monitor, residual)?);
+                    ranks = Ranks::new(self);
+                    ranks.watch_first(self, monitor);
+                }
                 // The iteration's own residual drifted from the true one.
                 Some(Stop::Converged) if residual.is_finite() => {
                     monitor.resume(residual);

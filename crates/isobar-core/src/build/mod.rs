@@ -16,6 +16,7 @@ mod iterate;
 mod jacobi;
 pub mod memory;
 mod range;
+mod replace;
 mod solve;
 pub mod system;
 

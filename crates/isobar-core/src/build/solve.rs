@@ -5,6 +5,7 @@ use crate::backend::DeviceInfo;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
+use crate::options::Smoother;
 use crate::outcome::Outcome;
 use crate::real::Precision;
 use crate::solver::Observer;
@@ -19,6 +20,8 @@ pub struct Description {
     pub method: String,
     /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.
     pub preconditioner: String,
+    /// The relaxation inside multigrid, where there is any.
+    pub smoother: Smoother,
     /// Storage of vectors.
     pub precision: Precision,
     /// The grids of the multigrid hierarchy, finest first; empty where there is none.

@@ -14,7 +14,7 @@ use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Method, Norm, Preconditioner, SolverOptions};
+use crate::options::{Method, Norm, Preconditioner, Smoother, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::Precision;
@@ -29,13 +29,13 @@ use crate::stencil::{Stencil, Supports, Update};
 pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) backend: B,
     pub(super) stencil: S,
-    operator: Arc<B::Operator<f64>>,
+    pub(super) operator: Arc<B::Operator<f64>>,
     capabilities: Capabilities<B, f64>,
-    updates: Vec<Update<S>>,
+    pub(super) updates: Vec<Update<S>>,
     null_space: Option<NullSpace<B>>,
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
     pub(super) options: SolverOptions,
-    layout: Layout,
+    pub(super) layout: Layout,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
@@ -44,6 +44,10 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was nobody's wish, so that another may take its place.
     pub(super) is_automatic: bool,
+    /// Whether the method was nobody's wish either, and there is a safer one.
+    pub(super) is_replaceable: bool,
+    /// Whether multigrid is what the matrix chooses.
+    has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     pub(super) scalars: B::Scalars,
@@ -105,8 +109,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     ) -> Result<Self> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
-        let choice = backend.choice(stencil, options);
-        let options = options.resolved(&choice)?;
+        options.validate()?;
+        let layout = backend.layout(stencil)?;
+        let operator = backend.operator::<f64>(stencil)?;
+        let choice = backend.choice(stencil, &operator, options)?;
+        let resolved = options.resolved(&choice)?;
+        let is_replaceable = options.method == Method::Auto
+            && options.multigrid.smoother == Smoother::Auto
+            && resolved.multigrid.smoother == Smoother::PointRedBlack;
+        let options = resolved;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -121,15 +132,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                  \"multigrid\", or \"bicgstab\" with the preconditioner \"modes\"",
             ));
         }
-        let layout = backend.layout(stencil)?;
-        let operator = backend.operator::<f64>(stencil)?;
         let capabilities = backend.capabilities(&operator);
         let aggregates = capabilities.aggregates.clone();
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, is_floating)?;
-        notes.extend(choice.why);
+        notes.extend(choice.why.clone());
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
@@ -158,6 +167,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             bytes: vectors * size_of::<f64>() + iteration.workspace_bytes(),
             coefficient_bytes: capabilities.operator.coefficient_bytes() + coefficient_bytes,
             traffic: iteration.traffic(),
+            smoother: options.multigrid.smoother,
         };
         Ok(Self {
             b: backend.zeros(&layout)?,
@@ -165,6 +175,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             scratch: backend.zeros(&scratch_layout)?,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
+            is_replaceable,
+            has_levels: choice.method == Method::Multigrid,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
             backend: backend.clone(),
@@ -205,6 +217,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             }
         }
         Ok(backend.read(scalars)?[NORM.index()].sqrt())
+    }
+
+    /// Whether a part of the grid is tied to nothing.
+    pub(super) fn is_floating(&self) -> bool {
+        self.null_space.as_ref().is_some_and(NullSpace::is_floating)
     }
 
     /// The residual of what will be returned.
@@ -379,8 +396,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         }
         let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
         let relative_residual = if reference > 0.0 { residual / reference } else { residual };
-        let has_levels =
-            !self.description.levels.is_empty() || self.stencil.choice(&self.options).method == Method::Multigrid;
+        let has_levels = !self.description.levels.is_empty() || self.has_levels;
         Ok(Outcome {
             spectrum: monitor.spectrum(),
             removed,

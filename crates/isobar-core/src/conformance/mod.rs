@@ -16,7 +16,7 @@
 //! * [`vectors`] copies, vector operations, aggregates,
 //! * [`steps`] each fused step of an operator, [`triangular`] those of its triangular parts,
 //! * [`points`] relaxation of points, in sweeps and in tiles,
-//! * [`galerkin`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
+//! * [`galerkin`] and [`point_levels`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
 //!   precision and in two, [`modes`] what goes between a grid and its vertical modes,
 //! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
 
@@ -24,6 +24,7 @@ pub mod fixture;
 pub mod galerkin;
 pub mod levels;
 pub mod modes;
+pub mod point_levels;
 pub mod points;
 pub mod solves;
 pub mod steps;
@@ -89,6 +90,8 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "deflation_step" => triangular::subtract_aggregated::<B, T>,
             "aggregation" => triangular::aggregation::<B, T>,
             "galerkin_levels" => galerkin::levels::<B, T>,
+            "point_levels" => point_levels::levels::<B, T>,
+            "update_of_point_levels" => point_levels::update::<B, T>,
             "update" => updates::diffusion::<B, T>,
         ],
         "stored_matrix": [
@@ -99,6 +102,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "tensor_product" => solves::tensor_product::<B, T>,
             "diffusion" => solves::diffusion::<B, T>,
             "jacobi" => solves::jacobi::<B, T>,
+            "points" => solves::points::<B, T>,
             "stored_matrix" => solves::stored_matrix::<B, T>,
             "small_grids" => solves::small_grids::<B, T>,
             "zero_right_hand_side" => solves::zero_right_hand_side::<B, T>,

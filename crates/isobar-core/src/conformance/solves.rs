@@ -189,6 +189,47 @@ pub fn jacobi<B: Complete, T: Real>(backend: &B) {
     like_the_reference(backend, name, stencil, &variants, |_, expected| 1 + expected / 100);
 }
 
+/// Cycles that relax points, of coefficients that are constant or smooth, and what takes their place where they are not.
+pub fn points<B: Complete, T: Real>(backend: &B) {
+    use crate::stencil::{Coefficients, Side};
+    let mut points = options::<T>();
+    points.compatibility = Compatibility::Project;
+    points.multigrid.smoother = Smoother::PointRedBlack;
+    let cycles = SolverOptions { method: Method::Multigrid, ..points.clone() };
+    let preconditioner = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..points };
+    let mut full = cycles.clone();
+    full.multigrid.start = crate::options::Start::Full;
+    let mut variants =
+        vec![cycles, preconditioner, full, SolverOptions { compatibility: Compatibility::Project, ..options::<T>() }];
+    if T::PRECISION == Precision::F64 {
+        let mixed = variants.iter().filter(|options| options.multigrid.start == crate::options::Start::Zero);
+        variants.extend(
+            mixed.map(|options| SolverOptions { precision: Precision::Mixed, ..options.clone() }).collect::<Vec<_>>(),
+        );
+    }
+    let smooth = |[i, j, k]: [f64; 3]| (0.3 * i + 1.0).sin() * (0.2 * j).cos() + 0.05 * k;
+    let kinds: [(&str, [[Side; 2]; 3], &dyn Fn([f64; 3]) -> f64); 4] = [
+        ("constant, fixed", [[Side::Fixed; 2]; 3], &|_| 2.0),
+        ("constant, bottom fixed", [[Side::Closed; 2], [Side::Closed; 2], [Side::Fixed, Side::Closed]], &|_| 1.0),
+        ("smooth, rings and a floating mean", [[Side::Periodic; 2], [Side::Closed; 2], [Side::Closed; 2]], &|at| {
+            (0.3 * smooth(at)).exp()
+        }),
+        ("rough, fixed", [[Side::Fixed; 2]; 3], &|[i, j, _]| if (i + j) % 7.0 < 3.0 { 1.0 } else { 300.0 }),
+    ];
+    for (shape, (name, sides, kappa)) in
+        [Shape::new(16, 12, 9), Shape::new(32, 17, 1)].into_iter().flat_map(|s| kinds.map(|k| (s, k)))
+    {
+        let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|n| n as f64);
+        let field: Vec<f64> = (0..shape.cells()).map(|n| kappa(at(n))).collect();
+        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
+        let sides = if shape.nz == 1 { [sides[0], sides[2], [Side::Closed; 2]] } else { sides };
+        let stencil = ok(Diffusion::new(shape, cells, None, sides));
+        // What is rough is left to the choice of the matrix.
+        let only = if name.starts_with("rough") { &variants[3..4] } else { &variants[..] };
+        like_the_reference(backend, &format!("{name}, {shape}"), &stencil, only, |_, expected| 1 + expected / 10);
+    }
+}
+
 /// Krylov methods with every entry stored.
 pub fn stored_matrix<B: Complete, T: Real>(backend: &B) {
     let stencil = ok(super::fixture::sample(Shape::new(12, 10, 8)).stored());

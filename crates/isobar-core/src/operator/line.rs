@@ -10,7 +10,7 @@ use crate::real::Real;
 /// How to relax: smoother, ρ, and the order of the colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relaxation {
-    /// Block Jacobi or red–black Gauss–Seidel.
+    /// Block Jacobi, or red–black Gauss–Seidel of lines or of points; never [`Smoother::Auto`].
     pub smoother: Smoother,
     /// ρ
     pub rho: f64,

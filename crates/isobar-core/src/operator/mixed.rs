@@ -88,11 +88,18 @@ pub trait MixedTop<B: Backend>: Send {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
+    /// Whether it takes the finest level over from a V(1,1) cycle. If not, cycles are whole, and [`MixedTop::correct`] does
+    /// without a sweep.
+    fn takes_over(&self) -> bool {
+        true
+    }
+
     /// Bytes of vectors held.
     fn workspace_bytes(&self) -> usize;
 }
 
-/// [`MixedTop`] of any operator, made of other steps.
+/// [`MixedTop`] of any operator, made of other steps. Points are relaxed in single precision alone: what a correction rounds to is
+/// as rough as the grid, and the next one sees to it.
 ///
 /// Storage: 2 n-vectors in single precision.
 pub struct UnfusedTop<B: Backend> {
@@ -159,6 +166,10 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let Self { double, relaxation, e, r, scratch, .. } = self;
+        if relaxation.smoother == Smoother::PointRedBlack {
+            double.backend().axpy(Ratio::ONE, e, u, scalars)?;
+            return double.residual_in_single(b, u, r, scratch, norm, scalars);
+        }
         double.correct_smooth_residual(*relaxation, b, e, u, r, scratch, norm, scalars)
     }
 
@@ -184,6 +195,10 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
             transfer.prolong(coarse_u, &mut self.e)?;
         }
         self.correct(b, u, norm, scalars)
+    }
+
+    fn takes_over(&self) -> bool {
+        self.relaxation.smoother != Smoother::PointRedBlack
     }
 
     fn workspace_bytes(&self) -> usize {

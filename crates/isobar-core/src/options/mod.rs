@@ -366,6 +366,10 @@ impl SolverOptions {
     pub fn resolved(&self, choice: &Choice) -> Result<Self> {
         self.validate()?;
         let mut this = self.clone();
+        if this.multigrid.smoother == Smoother::Auto {
+            let is_open = (this.method, this.preconditioner) == (Method::Auto, Preconditioner::Auto);
+            this.multigrid.smoother = if is_open { choice.smoother } else { Smoother::LineRedBlack };
+        }
         if this.method == Method::Auto {
             this.method = if this.deflation.is_some() { Method::Cg } else { choice.method };
         }

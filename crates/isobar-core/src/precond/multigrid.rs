@@ -109,7 +109,8 @@ struct Recipe {
 
 impl Recipe {
     fn new(options: &MultigridOptions, is_symmetric: bool) -> Self {
-        let relaxation = Relaxation { smoother: options.smoother, rho: options.relaxation(), first: Colour::Red };
+        let relaxation =
+            Relaxation { smoother: options.smoother.or_lines(), rho: options.relaxation(), first: Colour::Red };
         let post_first = if is_symmetric { Colour::Black } else { Colour::Red };
         Self {
             relaxation,
@@ -136,7 +137,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                 vectors.push(LevelVectors { f: backend.zeros(layout)?, u: backend.zeros(layout)? });
                 len += 2 * layout.len();
             }
-            let layout = scratch_layout(&**level, options.smoother)?;
+            let layout = scratch_layout(&**level, options.smoother.or_lines())?;
             scratch.push(backend.zeros(&layout)?);
             len += layout.len();
         }

@@ -13,6 +13,7 @@ use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relax
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
 use crate::stencil::parts::SupportsParts;
+use crate::stencil::point_levels::by_points;
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
@@ -189,6 +190,15 @@ impl Supports<Diffusion> for Reference {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
         galerkin(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_hierarchy<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        finest: &Arc<Plain<Diffusion, T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
+        by_points(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

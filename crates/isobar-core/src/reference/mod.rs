@@ -3,6 +3,7 @@
 mod aggregate;
 mod diffusion;
 mod galerkin;
+mod halving;
 mod points;
 mod seven_point;
 mod stored_matrix;
@@ -19,6 +20,7 @@ use crate::real::Real;
 pub use aggregate::DenseMatrix;
 pub use diffusion::DiffusionRows;
 pub use galerkin::{BodyCorrection, Interpolation, Plain27};
+pub use halving::PointTransfer;
 pub use seven_point::{At, Coupling, Plain, Rows, SevenPoint};
 pub use stored_matrix::{Bands, PlainMatrix, check_indices};
 pub use tensor_product::{BilinearTransfer, TensorProductRows};

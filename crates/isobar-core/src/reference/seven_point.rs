@@ -278,6 +278,9 @@ impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {
             }
             return Ok(());
         }
+        if relaxation.smoother == Smoother::PointRedBlack {
+            return self.relax_points_by_colour(relaxation, f, u);
+        }
         for colour in [relaxation.first, relaxation.first.other()] {
             fill_halo(u, &[colour.other()])?;
             let colour = self.layout.local(colour);
@@ -412,6 +415,21 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 }
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
+    /// u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or the other way round.
+    fn relax_points_by_colour(&self, relaxation: Relaxation, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.layout.require_whole()?;
+        let (state, rho) = (self.state(), T::from_f64(relaxation.rho));
+        let first = relaxation.first as usize;
+        for colour in [first, 1 - first] {
+            for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
+                let change = get(f)(at) - row(&state.rows, at, get(u));
+                let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));
+                u.set(i, j, k, relaxed);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether two unknowns are in the same block of so many.
     fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
         let Shape { nx, ny, .. } = self.layout.shape();

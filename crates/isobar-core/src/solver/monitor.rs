@@ -99,6 +99,8 @@ const STALL_WINDOW: usize = 10;
 const LEAST_GAIN: f64 = 1e-6;
 /// …in so many iterations.
 const LONG_WINDOW: usize = 1000;
+/// A stationary method that may be given up is, when the residual has grown so much.
+const GROWN: f64 = 10.0;
 /// A relative residual that has grown to this is not coming back.
 const DIVERGED: f64 = 1e10;
 
@@ -165,6 +167,12 @@ impl<'o> Monitor<'o> {
         flow
     }
 
+    /// The same, and ends a run of an iteration that [`Monitor::is_slow`], without a verdict.
+    pub fn observe_or_give_up(&mut self, norm_squared: f64) -> ControlFlow<()> {
+        let flow = self.observe(norm_squared);
+        if self.is_slow() { ControlFlow::Break(()) } else { flow }
+    }
+
     /// Notes the coefficients α and β of an iteration of conjugate gradients.
     pub fn note_coefficients(&mut self, alpha: f64, beta: f64) {
         if !self.restarted {
@@ -229,14 +237,25 @@ impl<'o> Monitor<'o> {
         self.probe = probe;
     }
 
-    /// Whether those iterations are over and that pace was not reached.
+    /// Whether those iterations are over and that pace was not reached. Stationary methods are watched on, and are slow as soon
+    /// as a residual is much larger than the first.
     pub fn is_slow(&mut self) -> bool {
         let Some((iterations, pace)) = self.probe else { return false };
-        if self.stop.is_some() || self.iterations() < self.since + iterations {
+        let is_stationary = self.patience == Patience::Stationary;
+        let has_grown = is_stationary && self.last() > GROWN * self.history[self.since];
+        if self.stop.is_some() || !(has_grown || self.iterations() >= self.since + iterations) {
             return false;
         }
-        self.probe = None;
-        self.pace() < pace
+        let is_slow = has_grown || self.pace() < pace;
+        if is_slow || !is_stationary {
+            self.probe = None;
+        }
+        is_slow
+    }
+
+    /// Goes on with another patience, for a method of another kind.
+    pub fn be(&mut self, patience: Patience) {
+        self.patience = patience;
     }
 
     /// Mean logarithm of the factor by which an iteration has reduced the residual, at the best moment so far.

@@ -56,7 +56,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
         let Self { cycle, backend, scalars, start, .. } = self;
-        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
+        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
         if guess == Guess::Given {
             let mut body = |_, scalars: &mut _| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars)));
             return backend.iterate(scalars, &mut body, &mut observe);
@@ -155,8 +155,8 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
                 return Ok(());
             }
         }
-        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
-        if !cycle.can_lend_its_top() {
+        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
+        if !(top.takes_over() && cycle.can_lend_its_top()) {
             let mut body = |_, scalars: &mut B::Scalars| {
                 let [r, e] = top.parts();
                 cycle.cycle(r, e, Guess::Zero, None)?;
@@ -190,7 +190,7 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
     fn traffic(&self) -> Vec<StepTraffic> {
         let mut steps = self.cycle.traffic(Guess::Zero);
         let mut step = traffic::CORRECT_SMOOTH_RESIDUAL;
-        if self.cycle.can_lend_its_top() {
+        if self.top.takes_over() && self.cycle.can_lend_its_top() {
             let is_finest = |step: &StepTraffic| step.cells == self.cycle.cells();
             steps.retain(|step| !(is_finest(step) && step.step == traffic::PROLONG_SMOOTH));
             step = traffic::ASCEND;

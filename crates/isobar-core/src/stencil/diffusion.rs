@@ -170,6 +170,14 @@ impl Diffusion {
         Ok(Self { shape, coefficients, shift: shift.map(Arc::from), sides })
     }
 
+    /// The same on another grid, with no coefficients in its fields.
+    pub(super) fn without_coefficients(&self, shape: Shape, axes: [(usize, f64); 3]) -> Self {
+        let none = || Arc::from(Vec::new());
+        let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
+        let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
+        Self { shape, coefficients, shift: self.has_shift().then(none), sides: self.sides }
+    }
+
     /// Where transmissibilities come from.
     pub fn coefficients(&self) -> &Coefficients {
         &self.coefficients
@@ -395,8 +403,9 @@ impl Stencil for Diffusion {
         true
     }
 
-    fn choice(&self, _: &SolverOptions) -> Choice {
-        Choice::new(Method::Cg, Preconditioner::Multigrid)
+    fn choice(&self, options: &SolverOptions) -> Choice {
+        self.choice_by(options, || Ok(self.measures()))
+            .unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

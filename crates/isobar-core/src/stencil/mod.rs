@@ -4,6 +4,7 @@
 //! * [`Diffusion`] one coefficient a cell, faces by harmonic means (papers C, D and E, reservoirs),
 //! * [`StoredMatrix`] any matrix, every entry stored, [`OwnOperator`] one that a caller applies,
 //! * [`Supports`] what a back end makes of a stencil, [`hierarchy`] its coarser levels, [`galerkin`] those of diffusion,
+//!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
 //! * [`parts`] what a back end must offer for a grid to be divided among devices,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
 //! * [`matrix_market`] matrices as files.
@@ -11,14 +12,17 @@
 mod aggregation;
 mod csr;
 mod diffusion;
+mod diffusion_halved;
 mod faces;
 pub mod galerkin;
 pub mod galerkin_levels;
+pub mod halving;
 pub mod hierarchy;
 pub mod matrix_market;
 pub mod modes;
 mod own;
 pub mod parts;
+pub mod point_levels;
 mod stored_matrix;
 mod tensor_product;
 
@@ -33,6 +37,7 @@ use crate::real::Real;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
+pub use diffusion_halved::{Measures, ends_of};
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
@@ -79,9 +84,13 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: CgOperator<Self, T> + 'static;
 
-    /// The solver where these options leave that open: the stencil's own choice, unless this back end cannot make it.
-    fn choice(&self, stencil: &S, options: &SolverOptions) -> Choice {
-        stencil.choice(options)
+    /// The solver where these options leave that open: the stencil's own choice, unless this back end cannot make it, or knows
+    /// more of the coefficients, which are the operator's.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
+        Ok(stencil.choice(options))
     }
 
     /// The vectors that the matrix acts on.
@@ -105,6 +114,27 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// What the device reports.
     fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &S) -> Result<()>;
 
+    /// An operator in another precision, made as the first was unless a back end rounds what that has.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn rounded<T: Real, R: Real>(&self, stencil: &S, _from: &Arc<Self::Operator<T>>) -> Result<Arc<Self::Operator<R>>> {
+        self.operator(stencil)
+    }
+
+    /// Gives it the coefficients of another stencil, which the first has already.
+    ///
+    /// # Errors
+    /// As [`Supports::update`].
+    fn round_again<T: Real, R: Real>(
+        &self,
+        stencil: &S,
+        _from: &Self::Operator<T>,
+        to: &Self::Operator<R>,
+    ) -> Result<()> {
+        self.update(to, stencil)
+    }
+
     /// All that the operator offers, but for lines.
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T>;
 
@@ -120,6 +150,19 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// # Errors
     /// As [`Supports::operator`].
     fn hierarchy<T: Real>(
+        &self,
+        _stencil: &S,
+        _finest: &Arc<Self::Operator<T>>,
+        _wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, S, T>>> {
+        Ok(None)
+    }
+
+    /// The same for relaxation of points, [`Smoother::PointRedBlack`](crate::options::Smoother::PointRedBlack).
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn point_hierarchy<T: Real>(
         &self,
         _stencil: &S,
         _finest: &Arc<Self::Operator<T>>,

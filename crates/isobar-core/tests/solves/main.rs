@@ -14,3 +14,4 @@ mod matrix_market;
 mod modes;
 mod one_application;
 mod order;
+mod point_cycles;

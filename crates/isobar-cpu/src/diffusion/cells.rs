@@ -8,6 +8,7 @@ use isobar_core::stencil::{self, Axis, Side, Stencil};
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, fetch_each};
+use super::even::{Even, EvenCells};
 use crate::cpu::Cpu;
 use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
@@ -27,6 +28,8 @@ pub(super) struct Cells<T> {
     fixed_ends: Option<[Vec<T>; 2]>,
     /// Lower and upper Dirichlet sides in y and z.
     fixed: [[bool; 2]; 2],
+    /// Where all cells are alike.
+    even: Option<Even<T>>,
 }
 
 /// What is added to sums of coefficients, so that those of zeros can be divided by. Fields are at most 1:
@@ -55,6 +58,7 @@ impl<T: Real> Cells<T> {
             shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
             fixed_ends,
             fixed: [std::array::from_fn(|end| is_fixed(y)[end] && layout.halo()[end] == 0), is_fixed(z)],
+            even: None,
         })
     }
 
@@ -67,6 +71,12 @@ impl<T: Real> Cells<T> {
         axes: [(usize, f64); 3],
     ) {
         let mut scales = [1.0; 3];
+        let layout = *self.fields[0].layout();
+        // Of a part, ends of lines in y are not known here.
+        let is_even =
+            layout.halo() == [0; 2] && fields.iter().all(|field| field[0] > 0.0 && cpu.are_all(field, field[0]));
+        let is_ring = stencil.is_periodic(Axis::X) && layout.shape().nx > 1;
+        self.even = is_even.then(|| Even::new(&layout, is_ring, axes.map(|(field, factor)| factor * fields[field][0])));
         for ((stored, field), scale) in self.fields.iter_mut().zip(fields).zip(&mut scales) {
             let largest = cpu.largest(field);
             // Of subnormal coefficients the power of two would overflow.
@@ -85,12 +95,27 @@ impl<T: Real> Cells<T> {
         self.fields.iter().chain(&self.shift)
     }
 
+    /// The entries, where all cells are alike.
+    pub(super) fn even(&self) -> Option<EvenCells<'_, T>> {
+        self.even.as_ref().map(|even| EvenCells { even, cells: self })
+    }
+
+    /// How many ends of its line a column of some parity is at that are Dirichlet sides.
+    pub(super) fn ends(&self, parity: usize) -> Option<&[T]> {
+        self.fixed_ends.as_ref().map(|ends| &ends[parity][..])
+    }
+
+    /// s without Dirichlet sides.
+    pub(super) fn shift_vector(&self) -> Option<&Vector<T>> {
+        self.shift.as_ref()
+    }
+
     fn field(&self, axis: Axis) -> Shared<T> {
         self.fields[self.axes[axis as usize].0].share()
     }
 
     /// How many Dirichlet sides in y and z, and in x, touch the cells of a row.
-    fn sides_at(&self, layout: &Layout, j: usize, k: usize) -> [f64; 2] {
+    pub(super) fn sides_at(&self, layout: &Layout, j: usize, k: usize) -> [f64; 2] {
         let shape = layout.shape();
         let count = |[lower, upper]: [bool; 2], at: usize, size: usize| {
             f64::from(u8::from(lower && at == 0) + u8::from(upper && at + 1 == size))

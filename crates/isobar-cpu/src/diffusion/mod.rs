@@ -1,10 +1,11 @@
 //! The diffusion operator on processor cores: what it supplies to the engine.
 //!
 //! * this file: the operator, and what can be done with it,
-//! * [`cells`] entries from coefficients of cells, [`faces`] stored ones, [`entries`] what they share.
+//! * [`cells`] entries from coefficients of cells, [`even`] of cells that are all alike, [`faces`] stored ones, [`entries`] what they share.
 
 mod cells;
 mod entries;
+mod even;
 mod faces;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator,
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
+use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
@@ -78,7 +80,10 @@ impl<T: Real> DiffusionCoefficients<T> {
 impl<T: Real> Stored<T> for DiffusionCoefficients<T> {
     fn run<K: Kernel<T>>(&self, cpu: &Cpu, geometry: Geometry<'_, T>, kernel: K) -> K::Output {
         match &self.kind {
-            Kind::Cells(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+            Kind::Cells(coefficients) => match &coefficients.even() {
+                Some(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+                None => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
+            },
             Kind::Faces(coefficients) => cpu.dispatch::<T, _>(On { kernel, geometry, coefficients }),
         }
     }
@@ -249,6 +254,15 @@ impl Supports<stencil::Diffusion> for Cpu {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
         galerkin(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Diffusion<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        by_points(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

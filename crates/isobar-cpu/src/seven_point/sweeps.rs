@@ -63,7 +63,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Only a sweep that overwrites all columns can do without old values; for the others a guess of zero must be
     /// written out.
     pub(crate) fn prepare(&self, relaxation: Relaxation, guess: Guess, u: &mut Vector<T>) -> Guess {
-        if guess == Guess::Given {
+        // Points from zero write all of u.
+        if guess == Guess::Given || relaxation.smoother == Smoother::PointRedBlack {
             return guess;
         }
         if !self.solves_lines(relaxation) {
@@ -167,11 +168,16 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         fill: &mut dyn FnMut(&[Colour]) -> Result<()>,
     ) -> Result<()> {
         let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
+        let is_by_points = relaxation.smoother == Smoother::PointRedBlack;
         let relax = |j: usize, colour: Colour, space: &mut ChunkSpace<T>| {
+            if is_by_points {
+                return self.relax_cells(c, j, colour, rho, Guess::Given, [f, u]);
+            }
             let h = self.geometry().half_plane(j, colour);
             c.run(self.cpu(), self.geometry(), Relax { h, rho, f, u, space });
         };
         let first = |j: usize, space: &mut ChunkSpace<T>| match guess {
+            Guess::Zero if is_by_points => self.relax_cells(c, j, colour, rho, Guess::Zero, [f, u]),
             Guess::Zero => self.solve(c, j, colour, [f, u], space),
             Guess::Given => relax(j, colour, space),
         };
@@ -250,7 +256,10 @@ impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
                 self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
                 Ok(())
             }
-            Smoother::LineRedBlack => {
+            Smoother::LineRedBlack | Smoother::PointRedBlack => {
+                if relaxation.smoother == Smoother::PointRedBlack {
+                    self.geometry().layout.require_whole()?;
+                }
                 let fill = &mut |colours: &[Colour]| fill(u, colours);
                 self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
             }

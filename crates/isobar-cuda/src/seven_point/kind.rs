@@ -116,6 +116,10 @@ impl<K: Kind> Form<K> {
         Some(source.define("MOST_CHUNKS", MOST_CHUNKS))
     }
 
+    pub(super) fn colours<T: Real>(&self) -> Source {
+        self.source::<T>("seven_point_colours", kernels::COLOURS)
+    }
+
     pub(super) fn triangular<T: Real>(&self) -> Source {
         self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
     }
@@ -125,7 +129,8 @@ impl<K: Kind> Form<K> {
 /// long that no test can afford them.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
-    let mut all = vec![form.passes::<T>(), form.triangular::<T>(), form.whole_grid::<T>(stencil.shape())];
+    let mut all =
+        vec![form.passes::<T>(), form.triangular::<T>(), form.colours::<T>(), form.whole_grid::<T>(stencil.shape())];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
     all.extend(points::source::<K, T>(stencil, wide));

@@ -7,7 +7,7 @@
 //!   grid, whose halo rows are filled on the way,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
 //!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
-//!   their blocks tile columns, `points` relaxation of points, `whole_grid` how substitution tiles the grid.
+//!   their blocks tile columns, `points` relaxation of points, [`colours`] that by colour, `whole_grid` how substitution tiles the grid.
 //!
 //! The tensor-product operator brings kernels of its own.
 
@@ -18,6 +18,7 @@
 )]
 
 mod aggregate;
+pub(crate) mod colours;
 pub(crate) mod kind;
 mod lines;
 mod part;
@@ -32,7 +33,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::backend::{Ratio, Scalar, Sums};
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::Guess;
 use isobar_core::operator::Relaxation;
@@ -185,6 +186,19 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         scratch: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
+    /// A sweep of u += ρ D⁻¹(f − A u) in the cells of one colour, then in the others; from [`Guess::Zero`] u counts as zero
+    /// whatever it holds.
+    fn sweep_cells(
+        &self,
+        _rho: f64,
+        _first: Colour,
+        _guess: Guess,
+        _f: &Vector<Self::Real>,
+        _u: &mut Vector<Self::Real>,
+    ) -> Result<()> {
+        Err(Error::Unsupported("relaxation of points by colour is not for matrices of this kind on this device".into()))
+    }
+
     /// to = u + ρ M⁻¹(f − A u). From [`Guess::Zero`] u may be overwritten.
     fn sweep_to(
         &self,
@@ -265,6 +279,11 @@ impl<K: Kernels> SevenPoint<K> {
     pub(crate) fn made_of(kernels: K, stencil: &K::Stencil) -> Result<Arc<Self>> {
         kernels.send(stencil)?;
         Ok(Arc::new(Self { kernels }))
+    }
+
+    /// Around kernels whose coefficients come from elsewhere.
+    pub(crate) fn with(kernels: K) -> Arc<Self> {
+        Arc::new(Self { kernels })
     }
 
     /// Gives it the coefficients of another stencil of the same form.

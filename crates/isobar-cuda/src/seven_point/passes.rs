@@ -13,6 +13,7 @@ use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
 
+use super::colours::Colours;
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
 use super::points::Cycles;
@@ -51,6 +52,8 @@ pub struct Passes<K: Kind, T> {
     length: usize,
     reduction: Reduction,
     pub(super) cycles: Cycles,
+    /// What relaxation by colour needs, where that has been asked for.
+    pub(super) colours: OnceLock<Colours>,
     /// Two counts.
     census: Buffer,
     /// What the coefficients came from, for what is computed on the host.
@@ -72,6 +75,65 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     pub(super) fn pass(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
         self.submit_pass(name, with_all(self.pass_arguments(), vectors))
+    }
+
+    /// The coefficients of a stencil have come: has the card compute what depends on them.
+    pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
+        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
+        if self.colours.get().is_some() {
+            self.look()?;
+        }
+        self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
+    }
+
+    /// Without coefficients, and without kernels of lines, which coarser levels of points do not use.
+    pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
+        let this = Self::make(cuda, form, false)?;
+        // Kernels that fill it write to cells alone, and padding must be closed.
+        this.coefficients.clear(0, this.coefficients.bytes())?;
+        Ok(this)
+    }
+
+    fn make(cuda: &Cuda, stencil: &K::Stencil, has_lines: bool) -> Result<Self> {
+        let context = cuda.context();
+        let shape = stencil.shape();
+        let layout = Layout::new(shape)?;
+        check_size(shape)?;
+        let form = Form::new(K::of(stencil), shape);
+        let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout)?;
+        let [passes, lines] = if has_lines {
+            cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?
+        } else {
+            let [passes] = cuda.prepare([form.passes::<T>()])?;
+            [passes, cuda.module(form.lines::<T>(shape.nz))]
+        };
+        let resident = passes.resident_blocks(passes.kernel("advance_direction")?, 32 * ROWS, 0)?;
+        passes.kernel("residual_norm")?;
+        let mut this = Self {
+            cuda: cuda.clone(),
+            layout,
+            form,
+            coefficient_vectors: K::coefficient_vectors(stencil),
+            coefficients,
+            operands,
+            passes,
+            lines,
+            triangular: cuda.module(form.triangular::<T>()),
+            whole_grid: WholeGrid::new::<K, T>(cuda, &form, shape),
+            tile: LineTile::new::<T>(shape.nz),
+            sweeps: SweepTile::new::<T>(shape.nz).zip(form.sweeps::<T>(shape.nz).map(|source| cuda.module(source))),
+            inverse_pivots: OnceLock::new(),
+            ratios: OnceLock::new(),
+            length: rows_a_warp(shape, resident),
+            reduction: Reduction::new(context, 0)?,
+            cycles: Cycles::default(),
+            colours: OnceLock::new(),
+            census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
+            stencil: RwLock::new(stencil.clone()),
+        };
+        let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
+        this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(blocks(this.line_grid(2))))?;
+        Ok(this)
     }
 
     /// What the compiler knows of the stencil.
@@ -305,39 +367,7 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Stencil = K::Stencil;
 
     fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
-        let context = cuda.context();
-        let shape = stencil.shape();
-        let layout = Layout::new(shape)?;
-        check_size(shape)?;
-        let form = Form::new(K::of(stencil), shape);
-        let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout)?;
-        let [passes, lines] = cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?;
-        let resident = passes.resident_blocks(passes.kernel("advance_direction")?, 32 * ROWS, 0)?;
-        passes.kernel("residual_norm")?;
-        let mut this = Self {
-            cuda: cuda.clone(),
-            layout,
-            form,
-            coefficient_vectors: K::coefficient_vectors(stencil),
-            coefficients,
-            operands,
-            passes,
-            lines,
-            triangular: cuda.module(form.triangular::<T>()),
-            whole_grid: WholeGrid::new::<K, T>(cuda, &form, shape),
-            tile: LineTile::new::<T>(shape.nz),
-            sweeps: SweepTile::new::<T>(shape.nz).zip(form.sweeps::<T>(shape.nz).map(|source| cuda.module(source))),
-            inverse_pivots: OnceLock::new(),
-            ratios: OnceLock::new(),
-            length: rows_a_warp(shape, resident),
-            reduction: Reduction::new(context, 0)?,
-            cycles: Cycles::default(),
-            census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
-            stencil: RwLock::new(stencil.clone()),
-        };
-        let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
-        this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(blocks(this.line_grid(2))))?;
-        Ok(this)
+        Self::make(cuda, stencil, true)
     }
 
     fn send(&self, stencil: &K::Stencil) -> Result<()> {
@@ -348,8 +378,11 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
             ));
         }
         self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
-        *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
-        self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
+        self.note_sent(stencil)
+    }
+
+    fn sweep_cells(&self, rho: f64, first: Colour, guess: Guess, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.sweep_colours(rho, first, guess, f, u)
     }
 
     fn prepare(&self, steps: Steps) -> Result<()> {

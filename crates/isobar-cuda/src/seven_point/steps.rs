@@ -140,6 +140,9 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
         let Relaxation { smoother, rho, first } = relaxation;
+        if smoother == Smoother::PointRedBlack {
+            return self.kernels.sweep_cells(rho, first, guess, f, u);
+        }
         if smoother == Smoother::LineJacobi {
             self.kernels.sweep_to(rho, guess, f, u, scratch)?;
             u.swap(scratch);
@@ -154,6 +157,6 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {
-        smoother == Smoother::LineJacobi || self.kernels.needs_scratch()
+        smoother == Smoother::LineJacobi || (smoother != Smoother::PointRedBlack && self.kernels.needs_scratch())
     }
 }

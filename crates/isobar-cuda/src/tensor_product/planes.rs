@@ -129,7 +129,7 @@ fn half(shape: &Shape) -> usize {
 
 /// Which level a block's first can be, where there is one: below the finest, for cycles of one red–black sweep before and after.
 pub(super) fn first_small_level(shapes: &[Shape], options: &MultigridOptions) -> Option<usize> {
-    let is_plain = options.smoother == Smoother::LineRedBlack && options.relaxation() == 1.0;
+    let is_plain = options.smoother.or_lines() == Smoother::LineRedBlack && options.relaxation() == 1.0;
     if !is_plain || (options.pre, options.post) != (1, 1) {
         return None;
     }

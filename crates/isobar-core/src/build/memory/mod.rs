@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
 use crate::real::Precision;
+use crate::stencil::halving::{End, halvings};
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// What a matrix's memory depends on, which is known before its numbers are.
@@ -84,7 +85,8 @@ impl From<&OwnOperator> for MatrixSize {
 
 impl MatrixSize {
     /// The solver that such a matrix chooses where nobody says, as [`Stencil::choice`]; of a
-    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide.
+    /// stored matrix, if it is symmetric. Of a tensor product, [`Method::Auto`], for coefficients decide; of diffusion, of which they
+    /// decide too, what takes more and may follow.
     pub fn choice(&self) -> Choice {
         let (method, preconditioner) = match self.kind {
             MatrixKind::TensorProduct => (Method::Auto, Preconditioner::Line),
@@ -246,8 +248,11 @@ impl Setup<'_> {
 
     /// Whether sweeps of the finest level write to a vector of their own.
     fn needs_scratch(&self, matrix: &MatrixSize) -> bool {
-        let jacobi = self.options.multigrid.smoother == Smoother::LineJacobi;
-        self.is_cuda() && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
+        let smoother = self.options.multigrid.smoother;
+        let jacobi = smoother == Smoother::LineJacobi;
+        self.is_cuda()
+            && smoother != Smoother::PointRedBlack
+            && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
     }
 
     /// An iteration in numbers of `size` bytes, and multigrid in numbers of `cycle_size`.
@@ -302,6 +307,9 @@ impl Setup<'_> {
     /// The levels of multigrid, and the vectors of a cycle.
     fn hierarchy(&mut self, matrix: &MatrixSize, size: usize) -> Result<()> {
         let shapes = match matrix.kind {
+            MatrixKind::Diffusion { .. } if self.options.multigrid.smoother == Smoother::PointRedBlack => {
+                self.points(matrix, size)?
+            }
             MatrixKind::Diffusion { .. } => self.galerkin(matrix, size)?,
             _ => {
                 let shapes = halved(matrix, self.options.multigrid.levels);
@@ -318,6 +326,28 @@ impl Setup<'_> {
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
         }
         Ok(())
+    }
+
+    /// Coarser levels of points: their coefficients, of each direction its own where cells differ in width; the grids.
+    fn points(&mut self, matrix: &MatrixSize, size: usize) -> Result<Vec<Shape>> {
+        let mut shapes = vec![matrix.shape];
+        let MatrixKind::Diffusion { strengths, is_periodic, mut fields, has_shift } = matrix.kind else {
+            return Ok(shapes);
+        };
+        let ends = is_periodic.map(|is_ring| [if is_ring { End::Ring } else { End::Closed }; 2]);
+        for by in halvings(matrix.shape, ends, strengths, self.options.multigrid.levels) {
+            if !by.is_regular {
+                fields = 3;
+            }
+            let kind = MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic };
+            if !self.is_cuda() {
+                // The same on the host, while they are arranged.
+                self.pass(HOST, (8 * (fields + usize::from(has_shift)) * by.coarse.cells()) as f64);
+            }
+            self.operator(&MatrixSize { shape: by.coarse, kind }, &Layout::new(by.coarse)?, size);
+            shapes.push(by.coarse);
+        }
+        Ok(shapes)
     }
 
     /// The next u, and what threads hold of a tile where there are several sub-iterations.
@@ -427,7 +457,9 @@ mod tests {
     fn choices_are_the_matrices_own() {
         let flat = diffusion(Shape::new(6, 4, 2), [1.0; 3]);
         let options = SolverOptions::default();
-        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&options));
+        let mut lines = options.clone();
+        lines.multigrid.smoother = Smoother::LineRedBlack;
+        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&lines));
         let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
         assert_eq!(MatrixSize::from(&tall).choice().preconditioner, tall.choice(&options).preconditioner);

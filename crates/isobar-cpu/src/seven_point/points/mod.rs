@@ -1,8 +1,9 @@
 //! Relaxation of points: plain sweeps in one pass over memory, and hierarchical cycles whose tiles stay in cache.
 //!
-//! * `sweep` the loop over a half plane, and what an update of a pack of cells is,
+//! * `sweep` the loop over a half plane, and what an update of a pack of cells is, `colours` sweeps of one colour of cells,
 //! * `tile` all sub-iterations of one tile, `space` what is kept of it.
 
+mod colours;
 mod space;
 mod sweep;
 mod tile;

@@ -1,0 +1,116 @@
+//! The levels of diffusion whose cells are relaxed each by itself: seven-point operators throughout, on grids halved in all
+//! directions, with coefficients averaged over cells.
+
+use std::sync::Arc;
+
+use super::halving::{End, Halving, halvings};
+use super::{Diffusion, Hierarchy, Stencil, Supports};
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+use crate::operator::{LineSmoother, Transfer};
+use crate::real::Real;
+
+/// A back end that has such levels.
+pub trait SupportsPoints: Supports<Diffusion> {
+    /// Between two of them: R sums the cells that make up a coarser one, P is linear between centres (see [`Halving`]).
+    type PointTransfer<T: Real>: Transfer<Self, T> + 'static;
+
+    /// What goes between two operators.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn point_transfer<T: Real>(
+        &self,
+        fine: &Arc<Self::Operator<T>>,
+        coarse: &Arc<Self::Operator<T>>,
+        by: &Halving,
+    ) -> Result<Arc<Self::PointTransfer<T>>>;
+
+    /// The operator of a stencil on the coarser grid, and that stencil, with as much in it as [`SupportsPoints::rehalve`] needs.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`], and those of [`Diffusion::halved`].
+    fn halve<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        _operator: &Arc<Self::Operator<T>>,
+        by: &Halving,
+    ) -> Result<(Diffusion, Arc<Self::Operator<T>>)> {
+        let coarse = stencil.halved(by)?;
+        let operator = self.operator(&coarse)?;
+        Ok((coarse, operator))
+    }
+
+    /// Gives the coarser one of two operators the coefficients that those of the finer one, which are `stencil`'s, make. Returns
+    /// the coarser stencil.
+    ///
+    /// # Errors
+    /// As [`Supports::update`].
+    fn rehalve<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        _fine: &Arc<Self::Operator<T>>,
+        coarse: &Arc<Self::Operator<T>>,
+        by: &Halving,
+    ) -> Result<Diffusion> {
+        let stencil = stencil.halved(by)?;
+        self.update(coarse, &stencil)?;
+        Ok(stencil)
+    }
+}
+
+/// Cells of a grid that a few sweeps do not solve on.
+const TOO_MANY: usize = 8;
+
+/// The hierarchy of a stencil: `wanted` levels, or as many as it takes to a single cell.
+///
+/// # Errors
+/// As [`Supports::operator`], and those of [`Diffusion::halved`].
+pub fn by_points<B: SupportsPoints, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    finest: &Arc<B::Operator<T>>,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    let shape = stencil.shape();
+    let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
+    if stencil.ends().into_iter().zip([shape.nx, shape.ny, shape.nz]).any(|direction| is_odd(&direction)) {
+        return Err(Error::Unsupported(format!(
+            "solver.multigrid.smoother: \"point-red-black\" where an odd number of cells goes around a ring, of {shape} cells; use \
+             \"line-red-black\""
+        )));
+    }
+    let steps = halvings(shape, stencil.ends(), stencil.strengths(), wanted);
+    let (mut operators, mut transfers) = (vec![Arc::clone(finest)], Vec::new());
+    let mut fine = stencil.clone();
+    for by in &steps {
+        let (coarse, operator) = backend.halve(&fine, &operators[operators.len() - 1], by)?;
+        transfers
+            .push(backend.point_transfer(&operators[operators.len() - 1], &operator, by)? as Arc<dyn Transfer<B, T>>);
+        operators.push(operator);
+        fine = coarse;
+    }
+    let last = steps.last().map_or(shape, |by| by.coarse);
+    let notes = (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
+        format!("{last} cells are not coarsened further, and only relaxed: an odd number of cells goes around a ring")
+    });
+    let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
+    let backend = backend.clone();
+    let update = move |stencil: &Diffusion| {
+        let mut fine = stencil.clone();
+        for (pair, by) in operators.windows(2).zip(&steps) {
+            fine = backend.rehalve(&fine, &pair[0], &pair[1], by)?;
+        }
+        Ok(())
+    };
+    Ok(Hierarchy::plain(levels, transfers, notes.into_iter().collect(), Box::new(update)))
+}
+
+/// Whether halving a stencil's grid ends with so few cells that sweeps solve on them.
+pub fn ends_small(shape: Shape, stencil: &Diffusion) -> bool {
+    let steps = halvings(shape, stencil.ends(), stencil.strengths(), None);
+    steps.last().map_or(shape, |by| by.coarse).cells() <= TOO_MANY
+}

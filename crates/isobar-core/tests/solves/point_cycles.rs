@@ -1,0 +1,228 @@
+//! Cycles that relax points on halved grids: counts that do not depend on the grid, solutions of a dense elimination, and
+//! what the choice does where coefficients do not suit them.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::outcome::Outcome;
+use isobar_core::problem::random;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
+
+fn options() -> SolverOptions {
+    SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() }
+}
+
+/// Of coefficients as places of cells in the unit square or cube make them, and cells as wide as these factors say.
+fn stencil(shape: Shape, factors: [f64; 3], sides: [[Side; 2]; 3], kappa: impl Fn([f64; 3]) -> f64) -> Diffusion {
+    let at = |n: usize| {
+        let [i, j, k] = [n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny].map(|n| n as f64 + 0.5);
+        [i / shape.nx as f64, j / shape.ny as f64, k / shape.nz as f64]
+    };
+    let field = (0..shape.cells()).map(|n| kappa(at(n))).collect();
+    let cells = Coefficients::Cells { fields: vec![field], axes: factors.map(|factor| (0, factor)) };
+    Diffusion::new(shape, cells, None, sides).unwrap()
+}
+
+struct Solved {
+    outcome: Outcome,
+    u: Vec<f64>,
+    rhs: Vec<f64>,
+    method: String,
+    notes: String,
+}
+
+fn solve(stencil: &Diffusion, options: &SolverOptions) -> Solved {
+    let shape = stencil.shape();
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+    let mut u = vec![0.0; rhs.len()];
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+    assert!(outcome.converged(), "{shape}: {outcome:?}");
+    let description = system.description();
+    let notes = description.notes.iter().chain(&outcome.notes).cloned().collect::<Vec<_>>().join("\n");
+    Solved { method: description.method.clone(), notes, outcome, u, rhs }
+}
+
+const FIXED: [[Side; 2]; 3] = [[Side::Fixed; 2]; 3];
+const RINGS: [[Side; 2]; 3] = [[Side::Periodic; 2]; 3];
+const BOTTOM: [[Side; 2]; 3] = [[Side::Closed; 2], [Side::Closed; 2], [Side::Fixed, Side::Closed]];
+/// The same in the plane.
+const SOUTH: [[Side; 2]; 3] = [[Side::Closed; 2], [Side::Fixed, Side::Closed], [Side::Closed; 2]];
+
+fn cycles(shape: Shape, sides: [[Side; 2]; 3], kappa: impl Fn([f64; 3]) -> f64) -> usize {
+    let sides = if shape.nz == 1 { [sides[0], sides[1], [Side::Closed; 2]] } else { sides };
+    let solved = solve(&stencil(shape, [1.0; 3], sides, kappa), &options());
+    assert_eq!(solved.method, "multigrid", "{shape}: {}", solved.notes);
+    solved.outcome.iterations
+}
+
+#[test]
+fn counts_do_not_depend_on_the_grid() {
+    for (n, m) in [(32, 256), (31, 211), (24, 200)] {
+        for sides in [FIXED, SOUTH] {
+            let counts = [n, m].map(|n| cycles(Shape::new(n, n, 1), sides, |_| 1.0));
+            assert!(counts.iter().all(|&count| count <= 9), "{n}², {m}², {sides:?}: {counts:?}");
+        }
+    }
+    for (n, m) in [(16, 64), (13, 47)] {
+        for sides in [FIXED, BOTTOM] {
+            let counts = [n, m].map(|n| cycles(Shape::new(n, n + 1, n - 1), sides, |_| 1.0));
+            assert!(counts.iter().all(|&count| count <= 10), "{n}³, {m}³, {sides:?}: {counts:?}");
+        }
+    }
+    let rings = [cycles(Shape::new(128, 64, 1), RINGS, |_| 1.0), cycles(Shape::new(32, 32, 32), RINGS, |_| 1.0)];
+    assert!(rings.iter().all(|&count| count <= 9), "{rings:?}");
+    let line = cycles(Shape::new(200, 1, 1), FIXED, |_| 1.0);
+    assert!(line <= 10, "{line}");
+}
+
+#[test]
+fn smooth_coefficients_are_as_easy() {
+    let smooth = |[x, y, z]: [f64; 3]| (1.5 * (4.0 * x + 1.0).sin() * (5.0 * y).cos() * (3.0 * z + 0.3).cos()).exp();
+    let counts = [Shape::new(48, 48, 48), Shape::new(33, 47, 29), Shape::new(128, 130, 1)].map(|shape| {
+        let sides = if shape.nz == 1 { SOUTH } else { BOTTOM };
+        cycles(shape, sides, smooth)
+    });
+    assert!(counts.iter().all(|&count| count <= 11), "{counts:?}");
+}
+
+/// Cells that are wider in one direction than in others: that direction waits.
+#[test]
+fn directions_may_differ() {
+    for factors in [[1.0, 1.0, 0.3], [0.3, 1.0, 1.0], [1.0, 4.0, 4.0]] {
+        let solved = solve(&stencil(Shape::new(32, 32, 32), factors, FIXED, |_| 1.0), &options());
+        assert_eq!(solved.method, "multigrid", "{}", solved.notes);
+        assert!(solved.outcome.iterations <= 16, "{factors:?}: {}", solved.outcome.iterations);
+    }
+    let stiff = solve(&stencil(Shape::new(24, 24, 12), [1.0, 1.0, 30.0], FIXED, |_| 1.0), &options());
+    assert!(stiff.method == "cg" && stiff.notes.contains("30.0 times"), "{} {}", stiff.method, stiff.notes);
+}
+
+/// Elimination with partial pivoting.
+fn eliminate(stencil: &Diffusion, rhs: &[f64]) -> Vec<f64> {
+    let n = rhs.len();
+    let mut rows: Vec<Vec<f64>> = vec![Vec::new(); n];
+    for column in 0..n {
+        let mut unit = vec![0.0; n];
+        unit[column] = 1.0;
+        stencil.times(&unit).into_iter().zip(&mut rows).for_each(|(entry, row)| row.push(entry));
+    }
+    rows.iter_mut().zip(rhs).for_each(|(row, &b)| row.push(b));
+    for p in 0..n {
+        let best = (p..n).max_by(|&a, &b| rows[a][p].abs().total_cmp(&rows[b][p].abs())).unwrap();
+        rows.swap(p, best);
+        let pivot = rows[p].clone();
+        for row in &mut rows[p + 1..] {
+            let factor = row[p] / pivot[p];
+            row.iter_mut().zip(&pivot).for_each(|(entry, pivot)| *entry -= factor * pivot);
+        }
+    }
+    let mut u = vec![0.0; n];
+    for p in (0..n).rev() {
+        let known: f64 = (p + 1..n).map(|q| rows[p][q] * u[q]).sum();
+        u[p] = (rows[p][n] - known) / rows[p][p];
+    }
+    u
+}
+
+#[test]
+fn tiny_grids_are_solved_as_by_elimination() {
+    for (nx, ny, nz) in [(1, 1, 1), (2, 1, 1), (1, 3, 1), (2, 2, 2), (5, 3, 2), (4, 7, 3), (3, 1, 5)] {
+        for sides in [FIXED, [[Side::Fixed, Side::Closed], [Side::Closed; 2], [Side::Closed; 2]]] {
+            let shape = Shape::new(nx, ny, nz);
+            let stencil = stencil(shape, [1.0, 0.8, 1.1], sides, |[x, y, z]| 1.0 + 0.2 * (x + y * z));
+            let solved = solve(&stencil, &SolverOptions { tolerance: 1e-13, ..options() });
+            assert_eq!(solved.method, "multigrid", "{shape}: {}", solved.notes);
+            let expected = eliminate(&stencil, &solved.rhs);
+            for (found, expected) in solved.u.iter().zip(&expected) {
+                assert!((found - expected).abs() < 1e-10, "{shape} {sides:?}: {found} {expected}");
+            }
+        }
+    }
+}
+
+/// As preconditioner the cycle is not symmetric, and conjugate gradients know.
+#[test]
+fn other_ways_to_use_the_cycle() {
+    let even = stencil(Shape::new(30, 28, 26), [1.0; 3], BOTTOM, |_| 1.0);
+    let mut points = options();
+    points.multigrid.smoother = Smoother::PointRedBlack;
+    let mut full = points.clone();
+    full.multigrid.start = Start::Full;
+    let preconditioned =
+        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..points.clone() };
+    let [by_cycles, full, preconditioned] =
+        [&points, &full, &preconditioned].map(|options| solve(&even, options).outcome.iterations);
+    assert!(by_cycles <= 10 && full <= by_cycles && preconditioned <= by_cycles, "{by_cycles} {full} {preconditioned}");
+}
+
+/// Random problems of many kinds: whatever is chosen solves them, and says why it was.
+#[test]
+fn nothing_fails_that_is_left_to_the_choice() {
+    let mut by_points = 0;
+    for seed in 0..60 {
+        let pick = |what: u64, of: usize| ((random(100 + what, seed) * 0.5 + 0.5) * of as f64) as usize % of;
+        let sizes = [1, 2, 3, 5, 8, 12, 13, 17, 24, 31];
+        let shape = Shape::new(sizes[2 + pick(1, 8)], sizes[pick(2, 10)], sizes[pick(3, 9)]);
+        let kinds = [[Side::Closed; 2], [Side::Fixed; 2], [Side::Fixed, Side::Closed], [Side::Periodic; 2]];
+        let sides = [shape.nx, shape.ny, shape.nz].map(|n| n).into_iter().enumerate().map(|(d, n)| {
+            let kind = kinds[pick(4 + d as u64, 4)];
+            if kind[0] == Side::Periodic && n % 2 == 1 && (n > 1 || d < 2) { kinds[1] } else { kind }
+        });
+        let sides: Vec<_> = sides.collect();
+        let contrast = [1.0, 1.0, 3.0, 30.0, 1e3, 1e6][pick(8, 6)];
+        let (is_rough, has_holes) = (pick(9, 3) == 0, pick(10, 4) == 0);
+        let factor = [1.0, 1.0, 3.0, 100.0][pick(11, 4)];
+        let cell = std::cell::Cell::new(0);
+        let kappa = |[x, y, z]: [f64; 3]| {
+            let n = cell.replace(cell.get() + 1);
+            if has_holes && random(7, n) > 0.0 {
+                return 0.0;
+            }
+            let wave = if is_rough { random(8, n) } else { (6.0 * x + 1.0).sin() * (4.0 * y).cos() * (3.0 * z).cos() };
+            f64::powf(contrast, 0.5 * wave)
+        };
+        let stencil = stencil(shape, [1.0, 1.0, factor], [sides[0], sides[1], sides[2]], kappa);
+        let solved = solve(&stencil, &options());
+        by_points += usize::from(solved.method == "multigrid");
+        let says = solved.notes.contains("points");
+        assert!(says, "seed {seed}, {shape}: {}", solved.notes);
+        if has_holes && shape.cells() > 16 {
+            assert!(solved.method == "cg" && solved.notes.contains("closed"), "seed {seed}: {}", solved.notes);
+        }
+    }
+    assert!(by_points >= 8, "{by_points}");
+}
+
+/// Coefficients that pass as smooth and are not: alike from cell to cell, with barriers that coarser cells do not see.
+#[test]
+fn what_is_slow_gives_way() {
+    let hidden = |[x, _, _]: [f64; 3]| if (0.45..0.55).contains(&x) { 1.0 } else { 1.4 };
+    let mild = solve(&stencil(Shape::new(64, 64, 1), [1.0; 3], SOUTH, hidden), &options());
+    assert_eq!(mild.method, "multigrid");
+    // An update may bring anything.
+    let shape = Shape::new(48, 48, 1);
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+    let even = stencil(shape, [1.0; 3], FIXED, |_| 1.0);
+    let cell = std::cell::Cell::new(0);
+    let next = |_| cell.replace(cell.get() + 1);
+    let bad = stencil(shape, [1.0; 3], FIXED, |at| if random(3, next(at)) > 0.0 { 1e6 } else { 1.0 });
+    let mut system = System::new(&Reference, &even, &options()).unwrap();
+    let mut found = Vec::new();
+    for stencil in [&even, &bad, &even] {
+        system.update(stencil).unwrap();
+        let mut u = vec![0.0; rhs.len()];
+        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        assert!(outcome.converged(), "{outcome:?}");
+        found.push((system.description().method.clone(), outcome.notes.join("\n")));
+    }
+    assert_eq!(found[0], ("multigrid".into(), String::new()));
+    assert!(found[1].0 == "cg" && found[1].1.contains("slow up to cycle"), "{found:?}");
+    assert_eq!(found[2], ("cg".into(), String::new()));
+}

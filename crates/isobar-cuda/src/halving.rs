@@ -1,0 +1,258 @@
+//! Levels of point relaxation on a card: coefficients of halved grids, and what goes between two of them.
+
+use std::sync::Arc;
+
+use isobar_core::backend::Scalar;
+use isobar_core::error::Result;
+use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::options::Smoother;
+use isobar_core::real::Real;
+use isobar_core::stencil::halving::{End, Halving};
+use isobar_core::stencil::point_levels::SupportsPoints;
+use isobar_core::stencil::{self, Measures, Stencil};
+
+use crate::cuda::Cuda;
+use crate::diffusion::Diffusion;
+use crate::driver::Pointer;
+use crate::launch::{Argument, Arguments, refuse_while_recording};
+use crate::memory::Buffer;
+use crate::scalars::Scalars;
+use crate::seven_point::colours::cell_blocks;
+use crate::seven_point::passes::Passes;
+use crate::seven_point::{Kernels, SevenPoint};
+use crate::vector::Vector;
+
+/// The diffusion operator.
+type DiffusionOperator<T> = SevenPoint<Passes<Diffusion, T>>;
+
+/// `Halving` of colours.cu.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Operands {
+    near: [Pointer; 3],
+    far: [Pointer; 3],
+    fine: [i32; 4],
+    coarse: [i32; 4],
+    halved: i32,
+    rings: i32,
+}
+
+// SAFETY: laid out as `Halving` in colours.cu: six pointers, ten 32-bit integers.
+unsafe impl Argument for Operands {}
+
+/// A halving on the card.
+#[derive(Debug)]
+struct Tables {
+    /// Where the operands and the shares point to.
+    _numbers: Buffer,
+    operands: Operands,
+    shares: [Pointer; 3],
+    coarse: Shape,
+}
+
+fn bits(of: [bool; 3]) -> i32 {
+    of.into_iter().enumerate().map(|(d, is_set)| i32::from(is_set) << d).sum()
+}
+
+fn extents(layout: &Layout) -> [i32; 4] {
+    let Shape { nx, ny, nz } = layout.shape();
+    [nx, ny, nz, layout.pitch()].map(|n| n as i32)
+}
+
+impl Tables {
+    fn new<T: Real>(cuda: &Cuda, by: &Halving, ends: [[End; 2]; 3]) -> Result<Self> {
+        let mut numbers = Vec::<T>::new();
+        let mut place = |values: &[f64]| {
+            let at = numbers.len();
+            numbers.extend(values.iter().map(|&value| T::from_f64(value)));
+            (at * size_of::<T>()) as Pointer
+        };
+        let [near, far, shares] = [
+            by.along.each_ref().map(|along| place(&along.near)),
+            by.along.each_ref().map(|along| place(&along.far)),
+            by.along.each_ref().map(|along| place(&along.share)),
+        ];
+        let buffer = Buffer::from_slice(cuda.context(), &numbers, "weights of a halved grid")?;
+        let at = |places: [Pointer; 3]| places.map(|place| buffer.start() + place);
+        let operands = Operands {
+            near: at(near),
+            far: at(far),
+            fine: extents(&Layout::new(by.fine)?),
+            coarse: extents(&Layout::new(by.coarse)?),
+            halved: bits(by.halved()),
+            rings: bits(ends.map(|ends| ends[0] == End::Ring)),
+        };
+        Ok(Self { shares: at(shares), operands, coarse: by.coarse, _numbers: buffer })
+    }
+
+    /// Blocks with a coarser cell a thread.
+    fn coarse_grid(&self) -> [usize; 3] {
+        let Shape { nx, ny, nz } = self.coarse;
+        cell_blocks(nx, ny, nz, 1)
+    }
+
+    fn arguments(&self) -> Arguments {
+        Arguments::new().with(self.operands)
+    }
+}
+
+/// Between two levels of point relaxation.
+#[derive(Debug)]
+pub struct PointTransfer<T: Real> {
+    fine: Arc<DiffusionOperator<T>>,
+    coarse: Layout,
+    tables: Tables,
+}
+
+impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
+    fn fine(&self) -> &dyn LineSmoother<Cuda, T> {
+        &*self.fine
+    }
+
+    fn coarse_layout(&self) -> &Layout {
+        &self.coarse
+    }
+
+    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
+        let arguments = self.tables.arguments().with(f.pointer()).with(coarse_f.pointer());
+        self.fine.kernels().launch_halving("restrict_field", self.tables.coarse_grid(), arguments)
+    }
+
+    fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        let (kernels, Shape { nx, ny, nz }) = (self.fine.kernels(), self.fine.layout_of().shape());
+        let march = kernels.march()?;
+        let arguments = self.tables.arguments().with(march as i32).with(coarse_u.pointer()).with(u.pointer());
+        kernels.launch_halving("prolong_cells", cell_blocks(nx.div_ceil(2), ny, nz, march), arguments)
+    }
+
+    fn residual_restrict(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        _: &mut Vector<T>,
+    ) -> Result<()> {
+        let vectors = [f.pointer(), u.pointer(), coarse_f.pointer()];
+        self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)
+    }
+
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut Scalars)>,
+    ) -> Result<()> {
+        self.prolong(coarse_u, u)?;
+        self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        match norm {
+            Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {
+                self.fine.kernels().norm_of_cells(f, u, None, norm, scalars)
+            }
+            Some((norm, scalars)) => self.fine.residual_norm(f, u, scratch, norm, scalars),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Puts coefficients of coarser cells where kernels of the coarser operator find them, from those of the finer one.
+fn fill<T: Real>(
+    tables: &Tables,
+    (stencil, fine): (&stencil::Diffusion, &Passes<Diffusion, T>),
+    (form, coarse): (&stencil::Diffusion, &Passes<Diffusion, T>),
+    is_regular: bool,
+) -> Result<()> {
+    let grid = tables.coarse_grid();
+    let (from, to) = (fine.operands(), coarse.operands());
+    let factors = |stencil: &stencil::Diffusion| stencil.factors().unwrap_or([(0, 1.0); 3]);
+    let (fine_axes, coarse_axes) = (factors(stencil), factors(form));
+    // A field holds h of the first direction that takes it.
+    let first = |axes: &[(usize, f64); 3], field: usize| axes.iter().position(|axis| axis.0 == field).unwrap_or(0);
+    for field in coarse.kind().used_fields() {
+        let d = first(&coarse_axes, field);
+        let source = if is_regular { field } else { fine_axes[d].0 };
+        let scale = fine_axes[d].1 / fine_axes[first(&fine_axes, source)].1;
+        let arguments = tables.arguments().with(d as i32).with_real::<T>(scale).with(tables.shares[d]);
+        let arguments = arguments.with(from.field(source)).with(to.field(field));
+        fine.launch_halving("halve_field", grid, arguments)?;
+    }
+    if form.has_shift() {
+        let arguments = tables.arguments().with(from.shift()).with(to.shift());
+        fine.launch_halving("restrict_field", grid, arguments)?;
+    }
+    coarse.kind().send_ratios::<T>(coarse.cuda(), to, &coarse_axes)?;
+    coarse.prepare_colours()?;
+    coarse.look().map(drop)
+}
+
+impl SupportsPoints for Cuda {
+    type PointTransfer<T: Real> = PointTransfer<T>;
+
+    fn point_transfer<T: Real>(
+        &self,
+        fine: &Arc<DiffusionOperator<T>>,
+        coarse: &Arc<DiffusionOperator<T>>,
+        by: &Halving,
+    ) -> Result<Arc<PointTransfer<T>>> {
+        refuse_while_recording("making a transfer")?;
+        let tables = Tables::new::<T>(self, by, stencil::ends_of(fine.kernels().kind().sides()))?;
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout_of(), tables }))
+    }
+
+    fn halve<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        operator: &Arc<DiffusionOperator<T>>,
+        by: &Halving,
+    ) -> Result<(stencil::Diffusion, Arc<DiffusionOperator<T>>)> {
+        refuse_while_recording("making an operator")?;
+        operator.kernels().prepare_colours()?;
+        let form = stencil.halved_form(by)?;
+        let coarse = SevenPoint::with(Passes::without_lines(self, &form)?);
+        let tables = Tables::new::<T>(self, by, stencil.ends())?;
+        fill(&tables, (stencil, operator.kernels()), (&form, coarse.kernels()), by.is_regular)?;
+        Ok((form, coarse))
+    }
+
+    fn rehalve<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        fine: &Arc<DiffusionOperator<T>>,
+        coarse: &Arc<DiffusionOperator<T>>,
+        by: &Halving,
+    ) -> Result<stencil::Diffusion> {
+        refuse_while_recording("updating an operator")?;
+        let form = stencil.halved_form(by)?;
+        let tables = Tables::new::<T>(self, by, stencil.ends())?;
+        fill(&tables, (stencil, fine.kernels()), (&form, coarse.kernels()), by.is_regular)?;
+        Ok(form)
+    }
+}
+
+/// What the coefficients of an operator are like, where they are those of cells.
+pub(crate) fn measure(
+    stencil: &stencil::Diffusion,
+    operator: &Arc<DiffusionOperator<f64>>,
+) -> Result<Option<Measures>> {
+    let Some(axes) = stencil.factors() else { return Ok(None) };
+    let kernels = operator.kernels();
+    kernels.prepare_colours()?;
+    let look = kernels.look()?;
+    let Shape { nx, ny, nz } = stencil.shape();
+    let (mut contrast, mut strengths) = (1.0f64, [0.0; 3]);
+    for (d, (field, factor)) in axes.into_iter().enumerate().filter(|&(d, _)| [nx, ny, nz][d] > 1) {
+        contrast =
+            contrast.max(if look.least[field] > 0.0 { look.most[field] / look.least[field] } else { f64::INFINITY });
+        let first = axes.iter().find(|axis| axis.0 == field).map_or(factor, |axis| axis.1);
+        strengths[d] = factor / first * (look.most[field] * look.least[field]).sqrt();
+    }
+    let present = || strengths.into_iter().filter(|&strength| strength > 0.0);
+    let stiffness =
+        present().fold(1.0f64, |most, strength| present().fold(most, |most, other| most.max(strength / other)));
+    // Inverses round.
+    let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
+    Ok(Some(Measures { stiffness, contrast, jump: look.jump }))
+}

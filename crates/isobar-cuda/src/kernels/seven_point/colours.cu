@@ -1,0 +1,389 @@
+// Relaxation of points by colour, (i + j + k) & 1, and what goes to and from a grid of half as many cells in some directions.
+//
+// A layer has the cells of one colour in one of the two half planes of a row: colour and layer say which, so that lanes have
+// contiguous memory. Where all coefficients are alike, which is found out when they are sent, none is read.
+//
+// Block (32, 8): cells of a row, and layers; or, where there is one layer, rows. A thread goes through `march` rows.
+#include "reduce.cuh"
+#include "seven_point/column.cuh"
+
+// What every cell says of its faces, if all say the same.
+struct Even {
+    Fields fields;
+    int is_even;
+};
+
+// A grid and one of half as many cells in some directions.
+struct Halving {
+    // By direction and finer cell: weights of the coarser cell that it is part of, and of that beside.
+    const T* near[3];
+    const T* far[3];
+    int fine[4]; // cells, then the pitch
+    int coarse[4];
+    int halved; // bits of directions
+    int rings;
+};
+
+constexpr int SIDES = FLAT ? 4 : 6;
+
+// Couplings where all cells are alike.
+struct Known {
+    Fields fields;
+    T t[3];
+};
+
+__device__ __forceinline__ Known know(const Stencil& op, const Even* __restrict__ even) {
+    Known known;
+    known.fields = even->fields;
+    known.t[X] = face<X>(op, known.fields, known.fields);
+    known.t[Y] = face<Y>(op, known.fields, known.fields);
+    known.t[Z] = face<Z>(op, known.fields, known.fields);
+    return known;
+}
+
+// D and the sum of t u over the neighbours.
+struct Gathered {
+    T diagonal, sum;
+};
+
+template <bool EVEN, bool NEIGHBOURS>
+__device__ __forceinline__ Gathered gather(const Stencil& op, const Known& known, const Column& column, int k, Index at,
+                                           const T* __restrict__ u) {
+    const Fields here = EVEN ? known.fields : load(op, at);
+    Gathered cell = {load_shift(op, at) + sides(op, here, column.i, column.j, k), T(0)};
+#pragma unroll
+    for (int n = 0; n < SIDES; n++) {
+        Index there = n < 4 ? column.to[n] : 0;
+        bool has = n < 4 ? column.has[n] : false;
+        if (n == BELOW) {
+            has = k > 0 || (periodic(Z) && op.nz > 1);
+            there = k > 0 ? -(Index)op.pitch : periodic(Z) ? (Index)op.pitch * (op.nz - 1) : 0;
+        }
+        if (n == ABOVE) {
+            has = k + 1 < op.nz || (periodic(Z) && op.nz > 1);
+            there = k + 1 < op.nz ? (Index)op.pitch : periodic(Z) ? -(Index)op.pitch * (op.nz - 1) : 0;
+        }
+        T t;
+        if (EVEN) {
+            t = known.t[n / 2];
+        } else {
+            const Fields h = load(op, at + there);
+            t = n == WEST    ? face<X>(op, h, here)
+                : n == EAST  ? face<X>(op, here, h)
+                : n == SOUTH ? face<Y>(op, h, here)
+                : n == NORTH ? face<Y>(op, here, h)
+                : n == BELOW ? face<Z>(op, h, here)
+                             : face<Z>(op, here, h);
+        }
+        t = has ? t : T(0);
+        cell.diagonal += t;
+        if (NEIGHBOURS) {
+            const T value = u[at + there];
+            // What a missing neighbour stands for may hold anything.
+            cell.sum = fma(t, has ? value : T(0), cell.sum);
+        }
+    }
+    return cell;
+}
+
+// Calls give(column, k, at) for the cells of one colour.
+template <class F> __device__ __forceinline__ void for_each_of(const Stencil& op, int colour, int march, F give) {
+    const int m = blockIdx.x * 32 + threadIdx.x;
+    const int k = FLAT ? 0 : blockIdx.y * 8 + threadIdx.y, c = (colour + k) & 1;
+    if (k >= LAYERS(op)) return;
+    const int first = FLAT ? blockIdx.y * 8 * march + threadIdx.y : blockIdx.z * march, step = FLAT ? 8 : 1;
+    for (int n = 0; n < march; n++) {
+        const int j = first + n * step;
+        if (j >= op.ny) return;
+        if (2 * m + ((j + c) & 1) >= op.nx) continue;
+        const Column column = neighbours(op, m, j, c);
+        give(column, k, column.start + (Index)op.pitch * k);
+    }
+}
+
+// What u is before the sweep of a colour.
+enum { GIVEN, ZERO, OWN_ZERO };
+
+template <bool EVEN, int BEFORE>
+__device__ __forceinline__ void sweep(const Stencil& op, const Even* even, int march, int colour, T rho,
+                                      const T* __restrict__ f, T* u) {
+    const Known known = EVEN ? know(op, even) : Known{};
+    for_each_of(op, colour, march, [&](const Column& column, int k, Index at) {
+        const T right = f[at];
+        const T own = BEFORE == GIVEN ? u[at] : T(0);
+        const Gathered cell = gather<EVEN, BEFORE != ZERO>(op, known, column, k, at, u);
+        u[at] = fma(rho, (right + cell.sum - cell.diagonal * own) * inverse(cell.diagonal), own);
+    });
+}
+
+// u += rho D^-1 (f - A u) in the cells of one colour.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    sweep_cells(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
+    if (even->is_even) sweep<true, GIVEN>(op, even, march, colour, rho, f, u);
+    else sweep<false, GIVEN>(op, even, march, colour, rho, f, u);
+}
+
+// The same where all of u is zero, whatever it holds.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    sweep_cells_zero(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
+    if (even->is_even) sweep<true, ZERO>(op, even, march, colour, rho, f, u);
+    else sweep<false, ZERO>(op, even, march, colour, rho, f, u);
+}
+
+// The same where u is zero in the cells of this colour, whatever it holds there.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    sweep_cells_own_zero(Stencil op, const Even* even, int march, int colour, T rho, const T* f, T* u) {
+    if (even->is_even) sweep<true, OWN_ZERO>(op, even, march, colour, rho, f, u);
+    else sweep<false, OWN_ZERO>(op, even, march, colour, rho, f, u);
+}
+
+// f - A u in a cell, of differences where that is cheap: a constant gives s u but for rounding.
+template <bool EVEN>
+__device__ __forceinline__ T residual(const Stencil& op, const Known& known, const Column& column, int k, Index at,
+                                      const T* __restrict__ f, const T* __restrict__ u) {
+    const Gathered cell = gather<EVEN, true>(op, known, column, k, at, u);
+    return f[at] - (cell.diagonal * u[at] - cell.sum);
+}
+
+// The same in cells 2m and 2m + 1 of a row, and 0 beyond its end. Where all cells are alike neighbours' places are shared.
+struct Two {
+    T even, odd;
+};
+
+template <bool EVEN>
+__device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, int m, int j, int k,
+                                         const T* __restrict__ f, const T* __restrict__ u) {
+    const int i = 2 * m, nx = op.nx, ny = op.ny, nz = LAYERS(op), colour = j & 1;
+    const bool has_odd = i + 1 < nx;
+    Two r = {T(0), T(0)};
+    if (!EVEN) {
+        for (int odd = 0; odd < 1 + has_odd; odd++) {
+            const Column column = neighbours(op, m, j, colour ^ odd);
+            (odd ? r.odd : r.even) = residual<false>(op, known, column, k, column.start + (Index)op.pitch * k, f, u);
+        }
+        return r;
+    }
+    const Index plane = half_plane(op), row = m + (Index)op.pitch * k;
+    const Index even = row + plane * (colour + 2 * (Index)j), odd = row + plane * (1 - colour + 2 * (Index)j);
+    const bool ring_x = periodic(X) && nx > 1, ring_y = periodic(Y) && ny > 1, ring_z = periodic(Z) && nz > 1;
+    // Where there is no neighbour its place is the cell's own, and t is 0. In y the neighbour of an even cell is where odd ones are.
+    const bool has[6] = {i > 0 || ring_x, i + 2 < nx || ring_x, j > 0 || ring_y, j + 1 < ny || ring_y, k > 0 || ring_z, k + 1 < nz || ring_z};
+    const Index west = i > 0 ? odd - 1 : ring_x ? odd + ((nx - 1) >> 1) : even, east = i + 2 < nx ? even + 1 : ring_x ? even - m : odd;
+    const Index south = j > 0 ? -2 * plane : 2 * plane * (ny - 1), north = j + 1 < ny ? 2 * plane : -2 * plane * (ny - 1);
+#if !FLAT
+    const Index below = k > 0 ? -(Index)op.pitch : (Index)op.pitch * (nz - 1);
+    const Index above = k + 1 < nz ? (Index)op.pitch : -(Index)op.pitch * (nz - 1);
+#endif
+    const T own[2] = {u[even], u[odd]};
+    const T in_x[2][2] = {{u[west], own[1]}, {own[0], u[east]}};
+    const T t_x[2][2] = {{has[WEST] ? known.t[X] : T(0), has_odd ? known.t[X] : T(0)}, {known.t[X], has[EAST] ? known.t[X] : T(0)}};
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        const Index at = n ? odd : even, other = n ? even : odd;
+        const T here = own[n];
+        T sum = (load_shift(op, at) + sides(op, known.fields, i + n, j, k)) * here;
+        sum = fma(t_x[n][0], here - in_x[n][0], fma(t_x[n][1], here - in_x[n][1], sum));
+        sum = fma(has[SOUTH] ? known.t[Y] : T(0), here - u[has[SOUTH] ? other + south : at], sum);
+        sum = fma(has[NORTH] ? known.t[Y] : T(0), here - u[has[NORTH] ? other + north : at], sum);
+#if !FLAT
+        sum = fma(has[BELOW] ? known.t[Z] : T(0), here - u[has[BELOW] ? at + below : at], sum);
+        sum = fma(has[ABOVE] ? known.t[Z] : T(0), here - u[has[ABOVE] ? at + above : at], sum);
+#endif
+        (n ? r.odd : r.even) = n == 0 || has_odd ? f[at] - sum : T(0);
+    }
+    return r;
+}
+
+// r = f - A u, rounded, where it goes anywhere;  ||f - A u||^2
+template <bool EVEN>
+__device__ __forceinline__ double squares(const Stencil& op, const Even* even, int march, const T* __restrict__ f,
+                                          const T* __restrict__ u, float* __restrict__ r) {
+    const Known known = EVEN ? know(op, even) : Known{};
+    const int m = blockIdx.x * 32 + threadIdx.x, k = FLAT ? 0 : blockIdx.y * 8 + threadIdx.y;
+    double sum = 0;
+    if (2 * m >= op.nx || k >= LAYERS(op)) return sum;
+    const int first = FLAT ? blockIdx.y * 8 * march + threadIdx.y : blockIdx.z * march, step = FLAT ? 8 : 1;
+    for (int n = 0; n < march; n++) {
+        const int j = first + n * step;
+        if (j >= op.ny) break;
+        const Two two = residuals<EVEN>(op, known, m, j, k, f, u);
+        sum += double(two.even) * double(two.even) + double(two.odd) * double(two.odd);
+        if (r) {
+            const Index at = m + (Index)op.pitch * k + half_plane(op) * ((j & 1) + 2 * (Index)j);
+            r[at] = float(two.even);
+            if (2 * m + 1 < op.nx) r[at + half_plane(op) * (1 - 2 * (j & 1))] = float(two.odd);
+        }
+    }
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+    norm_cells(Stencil op, const Even* even, int march, const T* f, const T* u, float* r, double* partial,
+               unsigned int* counter, double* norm) {
+    __shared__ double scratch[8];
+    double sum[1] = {even->is_even ? squares<true>(op, even, march, f, u, r) : squares<false>(op, even, march, f, u, r)};
+    grid_sum<1>(sum, scratch, partial, counter, norm);
+}
+
+__device__ __forceinline__ Index place_in(const int (&grid)[4], int i, int j, int k) {
+    return (i >> 1) + (Index)grid[3] * (k + (Index)grid[2] * (((i + j) & 1) + 2 * (Index)j));
+}
+
+__device__ __forceinline__ bool is_halved(const Halving& h, int d) { return (h.halved >> d) & 1; }
+
+// The finer cells of direction d that make up coarser cell n: the first, and one past the last.
+__device__ __forceinline__ int first_part(const Halving& h, int d, int n) { return is_halved(h, d) ? 2 * n : n; }
+__device__ __forceinline__ int parts_end(const Halving& h, int d, int n) {
+    return is_halved(h, d) ? min(2 * n + 2, h.fine[d]) : n + 1;
+}
+
+__device__ __forceinline__ int part_of(const Halving& h, int d, int n) { return is_halved(h, d) ? n >> 1 : n; }
+
+// The coarser cell on cell n's side of the one that it is part of; that itself where there is none.
+__device__ __forceinline__ int beside(const Halving& h, int d, int n) {
+    const int own = part_of(h, d, n), count = h.coarse[d];
+    if (!is_halved(h, d)) return own;
+    const int other = n & 1 ? own + 1 : own - 1;
+    if (other >= 0 && other < count) return other;
+    return (h.rings >> d) & 1 ? (n & 1 ? 0 : count - 1) : own;
+}
+
+// This thread's cell of a grid, of which rows and layers are the block's second number and the grid's second and third.
+__device__ __forceinline__ bool own_cell(const int (&grid)[4], int& i, int& j, int& k) {
+    i = blockIdx.x * 32 + threadIdx.x;
+    const bool is_flat = grid[2] == 1;
+    k = is_flat ? 0 : blockIdx.y * 8 + threadIdx.y;
+    j = is_flat ? blockIdx.y * 8 + threadIdx.y : blockIdx.z;
+    return i < grid[0] && j < grid[1] && k < grid[2];
+}
+
+// f_c = sum of what `give` says of the finer cells (i, j, k).
+template <class F> __device__ __forceinline__ void restrict_with(const Halving& h, T* __restrict__ coarse, F give) {
+    int i, j, k;
+    if (!own_cell(h.coarse, i, j, k)) return;
+    T sum = T(0);
+    const int i0 = first_part(h, X, i), i1 = parts_end(h, X, i) - 1;
+    for (int kk = first_part(h, Z, k); kk < parts_end(h, Z, k); kk++) {
+#pragma unroll 2
+        for (int jj = first_part(h, Y, j); jj < parts_end(h, Y, j); jj++) {
+            sum += give(i0, jj, kk);
+            if (i1 > i0) sum += give(i1, jj, kk);
+        }
+    }
+    coarse[place_in(h.coarse, i, j, k)] = sum;
+}
+
+template <bool EVEN>
+__device__ __forceinline__ void restrict_residual(const Halving& h, const Stencil& op, const Even* even,
+                                                  const T* __restrict__ f, const T* __restrict__ u, T* __restrict__ coarse) {
+    const Known known = EVEN ? know(op, even) : Known{};
+    int i, j, k;
+    if (!own_cell(h.coarse, i, j, k)) return;
+    T sum = T(0);
+    for (int kk = first_part(h, Z, k); kk < parts_end(h, Z, k); kk++) {
+#pragma unroll 2
+        for (int jj = first_part(h, Y, j); jj < parts_end(h, Y, j); jj++) {
+            // Halved in x, both cells of a pair are parts; else one is.
+            const Two two = residuals<EVEN>(op, known, is_halved(h, X) ? i : i >> 1, jj, kk, f, u);
+            sum += is_halved(h, X) ? two.even + two.odd : i & 1 ? two.odd : two.even;
+        }
+    }
+    coarse[place_in(h.coarse, i, j, k)] = sum;
+}
+
+// f_c = R (f - A u)
+extern "C" __global__ void __launch_bounds__(256, 4)
+    restrict_cells(Halving h, Stencil op, const Even* even, const T* f, const T* u, T* coarse) {
+    if (even->is_even) restrict_residual<true>(h, op, even, f, u, coarse);
+    else restrict_residual<false>(h, op, even, f, u, coarse);
+}
+
+// f_c = R f
+extern "C" __global__ void __launch_bounds__(256) restrict_field(Halving h, const T* __restrict__ f, T* __restrict__ coarse) {
+    restrict_with(h, coarse, [&](int i, int j, int k) { return f[place_in(h.fine, i, j, k)]; });
+}
+
+// Coefficients of coarser cells: scale times the sum of (d / d_c)^2 h, `share` in direction d.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    halve_field(Halving h, int d, T scale, const T* __restrict__ share, const T* __restrict__ field, T* __restrict__ coarse) {
+    restrict_with(h, coarse, [&](int i, int j, int k) {
+        return scale * share[d == X ? i : d == Y ? j : k] * field[place_in(h.fine, i, j, k)];
+    });
+}
+
+// u += P u_c. A thread has two cells of a row, and goes through `march` rows.
+extern "C" __global__ void __launch_bounds__(256, 5)
+    prolong_cells(Halving h, int march, const T* __restrict__ coarse, T* __restrict__ u) {
+    const bool is_flat = h.fine[2] == 1;
+    const int m = blockIdx.x * 32 + threadIdx.x, k = is_flat ? 0 : blockIdx.y * 8 + threadIdx.y;
+    if (2 * m >= h.fine[0] || k >= h.fine[2]) return;
+    const int first = is_flat ? blockIdx.y * 8 * march + threadIdx.y : blockIdx.z * march, step = is_flat ? 8 : 1;
+    const int i0 = 2 * m, i1 = min(2 * m + 1, h.fine[0] - 1);
+    const int own0 = part_of(h, X, i0), own1 = part_of(h, X, i1), beside0 = beside(h, X, i0), beside1 = beside(h, X, i1);
+    const T near0 = h.near[X][i0], far0 = h.far[X][i0], near1 = h.near[X][i1], far1 = h.far[X][i1];
+    const int below = part_of(h, Z, k), above = beside(h, Z, k);
+    const T in_below = h.near[Z][k], in_above = h.far[Z][k];
+    const Index plane = (Index)h.coarse[3] * h.coarse[2], row_below = (Index)h.coarse[3] * below, row_above = (Index)h.coarse[3] * above;
+    for (int n = 0; n < march; n++) {
+        const int j = first + n * step;
+        if (j >= h.fine[1]) return;
+        const int south = part_of(h, Y, j), north = beside(h, Y, j);
+        const T in_south = h.near[Y][j], in_north = h.far[Y][j];
+        // The rows of either plane, by the colour of their cells with even i.
+        const T* in_plane[2] = {coarse + 2 * plane * (Index)south, coarse + 2 * plane * (Index)north};
+        // Between the four coarser rows.
+        auto between = [&](int i) {
+            const T* from_south = in_plane[0] + (i >> 1) + ((i + south) & 1 ? plane : 0);
+            const T* from_north = in_plane[1] + (i >> 1) + ((i + north) & 1 ? plane : 0);
+            const T lower = fma(in_south, from_south[row_below], in_north * from_north[row_below]);
+            const T upper = fma(in_south, from_south[row_above], in_north * from_north[row_above]);
+            return fma(in_below, lower, in_above * upper);
+        };
+        const T at_own0 = between(own0), at_own1 = own1 == own0 ? at_own0 : between(own1);
+        const Index at0 = place_in(h.fine, i0, j, k);
+        u[at0] += fma(near0, at_own0, far0 * between(beside0));
+        if (i1 > i0) u[place_in(h.fine, i1, j, k)] += fma(near1, at_own1, far1 * between(beside1));
+    }
+}
+
+__device__ __forceinline__ void keep_most(double* to, double value) {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    // Numbers that are not negative are ordered as their bits are.
+    if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<unsigned long long*>(to), (unsigned long long)__double_as_longlong(value));
+}
+
+// Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
+// Block 256; as many blocks as keep the card busy.
+extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
+    constexpr int N = sizeof(Fields) / sizeof(T);
+    double most[N], inverses[N], jump = 0;
+    const double never = __longlong_as_double(0x7ff0000000000000LL);
+#pragma unroll
+    for (int n = 0; n < N; n++) most[n] = inverses[n] = 0;
+    const long long cells = (long long)op.nx * op.ny * LAYERS(op);
+    for (long long n = blockIdx.x * 256LL + threadIdx.x; n < cells; n += gridDim.x * 256LL) {
+        const int i = n % op.nx, k = n / op.nx % LAYERS(op), j = n / ((long long)op.nx * LAYERS(op));
+        const Fields here = load(op, place(op, i, j, k));
+        const Fields beside[3] = {i + 1 < op.nx ? load(op, place(op, i + 1, j, k)) : here,
+                                  j + 1 < op.ny ? load(op, place(op, i, j + 1, k)) : here,
+                                  k + 1 < LAYERS(op) ? load(op, place(op, i, j, k + 1)) : here};
+#pragma unroll
+        for (int field = 0; field < N; field++) {
+            const double h = here.f[field];
+            most[field] = fmax(most[field], h);
+            inverses[field] = fmax(inverses[field], h > 0 ? 1 / h : never);
+#pragma unroll
+            for (int d = 0; d < 3; d++) {
+                const double other = beside[d].f[field];
+                jump = fmax(jump, h > 0 && other > 0 ? fmax(h / other, other / h) : never);
+            }
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        keep_most(result + n, most[n]);
+        keep_most(result + N + n, inverses[n]);
+    }
+    keep_most(result + 2 * N, jump);
+}

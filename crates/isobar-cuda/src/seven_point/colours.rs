@@ -1,0 +1,185 @@
+//! Relaxation of points by colour, and what coefficients are like: see `kernels/seven_point/colours.cu`.
+
+use std::sync::Arc;
+
+use isobar_core::backend::Scalar;
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::real::Real;
+
+use super::Kernels;
+use super::kind::Kind;
+use super::passes::Passes;
+use crate::driver::Pointer;
+use crate::launch::{Arguments, refuse_while_recording};
+use crate::memory::Buffer;
+use crate::module::Module;
+use crate::reduction::Reduction;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// Numbers that a cell says of its faces, as headers have it.
+const FIELDS: usize = 3;
+/// Rows that a thread goes through, at most.
+const LONGEST_MARCH: usize = 8;
+
+/// What relaxation by colour needs.
+#[derive(Debug)]
+pub(crate) struct Colours {
+    module: Arc<Module>,
+    /// `Even` of colours.cu.
+    even: Buffer,
+    /// What `measure_fields` leaves.
+    measures: Buffer,
+    reduction: Reduction,
+    /// Rows that a thread goes through.
+    march: usize,
+}
+
+/// What coefficients are like, as kernels see them: those of the first direction that takes a field.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// By field.
+    pub(crate) least: [f64; FIELDS],
+    pub(crate) most: [f64; FIELDS],
+    /// The largest ratio between neighbours.
+    pub(crate) jump: f64,
+}
+
+/// Blocks for so many cells of a row, rows and layers; `march` rows a thread.
+pub(crate) fn cell_blocks(columns: usize, ny: usize, nz: usize, march: usize) -> [usize; 3] {
+    let x = columns.div_ceil(32);
+    if nz == 1 { [x, ny.div_ceil(8 * march), 1] } else { [x, nz.div_ceil(8), ny.div_ceil(march)] }
+}
+
+/// The longest march that leaves the card enough blocks.
+pub(crate) fn march(Shape { nx, ny, nz }: Shape, multiprocessors: usize) -> usize {
+    let is_enough = |march: &usize| {
+        cell_blocks(nx.div_ceil(2), ny, nz, *march).into_iter().product::<usize>() >= 8 * multiprocessors
+    };
+    std::iter::successors(Some(LONGEST_MARCH), |march| (*march > 1).then_some(march / 2)).find(is_enough).unwrap_or(1)
+}
+
+impl<K: Kind, T: Real> Passes<K, T> {
+    /// Gets ready for relaxation by colour.
+    pub(crate) fn prepare_colours(&self) -> Result<&Colours> {
+        if let Some(colours) = self.colours.get() {
+            return Ok(colours);
+        }
+        refuse_while_recording("preparing relaxation by colour")?;
+        let (cuda, shape) = (self.cuda(), self.layout().shape());
+        let context = cuda.context();
+        let [module] = cuda.prepare([self.form.colours::<T>()])?;
+        let names = ["sweep_cells", "sweep_cells_zero", "sweep_cells_own_zero", "restrict_cells", "restrict_field"];
+        module.prepare(&names, 0)?;
+        module.prepare(&["prolong_cells", "halve_field", "norm_cells", "measure_fields"], 0)?;
+        let march = march(shape, context.multiprocessors);
+        let blocks = cell_blocks(shape.nx.div_ceil(2), shape.ny, shape.nz, march).into_iter().product();
+        let made = Colours {
+            module,
+            even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
+            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
+            reduction: Reduction::new(context, blocks)?,
+            march,
+        };
+        let made = self.colours.get_or_init(|| made);
+        self.look()?;
+        Ok(made)
+    }
+
+    /// Whether somebody has.
+    pub(crate) fn has_colours(&self) -> bool {
+        self.colours.get().is_some()
+    }
+
+    fn colours(&self) -> Result<&Colours> {
+        self.colours.get().ok_or_else(|| Error::Unsupported("relaxation by colour that nobody prepared".into()))
+    }
+
+    /// Looks at the coefficients that are there, and has kernels know whether all are alike.
+    pub(crate) fn look(&self) -> Result<Look> {
+        let Colours { module, even, measures, .. } = self.colours()?;
+        measures.clear(0, measures.bytes())?;
+        let blocks = self.layout().len().div_ceil(256).min(8 * self.cuda().context().multiprocessors);
+        let arguments = Arguments::new().with(*self.operands()).with(measures.start());
+        self.cuda().launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
+        let mut found = [0f64; 2 * FIELDS + 1];
+        measures.read(&mut found)?;
+        let mut look = Look { jump: found[2 * FIELDS].max(1.0), ..Look::default() };
+        for n in 0..FIELDS {
+            (look.most[n], look.least[n]) = (found[n], 1.0 / found[FIELDS + n]);
+        }
+        // Inverses round: neighbours tell whether all are exactly alike.
+        let is_even = look.jump == 1.0 && look.least.iter().all(|&least| least > 0.0);
+        self.cuda().context().send(&look.most.map(T::from_f64), even.start())?;
+        let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;
+        self.cuda().context().send(&[i32::from(is_even)], flag)?;
+        Ok(look)
+    }
+
+    fn launch_cells(&self, name: &'static str, arguments: Arguments) -> Result<()> {
+        let Colours { module, march, .. } = self.colours()?;
+        let Shape { nx, ny, nz } = self.layout().shape();
+        self.cuda().launch(module.kernel(name)?, cell_blocks(nx.div_ceil(2), ny, nz, *march), [32, 8], arguments)
+    }
+
+    /// The first arguments of kernels that use the matrix.
+    fn cell_arguments(&self, before: Arguments) -> Result<Arguments> {
+        Ok(before.with(*self.operands()).with(self.colours()?.even.start()))
+    }
+
+    /// Both colours, one after the other.
+    pub(super) fn sweep_colours(
+        &self,
+        rho: f64,
+        first: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+    ) -> Result<()> {
+        let march = self.colours()?.march as i32;
+        let names = match guess {
+            Guess::Given => ["sweep_cells"; 2],
+            Guess::Zero => ["sweep_cells_zero", "sweep_cells_own_zero"],
+        };
+        for (name, colour) in names.into_iter().zip([first, first.other()]) {
+            let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
+            self.launch_cells(name, arguments.with(f.pointer()).with(u.pointer()))?;
+        }
+        Ok(())
+    }
+
+    /// r = f − A u in single precision, where that is wanted;  ‖f − A u‖²
+    pub(crate) fn norm_of_cells(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: Option<&mut Vector<f32>>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let Colours { march, reduction, .. } = self.colours()?;
+        let Shape { nx, ny, nz } = self.layout().shape();
+        let blocks = cell_blocks(nx.div_ceil(2), ny, nz, *march).into_iter().product();
+        let arguments = self.cell_arguments(Arguments::new())?.with(*march as i32).with(f.pointer()).with(u.pointer());
+        let arguments = arguments.with(r.map_or(0, |r| r.pointer()));
+        self.launch_cells("norm_cells", reduction.append(arguments, blocks, scalars.pointer(norm)))
+    }
+
+    /// A kernel on a grid of so many cells of a row, rows and layers, that begins with a halving.
+    pub(crate) fn launch_halving(&self, name: &'static str, grid: [usize; 3], arguments: Arguments) -> Result<()> {
+        self.cuda().launch(self.colours()?.module.kernel(name)?, grid, [32, 8], arguments)
+    }
+
+    /// The same, of this matrix: a halving, the matrix, f and u, and where to.
+    pub(crate) fn launch_restriction(&self, grid: [usize; 3], halving: Arguments, vectors: [Pointer; 3]) -> Result<()> {
+        let arguments = vectors.iter().fold(self.cell_arguments(halving)?, |all, &vector| all.with(vector));
+        self.launch_halving("restrict_cells", grid, arguments)
+    }
+
+    /// Rows that a thread goes through.
+    pub(crate) fn march(&self) -> Result<usize> {
+        Ok(self.colours()?.march)
+    }
+}
