@@ -8,6 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Elements are `double`.
+#define ISOBAR_F64 0
+
+// Elements are `float`.
+#define ISOBAR_F32 1
+
+// Elements are bytes, 0 or not: masks only.
+#define ISOBAR_U8 2
+
+// In host memory.
+#define ISOBAR_HOST -1
+
+// No flow, or a given flux κ ∂u/∂n into the domain, per area.
+#define ISOBAR_NEUMANN 0
+
+// A given value of u.
+#define ISOBAR_DIRICHLET 1
+
+// The opposite side.
+#define ISOBAR_PERIODIC 2
+
 // All went well; of a solve, that it converged.
 #define ISOBAR_OK 0
 
@@ -34,27 +55,6 @@
 
 // A defect of isobar; the handle it struck is to be freed.
 #define ISOBAR_INTERNAL 8
-
-// Elements are `double`.
-#define ISOBAR_F64 0
-
-// Elements are `float`.
-#define ISOBAR_F32 1
-
-// Elements are bytes, 0 or not: masks only.
-#define ISOBAR_U8 2
-
-// In host memory.
-#define ISOBAR_HOST -1
-
-// No flow, or a given flux κ ∂u/∂n into the domain, per area.
-#define ISOBAR_NEUMANN 0
-
-// A given value of u.
-#define ISOBAR_DIRICHLET 1
-
-// The opposite side.
-#define ISOBAR_PERIODIC 2
 
 // A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
 typedef struct isobar_problem isobar_problem;
@@ -148,116 +148,6 @@ typedef int32_t (*isobar_progress)(void *data,
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-// The message of the last call on this thread that failed; empty where none has. Valid until the next call on this thread
-// that fails.
-const char *isobar_last_error(void);
-
-// A host array without gaps, of shape {nz, ny, nx}.
-isobar_array isobar_host_array(void *data,
-                               size_t nz,
-                               size_t ny,
-                               size_t nx,
-                               int32_t dtype);
-
-// Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
-// is the working directory.
-//
-// Asks of the caller:
-// Texts end with a zero; `out` can be written.
-int32_t isobar_problem_from_case(const char *text,
-                                 const char *folder,
-                                 isobar_problem **out);
-
-// Makes a problem of diffusion from arrays.
-//
-// Asks of the caller:
-// `description` and what it points to can be read; `out` can be written.
-int32_t isobar_problem_diffusion(const isobar_diffusion *description,
-                                 isobar_problem **out);
-
-// Makes a problem from the profiles of a tensor-product matrix.
-//
-// Asks of the caller:
-// `description` and what it points to can be read; `out` can be written.
-int32_t isobar_problem_tensor_product(const isobar_tensor_product *description,
-                                      isobar_problem **out);
-
-// The shape of its arrays, {nz, ny, nx}.
-//
-// Asks of the caller:
-// `problem` is a handle, and three numbers can be written to `shape`.
-int32_t isobar_problem_shape(const isobar_problem *problem,
-                             size_t *shape);
-
-// b = the right-hand side for the source density f: f times the volume of every cell, and what comes from boundary values, sources and
-// wells. `f` null stands for the right-hand side of the case, or for f = 0.
-//
-// Asks of the caller:
-// `problem` is a handle; the arrays are what they say.
-int32_t isobar_problem_rhs(const isobar_problem *problem,
-                           const isobar_array *f,
-                           const isobar_array *b);
-
-// Frees a problem; null is allowed.
-//
-// Asks of the caller:
-// `problem` is a handle that is not used again, or null.
-void isobar_problem_free(isobar_problem *problem);
-
-// Makes a solver. `options` are the keys of a case file's [solver], as TOML or as a JSON object, such as "tolerance = 1e-8"; null
-// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-// `threads` is how many the CPU uses; 0 is one a core.
-//
-// Asks of the caller:
-// `problem` is a handle, texts end with a zero, `out` can be written.
-int32_t isobar_solver_create(const isobar_problem *problem,
-                             const char *options,
-                             const char *device,
-                             size_t threads,
-                             isobar_solver **out);
-
-// Solves A u = b. Begins with u = 0, or, where `from_u` is not 0, with what `u` holds. `b` and `u` may be the same array, and
-// may be in host memory or in that of the solver's device. `progress` may be null. Returns ISOBAR_OK where the true residual meets the
-// tolerance; after ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED u holds what was reached.
-//
-// Asks of the caller:
-// `solver` is a handle; the arrays are what they say, and nobody else uses them meanwhile.
-int32_t isobar_solver_solve(isobar_solver *solver,
-                            const isobar_array *b,
-                            const isobar_array *u,
-                            int32_t from_u,
-                            isobar_progress progress,
-                            void *data);
-
-// v = A u
-//
-// Asks of the caller:
-// As isobar_solver_solve.
-int32_t isobar_solver_apply(isobar_solver *solver,
-                            const isobar_array *u,
-                            const isobar_array *v);
-
-// Gives the solver the coefficients of another problem, which differs in nothing else: in place, for the next time step.
-//
-// Asks of the caller:
-// Both are handles.
-int32_t isobar_solver_update(isobar_solver *solver,
-                             const isobar_problem *problem);
-
-// The report of the last solve as JSON, with the keys of the command's --report; its `checks` and the bandwidth of a copy are null. The text is valid
-// until the solver is used again.
-//
-// Asks of the caller:
-// `solver` is a handle; `text` can be written.
-int32_t isobar_solver_report(isobar_solver *solver,
-                             const char **text);
-
-// Frees a solver; null is allowed.
-//
-// Asks of the caller:
-// `solver` is a handle that is not used again, or null.
-void isobar_solver_free(isobar_solver *solver);
 
 // The version of the library, such as "0.1.0".
 const char *isobar_version(void);

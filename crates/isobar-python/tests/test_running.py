@@ -103,7 +103,7 @@ def resident():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
 def test_nothing_leaks():
-    kappa = np.ones((16, 32, 32))
+    kappa = np.ones((8, 24, 24))
 
     def use(count):
         for _ in range(count):
@@ -114,10 +114,10 @@ def test_nothing_leaks():
             with pytest.raises(ValueError):
                 solver.solve(np.ones(3))
 
-    use(50)
+    use(40)
     before = resident()
-    use(300)
-    # A solver of this size holds more than a MiB.
+    use(200)
+    # A solver of this size holds nearly a MiB.
     assert resident() - before < 16 << 20
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import Any, Mapping, Sequence, Union
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, host_values, like, readable, writable
+from isobar._arrays import Handle, fitted, host_values, like, writable
 from isobar._options import overrides, to_toml
 
 _SIDES = ("west", "east", "south", "north", "bottom", "top")
-_AXES = ("x", "y", "z")
+
+Side = Union[float, str, Mapping[str, float]]
+Boundary = Union[Side, Mapping[str, Side], None]
 
 
 class Problem:
@@ -44,7 +48,7 @@ class Problem:
             return None
         return tuple(np.array(axis) for axis in reversed(centres[: self._dimensions]))
 
-    def rhs(self, f=None, out=None):
+    def rhs(self, f: ArrayLike | None = None, out: Any = None) -> Any:
         """The right-hand side b for the source density `f`, an array or a number.
 
         That is f times the volume of every cell, and what comes from boundary values, sources and wells. Without f it is that of
@@ -81,7 +85,7 @@ class Case(Problem):
     Its solver options are taken by `Solver` where none are given there.
     """
 
-    def __init__(self, path, **changes):
+    def __init__(self, path: str | os.PathLike[str], **changes: Any):
         self._path, self._changes = os.fspath(path), overrides(changes)
         super().__init__(_load(_isobar.System.from_case, self._path, self._changes))
 
@@ -129,7 +133,16 @@ class Diffusion(Problem):
     (8, 16)
     """
 
-    def __init__(self, kappa, spacing=None, boundary=None, active=None, reaction=None, sources=(), wells=()):
+    def __init__(
+        self,
+        kappa: ArrayLike | tuple[ArrayLike, ...],
+        spacing: float | Sequence[ArrayLike] | None = None,
+        boundary: Boundary = None,
+        active: ArrayLike | None = None,
+        reaction: ArrayLike | None = None,
+        sources: Sequence[dict[str, Any]] = (),
+        wells: Sequence[dict[str, Any]] = (),
+    ):
         given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells)
         super().__init__(_isobar.System.diffusion(given), dimensions)
 
@@ -254,7 +267,16 @@ class TensorProduct(Problem):
     (3, 8, 8)
     """
 
-    def __init__(self, a, b, c, d, area, x_faces, y_faces):
+    def __init__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        c: ArrayLike,
+        d: ArrayLike,
+        area: ArrayLike,
+        x_faces: ArrayLike,
+        y_faces: ArrayLike,
+    ):
         area = host_values(area, "area")
         if len(area.shape) != 2:
             raise ValueError(f"area has shape {tuple(area.shape)}; it is (ny, nx)")
@@ -282,7 +304,19 @@ class Helmholtz(Problem):
         super().__init__(_isobar.System.from_text("arrays", text))
 
     @classmethod
-    def panel(cls, nx=128, ny=128, nz=128, *, depth=50e3, grading="quadratic", courant=8.4, omega=None, lam=1.0, geometry="panel"):
+    def panel(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+        geometry: str = "panel",
+    ) -> Helmholtz:
         """On one panel of the cubed sphere, of gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
 
         ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of sound, from
@@ -294,7 +328,18 @@ class Helmholtz(Problem):
         return cls(_helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam))
 
     @classmethod
-    def box(cls, nx=128, ny=128, nz=128, *, depth=50e3, grading="quadratic", courant=8.4, omega=None, lam=1.0):
+    def box(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+    ) -> Helmholtz:
         """In a flat box."""
         return cls(_helmholtz("box", nx, ny, nz, depth, grading, courant, omega, lam))
 

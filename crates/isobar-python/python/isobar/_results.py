@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class Result:
                 self._report["steps"] = [step.as_dict() for step in self.steps]
         return self._report
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Any:
         """Draw the convergence, and a slice of the solution, with matplotlib; returns the figure."""
         try:
             import matplotlib.pyplot as plt

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import warnings
+from typing import Any, Callable, Union
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from isobar._arrays import fitted, like, native, readable, writable
 from isobar._options import overrides, to_json
 from isobar._problems import Case, Problem, _load
 from isobar._results import NotConvergedWarning, Result
+
+
+Progress = Union[bool, Callable[[int, float], object], None]
 
 
 class Solver:
@@ -44,7 +48,17 @@ class Solver:
     <isobar.Result: converged in ... x on 16×16×8>
     """
 
-    def __init__(self, problem: Problem, method=None, device="auto", tolerance=None, *, threads=None, norm=None, **options):
+    def __init__(
+        self,
+        problem: Problem,
+        method: str | None = None,
+        device: str = "auto",
+        tolerance: float | None = None,
+        *,
+        threads: int | None = None,
+        norm: str | None = None,
+        **options: Any,
+    ):
         if not isinstance(problem, Problem):
             what = type(problem).__name__
             hint = "; step it through time with its method steps()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
@@ -90,7 +104,7 @@ class Solver:
         """What should be known of the choices that were made."""
         return self._solver.notes
 
-    def solve(self, b, x0=None, out=None, *, progress=None) -> Result:
+    def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Result:
         """Solve A x = b.
 
         Parameters
@@ -133,7 +147,7 @@ class Solver:
             _warn(result, stacklevel=3)
         return result
 
-    def apply(self, x, out=None):
+    def apply(self, x: Any, out: Any = None) -> Any:
         """A x
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"x": 0.0})
@@ -154,7 +168,7 @@ class Solver:
         self._solver.update(problem._system)
         self._problem = problem
 
-    def as_linear_operator(self):
+    def as_linear_operator(self) -> Any:
         """A as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
 
         >>> import scipy.sparse.linalg as sla
@@ -167,7 +181,7 @@ class Solver:
         """
         return self._operator(self.apply, "as_linear_operator")
 
-    def as_preconditioner(self, iterations: int = 1):
+    def as_preconditioner(self, iterations: int = 1) -> Any:
         """M ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors: so many iterations of this solver's method, or, where that is
         conjugate gradients, of their preconditioner with an optimal step.
 
@@ -217,7 +231,14 @@ class Solver:
         raise TypeError("isobar.Solver cannot be pickled: it holds threads and the memory of a device; make one in every process")
 
 
-def solve(case, *, device="auto", threads=None, progress=None, **changes) -> Result:
+def solve(
+    case: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress = None,
+    **changes: Any,
+) -> Result:
     """Solve the problem of a case file, with keys changed.
 
     ``isobar.solve("panel.toml", grid={"nx": 256, "ny": 256}, solver={"tolerance": 1e-8})``. A heat equation is stepped to its end; its

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, host_values, like, readable, writable
 from isobar._options import to_json
-from isobar._problems import diffusion
+from isobar._problems import Boundary, diffusion
 from isobar._results import NotConvergedWarning, Result
 
 
@@ -46,7 +47,17 @@ class Heat:
     0.373
     """
 
-    def __init__(self, kappa, spacing=None, boundary=None, active=None, reaction=None, source=None, sources=(), wells=()):
+    def __init__(
+        self,
+        kappa: ArrayLike | tuple[ArrayLike, ...],
+        spacing: float | Sequence[ArrayLike] | None = None,
+        boundary: Boundary = None,
+        active: ArrayLike | None = None,
+        reaction: ArrayLike | None = None,
+        source: ArrayLike | None = None,
+        sources: Sequence[dict[str, Any]] = (),
+        wells: Sequence[dict[str, Any]] = (),
+    ):
         # The arrays are read again when steps begin: these are not the caller's, which may change.
         kappa = tuple(_copy(field) for field in kappa) if isinstance(kappa, tuple) else _copy(kappa)
         self._given, self._dimensions, self._kept = diffusion(
@@ -75,17 +86,17 @@ class Heat:
 
     def steps(
         self,
-        initial=0.0,
+        initial: Any = 0.0,
         *,
-        dt,
-        end_time,
-        scheme="crank-nicolson",
-        step_tolerance=None,
-        first_guess="previous",
-        tolerance=1e-8,
-        device="auto",
-        threads=None,
-        **options,
+        dt: float,
+        end_time: float,
+        scheme: str = "crank-nicolson",
+        step_tolerance: float | None = None,
+        first_guess: str = "previous",
+        tolerance: float = 1e-8,
+        device: str = "auto",
+        threads: int | None = None,
+        **options: Any,
     ) -> Steps:
         """Steps to be iterated over.
 
@@ -132,7 +143,7 @@ class Heat:
         run.u = initial
         return run
 
-    def solve(self, initial=0.0, *, progress=None, **options) -> Result:
+    def solve(self, initial: Any = 0.0, *, progress: Any = None, **options: Any) -> Result:
         """Takes all steps, as `steps`, and returns the last state; the result has ``steps``."""
         return self.steps(initial, **options).run(progress)
 
@@ -153,7 +164,7 @@ class Steps:
         self._taken: list[Step] = []
 
     @property
-    def u(self):
+    def u(self) -> Any:
         """The present state; can be set."""
         shape = self._stepper.shape
         target = like(Handle(np.empty(0), (0, (), None, "f8", None, None)), shape[3 - self._dimensions :])
@@ -161,11 +172,11 @@ class Steps:
         return target.array
 
     @u.setter
-    def u(self, state):
+    def u(self, state: Any) -> None:
         given = readable(state, "initial")
         self._stepper.set(fitted(given, self._stepper.shape, "initial"))
 
-    def read(self, out):
+    def read(self, out: Any) -> Any:
         """Write the present state to an array, which may be on the device."""
         self._stepper.state(fitted(writable(out, "out"), self._stepper.shape, "out"))
         return out
@@ -185,7 +196,7 @@ class Steps:
         """½ ∫ κ|∇u|² of the present state, and what reaction and sources add."""
         return self._stepper.energy()
 
-    def __iter__(self):
+    def __iter__(self) -> Steps:
         return self
 
     def __next__(self) -> Step:
@@ -202,7 +213,7 @@ class Steps:
         self._taken.append(step)
         return step
 
-    def run(self, progress=None) -> Result:
+    def run(self, progress: Any = None) -> Result:
         """Take all that are left."""
         from isobar._solvers import _Progress
 
