@@ -61,6 +61,7 @@ def test_out(solver):
         ({"kappa": 1.0}, ValueError, "dimensions"),
         ({"kappa": (np.ones(4), np.ones(5))}, ValueError, "shape"),
         ({"boundary": {"left": 0.0}}, ValueError, "unknown side 'left'; use west"),
+        ({"kappa": np.ones((4, 5)), "boundary": {"top": 0.0}}, ValueError, "2 dimensions have not; there are west"),
         ({"boundary": {"west": "robin"}}, ValueError, "west = 'robin'"),
         ({"boundary": {"west": "periodic"}}, ValueError, "eriodic"),
         ({"boundary": {"west": np.nan}}, ValueError, "NaN"),

@@ -167,7 +167,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
         "reaction": None if reaction is None else field(reaction, "reaction"),
         "active": None if active is None else field(active, "active"),
         "spacing": _widths(spacing, found),
-        "boundary": _boundary(boundary),
+        "boundary": _boundary(boundary, len(found)),
         "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
         "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
     }
@@ -197,18 +197,23 @@ def _widths(spacing, shape):
     return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
 
 
-def _boundary(boundary):
+def _boundary(boundary, dimensions):
     sides = dict.fromkeys(_SIDES, ("neumann", 0.0))
     if boundary is None:
         boundary = {}
-    elif not isinstance(boundary, dict):
-        boundary = {"all": boundary}
-    groups = {"all": _SIDES, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}
+    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet"}:
+        boundary = {"all": boundary} if boundary else {}
+    # Directions that kappa has not have no sides.
+    known = _SIDES[: 2 * dimensions]
+    groups = {"all": known, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}
     # What says more about a side comes later.
     rank = {"all": 0, "x": 1, "y": 1, "z": 1}
     for key in boundary:
         if key not in sides and key not in groups:
             raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(_SIDES)}, x, y, z or all")
+        if not set(groups.get(key, (key,))) <= set(known):
+            raise ValueError(f"boundary: {key!r} is a side that {dimensions} dimension{'s have' if dimensions > 1 else ' has'} not; "
+                             f"there are {', '.join(known)}")
     for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
         for side in groups.get(key, (key,)):
             sides[side] = _side(key, boundary[key])
@@ -319,8 +324,8 @@ class Helmholtz(Problem):
     ) -> Helmholtz:
         """On one panel of the cubed sphere, of gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
 
-        ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of sound, from
-        which ω follows unless it is given.
+        ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of
+        sound, from which ω follows unless it is given.
 
         >>> isobar.Helmholtz.panel(16, 16, 8).shape
         (8, 16, 16)
