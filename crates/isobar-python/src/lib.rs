@@ -1,12 +1,12 @@
 //! isobar for Python: the part that Python cannot do. What users see is in `python/isobar/`, which hands arrays over as
 //! addresses.
 //!
-//! * [`system`] what is to be solved,
-//! * [`solver`], [`stepper`] solving, once and through time,
-//! * [`outcome`] what came of it,
-//! * [`array`], [`dlpack`] arrays of Python's libraries,
-//! * [`interrupt`] Ctrl-C,
-//! * [`error`] exceptions.
+//! * `system` what is to be solved,
+//! * `solver`, `stepper` solving, once and through time,
+//! * `outcome` what came of it,
+//! * `array`, `dlpack` arrays of Python's libraries,
+//! * `interrupt` Ctrl-C,
+//! * `error` exceptions.
 
 mod array;
 mod dlpack;

@@ -26,6 +26,7 @@ def solver():
         (1.0, ValueError, "dimensions|shape"),
         (np.ones(SHAPE, complex), TypeError, "complex"),
         (np.full(SHAPE, "one"), TypeError, "dtype"),
+        (np.ma.masked_array(np.ones(SHAPE), np.zeros(SHAPE)), TypeError, "masked"),
         (np.full(SHAPE, None), TypeError, "dtype"),
         ("ones", TypeError, "no array"),
         (None, TypeError, "b"),
@@ -95,6 +96,7 @@ def test_problems(arguments, kind, words):
         ({"device": 0}, TypeError, "device"),
         ({"device": "cuda:1000"}, RuntimeError, "cuda"),
         ({"threads": 0}, ValueError, "threads"),
+        ({"threads": 10**6}, ValueError, "threads"),
     ],
 )
 def test_options(options, kind, words):
@@ -103,6 +105,11 @@ def test_options(options, kind, words):
 
 
 def test_problems_that_are_none():
+    for kind in (isobar.Problem, isobar.Helmholtz):
+        with pytest.raises(TypeError, match="is made by"):
+            kind("text")
+    with pytest.raises(TypeError):
+        isobar.Diffusion(np.ones(4)).rhs("one")
     with pytest.raises(TypeError, match="ndarray is no linear system"):
         isobar.Solver(np.ones(SHAPE))
     with pytest.raises(TypeError, match="steps()"):

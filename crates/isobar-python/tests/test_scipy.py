@@ -36,6 +36,15 @@ def test_cg(rng, problem):
     np.testing.assert_allclose(A.T @ b, A @ b, rtol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, {"preconditioner": {"kind": "jacobi"}}])
+def test_preconditioners_are_linear_and_symmetric(rng, options):
+    kappa = rng.uniform(0.1, 10.0, (6, 16, 16))
+    M = isobar.Solver(isobar.Diffusion(kappa, boundary={"x": 0.0}), **options).as_preconditioner()
+    a, b = rng.standard_normal((2, kappa.size))
+    np.testing.assert_allclose(M @ (a + 3 * b), M @ a + 3 * (M @ b), atol=1e-12 * abs(M @ a).max())
+    assert a @ (M @ b) == pytest.approx(b @ (M @ a), rel=1e-10) and a @ (M @ a) > 0
+
+
 def test_eigenvalues(rng):
     kappa = rng.uniform(0.5, 2.0, (5, 6, 4))
     A, _ = oracle.assemble(kappa, boundary=[(None, None), (0.0, 0.0), (None, None)])

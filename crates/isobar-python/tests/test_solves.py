@@ -56,6 +56,16 @@ def test_every_dimension(rng, shape):
     np.testing.assert_allclose(result.x, oracle.solve(A, b), rtol=1e-9)
 
 
+def test_widths_in_every_form():
+    widths = [0.1, 0.2, 0.3]
+    centres = [0.05, 0.2, 0.45]
+    for spacing in (widths, tuple(widths), np.array(widths), (widths,), [np.array(widths)]):
+        np.testing.assert_allclose(isobar.Diffusion(np.ones(3), spacing=spacing).coordinates[0], centres)
+    for spacing in (0.5, np.float32(0.5), (0.5,), [0.5], np.array(0.5), np.array([0.5])):
+        np.testing.assert_allclose(isobar.Diffusion(np.ones(3), spacing=spacing).coordinates[0], [0.25, 0.75, 1.25])
+    np.testing.assert_allclose(isobar.Diffusion(np.ones((2, 3)), spacing=(2.0, widths)).coordinates[1], centres)
+
+
 def test_masks_and_anisotropy(rng):
     kappa = rng.uniform(1.0, 2.0, (4, 6, 6))
     active = rng.uniform(size=kappa.shape) > 0.2

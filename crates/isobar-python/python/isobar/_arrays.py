@@ -128,6 +128,8 @@ def _library(array) -> str:
 
 
 def _numpy(array: np.ndarray, what: str, copy: bool = True) -> Handle:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
     interface = array.__array_interface__
     kind = _KINDS.get(interface["typestr"])
     strides = interface["strides"]

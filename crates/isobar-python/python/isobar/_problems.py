@@ -22,6 +22,8 @@ class Problem:
     """A linear system A u = b, without b. Made by one of the classes below; does not change once it is made."""
 
     def __init__(self, system, dimensions: int = 3):
+        if not isinstance(system, _isobar.System):
+            raise TypeError("a problem is made by Diffusion, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
 
@@ -60,8 +62,8 @@ class Problem:
         """
         body = None
         if f is not None:
-            if np.isscalar(f) or getattr(f, "ndim", 1) == 0:
-                f = np.broadcast_to(np.float64(f), self.shape)
+            if isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0:
+                f = np.broadcast_to(f, self.shape)
             body = host_values(f, "f")
             body = fitted(body, self._system.shape, "f"), body
         if out is None:
@@ -178,10 +180,11 @@ def _widths(spacing, shape):
     """Widths in x, y and z: none, one, or one a cell."""
     if spacing is None:
         return [[], [], []]
-    if isinstance(spacing, np.ndarray) and spacing.ndim > 0 and len(shape) == 1:
+    if not isinstance(spacing, (tuple, list)) and np.size(spacing) == 1:
+        spacing = (np.ravel(spacing)[0],) * len(shape)
+    elif len(shape) == 1 and len(spacing) > 1:
+        # The widths themselves.
         spacing = (spacing,)
-    elif not isinstance(spacing, (tuple, list)) and np.ndim(spacing) == 0:
-        spacing = (spacing,) * len(shape)
     if len(spacing) != len(shape):
         raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
     widths = []
@@ -305,9 +308,6 @@ class Helmholtz(Problem):
     Made by `panel` or `box`. Arrays are of shape ``(nz, ny, nx)``.
     """
 
-    def __init__(self, text: str):
-        super().__init__(_isobar.System.from_text("arrays", text))
-
     @classmethod
     def panel(
         cls,
@@ -362,4 +362,4 @@ def _helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam):
         "grid.grading": grading,
     }
     lines = [f"{key} = {to_toml(value)}" for key, value in keys.items() if value is not None]
-    return "\n".join(['problem.kind = "helmholtz"', *lines, ""])
+    return _isobar.System.from_text("arrays", "\n".join(['problem.kind = "helmholtz"', *lines, ""]))

@@ -132,6 +132,8 @@ class Solver:
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
         x = fitted(target, shape, "out")
         if x0 is not None and x0 is not target.array:
+            if np.isscalar(x0):
+                x0 = np.full(given.shape, float(x0))
             if out is not None and isinstance(b, np.ndarray) and isinstance(out, np.ndarray) and np.may_share_memory(b, out):
                 # x0 goes where b is.
                 given = readable(b.copy(), "b")
@@ -182,15 +184,17 @@ class Solver:
         return self._operator(self.apply, "as_linear_operator")
 
     def as_preconditioner(self, iterations: int = 1) -> Any:
-        """M ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors: so many iterations of this solver's method, or, where that is
-        conjugate gradients, of their preconditioner with an optimal step.
+        """M ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors: so many iterations of this solver's method, or, where conjugate
+        gradients are preconditioned by multigrid or the diagonal, of that alone.
 
-        The latter is M b times a number that depends on b, which `scipy.sparse.linalg.cg` does not notice; other methods want a flexible
-        variant, or ``Solver(problem, method="multigrid")``.
+        With other preconditioners it is a step of conjugate gradients: M b times a number that depends on b, which `scipy.sparse.linalg.cg`
+        does not notice; other methods want a flexible variant.
         """
         if int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
         asked = {**self._asked, "max_iterations": int(iterations), "tolerance": 1e-14}
+        if self.preconditioner in ("multigrid", "jacobi"):
+            asked["method"] = self.preconditioner
         inner = _isobar.Solver(self._problem._system, self._text(asked), self._device, self._threads)
         shape = self._problem._system.shape
 
