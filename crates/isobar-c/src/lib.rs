@@ -4,7 +4,7 @@
 //!
 //! * [`problem`] what is to be solved: from the text of a case file, or from arrays,
 //! * [`solver`] made once and used many times,
-//! * [`array`] a caller's array, wherever it lies,
+//! * [`mod@array`] a caller's array, wherever it lies,
 //! * [`status`] codes, and the text of the last error.
 //!
 //! Every function returns a code, never panics, and may be called from any thread. A handle that is used from two threads at

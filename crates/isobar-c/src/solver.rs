@@ -54,7 +54,7 @@ impl Solver {
     }
 }
 
-/// Makes a solver. `options` are the keys of a case file's [solver], as TOML or as a JSON object, such as "tolerance = 1e-8"; null
+/// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 /// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
 /// `threads` is how many the CPU uses; 0 is one a core.
 ///

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, host_values, like, writable
 from isobar._options import overrides, to_toml
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _SIDES = ("west", "east", "south", "north", "bottom", "top")
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, host_values, like, readable, writable
 from isobar._options import to_json
 from isobar._problems import Boundary, diffusion
 from isobar._results import NotConvergedWarning, Result
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 class Step(NamedTuple):
