@@ -124,6 +124,18 @@ impl DiffusionCase {
         Ok(problem)
     }
 
+    /// The right-hand side of a body source of the caller's own.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionCase::problem`]; another number of cells.
+    pub(crate) fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
+        let (problem, weighting) = (self.problem()?, self.rhs.weighting);
+        Ok(match self.section.unknowns {
+            Unknowns::Points => PointProblem::new(&problem, problem.extent())?.rhs_from(body, weighting)?,
+            Unknowns::Cells => problem.rhs_from(body, weighting)?,
+        })
+    }
+
     /// Builds the linear system.
     ///
     /// # Errors

@@ -131,6 +131,15 @@ impl Case {
         self.problem.assemble().map_err(|error| Error::at(&self.path, error))
     }
 
+    /// The right-hand side of a body source of the caller's own, shape (nz, ny, nx) in C order: weighted as the case says, with
+    /// boundary values, sources and wells.
+    ///
+    /// # Errors
+    /// As [`Case::assemble`]; another number of cells; a heat equation, whose right-hand side is that of a step.
+    pub fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
+        self.problem.rhs_from(body).map_err(|error| Error::at(&self.path, error))
+    }
+
     /// Where the iteration starts: shape (nz, ny, nx), C order.
     ///
     /// # Errors
@@ -155,13 +164,19 @@ pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
 
 /// `[solver]`; what it leaves open is the matrix's to choose.
 fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
-    let solver: SolverOptions = document.read_without("solver", &["guess"])?;
+    let solver = read_options(document, &["guess"])?;
     let guess = match document.get("solver.guess") {
         Some(_) => document.read("solver.guess")?,
         None => FirstGuess::default(),
     };
-    solver.validate().map_err(|error| at_key(document, error))?;
     Ok((solver, guess))
+}
+
+/// The same without keys that somebody else reads.
+pub(crate) fn read_options(document: &Document<'_>, apart: &[&str]) -> Result<SolverOptions> {
+    let solver: SolverOptions = document.read_without("solver", apart)?;
+    solver.validate().map_err(|error| at_key(document, error))?;
+    Ok(solver)
 }
 
 /// An error of the library, shown at the key that it names.

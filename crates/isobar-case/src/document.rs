@@ -107,6 +107,16 @@ impl<'t> Document<'t> {
         self.reject_non_finite()
     }
 
+    /// Takes all keys as those of one section, unless that section is all there is.
+    pub(crate) fn put_below(&mut self, section: &'static str) {
+        let is_below = self.root.len() == 1 && self.root.get(section).is_some_and(|node| node.get_ref().is_table());
+        if !is_below {
+            let inner = std::mem::take(&mut self.root);
+            let key = Spanned::new(0..0, DeString::Borrowed(section));
+            self.root.insert(key, Spanned::new(0..0, DeValue::Table(inner)));
+        }
+    }
+
     fn end(&self) -> usize {
         self.sources.last().map_or(0, |source| source.start + source.text.len() + 1)
     }

@@ -1,14 +1,15 @@
 //! The memory that a case takes, predicted from its sizes before any is allocated.
 
-use isobar::Memory;
 use isobar::internals::build::memory::{MatrixKind, MatrixSize, Processor, predict};
 use isobar::problem::Spacing;
+use isobar::{Device, Memory};
 
 use crate::case::Case;
 use crate::diffusion::{self, DiffusionCase};
 use crate::error::{Error, Result};
 use crate::heat::HeatCase;
 use crate::helmholtz::{self, HelmholtzCase};
+use crate::memory;
 use crate::problem::Problem;
 use crate::values::Values;
 
@@ -53,6 +54,28 @@ const PROGRAM: f64 = (20 << 20) as f64;
 const COPIED: [f64; 2] = [(256 * 256 * 128) as f64, (512 * 512 * 128) as f64];
 
 impl Case {
+    /// Fails where it needs more memory than there is, before any is taken.
+    ///
+    /// # Errors
+    /// What it needs, what there is, and what to do.
+    pub fn require_memory(&self, device: &Device) -> Result<()> {
+        let what = format!("a grid of {} cells", self.problem.shape());
+        let footprint = self.footprint(device.processor())?;
+        memory::require(&what, footprint.needed())?;
+        if let Device::Cuda(cuda) = device {
+            let (needed, there) = (footprint.device, cuda.memory() as f64);
+            if needed > there {
+                return Err(Error::new(format!(
+                    "{what} needs {} on cuda:{}, which has {}; use a smaller grid, solver.precision = \"f32\", or --device cpu",
+                    memory::readable(needed),
+                    cuda.ordinal(),
+                    memory::readable(there)
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// What it will hold, with a solver on this processor.
     ///
     /// # Errors

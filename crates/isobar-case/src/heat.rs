@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use isobar::options::{Scheme, StepGuess, Steps};
+use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar::problem::{self, Boundary, Heat, Spacing};
-use isobar::{HeatOptions, Shape};
+use isobar::{Device, HeatOptions, Precision, Shape};
 use isobar_io::{Mesh, npy};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -30,6 +30,25 @@ pub struct HeatCase {
     pub wants_trial: bool,
     /// Whether unknowns are at points, the default resolved.
     pub at_points: bool,
+}
+
+/// Whether the preconditioner of time steps is left open.
+pub fn leaves_preconditioner(options: &SolverOptions) -> bool {
+    let is_conjugate = matches!(options.method, Method::Auto | Method::Cg);
+    is_conjugate && options.preconditioner == Preconditioner::Auto && options.precision != Precision::Mixed
+}
+
+/// Options of the solves of time steps: where the preconditioner is left open, the one that suits most, which is modified
+/// incomplete Cholesky on the CPU.
+pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
+    let mut options = options.clone();
+    if leaves_preconditioner(&options) {
+        options.preconditioner = match device {
+            Device::Cuda(_) => Preconditioner::SsorAi,
+            _ => Preconditioner::Mic { relaxation: 1.0, block: None },
+        };
+    }
+    options
 }
 
 /// `[heat]`

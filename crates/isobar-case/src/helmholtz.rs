@@ -129,6 +129,21 @@ impl HelmholtzCase {
         }
     }
 
+    /// The right-hand side of a body source of the caller's own.
+    ///
+    /// # Errors
+    /// Another number of cells.
+    pub(crate) fn rhs_from(&self, mut body: Vec<f64>) -> Result<Vec<f64>> {
+        let (found, shape) = (body.len(), self.grid.shape());
+        if found != shape.cells() {
+            return Err(isobar::Error::shape("the body source", format!("{found} cells"), shape.to_string()).into());
+        }
+        if self.section.rhs.weighting == Weighting::Volume {
+            self.problem().times_volume(&mut body)?;
+        }
+        Ok(body)
+    }
+
     /// Builds the linear system.
     ///
     /// # Errors

@@ -26,10 +26,12 @@
 //! | [`problem`] | which problem it is; [`helmholtz`], [`diffusion`] and [`heat`] what each kind reads |
 //! | [`values`] | numbers of cells: from files and recipes |
 //! | [`assembled`], [`matrix`] | the linear system that comes of it |
+//! | [`LinearSystem`] | one from a case, or from arrays, for other languages |
 //! | `document` | the tree of keys and values, with their places |
 //! | `reader` | options out of that tree |
 //! | `explain` | error messages |
 //! | [`memory`], [`footprint`] | how much memory there is, and how much a case takes |
+//! | [`report`] | what came of a solve, as JSON |
 //! | [`text`] | how names and numbers read |
 
 pub mod assembled;
@@ -43,9 +45,12 @@ pub mod heat;
 pub mod helmholtz;
 pub mod matrix;
 pub mod memory;
+mod options;
 mod overrides;
 pub mod problem;
 mod reader;
+pub mod report;
+mod system;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -56,5 +61,7 @@ pub use case::{Case, FirstGuess, random_guess};
 pub use error::{Error, Result};
 pub use footprint::Footprint;
 pub use matrix::Matrix;
+pub use options::solver_options;
 pub use overrides::Override;
 pub use problem::Problem;
+pub use system::{Label, LinearSystem};

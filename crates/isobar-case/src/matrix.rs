@@ -14,6 +14,22 @@ pub enum Matrix {
 }
 
 impl Matrix {
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        match self {
+            Self::TensorProduct(matrix) => matrix.shape(),
+            Self::Diffusion(matrix) => matrix.shape(),
+        }
+    }
+
+    /// What reports call it where no case names it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::TensorProduct(_) => "tensor-product",
+            Self::Diffusion(_) => "diffusion",
+        }
+    }
+
     /// A solver for it on a device.
     ///
     /// # Errors
@@ -22,6 +38,17 @@ impl Matrix {
         match self {
             Self::TensorProduct(matrix) => Solver::builder(matrix).device(device).options(options).build(),
             Self::Diffusion(matrix) => Solver::builder(matrix).device(device).options(options).build(),
+        }
+    }
+
+    /// Gives a solver that was made for a matrix of this kind this one's coefficients.
+    ///
+    /// # Errors
+    /// Those of [`Solver::update`].
+    pub fn update(&self, solver: &mut Solver) -> isobar::Result<()> {
+        match self {
+            Self::TensorProduct(matrix) => solver.update(matrix),
+            Self::Diffusion(matrix) => solver.update(matrix),
         }
     }
 

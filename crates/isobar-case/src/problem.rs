@@ -7,7 +7,7 @@ use isobar::Shape;
 use crate::assembled::Assembled;
 use crate::diffusion::DiffusionCase;
 use crate::document::Document;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::heat::HeatCase;
 use crate::helmholtz::{HelmholtzCase, HelmholtzSection};
 use crate::{explain, reader};
@@ -81,6 +81,18 @@ impl Problem {
             Self::Helmholtz(case) => case.assemble(),
             Self::Diffusion(case) => case.assemble(),
             Self::Heat(case) => case.assemble(),
+        }
+    }
+
+    /// The right-hand side of a body source of the caller's own, C order.
+    ///
+    /// # Errors
+    /// As [`Problem::assemble`]; another number of cells; a heat equation, whose right-hand side is that of a step.
+    pub fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
+        match self {
+            Self::Helmholtz(case) => case.rhs_from(body),
+            Self::Diffusion(case) => case.rhs_from(body),
+            Self::Heat(_) => Err(Error::new("the right-hand side of a heat equation is that of a step; take steps")),
         }
     }
 

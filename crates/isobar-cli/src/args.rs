@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use isobar::Device;
 use isobar_case::{Case, Override};
 
 const EXAMPLES: &str = "\
@@ -280,15 +281,8 @@ impl std::fmt::Display for DeviceChoice {
     }
 }
 
-/// The most threads that make sense: four a core, for cores that the system hides, or 256, which cost little anywhere.
-/// Thousands on a few cores spend minutes waiting for each other.
-fn most_threads() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    (4 * cores).max(256)
-}
-
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let most = most_threads();
+    let most = Device::most_threads();
     text.parse::<NonZeroUsize>()
         .ok()
         .filter(|count| count.get() <= most)
@@ -324,9 +318,9 @@ mod tests {
     fn threads_have_bounds() {
         assert!(threads("0").is_err());
         assert!(threads("-1").is_err());
-        assert!(threads("4096").is_err() || most_threads() >= 4096);
-        assert!(threads(&(most_threads() + 1).to_string()).is_err());
-        assert!(threads(&most_threads().to_string()).is_ok());
+        assert!(threads("4096").is_err() || Device::most_threads() >= 4096);
+        assert!(threads(&(Device::most_threads() + 1).to_string()).is_err());
+        assert!(threads(&Device::most_threads().to_string()).is_ok());
         assert_eq!(threads("2").map(NonZeroUsize::get), Ok(2));
     }
 }

@@ -6,7 +6,6 @@
 //! | [`commands`] | one module a subcommand |
 //! | [`device`] | what to compute on |
 //! | [`run`] | a case's solve from start to end |
-//! | [`report`] | the JSON report |
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
 //! | `plot` | convergence and two slices as one picture |
 //! | [`files`] | checks of everything to be written, before the work |
@@ -24,11 +23,11 @@ pub mod interrupt;
 mod plot;
 pub mod progress;
 pub mod ranks;
-pub mod report;
 pub mod run;
 pub mod summary;
 pub mod table;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::panic;
 use std::process::ExitCode;
@@ -52,10 +51,16 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the command with the arguments of the process.
 pub fn main() -> ExitCode {
+    ExitCode::from(main_with(std::env::args_os().collect()))
+}
+
+/// Runs the command with these arguments, the first of which is its name; returns the exit status. It takes the process for its
+/// own: signals, the allocator and messages of panics are set up for it.
+pub fn main_with(arguments: Vec<OsString>) -> u8 {
     return_memory_at_once();
     report_panics_once();
     interrupt::listen();
-    let status = panic::catch_unwind(|| match Cli::try_parse() {
+    let status = panic::catch_unwind(|| match Cli::try_parse_from(&arguments) {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
             if !ranks::is_silent() {
                 complain(&format!("error: {failure}"));
@@ -78,7 +83,7 @@ pub fn main() -> ExitCode {
                 return SUCCESS;
             }
             // It quotes arguments as they are. Without colours, whose codes would be written out too.
-            if std::env::args_os().any(|argument| argument.to_string_lossy().contains(char::is_control)) {
+            if arguments.iter().any(|argument| argument.to_string_lossy().contains(char::is_control)) {
                 complain(message.render().to_string().trim_end());
             } else {
                 let _reader_gone = message.print();
@@ -86,7 +91,7 @@ pub fn main() -> ExitCode {
             FAILURE
         }
     });
-    ExitCode::from(status.unwrap_or(FAILURE))
+    status.unwrap_or(FAILURE)
 }
 
 fn run(cli: Cli) -> Result<u8> {

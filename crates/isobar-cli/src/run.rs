@@ -3,17 +3,15 @@
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
-use isobar::{Description, Device, Outcome, Ranks, Stop};
+use isobar::{Description, Device, Outcome, Ranks};
+use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
 use crate::console::Console;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::ranks;
-use crate::report::{
-    Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, TrafficReport,
-};
 use crate::summary;
 
 /// A solve that has ended, and all there is to say about it.
@@ -41,7 +39,7 @@ pub struct Run {
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
 pub fn solve(case: &Case, device: &Device, ranks: Option<&Ranks>, console: &mut Console) -> Result<Run> {
     let assemble = || {
-        require_memory(case, device)?;
+        case.require_memory(device)?;
         Ok(case.assemble()?)
     };
     solve_since(Instant::now(), case, assemble, device, ranks, console)
@@ -89,14 +87,7 @@ fn solve_since(
         let gathered = ranks.gather_rows(&mut solution, case.problem.shape());
         ranks::together(Some(ranks), gathered)?;
     }
-    let timing = outcome.timing;
-    let seconds = Seconds {
-        setup,
-        upload: timing.upload,
-        solve: timing.solve,
-        download: timing.download,
-        total: clock.elapsed().as_secs_f64(),
-    };
+    let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());
 
     // Its vectors make room for those of the copy.
     drop(solver);
@@ -106,7 +97,7 @@ fn solve_since(
     let found = has_solution(&outcome);
     let run = Run {
         error: assembled.exact.as_ref().filter(|_| found).map(|exact| ErrorReport::new(&solution, exact)),
-        traffic: TrafficReport::new(bytes, timing.solve, copy),
+        traffic: TrafficReport::new(bytes, outcome.timing.solve, copy),
         assembled,
         solution,
         description,
@@ -115,34 +106,6 @@ fn solve_since(
     };
     console.line(summary::closing(case, &run.outcome, found, run.error, &run.seconds, &run.traffic));
     Ok(run)
-}
-
-/// Fails where a case needs more memory than there is, before any is taken.
-///
-/// # Errors
-/// What it needs, what there is, and what to do.
-pub fn require_memory(case: &Case, device: &Device) -> Result<()> {
-    let what = format!("a grid of {} cells", case.problem.shape());
-    let footprint = case.footprint(device.processor())?;
-    memory::require(&what, footprint.needed())?;
-    if let Device::Cuda(cuda) = device {
-        let (needed, there) = (footprint.device, cuda.memory() as f64);
-        if needed > there {
-            return Err(Failure::new(format!(
-                "{what} needs {} on cuda:{}, which has {}; use a smaller grid, solver.precision = \"f32\", or --device cpu",
-                memory::readable(needed),
-                cuda.ordinal(),
-                memory::readable(there)
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn has_solution(outcome: &Outcome) -> bool {
-    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual >= initial);
-    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
-    outcome.is_returned && !is_lost
 }
 
 /// Bytes a second of a plain copy; unknown where there is no memory for one, which is no reason to lose a solution.
@@ -160,31 +123,13 @@ impl Run {
 
     /// The report of this run.
     pub fn report(&self, case: &Case) -> Report {
-        let shape = case.problem.shape();
-        let preconditioner = Some(self.description.preconditioner.clone()).filter(|name| name != "none");
+        let problem = ProblemReport::new(case.problem.kind(), case.problem.shape());
+        let checks = if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE };
+        let (description, outcome) = (&self.description, &self.outcome);
+        let (seconds, traffic) = (self.seconds, self.traffic);
         Report {
-            version: env!("CARGO_PKG_VERSION"),
-            case: case.name(),
-            problem: ProblemReport {
-                kind: case.problem.kind(),
-                unknowns: shape.cells(),
-                grid: [shape.nx, shape.ny, shape.nz],
-            },
-            device: DeviceReport::from(&self.description.device),
-            solver: SolverReport {
-                method: self.description.method.clone(),
-                preconditioner,
-                precision: self.description.precision.to_string(),
-                trial: Vec::new(),
-            },
-            outcome: OutcomeReport::from(&self.outcome),
             error: self.error,
-            checks: if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE },
-            steps: None,
-            seconds: self.seconds,
-            traffic: self.traffic,
-            timing: None,
-            kernels: Vec::new(),
+            ..Report::of_solve(case.name(), problem, description, outcome, checks, seconds, traffic)
         }
     }
 }

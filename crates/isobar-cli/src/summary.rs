@@ -7,7 +7,7 @@ use isobar::{Description, Outcome, Shape, Stop};
 use isobar_case::text::{name, plural};
 use isobar_case::{Case, Footprint, memory};
 
-use crate::report::{ErrorReport, Seconds, TrafficReport};
+use isobar_case::report::{ErrorReport, Seconds, TrafficReport};
 
 /// A line of the summary: what it is about, and what there is to say.
 pub fn entry(name: &str, text: impl Display) -> String {

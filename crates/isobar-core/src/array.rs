@@ -12,7 +12,7 @@ use crate::real::{Precision, Real};
 pub struct ArrayView<'a, T> {
     data: &'a [T],
     shape: Shape,
-    strides: [usize; 3],
+    place: Place,
 }
 
 /// The writable counterpart of [`ArrayView`].
@@ -20,21 +20,64 @@ pub struct ArrayView<'a, T> {
 pub struct ArrayViewMut<'a, T> {
     data: &'a mut [T],
     shape: Shape,
-    strides: [usize; 3],
+    place: Place,
 }
 
-fn check_strides(len: usize, shape: Shape, strides: [usize; 3]) -> Result<()> {
-    let extent = |n: usize, stride: usize| (n.max(1) - 1).checked_mul(stride);
-    let last = extent(shape.nx, strides[0])
-        .and_then(|x| extent(shape.ny, strides[1])?.checked_add(x))
-        .and_then(|xy| extent(shape.nz, strides[2])?.checked_add(xy));
-    match last {
-        Some(last) if last < len => Ok(()),
-        _ => Err(Error::shape(
-            "array",
-            format!("{len} elements"),
-            format!("room for {shape} cells at strides (x, y, z) = {strides:?}"),
-        )),
+/// Where elements lie in a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    /// Of element (0, 0, 0).
+    origin: usize,
+    /// For x, y and z; a negative one counts backwards.
+    strides: [isize; 3],
+}
+
+impl Place {
+    fn c_order(shape: Shape) -> Self {
+        Self { origin: 0, strides: c_order_strides(shape).map(usize::cast_signed) }
+    }
+
+    /// The place itself, if all elements of an array of this shape lie among `len`.
+    fn checked(self, len: usize, shape: Shape) -> Result<Self> {
+        match self.range(shape) {
+            Some((first, last)) if first >= 0 && last < len as i128 => Ok(self),
+            _ => Err(Error::shape(
+                "array",
+                format!("{len} elements"),
+                format!(
+                    "room for {shape} cells at strides (x, y, z) = {:?} from element {}",
+                    self.strides, self.origin
+                ),
+            )),
+        }
+    }
+
+    /// The first and the last element that are touched.
+    fn range(self, shape: Shape) -> Option<(i128, i128)> {
+        let (mut first, mut last) = (self.origin as i128, self.origin as i128);
+        for (n, stride) in [shape.nx, shape.ny, shape.nz].into_iter().zip(self.strides) {
+            let extent = (n.max(1) as i128 - 1).checked_mul(stride as i128)?;
+            let end = if extent < 0 { &mut first } else { &mut last };
+            *end = end.checked_add(extent)?;
+        }
+        Some((first, last))
+    }
+
+    #[inline(always)]
+    fn of(self, i: usize, j: usize, k: usize) -> usize {
+        let [x, y, z] = self.strides.map(isize::cast_unsigned);
+        // Arithmetic modulo 2⁶⁴ is right for strides of either sign.
+        let inside = i.wrapping_mul(x).wrapping_add(j.wrapping_mul(y)).wrapping_add(k.wrapping_mul(z));
+        self.origin.wrapping_add(inside)
+    }
+
+    /// The same from another row on.
+    fn at_row(self, j: usize) -> Self {
+        Self { origin: self.of(0, j, 0), ..self }
+    }
+
+    fn is_c_order(self, shape: Shape) -> bool {
+        self.strides == Self::c_order(shape).strides
     }
 }
 
@@ -48,8 +91,17 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
     pub fn new(data: &'a [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        check_strides(data.len(), shape, strides)?;
-        Ok(Self { data, shape, strides })
+        // A stride beyond isize leaves any slice.
+        Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
+    }
+
+    /// A view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number `origin`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if an element would lie outside `data`.
+    pub fn from_origin(data: &'a [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
+        let place = Place { origin, strides }.checked(data.len(), shape)?;
+        Ok(Self { data, shape, place })
     }
 
     /// A view of an array of shape (nz, ny, nx) in C order.
@@ -58,12 +110,12 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// [`Error::Shape`] if `data` has another length.
     pub fn c_order(data: &'a [T], shape: Shape) -> Result<Self> {
         exact_length(data.len(), shape)?;
-        Self::new(data, shape, c_order_strides(shape))
+        Ok(Self { data, shape, place: Place::c_order(shape) })
     }
 
     /// The same value everywhere.
     pub fn constant(value: &'a T, shape: Shape) -> Self {
-        Self { data: std::slice::from_ref(value), shape, strides: [0; 3] }
+        Self { data: std::slice::from_ref(value), shape, place: Place { origin: 0, strides: [0; 3] } }
     }
 
     /// The grid.
@@ -77,24 +129,25 @@ impl<'a, T: Copy> ArrayView<'a, T> {
     /// [`Error::Shape`] where it has fewer.
     pub fn rows(&self, rows: Slab) -> Result<Self> {
         check_rows(self.shape, rows)?;
-        Ok(Self { data: &self.data[rows.first * self.strides[1]..], shape: rows.shape(self.shape), ..*self })
+        Ok(Self { data: self.data, shape: rows.shape(self.shape), place: self.place.at_row(rows.first) })
     }
 
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
     pub fn as_c_order(&self) -> Option<&'a [T]> {
-        (self.strides == c_order_strides(self.shape)).then(|| &self.data[..self.shape.cells()])
+        let Place { origin, .. } = self.place;
+        self.place.is_c_order(self.shape).then(|| &self.data[origin..origin + self.shape.cells()])
     }
 
     /// The entries of a line in x, if they follow each other in memory.
     pub fn line(&self, j: usize, k: usize) -> Option<&'a [T]> {
-        let start = j * self.strides[1] + k * self.strides[2];
-        (self.strides[0] == 1).then(|| &self.data[start..start + self.shape.nx])
+        let start = self.place.of(0, j, k);
+        (self.place.strides[0] == 1).then(|| &self.data[start..start + self.shape.nx])
     }
 
     /// One entry.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
-        self.data[i * self.strides[0] + j * self.strides[1] + k * self.strides[2]]
+        self.data[self.place.of(i, j, k)]
     }
 }
 
@@ -104,8 +157,17 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// # Errors
     /// [`Error::Shape`] if the last element would lie outside `data`.
     pub fn new(data: &'a mut [T], shape: Shape, strides: [usize; 3]) -> Result<Self> {
-        check_strides(data.len(), shape, strides)?;
-        Ok(Self { data, shape, strides })
+        // A stride beyond isize leaves any slice.
+        Self::from_origin(data, 0, shape, strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX)))
+    }
+
+    /// A view with strides (x, y, z) in elements, some of which may be negative, whose element (0, 0, 0) is number `origin`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if an element would lie outside `data`.
+    pub fn from_origin(data: &'a mut [T], origin: usize, shape: Shape, strides: [isize; 3]) -> Result<Self> {
+        let place = Place { origin, strides }.checked(data.len(), shape)?;
+        Ok(Self { data, shape, place })
     }
 
     /// A view of an array of shape (nz, ny, nx) in C order.
@@ -114,7 +176,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// [`Error::Shape`] if `data` has another length.
     pub fn c_order(data: &'a mut [T], shape: Shape) -> Result<Self> {
         exact_length(data.len(), shape)?;
-        Self::new(data, shape, c_order_strides(shape))
+        Ok(Self { data, shape, place: Place::c_order(shape) })
     }
 
     /// The grid.
@@ -124,7 +186,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
 
     /// The same array, read only.
     pub fn as_view(&self) -> ArrayView<'_, T> {
-        ArrayView { data: self.data, shape: self.shape, strides: self.strides }
+        ArrayView { data: self.data, shape: self.shape, place: self.place }
     }
 
     /// Some of its rows.
@@ -133,13 +195,14 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// [`Error::Shape`] where it has fewer.
     pub fn into_rows(self, rows: Slab) -> Result<Self> {
         check_rows(self.shape, rows)?;
-        let Self { data, shape, strides } = self;
-        Ok(Self { data: &mut data[rows.first * strides[1]..], shape: rows.shape(shape), strides })
+        let Self { data, shape, place } = self;
+        Ok(Self { data, shape: rows.shape(shape), place: place.at_row(rows.first) })
     }
 
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
     pub fn as_c_order_mut(&mut self) -> Option<&mut [T]> {
-        (self.strides == c_order_strides(self.shape)).then(|| &mut self.data[..self.shape.cells()])
+        let Place { origin, .. } = self.place;
+        self.place.is_c_order(self.shape).then(|| &mut self.data[origin..origin + self.shape.cells()])
     }
 
     /// Stores a line in x.
@@ -147,8 +210,8 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// # Panics
     /// Where there are fewer values than cells.
     pub fn set_line(&mut self, j: usize, k: usize, values: &[T]) {
-        let (start, values) = (j * self.strides[1] + k * self.strides[2], &values[..self.shape.nx]);
-        if self.strides[0] == 1 {
+        let (start, values) = (self.place.of(0, j, k), &values[..self.shape.nx]);
+        if self.place.strides[0] == 1 {
             self.data[start..start + self.shape.nx].copy_from_slice(values);
         } else {
             values.iter().enumerate().for_each(|(i, &value)| self.set(i, j, k, value));
@@ -158,7 +221,7 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     /// Stores one entry.
     #[inline(always)]
     pub fn set(&mut self, i: usize, j: usize, k: usize, value: T) {
-        self.data[i * self.strides[0] + j * self.strides[1] + k * self.strides[2]] = value;
+        self.data[self.place.of(i, j, k)] = value;
     }
 }
 
@@ -382,6 +445,22 @@ mod tests {
         assert!(ArrayView::new(&data, shape, [6, 2, 1]).is_ok());
         assert!(ArrayView::new(&data, shape, [7, 2, 1]).is_err());
         assert!(ArrayView::new(&data, shape, [usize::MAX, 2, 1]).is_err());
+    }
+
+    #[test]
+    fn negative_strides_count_backwards() {
+        let mut data: Vec<f64> = (0..24).map(f64::from).collect();
+        let shape = Shape::new(4, 3, 2);
+        let reversed = ArrayView::from_origin(&data, 23, shape, [-1, -4, -12]).unwrap();
+        assert_eq!((reversed.get(0, 0, 0), reversed.get(1, 2, 1)), (23.0, 2.0));
+        assert!(reversed.as_c_order().is_none());
+        let rows = reversed.rows(Slab { first: 1, beyond: 3 }).unwrap();
+        assert_eq!(rows.get(1, 1, 1), 2.0);
+        for (origin, strides) in [(22, [-1, -4, -12]), (23, [-2, -4, -12]), (1, [1, 4, 12]), (0, [isize::MIN, 1, 1])] {
+            assert!(ArrayView::from_origin(&data, origin, shape, strides).is_err(), "{origin} {strides:?}");
+        }
+        ArrayViewMut::from_origin(&mut data, 12, shape, [1, 4, -12]).unwrap().set(3, 2, 1, -1.0);
+        assert_eq!(data[11], -1.0);
     }
 
     #[test]

@@ -86,13 +86,25 @@ impl Device {
         }
     }
 
+    /// The most threads that make sense: four a core, for cores that the system hides, or 256, which cost little anywhere.
+    /// Thousands on a few cores spend minutes waiting for each other.
+    pub fn most_threads() -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (4 * cores).max(256)
+    }
+
     /// What a user calls a device: `auto`, `cpu`, `cuda` (the first card), `cuda:N`, or several as `cuda:0,1`. `threads` are
     /// the CPU's.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for anything else; what opening the device reports. `cuda`
-    /// is never replaced by the CPU.
+    /// [`Error::Invalid`](crate::Error::Invalid) for anything else, and for more than [`Device::most_threads`]; what opening the
+    /// device reports. `cuda` is never replaced by the CPU.
     pub fn parse(text: &str, threads: Option<usize>) -> Result<Self> {
+        let most = Self::most_threads();
+        if let Some(threads) = threads.filter(|&threads| threads > most) {
+            let message = format!("{threads}; use a number from 1 to {most}, such as the number of cores");
+            return Err(Error::invalid("threads", message));
+        }
         match text {
             "auto" => Self::auto(threads),
             "cpu" => threads.map_or_else(Self::cpu, Self::cpu_with_threads),
@@ -119,6 +131,7 @@ mod tests {
     fn names_of_devices() {
         assert!(matches!(Device::parse("cpu", Some(1)), Ok(Device::Cpu(_))));
         assert!(matches!(Device::parse("cpu", Some(0)), Err(Error::Invalid { .. })));
+        assert!(matches!(Device::parse("cpu", Some(1_000_000)), Err(Error::Invalid { .. })));
         assert!(Device::parse("auto", Some(1)).is_ok());
         for wrong in ["", "gpu", "CPU", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:0,0", "cuda:0 1"] {
             assert!(matches!(Device::parse(wrong, None), Err(Error::Invalid { .. })), "{wrong}");

@@ -75,7 +75,7 @@
 //!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
 //!   [`stencil::OwnOperator`].
 //! * Your own arrays, in whatever order, are an [`ArrayView::new`] with strides; those in the memory of a GPU a
-//!   [`DeviceArray`].
+//!   [`DeviceArray`]; whatever another language hands over a [`RawArray`].
 //! * Your own preconditioner enters by [`SolverBuilder::own_preconditioner`].
 //!
 //! What solvers are made of, should you want to build them yourself, is in [`internals`].
@@ -88,6 +88,7 @@ mod heat;
 mod matrix;
 mod memory;
 mod ranks;
+mod raw;
 mod solver;
 
 pub use isobar_core::{error, grid, options, outcome, problem, stencil};
@@ -111,6 +112,7 @@ pub use matrix::Matrix;
 pub use memory::{Memory, predict_memory};
 pub use outcome::{Outcome, Stop};
 pub use ranks::Ranks;
+pub use raw::{RawArray, RawMemory};
 pub use solver::{Solver, SolverBuilder};
 
 /// What solvers are made of: iterations over fused steps, and the back ends that take them. Its contents change more

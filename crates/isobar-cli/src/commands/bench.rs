@@ -5,10 +5,10 @@ use isobar::{Setup, Timed};
 use crate::args::BenchArgs;
 use crate::console::Console;
 use crate::failure::Result;
-use crate::report::{KernelReport, Report};
 use crate::summary::{Time, entry};
 use crate::table::Table;
 use crate::{device, files};
+use isobar_case::report::{KernelReport, Report};
 
 /// What the column GB/s is made of.
 const COUNTED: &str = "\
@@ -28,7 +28,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     files::check(&targets, &case.inputs())?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
-    crate::run::require_memory(&case, &device)?;
+    case.require_memory(&device)?;
     let assembled = case.assemble()?;
     // Before the solve, whose own setup would leave everything warm.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;

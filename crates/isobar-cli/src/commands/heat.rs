@@ -8,26 +8,25 @@ use std::time::Instant;
 use isobar::internals::traffic::StepTraffic;
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, TimeStepper, Tried};
-use isobar_case::heat::HeatCase;
+use isobar_case::heat::{HeatCase, leaves_preconditioner, step_options};
 use isobar_case::text::plural;
 use isobar_case::{Case, memory};
 use isobar_io::{Field, Series};
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
-use super::trial::{describe, is_free, solver_options};
+use super::trial::describe;
 use super::writer::{Common, Job, Writer};
 use crate::args::SolveArgs;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::plot::{self, StepsPlot};
 use crate::progress::StepProgress;
-use crate::report::{
+use crate::summary::{Time, entry};
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt, summary};
+use isobar_case::report::{
     Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, StepReport,
     TrafficReport, TrialReport,
 };
-use crate::run::require_memory;
-use crate::summary::{Time, entry};
-use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt, summary};
 
 /// Runs the steps of a case and writes what was asked for.
 ///
@@ -94,12 +93,12 @@ impl<'a> Run<'a> {
         console: &mut Console,
     ) -> Result<Self> {
         let clock = Instant::now();
-        require_memory(case, device)?;
+        case.require_memory(device)?;
         let (problem, mesh, initial) = heat.parts()?;
-        let mut options = solver_options(case, device);
+        let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let mut tried = Vec::new();
-        if heat.wants_trial && is_free(&case.solver) {
+        if heat.wants_trial && leaves_preconditioner(&case.solver) {
             // A run that goes on does so with what it was begun with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
                 options.preconditioner = known;

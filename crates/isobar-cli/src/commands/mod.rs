@@ -14,9 +14,9 @@ mod writer;
 use std::path::Path;
 
 use crate::failure::Result;
-use crate::report::to_json;
 use crate::run::Run;
 use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, interrupt};
+use isobar_case::report::to_json;
 
 /// The exit status that a solve leads to.
 fn status(run: &Run) -> u8 {

@@ -22,7 +22,7 @@ use plotters::style::{FontStyle, register_font};
 
 use self::scale::Scale;
 use crate::failure::{Failure, Result};
-use crate::report::StepReport;
+use isobar_case::report::StepReport;
 
 pub(crate) use self::curves::Panel;
 

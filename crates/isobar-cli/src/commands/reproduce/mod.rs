@@ -25,8 +25,8 @@ use crate::console::Console;
 use crate::device::{self, on_device};
 use crate::failure::{Failure, Result};
 use crate::plot;
-use crate::report::DeviceReport;
 use crate::{SUCCESS, files};
+use isobar_case::report::DeviceReport;
 use sheet::Sheet;
 
 /// The machine-readable tables.

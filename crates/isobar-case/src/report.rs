@@ -1,7 +1,9 @@
 //! The machine-readable report of a run. Its keys are part of the command's interface.
 
 use isobar::internals::backend::DeviceInfo;
-use isobar::{Outcome, Setup, Stop};
+use isobar::internals::traffic::StepTraffic;
+use isobar::outcome::Timing;
+use isobar::{Description, Outcome, Setup, Shape, Stop};
 use serde::Serialize;
 
 /// `--report`: numbers that are not finite become null.
@@ -38,6 +40,48 @@ pub struct Report {
     pub kernels: Vec<KernelReport>,
 }
 
+impl Report {
+    /// Of the solve of a linear system.
+    pub fn of_solve(
+        case: String,
+        problem: ProblemReport,
+        description: &Description,
+        outcome: &Outcome,
+        checks: Checks,
+        seconds: Seconds,
+        traffic: TrafficReport,
+    ) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            case,
+            problem,
+            device: DeviceReport::from(&description.device),
+            solver: SolverReport {
+                method: description.method.clone(),
+                preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
+                precision: description.precision.to_string(),
+                trial: Vec::new(),
+            },
+            outcome: OutcomeReport::from(outcome),
+            error: None,
+            checks,
+            steps: None,
+            seconds,
+            traffic,
+            timing: None,
+            kernels: Vec::new(),
+        }
+    }
+}
+
+/// Whether a solve left a solution, good or bad: not after a breakdown or a divergence that left nothing finite, or something
+/// worse than the first guess.
+pub fn has_solution(outcome: &Outcome) -> bool {
+    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual >= initial);
+    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
+    outcome.is_returned && !is_lost
+}
+
 /// What was solved.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProblemReport {
@@ -47,6 +91,13 @@ pub struct ProblemReport {
     pub unknowns: usize,
     /// [nx, ny, nz]
     pub grid: [usize; 3],
+}
+
+impl ProblemReport {
+    /// Of this kind, on this grid.
+    pub fn new(kind: &'static str, shape: Shape) -> Self {
+        Self { kind, unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] }
+    }
 }
 
 /// Where it was solved.
@@ -251,6 +302,14 @@ pub struct SetupReport {
     pub update: f64,
 }
 
+impl Seconds {
+    /// Of a solve, where making the solver took `setup`, and the call `total`.
+    pub fn of_solve(setup: f64, outcome: &Outcome, total: f64) -> Self {
+        let Timing { upload, solve, download } = outcome.timing;
+        Self { setup, upload, solve, download, total }
+    }
+}
+
 impl From<Setup> for SetupReport {
     fn from(setup: Setup) -> Self {
         Self { setup: setup.first, setup_warm: setup.again, update: setup.update }
@@ -271,6 +330,12 @@ pub struct TrafficReport {
 }
 
 impl TrafficReport {
+    /// What this many iterations declare to move, and the time they took, against the bytes a second of a plain copy.
+    pub fn of_solve(description: &Description, outcome: &Outcome, copy: f64) -> Self {
+        let an_iteration: f64 = description.traffic.iter().map(StepTraffic::bytes).sum();
+        Self::new(an_iteration * outcome.iterations as f64, outcome.timing.solve, copy)
+    }
+
     /// From bytes, seconds, and the bytes a second of a plain copy.
     pub fn new(bytes: f64, seconds: f64, copy: f64) -> Self {
         let rate = bytes / seconds;

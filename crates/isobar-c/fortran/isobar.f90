@@ -1,0 +1,621 @@
+!> isobar for Fortran: fast solvers for the linear systems of structured-grid PDEs.
+!>
+!> Arrays are u(nx, ny, nz), or u(nx, ny), or u(nx), of real32 or real64, whole or sections of larger ones (a model's halo may stay around
+!> them): they are read and written where they are. Every procedure has an optional `code`, one of the isobar_* constants; without it a failure
+!> ends the program with isobar's message, which isobar_message returns too.
+module isobar
+  use, intrinsic :: iso_c_binding
+  use, intrinsic :: iso_fortran_env, only: error_unit
+  implicit none
+  private
+
+  public :: isobar_problem, isobar_solver, isobar_side
+  public :: isobar_message, isobar_version
+  public :: isobar_neumann, isobar_dirichlet, isobar_periodic
+
+  !> Codes.
+  integer(c_int32_t), parameter, public :: isobar_ok = 0, isobar_invalid = 1, isobar_not_converged = 2, isobar_interrupted = 3, &
+       isobar_device = 4, isobar_out_of_memory = 5, isobar_unsupported = 6, isobar_busy = 7, isobar_internal = 8
+
+  integer(c_int32_t), parameter :: f64 = 0, f32 = 1, on_host = -1
+
+  !> A side of the box: made by isobar_neumann(flux), isobar_dirichlet(value) or isobar_periodic(); left alone it is closed.
+  type, bind(c) :: isobar_side
+     integer(c_int32_t) :: kind = 0
+     real(c_double) :: value = 0
+  end type isobar_side
+
+  !> A linear system A u = b.
+  type :: isobar_problem
+     private
+     type(c_ptr) :: handle = c_null_ptr
+   contains
+     !> From the text of a case file; relative paths in it are relative to a folder.
+     procedure :: from_case => problem_from_case
+     procedure, private :: diffusion_r64, diffusion_r32
+     !> −∇·(κ∇u) + c u = f from κ(nx, ny, nz).
+     generic :: diffusion => diffusion_r64, diffusion_r32
+     !> [nx, ny, nz]
+     procedure :: extents => problem_extents
+     procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
+     !> b from a source density f, or from none: f times volumes, and what comes from boundary values.
+     generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
+     procedure :: free => problem_free
+     final :: problem_finalize
+  end type isobar_problem
+
+  !> A solver with all its memory.
+  type :: isobar_solver
+     private
+     type(c_ptr) :: handle = c_null_ptr
+   contains
+     !> Of a problem, with options as in a case file's [solver], on a device.
+     procedure :: create => solver_create
+     procedure, private :: solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
+     !> A u = b; b and u may be the same array. from_u = .true. begins with what u holds.
+     generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
+     procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
+     !> v = A u
+     generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
+     !> The coefficients of another problem, in place.
+     procedure :: update => solver_update
+     !> The report of the last solve, JSON.
+     procedure :: report => solver_report
+     procedure :: free => solver_free
+     final :: solver_finalize
+  end type isobar_solver
+
+  !> isobar_array
+  type, bind(c) :: c_array
+     type(c_ptr) :: data = c_null_ptr
+     integer(c_size_t) :: shape(3) = 1
+     integer(c_intptr_t) :: strides(3) = 0
+     integer(c_int32_t) :: dtype = f64
+     integer(c_int32_t) :: device = on_host
+     type(c_ptr) :: stream = c_null_ptr
+  end type c_array
+
+  !> isobar_diffusion
+  type, bind(c) :: c_diffusion
+     integer(c_size_t) :: size = 0
+     type(c_ptr) :: kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr, reaction = c_null_ptr, active = c_null_ptr
+     real(c_double) :: spacing(3) = 0
+     type(c_ptr) :: widths(3) = c_null_ptr
+     type(isobar_side) :: sides(2, 3)
+  end type c_diffusion
+
+  interface
+     function c_last_error() bind(c, name="isobar_last_error") result(text)
+       import :: c_ptr
+       type(c_ptr) :: text
+     end function c_last_error
+
+     function c_version() bind(c, name="isobar_version") result(text)
+       import :: c_ptr
+       type(c_ptr) :: text
+     end function c_version
+
+     function c_from_case(text, folder, problem) bind(c, name="isobar_problem_from_case") result(code)
+       import :: c_char, c_ptr, c_int32_t
+       character(kind=c_char), intent(in) :: text(*), folder(*)
+       type(c_ptr), intent(out) :: problem
+       integer(c_int32_t) :: code
+     end function c_from_case
+
+     function c_problem_diffusion(description, problem) bind(c, name="isobar_problem_diffusion") result(code)
+       import :: c_diffusion, c_ptr, c_int32_t
+       type(c_diffusion), intent(in) :: description
+       type(c_ptr), intent(out) :: problem
+       integer(c_int32_t) :: code
+     end function c_problem_diffusion
+
+     function c_problem_shape(problem, shape) bind(c, name="isobar_problem_shape") result(code)
+       import :: c_ptr, c_size_t, c_int32_t
+       type(c_ptr), value :: problem
+       integer(c_size_t), intent(out) :: shape(3)
+       integer(c_int32_t) :: code
+     end function c_problem_shape
+
+     function c_problem_rhs(problem, f, b) bind(c, name="isobar_problem_rhs") result(code)
+       import :: c_ptr, c_array, c_int32_t
+       type(c_ptr), value :: problem, f
+       type(c_array), intent(in) :: b
+       integer(c_int32_t) :: code
+     end function c_problem_rhs
+
+     subroutine c_problem_free(problem) bind(c, name="isobar_problem_free")
+       import :: c_ptr
+       type(c_ptr), value :: problem
+     end subroutine c_problem_free
+
+     function c_solver_create(problem, options, device, threads, solver) bind(c, name="isobar_solver_create") result(code)
+       import :: c_ptr, c_char, c_size_t, c_int32_t
+       type(c_ptr), value :: problem, options, device
+       integer(c_size_t), value :: threads
+       type(c_ptr), intent(out) :: solver
+       integer(c_int32_t) :: code
+     end function c_solver_create
+
+     function c_solver_solve(solver, b, u, from_u, progress, data) bind(c, name="isobar_solver_solve") result(code)
+       import :: c_ptr, c_funptr, c_array, c_int32_t
+       type(c_ptr), value :: solver, data
+       type(c_array), intent(in) :: b, u
+       integer(c_int32_t), value :: from_u
+       type(c_funptr), value :: progress
+       integer(c_int32_t) :: code
+     end function c_solver_solve
+
+     function c_solver_apply(solver, u, v) bind(c, name="isobar_solver_apply") result(code)
+       import :: c_ptr, c_array, c_int32_t
+       type(c_ptr), value :: solver
+       type(c_array), intent(in) :: u, v
+       integer(c_int32_t) :: code
+     end function c_solver_apply
+
+     function c_solver_update(solver, problem) bind(c, name="isobar_solver_update") result(code)
+       import :: c_ptr, c_int32_t
+       type(c_ptr), value :: solver, problem
+       integer(c_int32_t) :: code
+     end function c_solver_update
+
+     function c_solver_report(solver, text) bind(c, name="isobar_solver_report") result(code)
+       import :: c_ptr, c_int32_t
+       type(c_ptr), value :: solver
+       type(c_ptr), intent(out) :: text
+       integer(c_int32_t) :: code
+     end function c_solver_report
+
+     subroutine c_solver_free(solver) bind(c, name="isobar_solver_free")
+       import :: c_ptr
+       type(c_ptr), value :: solver
+     end subroutine c_solver_free
+  end interface
+
+contains
+
+  !> The flux κ ∂u/∂n into the domain is given, per area.
+  pure function isobar_neumann(flux) result(side)
+    real(c_double), intent(in) :: flux
+    type(isobar_side) :: side
+    side = isobar_side(0, flux)
+  end function isobar_neumann
+
+  !> The value of u is given.
+  pure function isobar_dirichlet(value) result(side)
+    real(c_double), intent(in) :: value
+    type(isobar_side) :: side
+    side = isobar_side(1, value)
+  end function isobar_dirichlet
+
+  !> The opposite side; both are to be so.
+  pure function isobar_periodic() result(side)
+    type(isobar_side) :: side
+    side = isobar_side(2, 0.0_c_double)
+  end function isobar_periodic
+
+  !> The message of the last failure on this thread.
+  function isobar_message() result(message)
+    character(:), allocatable :: message
+    message = text_at(c_last_error())
+  end function isobar_message
+
+  !> The version of the library.
+  function isobar_version() result(version)
+    character(:), allocatable :: version
+    version = text_at(c_version())
+  end function isobar_version
+
+  subroutine problem_from_case(self, text, folder, code)
+    class(isobar_problem), intent(inout) :: self
+    character(*), intent(in) :: text
+    character(*), intent(in), optional :: folder
+    integer(c_int32_t), intent(out), optional :: code
+    character(:), allocatable :: where_from
+    where_from = ""
+    if (present(folder)) where_from = trim(folder)
+    call self%free()
+    call settle(c_from_case(text // c_null_char, where_from // c_null_char, self%handle), code)
+  end subroutine problem_from_case
+
+  !> kappa(nx, ny, nz); spacing is [dx, dy, dz], 1/n where it is not given; sides(1, d) is the lower side of direction d.
+  !> Arrays are read at once. kappa_z is κ in z where it differs.
+  subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code)
+    class(isobar_problem), intent(inout) :: self
+    real(c_double), intent(in), target :: kappa(:, :, :)
+    real(c_double), intent(in), optional :: spacing(3)
+    type(isobar_side), intent(in), optional :: sides(2, 3)
+    real(c_double), intent(in), target, optional :: kappa_z(:, :, :), reaction(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: array, along_z, reacting
+    type(c_diffusion) :: description
+    array = array_r64(kappa)
+    description%kappa = c_loc(array)
+    if (present(kappa_z)) then
+       along_z = array_r64(kappa_z)
+       description%kappa_z = c_loc(along_z)
+    end if
+    if (present(reaction)) then
+       reacting = array_r64(reaction)
+       description%reaction = c_loc(reacting)
+    end if
+    call make(self, description, spacing, sides, code)
+  end subroutine diffusion_r64
+
+  subroutine diffusion_r32(self, kappa, spacing, sides, kappa_z, reaction, code)
+    class(isobar_problem), intent(inout) :: self
+    real(c_float), intent(in), target :: kappa(:, :, :)
+    real(c_double), intent(in), optional :: spacing(3)
+    type(isobar_side), intent(in), optional :: sides(2, 3)
+    real(c_float), intent(in), target, optional :: kappa_z(:, :, :), reaction(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: array, along_z, reacting
+    type(c_diffusion) :: description
+    array = array_r32(kappa)
+    description%kappa = c_loc(array)
+    if (present(kappa_z)) then
+       along_z = array_r32(kappa_z)
+       description%kappa_z = c_loc(along_z)
+    end if
+    if (present(reaction)) then
+       reacting = array_r32(reaction)
+       description%reaction = c_loc(reacting)
+    end if
+    call make(self, description, spacing, sides, code)
+  end subroutine diffusion_r32
+
+  subroutine make(self, description, spacing, sides, code)
+    class(isobar_problem), intent(inout) :: self
+    type(c_diffusion), intent(inout) :: description
+    real(c_double), intent(in), optional :: spacing(3)
+    type(isobar_side), intent(in), optional :: sides(2, 3)
+    integer(c_int32_t), intent(out), optional :: code
+    description%size = c_sizeof(description)
+    if (present(spacing)) description%spacing = spacing
+    if (present(sides)) description%sides = sides
+    call self%free()
+    call settle(c_problem_diffusion(description, self%handle), code)
+  end subroutine make
+
+  function problem_extents(self) result(extents)
+    class(isobar_problem), intent(in) :: self
+    integer :: extents(3)
+    integer(c_size_t) :: shape(3)
+    call settle(c_problem_shape(self%handle, shape))
+    extents = int(shape(3:1:-1))
+  end function problem_extents
+
+  subroutine rhs_r64_3(self, b, f, code)
+    class(isobar_problem), intent(in) :: self
+    real(c_double), intent(inout), target :: b(:, :, :)
+    real(c_double), intent(in), target, optional :: f(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: source
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(f)) then
+       source = array_r64(f)
+       place = c_loc(source)
+    end if
+    call settle(c_problem_rhs(self%handle, place, array_r64(b)), code)
+  end subroutine rhs_r64_3
+
+  subroutine rhs_r64_2(self, b, f, code)
+    class(isobar_problem), intent(in) :: self
+    real(c_double), intent(inout), target :: b(:, :)
+    real(c_double), intent(in), target, optional :: f(:, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: source
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(f)) then
+       source = plane_r64(f)
+       place = c_loc(source)
+    end if
+    call settle(c_problem_rhs(self%handle, place, plane_r64(b)), code)
+  end subroutine rhs_r64_2
+
+  subroutine rhs_r64_1(self, b, f, code)
+    class(isobar_problem), intent(in) :: self
+    real(c_double), intent(inout), target :: b(:)
+    real(c_double), intent(in), target, optional :: f(:)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: source
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(f)) then
+       source = line_r64(f)
+       place = c_loc(source)
+    end if
+    call settle(c_problem_rhs(self%handle, place, line_r64(b)), code)
+  end subroutine rhs_r64_1
+
+  subroutine rhs_r32_3(self, b, f, code)
+    class(isobar_problem), intent(in) :: self
+    real(c_float), intent(inout), target :: b(:, :, :)
+    real(c_float), intent(in), target, optional :: f(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: source
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(f)) then
+       source = array_r32(f)
+       place = c_loc(source)
+    end if
+    call settle(c_problem_rhs(self%handle, place, array_r32(b)), code)
+  end subroutine rhs_r32_3
+
+  subroutine problem_free(self)
+    class(isobar_problem), intent(inout) :: self
+    call c_problem_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine problem_free
+
+  subroutine problem_finalize(self)
+    type(isobar_problem), intent(inout) :: self
+    call self%free()
+  end subroutine problem_finalize
+
+  !> options are lines of a case file's [solver], such as "tolerance = 1e-8"; device is "auto", "cpu", "cuda" or "cuda:N".
+  subroutine solver_create(self, problem, options, device, threads, code)
+    class(isobar_solver), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    character(*), intent(in), optional :: options, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    character(:), allocatable, target :: given_options, given_device
+    type(c_ptr) :: options_place, device_place
+    integer(c_size_t) :: count
+    options_place = c_null_ptr
+    device_place = c_null_ptr
+    count = 0
+    if (present(options)) then
+       given_options = options // c_null_char
+       options_place = c_loc(given_options)
+    end if
+    if (present(device)) then
+       given_device = trim(device) // c_null_char
+       device_place = c_loc(given_device)
+    end if
+    if (present(threads)) count = int(max(threads, 0), c_size_t)
+    call self%free()
+    call settle(c_solver_create(problem%handle, options_place, device_place, count, self%handle), code)
+  end subroutine solver_create
+
+  subroutine solve_arrays(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    type(c_array), intent(in) :: b, u
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    integer(c_int32_t) :: begins
+    begins = 0
+    if (present(from_u)) begins = merge(1_c_int32_t, 0_c_int32_t, from_u)
+    call settle(c_solver_solve(self%handle, b, u, begins, c_null_funptr, c_null_ptr), code)
+  end subroutine solve_arrays
+
+  subroutine solve_r64_3(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: b(:, :, :)
+    real(c_double), intent(inout), target :: u(:, :, :)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, array_r64(b), array_r64(u), from_u, code)
+  end subroutine solve_r64_3
+
+  subroutine solve_r64_2(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: b(:, :)
+    real(c_double), intent(inout), target :: u(:, :)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, plane_r64(b), plane_r64(u), from_u, code)
+  end subroutine solve_r64_2
+
+  subroutine solve_r64_1(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: b(:)
+    real(c_double), intent(inout), target :: u(:)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, line_r64(b), line_r64(u), from_u, code)
+  end subroutine solve_r64_1
+
+  subroutine solve_r32_3(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_float), intent(in), target :: b(:, :, :)
+    real(c_float), intent(inout), target :: u(:, :, :)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, array_r32(b), array_r32(u), from_u, code)
+  end subroutine solve_r32_3
+
+  subroutine solve_r32_2(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_float), intent(in), target :: b(:, :)
+    real(c_float), intent(inout), target :: u(:, :)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, plane_r32(b), plane_r32(u), from_u, code)
+  end subroutine solve_r32_2
+
+  subroutine solve_r32_1(self, b, u, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_float), intent(in), target :: b(:)
+    real(c_float), intent(inout), target :: u(:)
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    call solve_arrays(self, line_r32(b), line_r32(u), from_u, code)
+  end subroutine solve_r32_1
+
+  subroutine apply_r64_3(self, u, v, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:, :, :)
+    real(c_double), intent(inout), target :: v(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_apply(self%handle, array_r64(u), array_r64(v)), code)
+  end subroutine apply_r64_3
+
+  subroutine apply_r64_2(self, u, v, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:, :)
+    real(c_double), intent(inout), target :: v(:, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_apply(self%handle, plane_r64(u), plane_r64(v)), code)
+  end subroutine apply_r64_2
+
+  subroutine apply_r64_1(self, u, v, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:)
+    real(c_double), intent(inout), target :: v(:)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_apply(self%handle, line_r64(u), line_r64(v)), code)
+  end subroutine apply_r64_1
+
+  subroutine apply_r32_3(self, u, v, code)
+    class(isobar_solver), intent(inout) :: self
+    real(c_float), intent(in), target :: u(:, :, :)
+    real(c_float), intent(inout), target :: v(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_apply(self%handle, array_r32(u), array_r32(v)), code)
+  end subroutine apply_r32_3
+
+  subroutine solver_update(self, problem, code)
+    class(isobar_solver), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_update(self%handle, problem%handle), code)
+  end subroutine solver_update
+
+  function solver_report(self) result(report)
+    class(isobar_solver), intent(in) :: self
+    character(:), allocatable :: report
+    type(c_ptr) :: text
+    call settle(c_solver_report(self%handle, text))
+    report = text_at(text)
+  end function solver_report
+
+  subroutine solver_free(self)
+    class(isobar_solver), intent(inout) :: self
+    call c_solver_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine solver_free
+
+  subroutine solver_finalize(self)
+    type(isobar_solver), intent(inout) :: self
+    call self%free()
+  end subroutine solver_finalize
+
+  !> Hands a code to the caller, or ends the program where it is a failure that nobody looks at.
+  subroutine settle(found, code)
+    integer(c_int32_t), intent(in) :: found
+    integer(c_int32_t), intent(out), optional :: code
+    if (present(code)) then
+       code = found
+    else if (found /= isobar_ok) then
+       write (error_unit, '(2a)') "isobar: ", isobar_message()
+       error stop 1
+    end if
+  end subroutine settle
+
+  function text_at(place) result(text)
+    type(c_ptr), intent(in) :: place
+    character(:), allocatable :: text
+    character(kind=c_char), pointer :: characters(:)
+    integer :: n, length
+    interface
+       function c_strlen(text) bind(c, name="strlen") result(length)
+         import :: c_ptr, c_size_t
+         type(c_ptr), value :: text
+         integer(c_size_t) :: length
+       end function c_strlen
+    end interface
+    length = int(c_strlen(place))
+    call c_f_pointer(place, characters, [length])
+    allocate (character(length) :: text)
+    do n = 1, length
+       text(n:n) = characters(n)
+    end do
+  end function text_at
+
+  !> Where an array is: strides are the distances of its second elements from its first, so that sections need no copy.
+  function array_r64(u) result(array)
+    real(c_double), intent(in), target :: u(:, :, :)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1, 1, 1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1, 1, 1)) * int([size(u, 1) * size(u, 2), size(u, 1), 1], c_intptr_t)
+    if (size(u, 3) > 1) array%strides(1) = transfer(c_loc(u(1, 1, 2)), first) - first
+    if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2, 1)), first) - first
+    if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1, 1)), first) - first
+  end function array_r64
+
+  function plane_r64(u) result(array)
+    real(c_double), intent(in), target :: u(:, :)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1, 1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1, 1)) * int([size(u), size(u, 1), 1], c_intptr_t)
+    if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2)), first) - first
+    if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1)), first) - first
+  end function plane_r64
+
+  function line_r64(u) result(array)
+    real(c_double), intent(in), target :: u(:)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%shape = int([1, 1, size(u)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1)) * int([size(u), size(u), 1], c_intptr_t)
+    if (size(u) > 1) array%strides(3) = transfer(c_loc(u(2)), first) - first
+  end function line_r64
+
+  function array_r32(u) result(array)
+    real(c_float), intent(in), target :: u(:, :, :)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%dtype = f32
+    array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1, 1, 1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1, 1, 1)) * int([size(u, 1) * size(u, 2), size(u, 1), 1], c_intptr_t)
+    if (size(u, 3) > 1) array%strides(1) = transfer(c_loc(u(1, 1, 2)), first) - first
+    if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2, 1)), first) - first
+    if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1, 1)), first) - first
+  end function array_r32
+
+  function plane_r32(u) result(array)
+    real(c_float), intent(in), target :: u(:, :)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%dtype = f32
+    array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1, 1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1, 1)) * int([size(u), size(u, 1), 1], c_intptr_t)
+    if (size(u, 2) > 1) array%strides(2) = transfer(c_loc(u(1, 2)), first) - first
+    if (size(u, 1) > 1) array%strides(3) = transfer(c_loc(u(2, 1)), first) - first
+  end function plane_r32
+
+  function line_r32(u) result(array)
+    real(c_float), intent(in), target :: u(:)
+    type(c_array) :: array
+    integer(c_intptr_t) :: first
+    array%dtype = f32
+    array%shape = int([1, 1, size(u)], c_size_t)
+    if (size(u) == 0) return
+    array%data = c_loc(u(1))
+    first = transfer(array%data, first)
+    array%strides = c_sizeof(u(1)) * int([size(u), size(u), 1], c_intptr_t)
+    if (size(u) > 1) array%strides(3) = transfer(c_loc(u(2)), first) - first
+  end function line_r32
+
+end module isobar

@@ -1,0 +1,269 @@
+/* isobar: fast solvers for the linear systems of structured-grid PDEs.
+ *
+ * Made by cbindgen from the sources of isobar-c; `UPDATE_HEADER=1 cargo test -p isobar-c --test header` makes it anew. */
+
+#ifndef ISOBAR_H
+#define ISOBAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Elements are `double`.
+#define ISOBAR_F64 0
+
+// Elements are `float`.
+#define ISOBAR_F32 1
+
+// Elements are bytes, 0 or not: masks only.
+#define ISOBAR_U8 2
+
+// In host memory.
+#define ISOBAR_HOST -1
+
+// No flow, or a given flux κ ∂u/∂n into the domain, per area.
+#define ISOBAR_NEUMANN 0
+
+// A given value of u.
+#define ISOBAR_DIRICHLET 1
+
+// The opposite side.
+#define ISOBAR_PERIODIC 2
+
+// All went well; of a solve, that it converged.
+#define ISOBAR_OK 0
+
+// An argument, a key or a value that makes no sense.
+#define ISOBAR_INVALID 1
+
+// A solve stopped before it converged; u holds the best it found, and the report says more.
+#define ISOBAR_NOT_CONVERGED 2
+
+// The progress function ended the solve.
+#define ISOBAR_INTERRUPTED 3
+
+// The device, its driver or its compiler failed, or is not there.
+#define ISOBAR_DEVICE 4
+
+// Memory that could not be had.
+#define ISOBAR_OUT_OF_MEMORY 5
+
+// Something valid that this combination does not offer.
+#define ISOBAR_UNSUPPORTED 6
+
+// The handle is being used from another thread, or by the progress function of its own solve.
+#define ISOBAR_BUSY 7
+
+// A defect of isobar; the handle it struck is to be freed.
+#define ISOBAR_INTERNAL 8
+
+// A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
+typedef struct isobar_problem isobar_problem;
+
+// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
+typedef struct isobar_solver isobar_solver;
+
+// An array of a value a cell, C order: `double u[nz][ny][nx]` has shape {nz, ny, nx}. A Fortran array u(nx, ny, nz) is the same
+// memory.
+typedef struct {
+  // Of element (0, 0, 0).
+  void *data;
+  // {nz, ny, nx}
+  size_t shape[3];
+  // In bytes, in the order of `shape`; all 0 stands for an array without gaps.
+  ptrdiff_t strides[3];
+  // ISOBAR_F64 or ISOBAR_F32.
+  int32_t dtype;
+  // ISOBAR_HOST, or the number of the CUDA device whose memory holds it.
+  int32_t device;
+  // Of an array on a device: the cudaStream_t after whose work it is to be used, and whose later work may use the result.
+  // Null: the caller's work on it is finished.
+  void *stream;
+} isobar_array;
+
+// What holds on a side of the box. All 0 is a closed one.
+typedef struct {
+  // ISOBAR_NEUMANN, ISOBAR_DIRICHLET or ISOBAR_PERIODIC.
+  int32_t kind;
+  // The flux into the domain, or the value of u.
+  double value;
+} isobar_side;
+
+// −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. All 0 but `size` and `kappa` is a unit box with closed
+// sides. Arrays are read by isobar_problem_diffusion and may change afterwards.
+typedef struct {
+  // sizeof(isobar_diffusion), which tells versions of it apart.
+  size_t size;
+  // κ in every cell, 0 in those that take no part; of x alone where the next two are given.
+  const isobar_array *kappa;
+  // κ in y, or null for that of x.
+  const isobar_array *kappa_y;
+  // κ in z, or null for that of x.
+  const isobar_array *kappa_z;
+  // c in every cell, or null for 0.
+  const isobar_array *reaction;
+  // Not 0 in the cells that take part, or null for all; ISOBAR_U8 too.
+  const isobar_array *active;
+  // Widths of cells in x, y and z; 0 stands for 1/nx, 1/ny, 1/nz.
+  double spacing[3];
+  // Widths one by one where they differ, nx, ny and nz numbers, or null.
+  const double *widths[3];
+  // West and east, south and north, bottom and top.
+  isobar_side sides[3][2];
+} isobar_diffusion;
+
+// A matrix whose entries are products of vertical vectors and horizontal fields:
+//
+// (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
+typedef struct {
+  // sizeof(isobar_tensor_product), which tells versions of it apart.
+  size_t size;
+  // Columns in x.
+  size_t nx;
+  // Columns in y.
+  size_t ny;
+  // Layers.
+  size_t nz;
+  // nz numbers: mass.
+  const double *a;
+  // nz numbers: coupling to the layer above, not positive; the last is 0.
+  const double *b;
+  // nz numbers: coupling to the layer below, not positive; the first is 0.
+  const double *c;
+  // nz numbers: factors of the horizontal couplings, not positive.
+  const double *d;
+  // |T|, ny × nx numbers, x fastest: areas of cells.
+  const double *area;
+  // α of the faces between cells in x, ny × (nx + 1) numbers; at the outermost, 0 makes a side Neumann, and others Dirichlet.
+  const double *x_faces;
+  // α of the faces between cells in y, (ny + 1) × nx numbers.
+  const double *y_faces;
+} isobar_tensor_product;
+
+// Sees every iteration; anything but 0 ends the solve. It is called on the thread that solves, or one of the solver's, and must not use
+// that solver.
+typedef int32_t (*isobar_progress)(void *data,
+                                   size_t iteration,
+                                   double relative_residual);
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of the library, such as "0.1.0".
+const char *isobar_version(void);
+
+// A host array without gaps, of shape {nz, ny, nx}.
+isobar_array isobar_host_array(void *data,
+                               size_t nz,
+                               size_t ny,
+                               size_t nx,
+                               int32_t dtype);
+
+// Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
+// is the working directory.
+//
+// Asks of the caller:
+// Texts end with a zero; `out` can be written.
+int32_t isobar_problem_from_case(const char *text,
+                                 const char *folder,
+                                 isobar_problem **out);
+
+// Makes a problem of diffusion from arrays.
+//
+// Asks of the caller:
+// `description` and what it points to can be read; `out` can be written.
+int32_t isobar_problem_diffusion(const isobar_diffusion *description,
+                                 isobar_problem **out);
+
+// Makes a problem from the profiles of a tensor-product matrix.
+//
+// Asks of the caller:
+// `description` and what it points to can be read; `out` can be written.
+int32_t isobar_problem_tensor_product(const isobar_tensor_product *description,
+                                      isobar_problem **out);
+
+// The shape of its arrays, {nz, ny, nx}.
+//
+// Asks of the caller:
+// `problem` is a handle, and three numbers can be written to `shape`.
+int32_t isobar_problem_shape(const isobar_problem *problem,
+                             size_t *shape);
+
+// b = the right-hand side for the source density f: f times the volume of every cell, and what comes from boundary values, sources and
+// wells. `f` null stands for the right-hand side of the case, or for f = 0.
+//
+// Asks of the caller:
+// `problem` is a handle; the arrays are what they say.
+int32_t isobar_problem_rhs(const isobar_problem *problem,
+                           const isobar_array *f,
+                           const isobar_array *b);
+
+// Frees a problem; null is allowed.
+//
+// Asks of the caller:
+// `problem` is a handle that is not used again, or null.
+void isobar_problem_free(isobar_problem *problem);
+
+// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
+// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
+// `threads` is how many the CPU uses; 0 is one a core.
+//
+// Asks of the caller:
+// `problem` is a handle, texts end with a zero, `out` can be written.
+int32_t isobar_solver_create(const isobar_problem *problem,
+                             const char *options,
+                             const char *device,
+                             size_t threads,
+                             isobar_solver **out);
+
+// Solves A u = b. Begins with u = 0, or, where `from_u` is not 0, with what `u` holds. `b` and `u` may be the same array, and
+// may be in host memory or in that of the solver's device. `progress` may be null. Returns ISOBAR_OK where the true residual meets the
+// tolerance; after ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED u holds what was reached.
+//
+// Asks of the caller:
+// `solver` is a handle; the arrays are what they say, and nobody else uses them meanwhile.
+int32_t isobar_solver_solve(isobar_solver *solver,
+                            const isobar_array *b,
+                            const isobar_array *u,
+                            int32_t from_u,
+                            isobar_progress progress,
+                            void *data);
+
+// v = A u
+//
+// Asks of the caller:
+// As isobar_solver_solve.
+int32_t isobar_solver_apply(isobar_solver *solver,
+                            const isobar_array *u,
+                            const isobar_array *v);
+
+// Gives the solver the coefficients of another problem, which differs in nothing else: in place, for the next time step.
+//
+// Asks of the caller:
+// Both are handles.
+int32_t isobar_solver_update(isobar_solver *solver,
+                             const isobar_problem *problem);
+
+// The report of the last solve as JSON, with the keys of the command's --report; its `checks` and the bandwidth of a copy are null. The text is valid
+// until the solver is used again.
+//
+// Asks of the caller:
+// `solver` is a handle; `text` can be written.
+int32_t isobar_solver_report(isobar_solver *solver,
+                             const char **text);
+
+// Frees a solver; null is allowed.
+//
+// Asks of the caller:
+// `solver` is a handle that is not used again, or null.
+void isobar_solver_free(isobar_solver *solver);
+
+// The message of the last call on this thread that failed; empty where none has. Valid until the next call on this thread
+// that fails.
+const char *isobar_last_error(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ISOBAR_H */

@@ -1,0 +1,26 @@
+//! isobar for C, C++ and Fortran.
+//!
+//! The header `include/isobar.h` is made from this crate; `examples/` shows its use, `fortran/isobar.f90` is a module over it.
+//!
+//! * [`problem`] what is to be solved: from the text of a case file, or from arrays,
+//! * [`solver`] made once and used many times,
+//! * [`mod@array`] a caller's array, wherever it lies,
+//! * [`status`] codes, and the text of the last error.
+//!
+//! Every function returns a code, never panics, and may be called from any thread. A handle that is used from two threads at
+//! once says so by `ISOBAR_BUSY` and comes to no harm.
+
+pub mod array;
+pub mod problem;
+pub mod solver;
+pub mod status;
+mod text;
+
+use std::ffi::c_char;
+
+/// The version of the library, such as "0.1.0".
+#[unsafe(no_mangle)]
+pub extern "C" fn isobar_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

@@ -1,0 +1,323 @@
+//! What is to be solved.
+
+use std::ffi::c_char;
+use std::path::Path;
+use std::slice;
+
+use isobar::grid::{HorizontalField, VerticalProfile};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+use isobar::stencil::TensorProduct;
+use isobar::{RawMemory, Shape};
+use isobar_case::{Case, LinearSystem, Matrix};
+
+use crate::array::Array;
+use crate::status::{Failure, ISOBAR_OK, Result, coded};
+use crate::text;
+
+/// A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
+pub struct Problem(pub(crate) LinearSystem);
+
+/// No flow, or a given flux κ ∂u/∂n into the domain, per area.
+pub const ISOBAR_NEUMANN: i32 = 0;
+/// A given value of u.
+pub const ISOBAR_DIRICHLET: i32 = 1;
+/// The opposite side.
+pub const ISOBAR_PERIODIC: i32 = 2;
+
+/// What holds on a side of the box. All 0 is a closed one.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Side {
+    /// ISOBAR_NEUMANN, ISOBAR_DIRICHLET or ISOBAR_PERIODIC.
+    pub kind: i32,
+    /// The flux into the domain, or the value of u.
+    pub value: f64,
+}
+
+/// −∇·(κ∇u) + c u = f on a box of nx × ny × nz cells, by finite volumes. All 0 but `size` and `kappa` is a unit box with closed
+/// sides. Arrays are read by isobar_problem_diffusion and may change afterwards.
+#[repr(C)]
+pub struct DiffusionArrays {
+    /// sizeof(isobar_diffusion), which tells versions of it apart.
+    pub size: usize,
+    /// κ in every cell, 0 in those that take no part; of x alone where the next two are given.
+    pub kappa: *const Array,
+    /// κ in y, or null for that of x.
+    pub kappa_y: *const Array,
+    /// κ in z, or null for that of x.
+    pub kappa_z: *const Array,
+    /// c in every cell, or null for 0.
+    pub reaction: *const Array,
+    /// Not 0 in the cells that take part, or null for all; ISOBAR_U8 too.
+    pub active: *const Array,
+    /// Widths of cells in x, y and z; 0 stands for 1/nx, 1/ny, 1/nz.
+    pub spacing: [f64; 3],
+    /// Widths one by one where they differ, nx, ny and nz numbers, or null.
+    pub widths: [*const f64; 3],
+    /// West and east, south and north, bottom and top.
+    pub sides: [[Side; 2]; 3],
+}
+
+/// A matrix whose entries are products of vertical vectors and horizontal fields:
+///
+/// (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
+#[repr(C)]
+pub struct TensorProductArrays {
+    /// sizeof(isobar_tensor_product), which tells versions of it apart.
+    pub size: usize,
+    /// Columns in x.
+    pub nx: usize,
+    /// Columns in y.
+    pub ny: usize,
+    /// Layers.
+    pub nz: usize,
+    /// nz numbers: mass.
+    pub a: *const f64,
+    /// nz numbers: coupling to the layer above, not positive; the last is 0.
+    pub b: *const f64,
+    /// nz numbers: coupling to the layer below, not positive; the first is 0.
+    pub c: *const f64,
+    /// nz numbers: factors of the horizontal couplings, not positive.
+    pub d: *const f64,
+    /// |T|, ny × nx numbers, x fastest: areas of cells.
+    pub area: *const f64,
+    /// α of the faces between cells in x, ny × (nx + 1) numbers; at the outermost, 0 makes a side Neumann, and others Dirichlet.
+    pub x_faces: *const f64,
+    /// α of the faces between cells in y, (ny + 1) × nx numbers.
+    pub y_faces: *const f64,
+}
+
+/// Gives a new handle away.
+///
+/// # Safety
+/// `out` can be written.
+pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> Result<i32> {
+    if out.is_null() {
+        return Err(Failure::invalid("the place for the new handle is a null pointer"));
+    }
+    // SAFETY: not null, and can be written, as the caller promises.
+    unsafe { *out = std::ptr::null_mut() };
+    let made = Box::into_raw(Box::new(make()?));
+    // SAFETY: as before.
+    unsafe { *out = made };
+    Ok(ISOBAR_OK)
+}
+
+/// A reference, or a failure that names it.
+///
+/// # Safety
+/// `pointer` is null or what it is said to be, for as long as 'a.
+pub(crate) unsafe fn required<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
+    // SAFETY: null or valid, as the caller promises.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is a null pointer")))
+}
+
+/// Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
+/// is the working directory.
+///
+/// # Safety
+/// Texts end with a zero; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_from_case(
+    text: *const c_char,
+    folder: *const c_char,
+    out: *mut *mut Problem,
+) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller.
+            let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
+            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; give that of a case file"))?;
+            let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
+            Ok(Problem(LinearSystem::from_case(case)?))
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+fn check_size(what: &str, found: usize, expected: usize) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "{what}.size is {found}, but this version of isobar has {expected}; set it to sizeof({what}), and compile with the \
+         header of the library that is linked"
+    )))
+}
+
+/// Makes a problem of diffusion from arrays.
+///
+/// # Safety
+/// `description` and what it points to can be read; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
+            let size = unsafe { *required("description", description.cast::<usize>())? };
+            check_size("isobar_diffusion", size, size_of::<DiffusionArrays>())?;
+            // SAFETY: promised by the caller.
+            unsafe { diffusion(required("description", description)?) }
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+/// # Safety
+/// What the description points to can be read.
+unsafe fn diffusion(given: &DiffusionArrays) -> Result<Problem> {
+    // SAFETY: promised by the caller.
+    let [kappa, kappa_y, kappa_z, reaction, active] = unsafe {
+        [given.kappa, given.kappa_y, given.kappa_z, given.reaction, given.active].map(|array| array.as_ref())
+    };
+    let kappa = kappa.ok_or_else(|| Failure::invalid("kappa is a null pointer; give a coefficient in every cell"))?;
+    let shape = kappa.raw("kappa")?.shape();
+    if shape.cells() == 0 {
+        return Err(isobar::Error::shape("kappa", shape.to_string(), "one cell or more").into());
+    }
+    let named = [("kappa", Some(kappa)), ("kappa_y", kappa_y), ("kappa_z", kappa_z), ("reaction", reaction)];
+    for (name, array) in named.into_iter().filter_map(|(name, array)| Some((name, array?))) {
+        if array.raw(name)?.memory() != RawMemory::Host {
+            let message =
+                "in the memory of a GPU; coefficients are read from host memory, right-hand sides from either";
+            return Err(isobar::Error::Unsupported(format!("{name}: {message}")).into());
+        }
+    }
+    // SAFETY: promised by the caller.
+    let read = |name: &str, array: Option<&Array>| array.map(|array| unsafe { array.values(name, shape) }).transpose();
+    let along_x = read("kappa", Some(kappa))?.unwrap_or_default();
+    let coefficient = match (read("kappa_y", kappa_y)?, read("kappa_z", kappa_z)?) {
+        (None, None) => Coefficient::Isotropic(along_x),
+        (None, Some(vertical)) => Coefficient::Layered { horizontal: along_x, vertical },
+        (Some(along_y), None) => Coefficient::Diagonal([along_x.clone(), along_y, along_x]),
+        (Some(along_y), Some(along_z)) => Coefficient::Diagonal([along_x, along_y, along_z]),
+    };
+    let mut problem = DiffusionProblem::new(shape, coefficient);
+    problem.reaction = read("reaction", reaction)?;
+    // SAFETY: promised by the caller.
+    problem.active = active.map(|array| unsafe { array.mask("active", shape) }).transpose()?;
+    for (d, cells) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate() {
+        if !given.widths[d].is_null() {
+            // SAFETY: as many numbers as there are cells, which the caller promises can be read.
+            problem.spacing[d] = Spacing::Given(unsafe { slice::from_raw_parts(given.widths[d], cells) }.to_vec());
+        } else if given.spacing[d] != 0.0 {
+            problem.spacing[d] = Spacing::Uniform(given.spacing[d]);
+        }
+        for (side, Side { kind, value }) in problem.boundary[d].iter_mut().zip(given.sides[d]) {
+            *side = match kind {
+                ISOBAR_NEUMANN => Boundary::Neumann(value),
+                ISOBAR_DIRICHLET => Boundary::Dirichlet(value),
+                ISOBAR_PERIODIC => Boundary::Periodic,
+                other => {
+                    let message = format!("a side of {} has kind {other}; use ISOBAR_NEUMANN, …", ["x", "y", "z"][d]);
+                    return Err(Failure::invalid(message));
+                }
+            };
+        }
+    }
+    Ok(Problem(LinearSystem::from_diffusion(problem)?))
+}
+
+/// Makes a problem from the profiles of a tensor-product matrix.
+///
+/// # Safety
+/// `description` and what it points to can be read; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_tensor_product(
+    description: *const TensorProductArrays,
+    out: *mut *mut Problem,
+) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
+            let size = unsafe { *required("description", description.cast::<usize>())? };
+            check_size("isobar_tensor_product", size, size_of::<TensorProductArrays>())?;
+            // SAFETY: promised by the caller.
+            let given = unsafe { required("description", description)? };
+            let (nx, ny, nz) = (given.nx, given.ny, given.nz);
+            let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
+                let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
+                let length = length.ok_or_else(|| Failure::invalid(format!("{name} is to have {m} × {n} numbers")))?;
+                // SAFETY: not null, and as many numbers as the caller promises.
+                unsafe { required(name, data).map(|first| slice::from_raw_parts(first, length)) }
+            };
+            let profile = |name: &str, data| numbers(name, data, [nz, 1]).map(<[f64]>::to_vec);
+            let vertical = VerticalProfile::new(
+                profile("a", given.a)?,
+                profile("b", given.b)?,
+                profile("c", given.c)?,
+                profile("d", given.d)?,
+            )?;
+            let horizontal = HorizontalField::from_faces(
+                nx,
+                ny,
+                numbers("area", given.area, [nx, ny])?.to_vec(),
+                numbers("x_faces", given.x_faces, [nx.saturating_add(1), ny])?,
+                numbers("y_faces", given.y_faces, [nx, ny.saturating_add(1)])?,
+            )?;
+            let matrix = Matrix::TensorProduct(TensorProduct::new(vertical, horizontal)?);
+            Ok(Problem(LinearSystem::from_matrix(matrix)))
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+/// The shape of its arrays, {nz, ny, nx}.
+///
+/// # Safety
+/// `problem` is a handle, and three numbers can be written to `shape`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *mut usize) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let Shape { nx, ny, nz } = unsafe { required("problem", problem)? }.0.shape();
+        if shape.is_null() {
+            return Err(Failure::invalid("shape is a null pointer"));
+        }
+        // SAFETY: not null, and room for three, as the caller promises.
+        unsafe { slice::from_raw_parts_mut(shape, 3) }.copy_from_slice(&[nz, ny, nx]);
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// b = the right-hand side for the source density f: f times the volume of every cell, and what comes from boundary values, sources and
+/// wells. `f` null stands for the right-hand side of the case, or for f = 0.
+///
+/// # Safety
+/// `problem` is a handle; the arrays are what they say.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const Array, b: *const Array) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let (problem, to) = unsafe { (required("problem", problem)?, required("b", b)?) };
+        let shape = problem.0.shape();
+        // SAFETY: promised by the caller.
+        let body = unsafe { f.as_ref().map(|f| f.values("f", shape)).transpose()? };
+        let values = problem.0.rhs(body)?;
+        let to = to.raw("b")?;
+        if to.shape() != shape {
+            return Err(isobar::Error::shape("b", to.shape().to_string(), shape.to_string()).into());
+        }
+        // SAFETY: promised by the caller.
+        unsafe { to.write(&values)? };
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// Frees a problem; null is allowed.
+///
+/// # Safety
+/// `problem` is a handle that is not used again, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_free(problem: *mut Problem) {
+    if !problem.is_null() {
+        coded(|| {
+            // SAFETY: made by `hand_out_handle`, and not used again, as the caller promises.
+            drop(unsafe { Box::from_raw(problem) });
+            Ok(ISOBAR_OK)
+        });
+    }
+}

@@ -1,0 +1,92 @@
+//! C and Fortran programs, compiled and run as a user would.
+//!
+//! They link the static library, or the shared one.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Where cargo has put the libraries, beside this test.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{command:?}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Compiles a program with warnings denied, links it in either way, runs it, and returns what it prints.
+fn run_program(source: &str, shared: bool) -> Option<String> {
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        eprintln!("no C compiler ({compiler}): {source} was not compiled");
+        return None;
+    }
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("program");
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(crate_folder.join("include"));
+    compile.arg(crate_folder.join(source)).arg("-o").arg(&program);
+    if shared {
+        compile.arg("-L").arg(libraries()).args(["-lisobar_c", "-lm", "-lpthread"]);
+    } else {
+        compile.arg(libraries().join("libisobar_c.a")).args(["-lm", "-lpthread", "-ldl"]);
+    }
+    run(&mut compile);
+    Some(run(Command::new(&program).env("LD_LIBRARY_PATH", libraries())))
+}
+
+#[test]
+fn the_example_solves() {
+    for shared in [true, false] {
+        let Some(text) = run_program("examples/solve.c", shared) else { return };
+        assert!(text.starts_with(concat!("isobar ", env!("CARGO_PKG_VERSION"), "\n")), "{text}");
+        assert!(text.contains("pressure on 32 x 32 x 16 cells") && text.contains("\"stop\": \"converged\""), "{text}");
+    }
+}
+
+#[test]
+fn misuse_comes_back_as_codes() {
+    let Some(text) = run_program("tests/misuse.c", true) else { return };
+    assert_eq!(text, "0 failures\n");
+}
+
+#[test]
+fn the_heat_equation_is_stepped_from_fortran() {
+    let compiler = std::env::var("FC").unwrap_or_else(|_| "gfortran".to_owned());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        assert!(std::env::var_os("ISOBAR_REQUIRE_FORTRAN").is_none(), "no Fortran compiler ({compiler})");
+        eprintln!("no Fortran compiler ({compiler}): examples/heat.f90 was not compiled");
+        return;
+    }
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = TempDir::new().unwrap();
+    let program = folder.path().join("program");
+    let mut compile = Command::new(compiler);
+    compile.args(["-std=f2018", "-Wall", "-Wextra", "-Wno-compare-reals", "-Werror", "-fcheck=all"]);
+    compile.arg("-J").arg(folder.path());
+    for source in ["fortran/isobar.f90", "examples/heat.f90"] {
+        compile.arg(crate_folder.join(source));
+    }
+    run(compile.arg("-L").arg(libraries()).arg("-lisobar_c").arg("-o").arg(&program));
+    let text = run(Command::new(&program).env("LD_LIBRARY_PATH", libraries()));
+    assert!(text.starts_with("after 20 steps") && text.contains("problem is a null pointer"), "{text}");
+}
+
+#[test]
+fn the_header_is_one_of_cpp_too() {
+    let folder = TempDir::new().unwrap();
+    let source = folder.path().join("header.cpp");
+    std::fs::write(&source, "#include <isobar.h>\nint main() { return isobar_version() == nullptr; }\n").unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    let mut compile = Command::new("c++");
+    compile.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]).arg(include).arg(&source);
+    if Command::new("c++").arg("--version").output().is_ok() {
+        run(&mut compile);
+    }
+}

@@ -1,0 +1,174 @@
+/* What a caller can do wrong comes back as a code and a message. */
+#include <isobar.h>
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NX = 10, NY = 6, NZ = 4, CELLS = NX * NY * NZ };
+
+static int failures;
+
+static void expect_at(int line, int32_t code, int32_t wanted, const char *words)
+{
+    const char *said = code == ISOBAR_OK ? "" : isobar_last_error();
+    if (code != wanted || !strstr(said, words)) {
+        fprintf(stderr, "line %d: code %d, wanted %d with \"%s\": %s\n", line, code, wanted, words, said);
+        ++failures;
+    }
+}
+#define expect(code, wanted, words) expect_at(__LINE__, code, wanted, words)
+
+static int32_t stop(void *data, size_t iteration, double residual)
+{
+    (void)data, (void)iteration, (void)residual;
+    return 1;
+}
+
+struct again {
+    isobar_solver *solver;
+    isobar_array *array;
+    int32_t code;
+};
+
+static int32_t use_again(void *data, size_t iteration, double residual)
+{
+    struct again *again = data;
+    (void)iteration, (void)residual;
+    again->code = isobar_solver_apply(again->solver, again->array, again->array);
+    return 0;
+}
+
+static void *on_another_thread(void *data)
+{
+    struct again *again = data;
+    /* Nothing has failed here. */
+    if (*isobar_last_error())
+        ++failures;
+    again->code = isobar_solver_solve(again->solver, again->array, again->array, 0, NULL, NULL);
+    return NULL;
+}
+
+int main(void)
+{
+    static double kappa[CELLS], b[CELLS], u[CELLS];
+    isobar_problem *problem = (isobar_problem *)b, *other;
+    isobar_solver *solver;
+    const char *text;
+    for (int n = 0; n < CELLS; ++n)
+        kappa[n] = b[n] = 1.0;
+    isobar_array coefficient = isobar_host_array(kappa, NZ, NY, NX, ISOBAR_F64);
+    isobar_array rhs = isobar_host_array(b, NZ, NY, NX, ISOBAR_F64);
+    isobar_array solution = isobar_host_array(u, NZ, NY, NX, ISOBAR_F64);
+    isobar_array wrong;
+    isobar_diffusion box = {.size = sizeof box, .kappa = &coefficient};
+
+    expect(isobar_problem_from_case(NULL, NULL, &problem), ISOBAR_INVALID, "text is a null pointer");
+    if (problem)
+        ++failures; /* no handle after a failure */
+    expect(isobar_problem_from_case("[problem]\nkind = \"poisson\"\n", NULL, NULL), ISOBAR_INVALID, "null");
+    expect(isobar_problem_from_case("[problem]\nkind = \"poison\"\n", NULL, &problem), ISOBAR_INVALID, "did you mean \"poisson\"");
+    expect(isobar_problem_from_case("\xff", NULL, &problem), ISOBAR_INVALID, "UTF-8");
+    expect(isobar_problem_from_case("[problem]\nkind=\"heat\"\n[heat]\ndt=1e-3\nend_time=0.1\n", NULL, &problem), ISOBAR_INVALID, "time steps");
+    expect(isobar_problem_diffusion(NULL, &problem), ISOBAR_INVALID, "null");
+    box.size = 8;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "sizeof(isobar_diffusion)");
+    box.size = sizeof box;
+    box.kappa = NULL;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "kappa is a null pointer");
+    box.kappa = &coefficient;
+    box.sides[1][0].kind = 9;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "side of y has kind 9");
+    box.sides[1][0].kind = ISOBAR_PERIODIC;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "eriodic");
+    box.sides[1][0].kind = ISOBAR_NEUMANN;
+    kappa[7] = -1.0;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "(7, 0, 0)");
+    kappa[7] = NAN;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "NaN");
+    kappa[7] = 1.0;
+    isobar_array mask = isobar_host_array("111", 1, 1, 3, ISOBAR_U8);
+    box.active = &mask;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "active");
+    box.active = NULL;
+    isobar_tensor_product empty = {.size = sizeof empty};
+    expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "numbers");
+    empty.nx = empty.ny = empty.nz = 3;
+    expect(isobar_problem_tensor_product(&empty, &problem), ISOBAR_INVALID, "null");
+
+    box.sides[0][0] = (isobar_side){ISOBAR_DIRICHLET, 0.0};
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_OK, "");
+    expect(isobar_solver_create(NULL, NULL, NULL, 0, &solver), ISOBAR_INVALID, "problem is a null pointer");
+    expect(isobar_solver_create(problem, "tolerence = 1", "cpu", 1, &solver), ISOBAR_INVALID, "did you mean \"tolerance\"");
+    expect(isobar_solver_create(problem, "tolerance = 2.0", "cpu", 1, &solver), ISOBAR_INVALID, "tolerance");
+    expect(isobar_solver_create(problem, "{\"method\": 1}", "cpu", 1, &solver), ISOBAR_INVALID, "method");
+    expect(isobar_solver_create(problem, "{", "cpu", 1, &solver), ISOBAR_INVALID, "JSON");
+    expect(isobar_solver_create(problem, NULL, "gpu", 1, &solver), ISOBAR_INVALID, "gpu");
+    expect(isobar_solver_create(problem, NULL, "cuda:1000", 1, &solver), ISOBAR_DEVICE, "cuda");
+
+    expect(isobar_solver_create(problem, "norm = \"rhs\"\ntolerance = 1e-10\npreconditioner.kind = \"jacobi\"", "cpu", 1, &solver), ISOBAR_OK, "");
+    expect(isobar_solver_report(solver, &text), ISOBAR_INVALID, "no solve");
+    expect(isobar_solver_solve(NULL, &rhs, &solution, 0, NULL, NULL), ISOBAR_INVALID, "solver is a null");
+    expect(isobar_solver_solve(solver, NULL, &solution, 0, NULL, NULL), ISOBAR_INVALID, "b is a null");
+    expect(isobar_solver_solve(solver, &rhs, NULL, 0, NULL, NULL), ISOBAR_INVALID, "u is a null");
+    wrong = rhs, wrong.data = NULL;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_INVALID, "b: array: a null pointer");
+    wrong = rhs, wrong.shape[0] = 1;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_INVALID, "shape");
+    wrong = rhs, wrong.dtype = 17;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_INVALID, "dtype 17");
+    wrong = rhs, wrong.device = -7;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_INVALID, "device -7");
+    wrong = rhs, wrong.device = 0;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_UNSUPPORTED, "copy it to host memory");
+    wrong = rhs, wrong.strides[2] = 4;
+    expect(isobar_solver_solve(solver, &wrong, &solution, 0, NULL, NULL), ISOBAR_INVALID, "stride of 4 bytes");
+    wrong = solution, wrong.strides[2] = 8;
+    expect(isobar_solver_solve(solver, &rhs, &wrong, 0, NULL, NULL), ISOBAR_INVALID, "share memory");
+    b[5] = NAN;
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_INVALID, "(5, 0, 0)");
+    b[5] = 1.0;
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, stop, NULL), ISOBAR_INTERRUPTED, "progress function");
+    struct again again = {solver, &solution, ISOBAR_OK};
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, use_again, &again), ISOBAR_OK, "");
+    if (again.code != ISOBAR_BUSY)
+        ++failures;
+
+    /* Every order of memory gives the same: here u reversed in all directions, in place. */
+    memcpy(u, b, sizeof u);
+    wrong = isobar_host_array(u + CELLS - 1, NZ, NY, NX, ISOBAR_F64);
+    wrong.strides[0] = -8 * NX * NY, wrong.strides[1] = -8 * NX, wrong.strides[2] = -8;
+    expect(isobar_solver_solve(solver, &wrong, &wrong, 0, NULL, NULL), ISOBAR_OK, "");
+    double reversed = u[CELLS - 1];
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
+    if (fabs(reversed - u[0]) > 1e-9 * fabs(u[0]))
+        ++failures;
+
+    /* Another grid is no update, and the solver stays as it was. */
+    coefficient = isobar_host_array(kappa, 2, NY, NX, ISOBAR_F64);
+    expect(isobar_problem_diffusion(&box, &other), ISOBAR_OK, "");
+    expect(isobar_solver_update(solver, other), ISOBAR_INVALID, "");
+    isobar_problem_free(other);
+    expect(isobar_solver_solve(solver, &rhs, &solution, 1, NULL, NULL), ISOBAR_OK, "");
+
+    pthread_t thread;
+    again.code = -1;
+    if (pthread_create(&thread, NULL, on_another_thread, &again) || pthread_join(thread, NULL) || again.code != ISOBAR_OK)
+        ++failures;
+
+    isobar_solver *weak;
+    expect(isobar_solver_create(problem, "method = \"cg\"\nmax_iterations = 1\ntolerance = 1e-12\n[preconditioner]\nkind = \"none\"", "cpu", 1, &weak), ISOBAR_OK, "");
+    expect(isobar_solver_solve(weak, &rhs, &solution, 0, NULL, NULL), ISOBAR_NOT_CONVERGED, "not converged");
+    expect(isobar_solver_report(weak, &text), ISOBAR_OK, "");
+    if (!strstr(text, "\"max_iterations\"") || !strstr(text, "\"case\": \"arrays\""))
+        ++failures;
+    isobar_solver_free(weak);
+    isobar_solver_free(NULL);
+    isobar_problem_free(NULL);
+    isobar_solver_free(solver);
+    isobar_problem_free(problem);
+    printf("%d failures\n", failures);
+    return failures != 0;
+}

@@ -1,0 +1,136 @@
+//! Linear systems for callers in other languages: from a case, or from a problem or a matrix of the caller's own.
+
+use isobar::options::SolverOptions;
+use isobar::problem::{DiffusionProblem, Weighting};
+use isobar::{Description, Outcome, Shape};
+use isobar_io::Mesh;
+
+use crate::assembled::mesh_of;
+use crate::case::Case;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::report::{Checks, ProblemReport, Report, Seconds, TrafficReport};
+
+/// A linear system A u = b, as data, with what is known of where it comes from.
+#[derive(Clone, Debug)]
+pub struct LinearSystem {
+    /// A
+    pub matrix: Matrix,
+    origin: Origin,
+}
+
+#[derive(Clone, Debug)]
+enum Origin {
+    Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh> },
+    Diffusion(Box<DiffusionProblem>),
+    Matrix,
+}
+
+impl LinearSystem {
+    /// Of a case, its files read.
+    ///
+    /// # Errors
+    /// Those of [`Case::assemble`]; a heat equation, which is a run of time steps.
+    pub fn from_case(case: Case) -> Result<Self> {
+        if case.problem.kind() == "heat" {
+            return Err(Error::new(
+                "problem.kind = \"heat\" is a run of time steps, not one linear system; solve one of kind \"diffusion\" with \
+                 diffusion.reaction = 1/dt in every step",
+            ));
+        }
+        let assembled = case.assemble()?;
+        let origin = Origin::Case { case: Box::new(case), rhs: assembled.rhs, mesh: Box::new(assembled.mesh) };
+        Ok(Self { matrix: assembled.matrix, origin })
+    }
+
+    /// Of a problem of diffusion.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::stencil`].
+    pub fn from_diffusion(problem: DiffusionProblem) -> Result<Self> {
+        Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
+    }
+
+    /// Of a matrix, about which nothing else is known.
+    pub fn from_matrix(matrix: Matrix) -> Self {
+        Self { matrix, origin: Origin::Matrix }
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.matrix.shape()
+    }
+
+    /// What reports say of it.
+    pub fn label(&self) -> Label {
+        let (case, kind) = match &self.origin {
+            Origin::Case { case, .. } => (case.name(), case.problem.kind()),
+            _ => ("arrays".to_owned(), self.matrix.kind()),
+        };
+        Label { case, kind, shape: self.shape() }
+    }
+
+    /// One line about it.
+    pub fn describe(&self) -> String {
+        match &self.origin {
+            Origin::Case { case, .. } => case.problem.describe(),
+            _ => format!("{} on {} = {} cells", self.matrix.kind(), self.shape(), self.shape().cells()),
+        }
+    }
+
+    /// The solver options that come with it.
+    pub fn options(&self) -> SolverOptions {
+        match &self.origin {
+            Origin::Case { case, .. } => case.solver.clone(),
+            _ => SolverOptions::default(),
+        }
+    }
+
+    /// Centres of cells in x, y and z, where they are known.
+    pub fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
+        match &self.origin {
+            Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
+            Origin::Diffusion(problem) => Some(mesh_of(problem).centres),
+            Origin::Matrix => None,
+        }
+    }
+
+    /// The right-hand side, C order, of a source density of every cell: times volumes (as a case says), with boundary values,
+    /// sources and wells. Without one it is that of the case, or of f = 0.
+    ///
+    /// # Errors
+    /// Another number of cells; a matrix without a problem.
+    pub fn rhs(&self, body: Option<Vec<f64>>) -> Result<Vec<f64>> {
+        match (&self.origin, body) {
+            (Origin::Case { rhs, .. }, None) => Ok(rhs.clone()),
+            (Origin::Case { case, .. }, Some(body)) => case.rhs_from(body),
+            (Origin::Diffusion(problem), body) => {
+                let body = body.unwrap_or_else(|| vec![0.0; self.shape().cells()]);
+                Ok(problem.rhs_from(body, Weighting::Volume)?)
+            }
+            (Origin::Matrix, _) => {
+                Err(Error::new("a matrix from profiles has no right-hand side of its own; give b as it is"))
+            }
+        }
+    }
+}
+
+/// What reports say of a system.
+#[derive(Clone, Debug)]
+pub struct Label {
+    /// Its case, or "arrays".
+    pub case: String,
+    /// As in a case file.
+    pub kind: &'static str,
+    /// The grid.
+    pub shape: Shape,
+}
+
+impl Label {
+    /// The report of a solve. No copy was measured for it.
+    pub fn report(&self, description: &Description, outcome: &Outcome, checks: Checks, seconds: Seconds) -> Report {
+        let problem = ProblemReport::new(self.kind, self.shape);
+        let traffic = TrafficReport::of_solve(description, outcome, f64::NAN);
+        Report::of_solve(self.case.clone(), problem, description, outcome, checks, seconds, traffic)
+    }
+}

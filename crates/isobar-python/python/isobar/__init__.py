@@ -1,0 +1,39 @@
+"""Fast solvers for the linear systems of structured-grid PDEs, on CPUs and on NVIDIA GPUs.
+
+>>> import isobar, numpy as np
+>>> kappa = np.ones((12, 20, 30))                                # (nz, ny, nx)
+>>> problem = isobar.Diffusion(kappa, spacing=0.1, boundary={"west": 1.0, "east": 0.0})
+>>> solver = isobar.Solver(problem, tolerance=1e-10)
+>>> result = solver.solve(problem.rhs())
+>>> result.converged
+True
+>>> print(np.round(result.x[0, 0, :3], 4).tolist())
+[0.9833, 0.95, 0.9167]
+
+A *problem* says what is to be solved: :class:`Diffusion`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
+:class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
+:class:`Result`. The heat equation is :class:`Heat`, and steps through time.
+
+Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
+"""
+
+from isobar._isobar import __version__
+from isobar._problems import Case, Diffusion, Helmholtz, Problem, TensorProduct
+from isobar._results import NotConvergedWarning, Result
+from isobar._solvers import Solver, solve
+from isobar._time import Heat, Step
+
+__all__ = [
+    "Case",
+    "Diffusion",
+    "Heat",
+    "Helmholtz",
+    "NotConvergedWarning",
+    "Problem",
+    "Result",
+    "Solver",
+    "Step",
+    "TensorProduct",
+    "__version__",
+    "solve",
+]

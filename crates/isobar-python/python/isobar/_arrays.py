@@ -1,0 +1,174 @@
+"""Arrays of any library, as the native part takes them: (address, shape, strides, type, device, stream)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from isobar import _isobar
+
+_KINDS = {"<f8": "f8", "=f8": "f8", "<f4": "f4", "=f4": "f4"}
+_CPU, _CUDA = (1, 3), (2, 13)
+# CUDA's legacy default stream, which every library's work can be ordered after.
+_DEFAULT_STREAM = 1
+
+
+class Handle:
+    """An array with what the native part needs of it; keeps it alive."""
+
+    __slots__ = ("array", "parts", "shape", "_kept")
+
+    def __init__(self, array, parts, kept=None):
+        self.array = array
+        self.parts = parts
+        self.shape = parts[1]
+        self._kept = kept
+
+
+def is_numpy(array) -> bool:
+    return isinstance(array, np.ndarray)
+
+
+def readable(value, what: str) -> Handle:
+    """Anything that can be read as an array of numbers."""
+    if is_numpy(value):
+        return _numpy(value, what)
+    if hasattr(value, "__dlpack__") and not np.isscalar(value):
+        return _dlpack(value, what)
+    if value is None:
+        raise TypeError(f"{what}: None is no array of numbers")
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what}: {type(value).__name__} is no array of numbers: {error}") from None
+    return _numpy(array, what)
+
+
+def writable(value, what: str) -> Handle:
+    """An array to write to, which must be of the right kind already."""
+    if is_numpy(value):
+        if not value.flags.writeable:
+            raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
+        handle = _numpy(value, what, copy=False)
+    elif hasattr(value, "__dlpack__"):
+        if _library(value) == "jax":
+            raise TypeError(f"{what}: arrays of JAX cannot be written; leave it out, and take the result's x")
+        handle = _dlpack(value, what)
+        if handle._kept.is_read_only():
+            raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
+    else:
+        raise TypeError(f"{what}: {type(value).__name__} is no array that can be written")
+    return handle
+
+
+def like(handle: Handle, shape) -> Handle:
+    """A new array of the library, the type and the device of another one."""
+    array = handle.array
+    if is_numpy(array):
+        return _numpy(np.empty(shape, dtype=np.float32 if handle.parts[3] == "f4" else np.float64), "x")
+    library = _library(array)
+    if library == "torch":
+        import torch
+
+        return _dlpack(torch.empty(tuple(shape), dtype=array.dtype, device=array.device), "x")
+    if library == "cupy":
+        import cupy
+
+        with cupy.cuda.Device(array.device.id):
+            return _dlpack(cupy.empty(shape, dtype=array.dtype), "x")
+    if handle.parts[4] is None:
+        return like(Handle(np.empty(0), handle.parts), shape)
+    if library == "jax":
+        raise TypeError("arrays of JAX on a GPU can be read, but not written; give out=, an array of CuPy or PyTorch")
+    namespace = array.__array_namespace__()
+    return _dlpack(namespace.empty(tuple(shape), dtype=array.dtype, device=array.device), "x")
+
+
+def native(handle: Handle, beside: Handle):
+    """The array of a handle from `like`, in the library of another one."""
+    if is_numpy(handle.array) and _library(beside.array) == "jax":
+        import jax
+
+        return jax.numpy.asarray(handle.array)
+    return handle.array
+
+
+def host_values(value, what: str) -> Handle:
+    """A small array of a problem, in host memory and double precision: `Handle` of it."""
+    handle = readable(value, what)
+    if handle.parts[4] is not None:
+        raise ValueError(f"{what}: in the memory of a GPU; coefficients are read from host memory, right-hand sides from either")
+    return handle
+
+
+def fitted(handle: Handle, shape, what: str):
+    """The parts of an array with the problem's three extents: directions of one cell may be left out, and nothing else."""
+    pointer, found, strides, *rest = handle.parts
+    if tuple(found) != tuple(shape):
+        # (ny, nx) where nz is 1, (nx,) where ny is 1 too.
+        short = tuple(shape)[3 - len(found) :] if 0 < len(found) <= 3 else None
+        leading = tuple(shape)[: 3 - len(found)] if short is not None else ()
+        if short != tuple(found) or any(n != 1 for n in leading):
+            wanted = ", or ".join(str(s) for s in _shapes(shape))
+            raise ValueError(f"{what} has shape {tuple(found)}; the problem's is {wanted}")
+    return (pointer, found, strides, *rest)
+
+
+def _shapes(shape):
+    shape = tuple(shape)
+    found = [shape]
+    while len(shape) > 1 and shape[0] == 1:
+        shape = shape[1:]
+        found.append(shape)
+    return found
+
+
+def _library(array) -> str:
+    name = type(array).__module__.split(".")[0]
+    return "jax" if name in ("jax", "jaxlib") else name
+
+
+def _numpy(array: np.ndarray, what: str, copy: bool = True) -> Handle:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
+    interface = array.__array_interface__
+    kind = _KINDS.get(interface["typestr"])
+    strides = interface["strides"]
+    pointer = interface["data"][0]
+    size = array.dtype.itemsize
+    aligned = kind is not None and pointer % size == 0 and (strides is None or all(s % size == 0 for s in strides))
+    if not aligned:
+        if np.iscomplexobj(array):
+            raise TypeError(f"{what}: dtype {array.dtype}; isobar solves real systems: solve for both parts")
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"{what}: dtype {array.dtype}; use float64 or float32")
+        if not copy:
+            raise TypeError(f"{what}: dtype {array.dtype}{'' if kind is None else ', not aligned'}; use float64 or float32")
+        # Whole numbers, half precision, other byte orders, fields of packed records.
+        same = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else np.float64
+        return _numpy(np.array(array, dtype=same, order="C", ndmin=1), what)
+    shape = interface["shape"]
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx)")
+    return Handle(array, (pointer, shape, strides, kind, None, None))
+
+
+def _dlpack(array, what: str) -> Handle:
+    # What requires a gradient has none to give here.
+    source = array.detach() if _library(array) == "torch" and array.requires_grad else array
+    kind, _ = source.__dlpack_device__()
+    if kind not in _CPU + _CUDA:
+        raise TypeError(f"{what}: DLPack device type {int(kind)}; use the CPU or CUDA")
+    stream = _DEFAULT_STREAM if kind in _CUDA else None
+    try:
+        capsule = source.__dlpack__(stream=stream, max_version=(1, 0))
+    except TypeError:
+        # Before version 1 of the protocol.
+        capsule = source.__dlpack__(stream=stream) if stream else source.__dlpack__()
+    borrowed = _isobar.Borrowed(capsule)
+    try:
+        pointer, shape, strides, dtype, device = borrowed.parts()
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from None
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx)")
+    return Handle(array, (pointer, tuple(shape), strides, dtype, device, stream), borrowed)

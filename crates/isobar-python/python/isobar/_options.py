@@ -1,0 +1,61 @@
+"""Options as the text of a case file's ``[solver]``."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+
+
+def plain(value):
+    """A value with NumPy's numbers and arrays, paths and tuples turned into what JSON has."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value
+
+
+def to_json(options: dict) -> str:
+    """The options, without those that are None."""
+    try:
+        return json.dumps(plain({key: value for key, value in options.items() if value is not None}))
+    except TypeError as error:
+        raise TypeError(f"options: {error}; use numbers, strings, lists and dictionaries") from None
+
+
+def to_toml(value) -> str:
+    """A value as TOML has it."""
+    value = plain(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(key))} = {to_toml(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(to_toml(item) for item in value) + "]"
+    if isinstance(value, str):
+        # A control character that JSON leaves as it is.
+        return json.dumps(value).replace("\x7f", "\\u007f")
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise TypeError(f"{type(value).__name__} is no value of a case; use numbers, strings, lists and dictionaries")
+
+
+def overrides(changes: dict, prefix: str = "") -> list[tuple[str, str]]:
+    """Keyword arguments as dotted keys: ``grid={"nx": 8}`` is grid.nx, and so are ``grid__nx`` and ``**{"grid.nx": 8}``."""
+    found = []
+    for key, value in changes.items():
+        key = prefix + str(key).replace("__", ".")
+        # A table of a section; deeper ones may be values, such as { file = "kappa.npy" }.
+        if isinstance(value, dict) and not prefix:
+            found += overrides(value, key + ".")
+        elif value is not None:
+            found.append((key, to_toml(value)))
+    return found

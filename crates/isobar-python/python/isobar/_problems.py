@@ -1,0 +1,367 @@
+"""What is to be solved."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
+
+import numpy as np
+
+from isobar import _isobar
+from isobar._arrays import Handle, fitted, host_values, like, writable
+from isobar._options import overrides, to_toml
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+_SIDES = ("west", "east", "south", "north", "bottom", "top")
+
+Side = Union[float, str, Mapping[str, float]]
+Boundary = Union[Side, Mapping[str, Side], None]
+
+
+class Problem:
+    """A linear system A u = b, without b. Made by one of the classes below; does not change once it is made."""
+
+    def __init__(self, system, dimensions: int = 3):
+        if not isinstance(system, _isobar.System):
+            raise TypeError("a problem is made by Diffusion, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
+        self._system = system
+        self._dimensions = dimensions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of its arrays: (nz, ny, nx), or as many of them as it was made with."""
+        return self._system.shape[3 - self._dimensions :]
+
+    @property
+    def size(self) -> int:
+        """How many unknowns it has."""
+        nz, ny, nx = self._system.shape
+        return nz * ny * nx
+
+    @property
+    def coordinates(self) -> tuple[np.ndarray, ...] | None:
+        """Centres of cells in z, y and x (in the order of `shape`), where they are known.
+
+        >>> isobar.Diffusion(np.ones((2, 4)), spacing=0.5).coordinates[1].tolist()
+        [0.25, 0.75, 1.25, 1.75]
+        """
+        centres = self._system.coordinates
+        if centres is None:
+            return None
+        return tuple(np.array(axis) for axis in reversed(centres[: self._dimensions]))
+
+    def rhs(self, f: ArrayLike | None = None, out: Any = None) -> Any:
+        """The right-hand side b for the source density `f`, an array or a number.
+
+        That is f times the volume of every cell, and what comes from boundary values, sources and wells. Without f it is that of
+        f = 0, or of a case the one that the case says.
+
+        >>> problem = isobar.Diffusion(np.ones(4), spacing=0.25, boundary={"x": 0.0})
+        >>> problem.rhs(8.0).tolist()
+        [2.0, 2.0, 2.0, 2.0]
+        """
+        body = None
+        if f is not None:
+            if isinstance(f, (int, float)) or getattr(f, "ndim", 1) == 0:
+                f = np.broadcast_to(f, self.shape)
+            body = host_values(f, "f")
+            body = fitted(body, self._system.shape, "f"), body
+        if out is None:
+            target = Handle(np.empty(0), (0, (), None, "f8", None, None))
+            target = like(target, self.shape)
+        else:
+            target = writable(out, "out")
+        self._system.rhs(body and body[0], fitted(target, self._system.shape, "out"))
+        return target.array
+
+    def __repr__(self) -> str:
+        return f"<isobar.{type(self).__name__}: {self._system.description}>"
+
+    def __reduce__(self):
+        raise TypeError(f"isobar.{type(self).__name__} cannot be pickled: make it anew where it is needed, from its arrays or its case")
+
+
+class Case(Problem):
+    """The problem of a case file, with keys changed: ``Case("norne.toml", solver={"tolerance": 1e-8})``.
+
+    Its solver options are taken by `Solver` where none are given there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **changes: Any):
+        self._path, self._changes = os.fspath(path), overrides(changes)
+        super().__init__(_load(_isobar.System.from_case, self._path, self._changes))
+
+    def _options(self, asked: dict) -> str:
+        """The case's solver options with some changed, as JSON."""
+        return _isobar.System.options_of_case(self._path, self._changes + overrides({"solver": asked}))
+
+
+def _load(load, path, *rest):
+    """Calls what reads a case; a file that is not there is what Python calls it."""
+    try:
+        return load(path, *rest)
+    except ValueError as error:
+        if not os.path.exists(path):
+            raise FileNotFoundError(str(error)) from None
+        raise
+
+
+class Diffusion(Problem):
+    """−∇·(κ∇u) + c u = f on a box of cells, by finite volumes, in one, two or three directions.
+
+    Parameters
+    ----------
+    kappa
+        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. Two arrays in a tuple are the horizontal and the vertical
+        one, three those of x, y and z. A cell with κ = 0 takes no part.
+    spacing
+        Width of cells: a number, or one for each direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array of the
+        widths of all cells. By default the box has sides of length 1.
+    boundary
+        What holds on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), or on both of ``x``, ``y``, ``z``, or
+        on ``all``: a number is the value of u, ``"neumann"`` no flow (the default), ``"periodic"`` the opposite side, ``{"neumann":
+        flux}`` a flux into the domain.
+    active
+        Which cells take part; all where it is not given.
+    reaction
+        c, a number or an array.
+    sources
+        ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
+    wells
+        ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells that hold u at a value.
+
+    >>> box = isobar.Diffusion(np.ones((8, 16)), spacing=(0.5, 0.25), boundary={"x": "periodic", "south": 0.0})
+    >>> box.shape
+    (8, 16)
+    """
+
+    def __init__(
+        self,
+        kappa: ArrayLike | tuple[ArrayLike, ...],
+        spacing: float | Sequence[ArrayLike] | None = None,
+        boundary: Boundary = None,
+        active: ArrayLike | None = None,
+        reaction: ArrayLike | None = None,
+        sources: Sequence[dict[str, Any]] = (),
+        wells: Sequence[dict[str, Any]] = (),
+    ):
+        given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells)
+        super().__init__(_isobar.System.diffusion(given), dimensions)
+
+
+def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
+    """What the native part takes, the number of dimensions, and the arrays to be kept until it has."""
+    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
+    fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
+    found = fields[0].shape
+    shape = (1,) * (3 - len(found)) + tuple(found)
+    kept = list(fields)
+
+    def field(values, what):
+        if np.ndim(values) == 0:
+            values = np.broadcast_to(np.float64(values), found)
+        handle = host_values(values, what)
+        kept.append(handle)
+        return fitted(handle, shape, what)
+
+    given = {
+        "kappa": [fitted(each, shape, "kappa") for each in fields],
+        "reaction": None if reaction is None else field(reaction, "reaction"),
+        "active": None if active is None else field(active, "active"),
+        "spacing": _widths(spacing, found),
+        "boundary": _boundary(boundary, len(found)),
+        "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
+        "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
+    }
+    return given, len(found), kept
+
+
+def _widths(spacing, shape):
+    """Widths in x, y and z: none, one, or one a cell."""
+    if spacing is None:
+        return [[], [], []]
+    if not isinstance(spacing, (tuple, list)) and np.size(spacing) == 1:
+        spacing = (np.ravel(spacing)[0],) * len(shape)
+    elif len(shape) == 1 and len(spacing) > 1:
+        # The widths themselves.
+        spacing = (spacing,)
+    if len(spacing) != len(shape):
+        raise ValueError(f"spacing has {len(spacing)} entries; give a number, or one entry for each of the {len(shape)} directions")
+    widths = []
+    for n, each in zip(shape, spacing):
+        try:
+            values = np.asarray(each, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"spacing: {each!r} is no width; use a number, or an array of the widths of all cells") from None
+        if values.ndim > 1 or (values.ndim == 1 and len(values) not in (1, n)):
+            raise ValueError(f"spacing: widths of shape {values.shape} for {n} cells")
+        widths.append(values.reshape(-1).tolist())
+    # A direction of one cell that was left out is as wide as the unit.
+    return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
+
+
+def _boundary(boundary, dimensions):
+    sides = dict.fromkeys(_SIDES, ("neumann", 0.0))
+    if boundary is None:
+        boundary = {}
+    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet"}:
+        boundary = {"all": boundary} if boundary else {}
+    # Directions that kappa has not have no sides.
+    known = _SIDES[: 2 * dimensions]
+    groups = {"all": known, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}
+    # What says more about a side comes later.
+    rank = {"all": 0, "x": 1, "y": 1, "z": 1}
+    for key in boundary:
+        if key not in sides and key not in groups:
+            raise ValueError(f"boundary: unknown side {key!r}; use {', '.join(_SIDES)}, x, y, z or all")
+        if not set(groups.get(key, (key,))) <= set(known):
+            raise ValueError(f"boundary: {key!r} is a side that {dimensions} dimension{'s have' if dimensions > 1 else ' has'} not; "
+                             f"there are {', '.join(known)}")
+    for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
+        for side in groups.get(key, (key,)):
+            sides[side] = _side(key, boundary[key])
+    return [[sides[_SIDES[2 * d]], sides[_SIDES[2 * d + 1]]] for d in range(3)]
+
+
+def _side(key, given):
+    if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
+        return given, 0.0
+    if isinstance(given, dict) and len(given) == 1:
+        (kind, value), *_ = given.items()
+        if kind in ("neumann", "dirichlet"):
+            return kind, float(value)
+    if not isinstance(given, (str, dict, bool)) and np.ndim(given) == 0:
+        try:
+            return "dirichlet", float(given)
+        except (TypeError, ValueError):
+            pass
+    raise ValueError(
+        f"boundary: {key} = {given!r}; use a number (the value of u), \"neumann\" (no flow), \"periodic\", or {{\"neumann\": flux}}"
+    )
+
+
+def _point(entry, n, what, keys, nz):
+    known = ("i", "j", "k", *keys)
+    if not isinstance(entry, dict) or set(entry) - set(known) or not {"i", *keys} <= set(entry):
+        raise ValueError(f"{what}: entry {n} is {entry!r}; use a dictionary with the keys {', '.join(known)}")
+    k = entry.get("k", (0, nz - 1))
+    k = (k, k) if np.ndim(k) == 0 else tuple(k)
+    try:
+        return (int(entry["i"]), int(entry.get("j", 0)), [int(k[0]), int(k[1])], *(float(entry[key]) for key in keys))
+    except (TypeError, IndexError) as error:
+        raise TypeError(f"{what}: entry {n}: {error}") from None
+
+
+class TensorProduct(Problem):
+    """A matrix whose entries are products of vertical vectors and horizontal fields:
+
+    (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
+
+    Parameters
+    ----------
+    a, b, c, d
+        nz numbers each: mass, coupling to the layer above (not positive, the last 0), to the layer below (the first 0), factor of the
+        horizontal couplings (not positive).
+    area
+        |T|, shape ``(ny, nx)``.
+    x_faces
+        α of the faces between cells in x, shape ``(ny, nx + 1)``; outermost ones are Dirichlet sides, or Neumann where they are 0.
+    y_faces
+        Likewise in y, shape ``(ny + 1, nx)``.
+
+    >>> n = 8
+    >>> column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((n, n)), np.ones((n, n + 1)), np.ones((n + 1, n)))
+    >>> column.shape
+    (3, 8, 8)
+    """
+
+    def __init__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        c: ArrayLike,
+        d: ArrayLike,
+        area: ArrayLike,
+        x_faces: ArrayLike,
+        y_faces: ArrayLike,
+    ):
+        area = host_values(area, "area")
+        if len(area.shape) != 2:
+            raise ValueError(f"area has shape {tuple(area.shape)}; it is (ny, nx)")
+        ny, nx = area.shape
+        x_faces, y_faces = host_values(x_faces, "x_faces"), host_values(y_faces, "y_faces")
+        for what, handle, wanted in (("x_faces", x_faces, (ny, nx + 1)), ("y_faces", y_faces, (ny + 1, nx))):
+            if tuple(handle.shape) != wanted:
+                raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of {(ny, nx)} it is {wanted}")
+        vertical = []
+        for what, profile in (("a", a), ("b", b), ("c", c), ("d", d)):
+            values = np.asarray(profile, dtype=np.float64)
+            if values.ndim != 1:
+                raise ValueError(f"{what} has shape {values.shape}; it is (nz,)")
+            vertical.append(values.tolist())
+        super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], area.parts, x_faces.parts, y_faces.parts))
+
+
+class Helmholtz(Problem):
+    """−ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f, the pressure correction of an atmosphere model: no flow through bottom and top, u = 0 around.
+
+    Made by `panel` or `box`. Arrays are of shape ``(nz, ny, nx)``.
+    """
+
+    @classmethod
+    def panel(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+        geometry: str = "panel",
+    ) -> Helmholtz:
+        """On one panel of the cubed sphere, of gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
+
+        ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of
+        sound, from which ω follows unless it is given.
+
+        >>> isobar.Helmholtz.panel(16, 16, 8).shape
+        (8, 16, 16)
+        """
+        return cls(_helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam))
+
+    @classmethod
+    def box(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+    ) -> Helmholtz:
+        """In a flat box."""
+        return cls(_helmholtz("box", nx, ny, nz, depth, grading, courant, omega, lam))
+
+
+def _helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam):
+    keys = {
+        "problem.courant": courant,
+        "problem.lambda": lam,
+        "problem.omega": omega,
+        "grid.geometry": geometry,
+        "grid.nx": nx,
+        "grid.ny": ny,
+        "grid.nz": nz,
+        "grid.depth": depth,
+        "grid.grading": grading,
+    }
+    lines = [f"{key} = {to_toml(value)}" for key, value in keys.items() if value is not None]
+    return _isobar.System.from_text("arrays", "\n".join(['problem.kind = "helmholtz"', *lines, ""]))

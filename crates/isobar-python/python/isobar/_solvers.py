@@ -1,0 +1,325 @@
+"""Solving."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import Any, Callable, Union
+
+import numpy as np
+
+from isobar import _isobar
+from isobar._arrays import fitted, like, native, readable, writable
+from isobar._options import overrides, to_json
+from isobar._problems import Case, Problem, _load
+from isobar._results import NotConvergedWarning, Result
+
+
+Progress = Union[bool, Callable[[int, float], object], None]
+
+
+class Solver:
+    """A solver of A x = b: a problem, a method and a device, with all the memory that solving takes.
+
+    It is made once and used for any number of right-hand sides, from any thread; calls from several wait for each other.
+
+    Parameters
+    ----------
+    problem
+        What to solve.
+    method
+        ``"auto"``, ``"modes"``, ``"multigrid"``, ``"cg"``, ``"jacobi"``, ``"deflated-cg"``, ``"bicgstab"``.
+    device
+        ``"auto"`` (the first GPU that works, else the CPU), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    tolerance
+        Stop at ‖b − A x‖ ≤ tolerance · ‖b‖.
+    threads
+        Of the CPU; one a core where it is not given.
+    options
+        The other keys of a case file's ``[solver]``: ``preconditioner={"kind": "line"}``, ``precision="mixed"``, ``max_iterations=100``,
+        ``norm="initial"`` (the tolerance is then relative to the residual of x0), …
+
+    Of a `Case`, whatever is not given here is what the case says.
+
+    >>> solver = isobar.Solver(isobar.Helmholtz.panel(16, 16, 8), tolerance=1e-6, device="cpu")
+    >>> solver.solve(np.ones((8, 16, 16)))  # doctest: +ELLIPSIS
+    <isobar.Result: converged in ... x on 16×16×8>
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: str | None = None,
+        device: str = "auto",
+        tolerance: float | None = None,
+        *,
+        threads: int | None = None,
+        norm: str | None = None,
+        **options: Any,
+    ):
+        if not isinstance(problem, Problem):
+            what = type(problem).__name__
+            hint = "; step it through time with its method steps()" if what == "Heat" else "; use Diffusion, Helmholtz, TensorProduct or Case"
+            raise TypeError(f"problem: {what} is no linear system{hint}")
+        if not isinstance(device, str):
+            raise TypeError(f"device: {device!r}; use \"auto\", \"cpu\", \"cuda\" or \"cuda:N\"")
+        if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
+            raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
+        self._problem = problem
+        asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}
+        asked = {key: value for key, value in asked.items() if value is not None}
+        if not isinstance(problem, Case):
+            asked = {"tolerance": 1e-8, "norm": "rhs", **asked}
+        self._asked = asked
+        text = self._text(asked)
+        self._device, self._threads = device, threads
+        self._tolerance = json.loads(text)["tolerance"]
+        self._solver = _isobar.Solver(problem._system, text, device, threads)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of its arrays."""
+        return self._problem.shape
+
+    @property
+    def method(self) -> str:
+        """The method, after all choices."""
+        return self._solver.method
+
+    @property
+    def preconditioner(self) -> str | None:
+        """The preconditioner, after all choices; None where the method has none."""
+        name = self._solver.preconditioner
+        return None if name == "none" else name
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda"``, with its name."""
+        return ": ".join(self._solver.device)
+
+    @property
+    def notes(self) -> list[str]:
+        """What should be known of the choices that were made."""
+        return self._solver.notes
+
+    def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Result:
+        """Solve A x = b.
+
+        Parameters
+        ----------
+        b
+            An array of the problem's shape, of NumPy with any strides, or of CuPy, PyTorch or JAX. `Problem.rhs` makes one of a source density.
+        x0
+            Where to begin; 0 where it is not given. It is not changed, unless it is `out`.
+        out
+            An array for x, which may be `b` or `x0`. Without it x is a new array of the library, the device and the type of b.
+        progress
+            True shows a bar (with tqdm, if it is there). A function gets the iteration and the relative residual; if it returns False, the
+            solve ends.
+
+        Not converging warns (`NotConvergedWarning`) and is in the result. Ctrl-C ends a solve.
+
+        >>> problem = isobar.Diffusion(np.ones(50), boundary={"x": 0.0})
+        >>> result = isobar.Solver(problem).solve(problem.rhs(1.0))
+        >>> float(result.x.max().round(4))
+        0.125
+        """
+        shape = self._problem._system.shape
+        given = readable(b, "b")
+        rhs = fitted(given, shape, "b")
+        target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
+        x = fitted(target, shape, "out")
+        if x0 is not None and x0 is not target.array:
+            if np.isscalar(x0):
+                x0 = np.full(given.shape, float(x0))
+            if out is not None and isinstance(b, np.ndarray) and isinstance(out, np.ndarray) and np.may_share_memory(b, out):
+                # x0 goes where b is.
+                given = readable(b.copy(), "b")
+                rhs = fitted(given, shape, "b")
+            _copy(readable(x0, "x0"), target, shape)
+        shown = _Progress(progress)
+        try:
+            outcome = self._solver.solve(rhs, x, x0 is not None, shown.function)
+        finally:
+            shown.close()
+        result = Result(native(target, given) if out is None else out, outcome, self._tolerance)
+        if not outcome.converged:
+            _warn(result, stacklevel=3)
+        return result
+
+    def apply(self, x: Any, out: Any = None) -> Any:
+        """A x
+
+        >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"x": 0.0})
+        >>> isobar.Solver(problem).apply([1.0, 1.0, 1.0, 1.0]).tolist()
+        [2.0, 0.0, 0.0, 2.0]
+        """
+        shape = self._problem._system.shape
+        given = readable(x, "x")
+        source = fitted(given, shape, "x")
+        target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
+        self._solver.apply(source, fitted(target, shape, "out"))
+        return native(target, given) if out is None else out
+
+    def update(self, problem: Problem) -> None:
+        """Take the coefficients of another problem, which differs in nothing else: in place, for the next time step."""
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problem: {type(problem).__name__} is no linear system")
+        self._solver.update(problem._system)
+        self._problem = problem
+
+    def as_linear_operator(self) -> Any:
+        """A as a `scipy.sparse.linalg.LinearOperator` on flat vectors.
+
+        >>> import scipy.sparse.linalg as sla
+        >>> problem = isobar.Diffusion(np.ones((8, 8)), boundary={"x": 0.0})
+        >>> solver = isobar.Solver(problem)
+        >>> A, M = solver.as_linear_operator(), solver.as_preconditioner()
+        >>> x, status = sla.cg(A, problem.rhs(1.0).ravel(), M=M)
+        >>> status
+        0
+        """
+        return self._operator(self.apply, "as_linear_operator")
+
+    def as_preconditioner(self, iterations: int = 1) -> Any:
+        """M ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors: so many iterations of this solver's method, or, where conjugate
+        gradients are preconditioned by multigrid or the diagonal, of that alone.
+
+        With other preconditioners it is a step of conjugate gradients: M b times a number that depends on b, which `scipy.sparse.linalg.cg`
+        does not notice; other methods want a flexible variant.
+        """
+        if int(iterations) != iterations or iterations < 1:
+            raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
+        asked = {**self._asked, "max_iterations": int(iterations), "tolerance": 1e-14}
+        if self.preconditioner in ("multigrid", "jacobi"):
+            asked["method"] = self.preconditioner
+        inner = _isobar.Solver(self._problem._system, self._text(asked), self._device, self._threads)
+        shape = self._problem._system.shape
+
+        def precondition(b):
+            given = readable(b, "b")
+            target = like(given, self._shape_of(given))
+            inner.solve(fitted(given, shape, "b"), fitted(target, shape, "x"), False, None)
+            return target.array
+
+        return self._operator(precondition, "as_preconditioner")
+
+    def _operator(self, function, name):
+        try:
+            from scipy.sparse.linalg import LinearOperator
+        except ImportError:
+            raise ImportError(f"{name}() needs SciPy: pip install scipy") from None
+        size, shape = self._problem.size, self.shape
+
+        def matvec(x):
+            return np.asarray(function(np.asarray(x, dtype=np.float64).reshape(shape))).reshape(-1)
+
+        return LinearOperator((size, size), matvec=matvec, rmatvec=matvec, dtype=np.dtype(np.float64))
+
+    def _text(self, asked):
+        """The options as text."""
+        return self._problem._options(asked) if isinstance(self._problem, Case) else to_json(asked)
+
+    @staticmethod
+    def _shape_of(given):
+        return tuple(given.shape)
+
+    def __repr__(self) -> str:
+        with_ = f" with {self.preconditioner}" if self.preconditioner else ""
+        shape = "×".join(str(n) for n in reversed(self.shape))
+        return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {shape}, {self.device}>"
+
+    def __reduce__(self):
+        raise TypeError("isobar.Solver cannot be pickled: it holds threads and the memory of a device; make one in every process")
+
+
+def solve(
+    case: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: Progress = None,
+    **changes: Any,
+) -> Result:
+    """Solve the problem of a case file, with keys changed.
+
+    ``isobar.solve("panel.toml", grid={"nx": 256, "ny": 256}, solver={"tolerance": 1e-8})``. A heat equation is stepped to its end; its
+    result has ``steps``.
+
+    Parameters
+    ----------
+    case
+        The path of a case file.
+    device, threads
+        As of `Solver`.
+    progress
+        As of `Solver.solve`; of a heat equation it gets the step's number and its time.
+    changes
+        Keys of the case: sections as dictionaries, or dotted, ``**{"solver.tolerance": 1e-8}``.
+    """
+    from isobar._time import run_case
+
+    path = os.fspath(case)
+    system = None
+    try:
+        system = Case(path, **changes)
+    except ValueError as error:
+        if "run of time steps" not in str(error):
+            raise
+    if system is None:
+        return run_case(path, overrides(changes), device, threads, progress, _load)
+    return Solver(system, device=device, threads=threads).solve(system.rhs(), progress=progress)
+
+
+def _copy(source, target, shape):
+    """x0 to where x will be."""
+    fitted(source, shape, "x0")
+    if isinstance(target.array, np.ndarray):
+        np.copyto(target.array, np.asarray(source.array).reshape(target.array.shape), casting="same_kind")
+    elif hasattr(target.array, "copy_"):
+        target.array.copy_(source.array)
+    else:
+        target.array[...] = source.array
+
+
+def _warn(result, stacklevel):
+    advice = f"; {result.advice}" if result.advice else ""
+    text = f"not converged: {result.stop.replace('_', ' ')} after {result.iterations} iterations, relative residual {result.residual:.1e}{advice}"
+    warnings.warn(text, NotConvergedWarning, stacklevel=stacklevel)
+
+
+class _Progress:
+    """What `progress` asks for."""
+
+    def __init__(self, wanted):
+        self._bar, self._is_line, self.function = None, False, None
+        if wanted is None or wanted is False:
+            return
+        if wanted is not True:
+            if not callable(wanted):
+                raise TypeError(f"progress: {type(wanted).__name__}; use True, or a function of the iteration and the residual")
+            self.function = wanted
+            return
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            self.function = self._line
+        else:
+            self._bar = tqdm(unit="it")
+            self.function = self._advance
+
+    def _advance(self, iteration, residual):
+        self._bar.n = iteration
+        self._bar.set_postfix_str(f"residual {residual:.1e}")
+
+    def _line(self, iteration, residual):
+        self._is_line = True
+        print(f"\riteration {iteration:>4}   residual {residual:.3e}", end="", file=sys.stderr, flush=True)
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()
+        if self._is_line:
+            print(file=sys.stderr)

@@ -1,0 +1,35 @@
+//! Arrays as the Python part hands them over.
+
+use isobar::{Precision, RawArray, RawMemory};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None, stream or None); whoever calls keeps the
+/// memory.
+pub(crate) struct Array(pub(crate) RawArray);
+
+impl<'py> FromPyObject<'_, 'py> for Array {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        type Parts = (usize, Vec<usize>, Option<Vec<isize>>, String, Option<usize>, Option<u64>);
+        let (pointer, shape, strides, kind, device, stream): Parts = value.extract()?;
+        let precision = match kind.as_str() {
+            "f8" => Precision::F64,
+            "f4" => Precision::F32,
+            other => return Err(PyTypeError::new_err(format!("elements of type {other}; use float64 or float32"))),
+        };
+        let memory = device.map_or(RawMemory::Host, |ordinal| RawMemory::Cuda { ordinal, stream });
+        RawArray::new(pointer, &shape, strides.as_deref(), precision, memory).map(Self).map_err(raise)
+    }
+}
+
+impl Array {
+    /// Its values in C order.
+    pub(crate) fn values(&self) -> PyResult<Vec<f64>> {
+        // SAFETY: the Python part keeps the array while it calls.
+        unsafe { self.0.read() }.map_err(raise)
+    }
+}

@@ -1,0 +1,171 @@
+//! Tensors of other libraries, by DLPack (dmlc.github.io/dlpack, versions 0 and 1).
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::slice;
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyCapsuleMethods};
+
+const OLD: &CStr = c"dltensor";
+const OLD_USED: &CStr = c"used_dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+const VERSIONED_USED: &CStr = c"used_dltensor_versioned";
+
+const CPU: i32 = 1;
+const CUDA: i32 = 2;
+const CUDA_HOST: i32 = 3;
+const CUDA_MANAGED: i32 = 13;
+const FLOAT: u8 = 2;
+const READ_ONLY: u64 = 1;
+
+/// `DLTensor`
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device_type: i32,
+    device_id: i32,
+    dimensions: i32,
+    code: u8,
+    bits: u8,
+    lanes: u16,
+    shape: *const i64,
+    strides: *const i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// `DLManagedTensorVersioned`
+#[repr(C)]
+struct ManagedVersioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedVersioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+enum Owner {
+    Old(NonNull<Managed>),
+    Versioned(NonNull<ManagedVersioned>),
+}
+
+// SAFETY: the protocol lets a tensor be given back from any thread.
+unsafe impl Send for Owner {}
+// SAFETY: it is only read, but for `drop`.
+unsafe impl Sync for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: taken out of its capsule by `Borrowed::new`, so that it is ours, and given back once.
+        unsafe {
+            match self {
+                Self::Old(managed) => {
+                    if let Some(deleter) = managed.as_ref().deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+                Self::Versioned(managed) => {
+                    if let Some(deleter) = managed.as_ref().deleter {
+                        deleter(managed.as_ptr());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// (address, shape, strides in bytes or None, "f8" or "f4", CUDA device or None)
+type Parts = (usize, Vec<usize>, Option<Vec<isize>>, &'static str, Option<usize>);
+
+/// A tensor borrowed from another library, until this object goes.
+#[pyclass(frozen)]
+pub(crate) struct Borrowed {
+    owner: Owner,
+}
+
+impl Borrowed {
+    fn tensor(&self) -> &Tensor {
+        // SAFETY: alive as long as its owner.
+        unsafe {
+            match &self.owner {
+                Owner::Old(managed) => &managed.as_ref().tensor,
+                Owner::Versioned(managed) => &managed.as_ref().tensor,
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Borrowed {
+    /// Takes the tensor out of what `__dlpack__` returned.
+    #[new]
+    fn new(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        let take = |used: &'static CStr| {
+            // SAFETY: the capsule is a valid one, the name is static.
+            let status = unsafe { pyo3::ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
+            if status == 0 { Ok(()) } else { Err(PyErr::fetch(capsule.py())) }
+        };
+        if let Ok(pointer) = capsule.pointer_checked(Some(VERSIONED)) {
+            let managed = pointer.cast::<ManagedVersioned>();
+            // SAFETY: a capsule of this name holds one; its first two numbers are the same in all versions.
+            let major = unsafe { managed.as_ref().major };
+            if major != 1 {
+                return Err(PyBufferError::new_err(format!("DLPack {major}; isobar knows version 1")));
+            }
+            take(VERSIONED_USED)?;
+            return Ok(Self { owner: Owner::Versioned(managed) });
+        }
+        let pointer = capsule
+            .pointer_checked(Some(OLD))
+            .map_err(|_| PyTypeError::new_err("not a DLPack capsule, or one that was used; call __dlpack__ again"))?;
+        take(OLD_USED)?;
+        Ok(Self { owner: Owner::Old(pointer.cast()) })
+    }
+
+    /// Where it is.
+    fn parts(&self) -> PyResult<Parts> {
+        let tensor = self.tensor();
+        let kind = match (tensor.code, tensor.bits, tensor.lanes) {
+            (FLOAT, 64, 1) => "f8",
+            (FLOAT, 32, 1) => "f4",
+            (code, bits, _) => {
+                return Err(PyTypeError::new_err(format!(
+                    "elements of DLPack type {code} with {bits} bits; use float64 or float32"
+                )));
+            }
+        };
+        let device = match tensor.device_type {
+            CPU | CUDA_HOST => None,
+            CUDA | CUDA_MANAGED => Some(tensor.device_id as usize),
+            other => return Err(PyTypeError::new_err(format!("DLPack device type {other}; use the CPU or CUDA"))),
+        };
+        let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
+        let list = |data: *const i64| -> Option<Vec<i64>> {
+            // SAFETY: as many numbers as there are dimensions, by the protocol, or a null pointer.
+            (!data.is_null()).then(|| unsafe { slice::from_raw_parts(data, dimensions) }.to_vec())
+        };
+        let shape = list(tensor.shape).unwrap_or_default().into_iter().map(|n| n as usize).collect();
+        let size = if kind == "f8" { 8 } else { 4 };
+        let strides = list(tensor.strides).map(|strides| strides.into_iter().map(|n| n as isize * size).collect());
+        Ok((tensor.data as usize + tensor.byte_offset as usize, shape, strides, kind, device))
+    }
+
+    /// Whether it must not be written, where the protocol says so.
+    fn is_read_only(&self) -> bool {
+        match &self.owner {
+            Owner::Old(_) => false,
+            // SAFETY: alive as long as its owner.
+            Owner::Versioned(managed) => unsafe { managed.as_ref() }.flags & READ_ONLY != 0,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Exceptions.
+
+use isobar::Error;
+use pyo3::PyErr;
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+
+/// The exception for an error of the library.
+pub(crate) fn raise(error: Error) -> PyErr {
+    let is = match error {
+        Error::OutOfMemory { .. } => PyMemoryError::new_err::<String>,
+        Error::Device { .. } => PyRuntimeError::new_err::<String>,
+        Error::Io(_) => PyOSError::new_err::<String>,
+        _ => PyValueError::new_err::<String>,
+    };
+    is(isobar_case::Error::from(error).to_string())
+}
+
+/// The exception for an error of a case.
+pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

@@ -1,0 +1,81 @@
+//! Solving with the interpreter let go: Ctrl-C and progress functions.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use isobar::Progress;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::interrupt::{self, Listening};
+
+thread_local! {
+    /// The solver whose progress function this thread runs.
+    static INSIDE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Watches a solve.
+pub(crate) struct Watch {
+    progress: Option<Py<PyAny>>,
+    /// Which solver it is.
+    owner: usize,
+    is_main: bool,
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    /// Sees an iteration.
+    pub(crate) fn observe(&mut self, seen: &Progress) -> ControlFlow<()> {
+        if self.is_main && interrupt::seen() {
+            return ControlFlow::Break(());
+        }
+        let Some(progress) = &self.progress else { return ControlFlow::Continue(()) };
+        let before = INSIDE.replace(self.owner);
+        let goes_on = Python::attach(|py| {
+            let answer = progress.bind(py).call1((seen.iteration, seen.relative_residual))?;
+            // Only False ends it: a function that returns nothing goes on.
+            Ok(!answer.cast::<PyBool>().is_ok_and(|answer| !answer.is_true()))
+        });
+        INSIDE.set(before);
+        match goes_on {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(()),
+            Err(error) => {
+                self.raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// Calls a function that solves, without the interpreter, and raises what Ctrl-C or the progress function raised.
+pub(crate) fn watched<R: Send>(
+    py: Python<'_>,
+    owner: usize,
+    progress: Option<Py<PyAny>>,
+    work: impl FnOnce(&mut Watch) -> R + Send,
+) -> PyResult<R> {
+    if INSIDE.get() == owner {
+        return Err(PyRuntimeError::new_err("the solver is in use: this is its own progress function"));
+    }
+    let is_main = is_main_thread(py)?;
+    let listening = is_main.then(Listening::begin).flatten();
+    let mut watch = Watch { progress, owner, is_main: listening.is_some(), raised: None };
+    let result = py.detach(|| work(&mut watch));
+    drop(listening);
+    if let Some(error) = watch.raised {
+        return Err(error);
+    }
+    py.check_signals()?;
+    Ok(result)
+}
+
+/// Whether this is the thread that Python handles signals on.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    use pyo3::sync::PyOnceLock;
+    static THREADING: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let threading = THREADING.get_or_try_init(py, || py.import("threading").map(Bound::unbind))?.bind(py);
+    let main = threading.call_method0("main_thread")?;
+    main.getattr("ident")?.eq(threading.call_method0("get_ident")?)
+}

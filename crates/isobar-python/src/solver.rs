@@ -1,0 +1,120 @@
+//! Solving.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use isobar::{Description, Device, Guess};
+use isobar_case::report::Seconds;
+use isobar_case::{Label, solver_options};
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::error::{raise, raise_case};
+use crate::observer::watched;
+use crate::outcome::Outcome;
+use crate::system::System;
+
+/// A solver; calls from several threads wait for each other.
+#[pyclass(frozen)]
+pub(crate) struct Solver {
+    inner: Mutex<isobar::Solver>,
+    label: Arc<Label>,
+    description: Arc<Description>,
+    setup: f64,
+}
+
+#[pymethods]
+impl Solver {
+    /// `options` is text of a case's [solver]; nothing stands for what the system's case says.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        system: &System,
+        options: Option<&str>,
+        device: &str,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let clock = Instant::now();
+        let system = &system.inner;
+        let options = match options {
+            Some(text) => solver_options(text).map_err(raise_case)?,
+            None => system.options(),
+        };
+        let solver = py.detach(|| system.matrix.solver(&Device::parse(device, threads)?, &options)).map_err(raise)?;
+        let (label, description) = (Arc::new(system.label()), Arc::new(solver.description().clone()));
+        Ok(Self { inner: Mutex::new(solver), label, description, setup: clock.elapsed().as_secs_f64() })
+    }
+
+    /// A u = b, beginning with what `u` holds, or with 0.
+    fn solve(
+        &self,
+        py: Python<'_>,
+        b: Array,
+        u: Array,
+        from_u: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Outcome> {
+        let clock = Instant::now();
+        let guess = if from_u { Guess::Given } else { Guess::Zero };
+        let solved = watched(py, self.number(), progress, |watch| {
+            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the Python part keeps both arrays while it calls.
+            unsafe { solver.solve_raw(&b.0, &u.0, guess, &mut |seen| watch.observe(seen)) }
+        })?;
+        let inner = solved.map_err(raise)?;
+        let seconds = Seconds::of_solve(self.setup, &inner, clock.elapsed().as_secs_f64());
+        let (label, description) = (Arc::clone(&self.label), Arc::clone(&self.description));
+        Ok(Outcome { inner, label, description, seconds })
+    }
+
+    /// v = A u
+    fn apply(&self, py: Python<'_>, u: Array, v: Array) -> PyResult<()> {
+        let applied = watched(py, self.number(), None, |_| {
+            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the Python part keeps both arrays while it calls.
+            unsafe { solver.apply_raw(&u.0, &v.0) }
+        })?;
+        applied.map_err(raise)
+    }
+
+    /// Other coefficients.
+    fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
+        let updated = watched(py, self.number(), None, |_| {
+            system.inner.matrix.update(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        })?;
+        updated.map_err(raise)
+    }
+
+    #[getter]
+    fn method(&self) -> String {
+        self.description.method.clone()
+    }
+
+    #[getter]
+    fn preconditioner(&self) -> String {
+        self.description.preconditioner.clone()
+    }
+
+    #[getter]
+    fn precision(&self) -> String {
+        self.description.precision.to_string()
+    }
+
+    /// ("cpu" or "cuda", its name)
+    #[getter]
+    fn device(&self) -> (String, String) {
+        (self.description.device.kind.to_owned(), self.description.device.name.clone())
+    }
+
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.description.notes.clone()
+    }
+}
+
+impl Solver {
+    /// Tells it from others.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

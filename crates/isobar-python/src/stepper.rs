@@ -1,0 +1,169 @@
+//! The heat equation through time.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use isobar::options::{Scheme, StepGuess, Steps};
+use isobar::problem::Heat;
+use isobar::{Description, Device, HeatOptions, Shape, TimeStepper};
+use isobar_case::heat::step_options;
+use isobar_case::report::Seconds;
+use isobar_case::{Case, Label, Problem, solver_options};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::error::{raise, raise_case};
+use crate::observer::watched;
+use crate::outcome::Outcome;
+use crate::system::{Given, overrides};
+
+/// A state on its way through time.
+#[pyclass(frozen)]
+pub(crate) struct Stepper {
+    inner: Mutex<TimeStepper>,
+    label: Arc<Label>,
+    description: Arc<Description>,
+    coordinates: [Vec<f64>; 3],
+    shape: Shape,
+}
+
+/// (number, time, length, estimated error, iterations, whether it was taken, what came of its solve)
+type Step = (usize, f64, f64, Option<f64>, usize, bool, Outcome);
+
+impl Stepper {
+    fn start(
+        case: String,
+        heat: Heat,
+        initial: Option<Vec<f64>>,
+        options: HeatOptions,
+        solver: &isobar::options::SolverOptions,
+        device: &Device,
+    ) -> isobar::Result<Self> {
+        let (shape, coordinates) = (heat.shape(), heat.coordinates.clone());
+        let mut inner = TimeStepper::new(device, heat, options, &step_options(solver, device))?;
+        if let Some(initial) = initial {
+            inner.set(&initial)?;
+        }
+        let description = Arc::new(inner.description().clone());
+        let label = Arc::new(Label { case, kind: "heat", shape });
+        Ok(Self { inner: Mutex::new(inner), label, description, coordinates, shape })
+    }
+
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+#[pymethods]
+impl Stepper {
+    /// From arrays; the state is 0.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        given: Given,
+        source: Option<Array>,
+        times: (f64, f64, Option<f64>),
+        scheme: &str,
+        extrapolates: bool,
+        options: &str,
+        device: &str,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let problem = given.problem()?;
+        let body = source.map(|array| array.values()).transpose()?;
+        let solver = solver_options(options).map_err(raise_case)?;
+        let scheme = match scheme {
+            "crank-nicolson" => Scheme::CrankNicolson,
+            "backward-euler" => Scheme::BackwardEuler,
+            other => {
+                let message = format!("scheme {other:?}; use \"crank-nicolson\" or \"backward-euler\"");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let guess = if extrapolates { StepGuess::Extrapolated } else { StepGuess::Previous };
+        let (dt, end, error) = times;
+        py.detach(|| {
+            let options = HeatOptions { steps: Steps::new(dt, end)?, error, scheme, guess };
+            let heat = Heat::in_cells(&problem, body)?;
+            Self::start("arrays".into(), heat, None, options, &solver, &Device::parse(device, threads)?)
+        })
+        .map_err(raise)
+    }
+
+    /// From a case of kind "heat", with its first state.
+    #[staticmethod]
+    fn from_case(
+        py: Python<'_>,
+        path: PathBuf,
+        changes: Vec<(String, String)>,
+        device: &str,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        py.detach(|| {
+            let case = Case::load(path, &overrides(&changes)).map_err(raise_case)?;
+            let Problem::Heat(heat) = &case.problem else {
+                return Err(PyValueError::new_err(format!("{}: not of kind \"heat\"", case.name())));
+            };
+            let (problem, _, initial) = heat.parts().map_err(raise_case)?;
+            let device = Device::parse(device, threads).map_err(raise)?;
+            Self::start(case.name(), problem, Some(initial), heat.options(), &case.solver, &device).map_err(raise)
+        })
+    }
+
+    /// Sets the first state.
+    fn set(&self, py: Python<'_>, state: Array) -> PyResult<()> {
+        // SAFETY: the Python part keeps the array while it calls.
+        let source = unsafe { state.0.source() }.map_err(raise)?;
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).set(source)).map_err(raise)
+    }
+
+    /// Takes the next step.
+    fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Step> {
+        let stepped = watched(py, self.number(), progress, |watch| {
+            let mut stepper = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            stepper.step_observed(&mut |seen| watch.observe(seen))
+        })?;
+        let step = stepped.map_err(raise)?;
+        let seconds = Seconds::of_solve(0.0, &step.outcome, step.outcome.timing.solve);
+        let (label, description) = (Arc::clone(&self.label), Arc::clone(&self.description));
+        let outcome = Outcome { inner: step.outcome, label, description, seconds };
+        Ok((step.number, step.time, step.dt, step.error, step.iterations, step.is_taken, outcome))
+    }
+
+    /// Writes the state to an array.
+    fn state(&self, py: Python<'_>, out: Array) -> PyResult<()> {
+        // SAFETY: the Python part keeps the array while it calls.
+        let target = unsafe { out.0.target() }.map_err(raise)?;
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).state(target)).map_err(raise)
+    }
+
+    /// ½ uᵀK u − sᵀu
+    fn energy(&self, py: Python<'_>) -> PyResult<f64> {
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).energy()).map_err(raise)
+    }
+
+    /// (steps taken, time, whether the end is reached)
+    fn moment(&self) -> (usize, f64, bool) {
+        let stepper = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let moment = stepper.moment();
+        (moment.steps, moment.time, stepper.is_finished())
+    }
+
+    /// (nz, ny, nx)
+    #[getter]
+    fn shape(&self) -> (usize, usize, usize) {
+        (self.shape.nz, self.shape.ny, self.shape.nx)
+    }
+
+    /// Of the unknowns, in x, y and z.
+    #[getter]
+    fn coordinates(&self) -> [Vec<f64>; 3] {
+        self.coordinates.clone()
+    }
+
+    #[getter]
+    fn preconditioner(&self) -> String {
+        self.description.preconditioner.clone()
+    }
+}

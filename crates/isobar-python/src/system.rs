@@ -1,0 +1,182 @@
+//! What is to be solved.
+
+use std::path::{Path, PathBuf};
+
+use isobar::Shape;
+use isobar::grid::{HorizontalField, VerticalProfile};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Well};
+use isobar::stencil::TensorProduct;
+use isobar_case::report::to_json;
+use isobar_case::{Case, LinearSystem, Matrix, Override};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::error::{raise, raise_case};
+
+/// A linear system.
+#[pyclass(frozen)]
+pub(crate) struct System {
+    pub(crate) inner: LinearSystem,
+}
+
+/// Overrides by their keys, which messages show as they are.
+pub(crate) fn overrides(given: &[(String, String)]) -> Vec<Override> {
+    given.iter().map(|(key, value)| Override::new(format!("{key}={value}"), format!("{key}={value}"))).collect()
+}
+
+/// (kind, value) of the lower and upper side of x, y and z.
+pub(crate) type Sides = [[(String, f64); 2]; 3];
+/// (i, j, first and last layer, rate)
+type GivenSource = (usize, usize, [usize; 2], f64);
+/// (i, j, first and last layer, value, radius)
+type GivenWell = (usize, usize, [usize; 2], f64, f64);
+
+/// A problem of diffusion from what Python hands over.
+#[derive(FromPyObject)]
+pub(crate) struct Given {
+    /// One κ, two (horizontal and vertical), or three.
+    #[pyo3(item)]
+    kappa: Vec<Array>,
+    #[pyo3(item)]
+    reaction: Option<Array>,
+    #[pyo3(item)]
+    active: Option<Array>,
+    /// Of x, y and z: nothing, one number, or one a cell.
+    #[pyo3(item)]
+    spacing: [Vec<f64>; 3],
+    #[pyo3(item)]
+    boundary: Sides,
+    #[pyo3(item)]
+    sources: Vec<GivenSource>,
+    #[pyo3(item)]
+    wells: Vec<GivenWell>,
+}
+
+impl Given {
+    pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {
+        let Some(first) = self.kappa.first() else { return Err(PyValueError::new_err("kappa: no array")) };
+        let shape = first.0.shape();
+        if shape.cells() == 0 {
+            return Err(PyValueError::new_err(format!("kappa has shape {shape}; one cell or more is needed")));
+        }
+        let read = |name: &str, array: &Array| {
+            let found = array.0.shape();
+            if found == shape {
+                array.values()
+            } else {
+                Err(raise(isobar::Error::shape(name, found.to_string(), shape.to_string())))
+            }
+        };
+        let mut kappa = self.kappa.iter().map(|array| read("kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
+        let coefficient = match (kappa.next(), kappa.next(), kappa.next()) {
+            (Some(x), Some(y), Some(z)) => Coefficient::Diagonal([x, y, z]),
+            (Some(horizontal), Some(vertical), None) => Coefficient::Layered { horizontal, vertical },
+            (all, ..) => Coefficient::Isotropic(all.unwrap_or_default()),
+        };
+        let mut problem = DiffusionProblem::new(shape, coefficient);
+        problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
+        let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
+        problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
+        for (d, widths) in self.spacing.iter().enumerate() {
+            match widths[..] {
+                [] => {}
+                [width] => problem.spacing[d] = Spacing::Uniform(width),
+                _ => problem.spacing[d] = Spacing::Given(widths.clone()),
+            }
+            for (side, (kind, value)) in problem.boundary[d].iter_mut().zip(&self.boundary[d]) {
+                *side = match kind.as_str() {
+                    "dirichlet" => Boundary::Dirichlet(*value),
+                    "periodic" => Boundary::Periodic,
+                    _ => Boundary::Neumann(*value),
+                };
+            }
+        }
+        problem.sources = self.sources.iter().map(|&(i, j, k, rate)| Source { i, j, k, rate }).collect();
+        problem.wells = self.wells.iter().map(|&(i, j, k, value, radius)| Well { i, j, k, value, radius }).collect();
+        Ok(problem)
+    }
+}
+
+#[pymethods]
+impl System {
+    /// From a case file.
+    #[staticmethod]
+    fn from_case(py: Python<'_>, path: PathBuf, changes: Vec<(String, String)>) -> PyResult<Self> {
+        py.detach(|| LinearSystem::from_case(Case::load(path, &overrides(&changes))?))
+            .map(|inner| Self { inner })
+            .map_err(raise_case)
+    }
+
+    /// From the text of one.
+    #[staticmethod]
+    fn from_text(py: Python<'_>, name: PathBuf, text: &str) -> PyResult<Self> {
+        py.detach(|| LinearSystem::from_case(Case::parse(Path::new(&name), text, &[])?))
+            .map(|inner| Self { inner })
+            .map_err(raise_case)
+    }
+
+    /// The solver options of a case, as JSON.
+    #[staticmethod]
+    fn options_of_case(path: PathBuf, changes: Vec<(String, String)>) -> PyResult<String> {
+        Case::load(path, &overrides(&changes)).map(|case| to_json(&case.solver)).map_err(raise_case)
+    }
+
+    /// Of diffusion.
+    #[staticmethod]
+    fn diffusion(py: Python<'_>, given: Given) -> PyResult<Self> {
+        let problem = given.problem()?;
+        py.detach(|| LinearSystem::from_diffusion(problem)).map(|inner| Self { inner }).map_err(raise_case)
+    }
+
+    /// From profiles: a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
+    #[staticmethod]
+    fn tensor_product(
+        vertical: [Vec<f64>; 4],
+        shape: [usize; 2],
+        area: &Bound<'_, PyAny>,
+        x_faces: &Bound<'_, PyAny>,
+        y_faces: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let [a, b, c, d] = vertical;
+        let [area, x_faces, y_faces] = [area, x_faces, y_faces].map(|array| array.extract::<Array>()?.values());
+        let [ny, nx] = shape;
+        let matrix = (|| {
+            let vertical = VerticalProfile::new(a, b, c, d).map_err(raise)?;
+            let horizontal = HorizontalField::from_faces(nx, ny, area?, &x_faces?, &y_faces?).map_err(raise)?;
+            TensorProduct::new(vertical, horizontal).map_err(raise)
+        })();
+        Ok(Self { inner: LinearSystem::from_matrix(Matrix::TensorProduct(matrix?)) })
+    }
+
+    /// (nz, ny, nx)
+    #[getter]
+    fn shape(&self) -> (usize, usize, usize) {
+        let Shape { nx, ny, nz } = self.inner.shape();
+        (nz, ny, nx)
+    }
+
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.inner.label().kind
+    }
+
+    #[getter]
+    fn description(&self) -> String {
+        self.inner.describe()
+    }
+
+    /// Centres of cells in x, y and z.
+    #[getter]
+    fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
+        self.inner.coordinates()
+    }
+
+    /// Writes the right-hand side of a source density.
+    fn rhs(&self, body: Option<Array>, out: Array) -> PyResult<()> {
+        let body = body.map(|array| array.values()).transpose()?;
+        let values = self.inner.rhs(body).map_err(raise_case)?;
+        // SAFETY: the Python part keeps the array while it calls.
+        unsafe { out.0.write(&values) }.map_err(raise)
+    }
+}

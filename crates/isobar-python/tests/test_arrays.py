@@ -1,0 +1,155 @@
+"""Arrays of every order, stride and type, and of other libraries."""
+
+import numpy as np
+import pytest
+
+import isobar
+
+SHAPE = (4, 6, 8)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return isobar.Diffusion(np.random.default_rng(3).uniform(1.0, 2.0, SHAPE), boundary={"x": 0.0})
+
+
+@pytest.fixture(scope="module")
+def solver(problem):
+    return isobar.Solver(problem, tolerance=1e-10, device="cpu")
+
+
+def layouts(values):
+    """The same values in memory of every kind."""
+    yield "C", values.copy()
+    yield "Fortran", np.asfortranarray(values)
+    for axes in [(1, 0, 2), (2, 0, 1), (0, 2, 1)]:
+        yield f"axes {axes}", np.ascontiguousarray(values.transpose(axes)).transpose(np.argsort(axes))
+    halo = np.full([n + 3 for n in values.shape], np.nan, dtype=values.dtype)
+    halo[1:-2, 2:-1, 1:-2] = values
+    yield "halo", halo[1:-2, 2:-1, 1:-2]
+    spread = np.full([2 * n for n in values.shape], np.nan, dtype=values.dtype)
+    spread[::2, 1::2, ::2] = values
+    yield "every other", spread[::2, 1::2, ::2]
+    for index in [np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1, ::-1]]:
+        yield f"reversed {index}", np.ascontiguousarray(values[index])[index]
+    record = np.zeros(values.shape, dtype=[("a", "u1"), ("b", values.dtype)])
+    record["b"] = values
+    yield "packed record", record["b"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_every_layout_gives_the_same(problem, solver, rng, dtype):
+    b = problem.rhs(rng.standard_normal(SHAPE)).astype(dtype)
+    expected = solver.solve(b).x
+    assert expected.dtype == dtype
+    for name, array in layouts(b):
+        before = array.copy()
+        np.testing.assert_array_equal(solver.solve(array).x, expected, err_msg=name)
+        np.testing.assert_array_equal(solver.apply(array), solver.apply(b), err_msg=name)
+        np.testing.assert_array_equal(array, before, err_msg=name)
+        if name == "packed record":
+            with pytest.raises(TypeError, match="not aligned|dtype"):
+                solver.solve(b, out=array)
+            continue
+        result = solver.solve(b, out=array)
+        assert result.x is array
+        np.testing.assert_array_equal(array, expected, err_msg=name)
+
+
+def test_halos_are_left_alone(problem, solver):
+    halo = np.full([n + 2 for n in SHAPE], -7.0)
+    inside = halo[1:-1, 1:-1, 1:-1]
+    problem.rhs(1.0, out=inside)
+    solver.solve(inside, out=inside)
+    inside[...] = -7.0
+    assert (halo == -7.0).all()
+
+
+def test_other_types_are_converted(problem, solver):
+    ones = np.ones(SHAPE)
+    expected = solver.solve(ones).x
+    for same in [ones.astype(int), ones.astype(bool), ones.astype(">f8"), ones.astype(np.float16), ones.tolist(),
+                 np.broadcast_to(1.0, SHAPE)]:
+        result = solver.solve(same)
+        assert result.x.dtype == np.float64
+        np.testing.assert_array_equal(result.x, expected)
+    mixed = np.empty(SHAPE, np.float32)
+    np.testing.assert_allclose(solver.solve(ones, out=mixed).x, expected, rtol=1e-6)
+
+
+def test_read_only_arrays_can_be_read(solver):
+    b = np.ones(SHAPE)
+    b.flags.writeable = False
+    assert solver.solve(b).converged
+    with pytest.raises(ValueError, match="read-only"):
+        solver.solve(np.ones(SHAPE), out=b)
+    with pytest.raises(ValueError, match="read-only"):
+        solver.solve(np.ones(SHAPE), out=np.broadcast_to(1.0, SHAPE))
+
+
+class ByDlpack:
+    """An array that offers DLPack and nothing else, as another library's."""
+
+    def __init__(self, array, old=False):
+        self._array, self._old = array, old
+        self.dtype, self.shape = array.dtype, array.shape
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+    def __dlpack__(self, **options):
+        if self._old:
+            if "max_version" in options:
+                raise TypeError("unexpected keyword argument 'max_version'")
+            return self._array.__dlpack__()
+        return self._array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_dlpack(problem, solver, rng, old):
+    b = problem.rhs(rng.standard_normal(SHAPE))
+    expected = solver.solve(b).x
+    for array in [b, np.asfortranarray(b)]:
+        np.testing.assert_array_equal(solver.solve(ByDlpack(array, old)).x, expected)
+    out = np.zeros(SHAPE)
+    wrapped = ByDlpack(out, old)
+    assert solver.solve(b, out=wrapped).x is wrapped
+    np.testing.assert_array_equal(out, expected)
+    with pytest.raises(TypeError, match="float64 or float32"):
+        solver.solve(ByDlpack(np.ones(SHAPE, np.int32), old))
+    with pytest.raises(ValueError, match="shape"):
+        solver.solve(ByDlpack(np.ones((2, 3)), old))
+
+
+def test_dlpack_says_what_is_read_only(solver):
+    if np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("NumPy before 2.1 hands over no arrays that are read-only")
+    b = np.ones(SHAPE)
+    b.flags.writeable = False
+    assert solver.solve(ByDlpack(b)).converged
+    with pytest.raises(ValueError, match="read-only"):
+        solver.solve(np.ones(SHAPE), out=ByDlpack(b))
+
+
+def test_dlpack_gives_back_what_it_borrows(solver):
+    import sys
+
+    b = np.ones(SHAPE)
+    before = sys.getrefcount(b)
+    for old in (False, True):
+        solver.solve(ByDlpack(b, old))
+    assert sys.getrefcount(b) == before
+
+
+def test_torch(problem, solver, rng):
+    torch = pytest.importorskip("torch")
+    b = torch.from_numpy(problem.rhs(rng.standard_normal(SHAPE)))
+    expected = solver.solve(b.numpy()).x
+    for tensor in [b, b.permute(2, 0, 1).contiguous().permute(1, 2, 0), b.clone().requires_grad_()]:
+        x = solver.solve(tensor).x
+        assert isinstance(x, torch.Tensor)
+        np.testing.assert_array_equal(x.numpy(), expected)
+    assert solver.solve(b.float()).x.dtype == torch.float32
+    out = torch.zeros(SHAPE, dtype=torch.float64)
+    assert solver.solve(b, x0=b, out=out).x is out
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6)

@@ -1,0 +1,109 @@
+"""Arrays in the memory of a card, of three libraries. Skipped where there is no card."""
+
+import numpy as np
+import pytest
+
+import isobar
+
+SHAPE = (8, 24, 32)
+
+
+def on_card():
+    try:
+        return isobar.Solver(isobar.Diffusion(np.ones(4), boundary={"x": 0.0}), device="cuda").device.startswith("cuda")
+    except RuntimeError:
+        return False
+
+
+pytestmark = pytest.mark.skipif(not on_card(), reason="no NVIDIA card")
+
+
+@pytest.fixture(scope="module")
+def system():
+    problem = isobar.Diffusion(np.random.default_rng(5).uniform(1.0, 9.0, SHAPE), boundary={"x": 0.0})
+    b = problem.rhs(np.random.default_rng(6).standard_normal(SHAPE))
+    solver = isobar.Solver(problem, device="cuda", tolerance=1e-10)
+    expected = isobar.Solver(problem, device="cpu", tolerance=1e-12).solve(b).x
+    return solver, b, expected
+
+
+def close(x, expected):
+    np.testing.assert_allclose(x, expected, atol=1e-7 * abs(expected).max())
+
+
+def test_host_arrays(system):
+    solver, b, expected = system
+    close(solver.solve(b).x, expected)
+    close(solver.solve(np.asfortranarray(b)[::-1][::-1]).x, expected)
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_arrays_that_can_be_written(system, library):
+    xp = pytest.importorskip(library)
+    solver, host, expected = system
+    to = {"cupy": lambda a: xp.asarray(a), "torch": lambda a: xp.from_numpy(np.ascontiguousarray(a)).cuda()}[library]
+    back = {"cupy": lambda a: xp.asnumpy(a), "torch": lambda a: a.cpu().numpy()}[library]
+    b = to(host)
+    result = solver.solve(b)
+    assert type(result.x) is type(b) and result.x.device == b.device and result.converged
+    close(back(result.x), expected)
+    # Other orders, in place, a first guess, single precision.
+    turned = to(host.transpose(2, 0, 1).copy())
+    turned = turned.transpose(1, 2, 0) if library == "cupy" else turned.permute(1, 2, 0)
+    assert solver.solve(turned, out=turned).x is turned
+    close(back(turned), expected)
+    again = solver.solve(b, x0=result.x)
+    assert again.iterations == 0
+    single = solver.solve(to(host.astype(np.float32)))
+    assert single.x.dtype == xp.float32
+    np.testing.assert_allclose(back(single.x), expected, atol=1e-5 * abs(expected).max())
+    close(back(solver.apply(result.x)), host)
+    with pytest.raises(ValueError, match="shape"):
+        solver.solve(b[1:])
+    with pytest.raises(ValueError, match="copy it to host memory"):
+        isobar.Solver(solver._problem, device="cpu").solve(b)
+    with pytest.raises(ValueError, match="NaN"):
+        solver.solve(b * float("nan"))
+
+
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_streams_are_waited_for(system, library):
+    xp = pytest.importorskip(library)
+    solver, host, expected = system
+    stream = xp.cuda.Stream(non_blocking=True) if library == "cupy" else xp.cuda.Stream()
+    back = xp.asnumpy if library == "cupy" else lambda a: a.cpu().numpy()
+    large = xp.ones((4096, 4096), dtype=xp.float64) if library == "cupy" else xp.ones((4096, 4096), dtype=xp.float64, device="cuda")
+    source = xp.asarray(host) if library == "cupy" else xp.from_numpy(host).cuda()
+    for _ in range(5):
+        with stream if library == "cupy" else xp.cuda.stream(stream):
+            # Work that takes a while, on whose end b depends.
+            late = (large @ large)[0, 0] / 4096
+            b = source * late
+            x = solver.solve(b).x
+            doubled = 2 * x
+        stream.synchronize()
+        close(back(doubled), 2 * expected)
+
+
+def test_jax(system):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    cupy = pytest.importorskip("cupy")
+    solver, host, expected = system
+    b = jax.numpy.asarray(host)
+    if b.devices().pop().platform != "gpu":
+        close(np.asarray(solver.solve(b).x), expected)
+        return
+    out = cupy.empty(SHAPE)
+    close(cupy.asnumpy(solver.solve(b, out=out).x), expected)
+    with pytest.raises(TypeError, match="give out="):
+        solver.solve(b)
+
+
+def test_heat_and_operators(system):
+    cupy = pytest.importorskip("cupy")
+    heat = isobar.Heat(np.ones((8, 8, 8)), boundary=0.0)
+    run = heat.steps(cupy.ones((8, 8, 8)), dt=1e-3, end_time=5e-3, device="cuda")
+    assert len(list(run)) == 5
+    state = cupy.empty((8, 8, 8))
+    close(cupy.asnumpy(run.read(state)), heat.solve(1.0, dt=1e-3, end_time=5e-3, device="cpu").x)

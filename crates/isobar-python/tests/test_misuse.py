@@ -1,0 +1,154 @@
+"""What is wrong is said, by the exception that Python users expect."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import isobar
+
+SHAPE = (4, 6, 8)
+
+
+@pytest.fixture(scope="module")
+def solver():
+    return isobar.Solver(isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0}), device="cpu", threads=1)
+
+
+@pytest.mark.parametrize(
+    "b, kind, words",
+    [
+        (np.ones((3, 6, 8)), ValueError, r"b has shape \(3, 6, 8\); the problem's is \(4, 6, 8\)"),
+        (np.ones((6, 8)), ValueError, "shape"),
+        (np.ones((1, *SHAPE)), ValueError, "dimensions"),
+        (np.float64(1.0), ValueError, "dimensions|shape"),
+        (1.0, ValueError, "dimensions|shape"),
+        (np.ones(SHAPE, complex), TypeError, "complex"),
+        (np.full(SHAPE, "one"), TypeError, "dtype"),
+        (np.ma.masked_array(np.ones(SHAPE), np.zeros(SHAPE)), TypeError, "masked"),
+        (np.full(SHAPE, None), TypeError, "dtype"),
+        ("ones", TypeError, "no array"),
+        (None, TypeError, "b"),
+        (np.where(np.arange(192).reshape(SHAPE) == 77, np.nan, 1.0), ValueError, r"NaN at \(i, j, k\) = \(5, 3, 1\)"),
+        (np.full(SHAPE, np.inf), ValueError, "inf"),
+    ],
+)
+def test_right_hand_sides(solver, b, kind, words):
+    with pytest.raises(kind, match=words):
+        solver.solve(b)
+    # It is as it was.
+    assert solver.solve(np.ones(SHAPE)).converged
+
+
+def test_out(solver):
+    b = np.ones(SHAPE)
+    for out, kind in [(np.ones((4, 6, 7)), ValueError), (np.ones(SHAPE, int), TypeError), ([1.0], TypeError)]:
+        with pytest.raises(kind):
+            solver.solve(b, out=out)
+    with pytest.raises(ValueError, match="x0 has shape"):
+        solver.solve(b, x0=np.ones(3))
+    with pytest.raises(ValueError):
+        solver.solve(b, x0=np.full(SHAPE, np.nan))
+
+
+@pytest.mark.parametrize(
+    "arguments, kind, words",
+    [
+        ({"kappa": -np.ones(SHAPE)}, ValueError, "negative"),
+        ({"kappa": np.full(SHAPE, np.nan)}, ValueError, "NaN"),
+        ({"kappa": np.zeros(SHAPE)}, ValueError, "active"),
+        ({"kappa": np.ones((0, 4))}, ValueError, "shape|cell"),
+        ({"kappa": 1.0}, ValueError, "dimensions"),
+        ({"kappa": (np.ones(4), np.ones(5))}, ValueError, "shape"),
+        ({"boundary": {"left": 0.0}}, ValueError, "unknown side 'left'; use west"),
+        ({"kappa": np.ones((4, 5)), "boundary": {"top": 0.0}}, ValueError, "2 dimensions have not; there are west"),
+        ({"boundary": {"west": "robin"}}, ValueError, "west = 'robin'"),
+        ({"boundary": {"west": "periodic"}}, ValueError, "eriodic"),
+        ({"boundary": {"west": np.nan}}, ValueError, "NaN"),
+        ({"boundary": {"west": True}}, ValueError, "west"),
+        ({"spacing": (1.0, 1.0)}, ValueError, "2 entries"),
+        ({"spacing": -1.0}, ValueError, "positive"),
+        ({"spacing": "wide"}, TypeError, "width"),
+        ({"spacing": (1.0, 1.0, [1.0, 2.0])}, ValueError, "widths of shape"),
+        ({"active": np.zeros(SHAPE, bool)}, ValueError, "active"),
+        ({"reaction": np.ones(3)}, ValueError, "reaction has shape"),
+        ({"reaction": -1.0}, ValueError, "negative"),
+        ({"sources": [{"i": 1}]}, ValueError, "entry 0"),
+        ({"sources": [{"i": 100, "rate": 1.0}]}, ValueError, "outside the grid"),
+    ],
+)
+def test_problems(arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        isobar.Solver(isobar.Diffusion(**{"kappa": np.ones(SHAPE), **arguments}))
+
+
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"tolerence": 1.0}, ValueError, 'did you mean "tolerance"'),
+        ({"tolerance": 0.0}, ValueError, "tolerance"),
+        ({"tolerance": "small"}, ValueError, "must be a number"),
+        ({"method": "multgrid"}, ValueError, 'did you mean "multigrid"'),
+        ({"preconditioner": {"kind": "magic"}}, ValueError, "magic"),
+        ({"preconditioner": object()}, TypeError, "options"),
+        ({"device": "gpu"}, ValueError, "use auto, cpu, cuda"),
+        ({"device": 0}, TypeError, "device"),
+        ({"device": "cuda:1000"}, RuntimeError, "cuda"),
+        ({"threads": 0}, ValueError, "threads"),
+        ({"threads": 10**6}, ValueError, "threads"),
+    ],
+)
+def test_options(options, kind, words):
+    with pytest.raises(kind, match=words):
+        isobar.Solver(isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0}), **options)
+
+
+def test_problems_that_are_none():
+    for kind in (isobar.Problem, isobar.Helmholtz):
+        with pytest.raises(TypeError, match="is made by"):
+            kind("text")
+    with pytest.raises(TypeError):
+        isobar.Diffusion(np.ones(4)).rhs("one")
+    with pytest.raises(TypeError, match="ndarray is no linear system"):
+        isobar.Solver(np.ones(SHAPE))
+    with pytest.raises(TypeError, match="steps()"):
+        isobar.Solver(isobar.Heat(np.ones(SHAPE)))
+
+
+def test_cases(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        isobar.solve(tmp_path / "none.toml")
+    path = tmp_path / "case.toml"
+    path.write_text("[problem]\nkind = 'poisson'\n")
+    with pytest.raises(ValueError, match=r'did you mean "nx"'):
+        isobar.solve(path, grid={"nxx": 3})
+    with pytest.raises(TypeError, match="object is no value of a case"):
+        isobar.solve(path, grid={"nx": object()})
+
+
+def test_sources_that_no_solution_gives():
+    problem = isobar.Diffusion(np.ones(SHAPE))
+    solver = isobar.Solver(problem)
+    with pytest.raises(ValueError, match="balance|mean|sum"):
+        solver.solve(np.ones(SHAPE))
+    assert isobar.Solver(problem, compatibility="project").solve(np.ones(SHAPE)).converged
+
+
+def test_not_converging_warns(solver):
+    problem = isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0})
+    weak = isobar.Solver(problem, "cg", tolerance=1e-12, max_iterations=2, preconditioner={"kind": "none"})
+    with pytest.warns(isobar.NotConvergedWarning, match="max iterations after 2 iterations") as caught:
+        result = weak.solve(np.random.default_rng(1).standard_normal(SHAPE))
+    assert caught[0].filename == __file__
+    assert not result.converged and result.stop == "max_iterations" and "NOT converged" in repr(result)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        solver.solve(np.ones(SHAPE))
+
+
+def test_pickling_says_no(solver):
+    problem = isobar.Diffusion(np.ones(SHAPE))
+    for thing in [solver, problem, isobar.Heat(np.ones(SHAPE))]:
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pickle.dumps(thing)

@@ -1,0 +1,145 @@
+"""Threads, progress, Ctrl-C, memory, the command."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import isobar
+
+CASES = pathlib.Path(__file__).parents[3] / "cases"
+SHAPE = (8, 16, 16)
+
+
+def slow(**options):
+    """A solver that takes many iterations, and a right-hand side."""
+    problem = isobar.Diffusion(np.ones((24, 64, 64)), boundary={"bottom": 0.0})
+    options = {"tolerance": 1e-13, "max_iterations": 100_000, "preconditioner": {"kind": "none"}, **options}
+    return isobar.Solver(problem, "cg", device="cpu", threads=1, **options), np.random.default_rng(0).standard_normal((24, 64, 64))
+
+
+def test_solvers_of_many_threads(rng):
+    problem = isobar.Diffusion(np.ones(SHAPE), boundary={"x": 0.0})
+    rhs = [problem.rhs(rng.standard_normal(SHAPE)) for _ in range(8)]
+    shared = isobar.Solver(problem, threads=1, device="cpu")
+    expected = [shared.solve(b).x for b in rhs]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda b: shared.solve(b).x, rhs))
+        own = list(pool.map(lambda b: isobar.Solver(problem, threads=1, device="cpu").solve(b).x, rhs))
+    for x, y, z in zip(expected, found, own):
+        np.testing.assert_array_equal(x, y)
+        np.testing.assert_array_equal(x, z)
+
+
+def test_the_interpreter_is_let_go():
+    solver, b = slow()
+    counted, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted[0] += 1
+            time.sleep(1e-4)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = counted[0]
+    solver.solve(b)
+    during = counted[0] - before
+    done.set()
+    thread.join()
+    assert during > 3
+
+
+def test_progress():
+    solver, b = slow()
+    seen = []
+    with pytest.warns(isobar.NotConvergedWarning):
+        result = solver.solve(b, progress=lambda n, residual: seen.append((n, residual)) or n < 7)
+    assert [n for n, _ in seen] == list(range(1, 8)) and result.stop == "interrupted"
+    np.testing.assert_allclose([residual for _, residual in seen], result.history[1:8], rtol=1e-12)
+
+    def fail(n, residual):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        solver.solve(b, progress=fail)
+    with pytest.raises(RuntimeError, match="own progress function"):
+        solver.solve(b, progress=lambda n, residual: solver.apply(b))
+    with pytest.raises(TypeError, match="progress"):
+        solver.solve(b, progress="yes")
+    # What it was, it still is.
+    assert isobar.Solver(isobar.Diffusion(np.ones(4), boundary={"x": 0.0})).solve(np.ones(4), progress=True).converged
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
+def test_ctrl_c_ends_a_solve():
+    solver, b = slow(tolerance=1e-15, compatibility="project")
+    started = threading.Event()
+    timer = threading.Thread(target=lambda: (started.wait(), time.sleep(0.02), os.kill(os.getpid(), signal.SIGINT)))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        started.set()
+        while True:
+            solver.solve(b)
+    timer.join()
+    # Python's handler stands where it stood.
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs Linux")
+def test_nothing_leaks():
+    kappa = np.ones((8, 24, 24))
+
+    def use(count):
+        for _ in range(count):
+            problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+            solver = isobar.Solver(problem, device="cpu", threads=1)
+            result = solver.solve(problem.rhs(1.0))
+            assert result.report["outcome"]["stop"] == "converged"
+            with pytest.raises(ValueError):
+                solver.solve(np.ones(3))
+
+    use(40)
+    before = resident()
+    use(200)
+    # A solver of this size holds nearly a MiB.
+    assert resident() - before < 16 << 20
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "isobar", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, **options)
+
+
+def test_the_command(tmp_path):
+    done = run("--version")
+    assert done.returncode == 0 and done.stdout == f"isobar {isobar.__version__}\n"
+    tiny = [f"--set=grid.{n}=8" for n in ("nx", "ny", "nz")]
+    done = run("solve", CASES / "panel.toml", *tiny, "--device", "cpu", "--output", tmp_path / "u.npy")
+    assert done.returncode == 0 and "converged" in done.stdout
+    same = isobar.solve(CASES / "panel.toml", device="cpu", grid={"nx": 8, "ny": 8, "nz": 8})
+    np.testing.assert_array_equal(np.load(tmp_path / "u.npy"), same.x)
+    done = run("solve", "none.toml")
+    assert done.returncode == 1 and "no such file" in done.stderr
+    assert run("solv").returncode == 1
+
+
+def test_import_asks_for_little():
+    code = "import sys, isobar; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'torch', 'cupy', 'jax') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done

@@ -1,0 +1,73 @@
+"""The heat equation."""
+
+import pathlib
+
+import numpy as np
+import oracle
+import pytest
+
+import isobar
+
+CASES = pathlib.Path(__file__).parents[3] / "cases"
+
+
+@pytest.mark.parametrize("scheme, theta", [("crank-nicolson", 0.5), ("backward-euler", 1.0)])
+def test_steps_are_those_of_a_direct_solver(rng, scheme, theta):
+    kappa = rng.uniform(0.5, 2.0, (3, 6, 8))
+    K, s = oracle.assemble(kappa, boundary=[(None, None), (1.0, None), ("periodic", "periodic")], f=3.0)
+    V = 1.0 / kappa.size
+    u = rng.standard_normal(kappa.shape)
+    heat = isobar.Heat(kappa, boundary={"south": 1.0, "x": "periodic"}, source=3.0)
+    run = heat.steps(u, dt=1e-2, end_time=0.05, scheme=scheme, tolerance=1e-12, device="cpu")
+    kappa[...] = np.nan  # its own copy
+    assert heat.shape == (3, 6, 8) and not run.finished
+    eye = np.eye(u.size)
+    step = np.linalg.inv(theta * K.toarray() + eye * (V / 1e-2))
+    for found in run:
+        right = (eye * (V / 1e-2) - (1 - theta) * K.toarray()) @ u.ravel() + s.ravel()
+        u = (step @ right).reshape(u.shape)
+        np.testing.assert_allclose(run.u, u, atol=1e-8)
+        assert found.number == round(found.time / 1e-2) and found.iterations > 0
+    assert run.finished and run.time == 0.05
+
+
+def test_whole_runs(rng):
+    heat = isobar.Heat(np.ones((8, 8)), boundary=0.0)
+    result = heat.solve(1.0, dt=1e-3, end_time=0.01)
+    assert len(result.steps) == 10 and result.converged and result.x.shape == (8, 8)
+    assert [step["time"] for step in result.report["steps"]] == pytest.approx(np.arange(1, 11) * 1e-3)
+    chosen = heat.solve(1.0, dt=1e-5, end_time=0.01, step_tolerance=1e-3)
+    assert len({round(step.dt, 9) for step in chosen.steps}) > 1 and all(step.error <= 1e-3 for step in chosen.steps)
+    np.testing.assert_allclose(chosen.x, result.x, atol=2e-2)
+    out = np.zeros((8, 8), order="F")
+    run = heat.steps(1.0, dt=1e-3, end_time=0.01)
+    energies = [run.energy for _ in run]
+    assert all(later <= earlier for earlier, later in zip(energies[1:], energies[2:]))
+    np.testing.assert_array_equal(run.read(out), run.u)
+    stopped = heat.steps(1.0, dt=1e-3, end_time=0.01).run(progress=lambda number, time: number < 3)
+    assert len(stopped.steps) == 3
+
+
+def test_a_case_of_heat():
+    tiny = {"grid": {"nx": 8, "ny": 8, "nz": 8}, "heat": {"end_time": 0.005}}
+    result = isobar.solve(CASES / "heat.toml", device="cpu", **tiny)
+    assert result.x.shape == (8, 8, 8) and len(result.steps) == 5
+    z, y, x = np.meshgrid(*[np.arange(1, 9) / 9] * 3, indexing="ij")
+    exact = 3 * np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z) * np.exp(-3 * np.pi**2 * 0.005)
+    np.testing.assert_allclose(result.x, exact, rtol=5e-3)
+
+
+def test_misuse():
+    heat = isobar.Heat(np.ones(8))
+    for options, words in [
+        ({"dt": 0.0, "end_time": 1.0}, "heat.dt"),
+        ({"dt": 1.0, "end_time": 1.0, "scheme": "leapfrog"}, "crank-nicolson"),
+        ({"dt": 1.0, "end_time": 1.0, "first_guess": "ones"}, "previous"),
+        ({"dt": 1.0, "end_time": 1.0, "initial": np.ones(3)}, "initial has shape"),
+        ({"dt": 1.0, "end_time": 1.0, "initial": np.nan}, "NaN"),
+        ({"dt": 1.0, "end_time": 1.0, "tolerence": 1e-3}, "tolerance"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            heat.steps(**options)
+    with pytest.raises(ValueError, match="source has shape"):
+        isobar.Heat(np.ones(8), source=np.ones(3))

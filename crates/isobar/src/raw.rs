@@ -1,0 +1,403 @@
+//! Arrays by their address, for callers in other languages.
+
+use std::ops::Range;
+
+use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray, Source, Target};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::outcome::Outcome;
+use isobar_core::real::{Precision, Real};
+use isobar_core::solver::Observer;
+
+use crate::arrays::{Input, Output};
+use crate::solver::Solver;
+
+/// An array by its address, as other languages hand one over: of any strides, in host memory or in that of a GPU. Plain
+/// data: it says where the array is, and owns nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawArray {
+    pointer: usize,
+    shape: Shape,
+    strides: [isize; 3],
+    precision: Precision,
+    memory: RawMemory,
+}
+
+/// Which memory an array is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawMemory {
+    /// The host's.
+    Host,
+    /// That of a CUDA device.
+    Cuda {
+        /// Its number.
+        ordinal: usize,
+        /// The `cudaStream_t` or `CUstream`, as a number, after whose work the array is to be used; without one that work
+        /// is finished.
+        stream: Option<u64>,
+    },
+}
+
+impl RawArray {
+    /// The array whose element (0, 0, 0) is at `pointer`. `shape` and `strides`, the latter in bytes, are in C order: (nz, ny,
+    /// nx), or (ny, nx), or (nx). Without strides it is contiguous.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a null pointer, one that is not aligned, more than three dimensions, or strides that are no
+    /// multiple of an element.
+    pub fn new(
+        pointer: usize,
+        shape: &[usize],
+        strides: Option<&[isize]>,
+        precision: Precision,
+        memory: RawMemory,
+    ) -> Result<Self> {
+        let dimensions = shape.len();
+        if !(1..=3).contains(&dimensions) || strides.is_some_and(|strides| strides.len() != dimensions) {
+            return Err(Error::invalid(
+                "array",
+                format!("{dimensions} dimensions; use one to three, (nz, ny, nx) in C order, and as many strides"),
+            ));
+        }
+        let size = match precision {
+            Precision::F64 => 8,
+            Precision::F32 => 4,
+            Precision::Mixed => return Err(Error::invalid("array", "mixed precision; elements are f64 or f32")),
+        };
+        if pointer == 0 {
+            return Err(Error::invalid("array", "a null pointer; give the address of element (0, 0, 0)"));
+        }
+        if !pointer.is_multiple_of(size) {
+            return Err(Error::invalid(
+                "array",
+                format!("address {pointer:#x} is no multiple of {size} bytes; copy it"),
+            ));
+        }
+        let extent = |d: usize| if d < dimensions { shape[dimensions - 1 - d] } else { 1 };
+        let grid = Shape::new(extent(0), extent(1), extent(2));
+        let cells = grid.nx.checked_mul(grid.ny).and_then(|plane| plane.checked_mul(grid.nz));
+        let fits = cells.and_then(|cells| cells.checked_mul(size)).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+        if !fits {
+            return Err(Error::invalid("array", format!("{shape:?} is more than any memory holds")));
+        }
+        let mut elements = [1, grid.nx as isize, (grid.nx * grid.ny) as isize];
+        if let Some(strides) = strides {
+            for (d, bytes) in strides.iter().rev().enumerate() {
+                if bytes % size as isize != 0 {
+                    return Err(Error::invalid(
+                        "array",
+                        format!("a stride of {bytes} bytes is no multiple of an element's {size}; copy it"),
+                    ));
+                }
+                elements[d] = bytes / size as isize;
+            }
+        }
+        Ok(Self { pointer, shape: grid, strides: elements, precision, memory })
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The type of its elements.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Which memory it is in.
+    pub fn memory(&self) -> RawMemory {
+        self.memory
+    }
+
+    /// Bytes of an element.
+    fn size(&self) -> usize {
+        if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() }
+    }
+
+    /// How many elements before and behind element (0, 0, 0) belong to it.
+    fn reach(&self) -> Result<[usize; 2]> {
+        let [mut before, mut behind] = [0_isize; 2];
+        let extents = [self.shape.nx, self.shape.ny, self.shape.nz];
+        for (n, stride) in extents.into_iter().zip(self.strides) {
+            let far = (n.max(1) as isize - 1).checked_mul(stride);
+            let end = if stride < 0 { &mut before } else { &mut behind };
+            let sum = far.and_then(|far| end.checked_add(far));
+            *end =
+                sum.ok_or_else(|| Error::invalid("array", format!("strides {:?} leave any memory", self.strides)))?;
+        }
+        Ok([before.unsigned_abs(), behind.unsigned_abs()])
+    }
+
+    /// The addresses of all its bytes, and of what lies between them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for strides that leave the address space.
+    pub fn addresses(&self) -> Result<Range<usize>> {
+        let size = self.size();
+        let [before, behind] = self.reach()?;
+        let ends = before.checked_mul(size).and_then(|bytes| self.pointer.checked_sub(bytes)).zip(
+            behind.checked_add(1).and_then(|n| n.checked_mul(size)).and_then(|bytes| self.pointer.checked_add(bytes)),
+        );
+        let length = |&(first, beyond): &(usize, usize)| isize::try_from(beyond - first).is_ok();
+        match ends.filter(length) {
+            Some((first, beyond)) => Ok(first..beyond),
+            None => Err(Error::invalid("array", format!("strides {:?} leave any memory", self.strides))),
+        }
+    }
+
+    /// Whether the two may share memory.
+    ///
+    /// # Errors
+    /// As [`RawArray::addresses`].
+    pub fn overlaps(&self, other: &Self) -> Result<bool> {
+        let place = |array: &Self| match array.memory {
+            RawMemory::Host => None,
+            RawMemory::Cuda { ordinal, .. } => Some(ordinal),
+        };
+        let (a, b) = (self.addresses()?, other.addresses()?);
+        Ok(place(self) == place(other) && a.start < b.end && b.start < a.end)
+    }
+
+    /// Whether two of its elements share memory, as they do after broadcasting: nothing to write to.
+    pub fn repeats(&self) -> bool {
+        let mut directions: Vec<(usize, usize)> = [self.shape.nx, self.shape.ny, self.shape.nz]
+            .into_iter()
+            .zip(self.strides.map(isize::unsigned_abs))
+            .filter(|&(n, _)| n > 1)
+            .collect();
+        directions.sort_unstable_by_key(|&(_, stride)| stride);
+        let mut reached = 0_usize;
+        directions.into_iter().any(|(n, stride)| {
+            let inside = stride <= reached;
+            reached = reached.saturating_add((n - 1).saturating_mul(stride));
+            inside
+        })
+    }
+
+    /// As an array to read.
+    ///
+    /// # Errors
+    /// Those of [`RawArray::addresses`]; [`Error::Unsupported`] for negative strides on a device.
+    ///
+    /// # Safety
+    /// While 'a lasts, all elements lie in memory of the kind that was said, which stays allocated, is initialised, and is
+    /// written by nobody.
+    pub unsafe fn source<'a>(&self) -> Result<Source<'a>> {
+        Ok(match (self.memory, self.precision) {
+            (RawMemory::Cuda { .. }, _) => self.on_device()?.into(),
+            // SAFETY: promised by the caller.
+            (RawMemory::Host, Precision::F32) => unsafe { self.view::<f32>()? }.into(),
+            // SAFETY: promised by the caller.
+            (RawMemory::Host, _) => unsafe { self.view::<f64>()? }.into(),
+        })
+    }
+
+    /// As an array to write.
+    ///
+    /// # Errors
+    /// As [`RawArray::source`]; [`Error::Invalid`] where two elements share memory.
+    ///
+    /// # Safety
+    /// While 'a lasts, all elements lie in memory of the kind that was said, which stays allocated, is initialised, and is
+    /// read and written by nobody else.
+    pub unsafe fn target<'a>(&self) -> Result<Target<'a>> {
+        if self.repeats() {
+            return Err(Error::invalid("the array to write", "its elements share memory; give one of its own"));
+        }
+        Ok(match (self.memory, self.precision) {
+            (RawMemory::Cuda { .. }, _) => self.on_device()?.into(),
+            // SAFETY: promised by the caller.
+            (RawMemory::Host, Precision::F32) => unsafe { self.view_mut::<f32>()? }.into(),
+            // SAFETY: promised by the caller.
+            (RawMemory::Host, _) => unsafe { self.view_mut::<f64>()? }.into(),
+        })
+    }
+
+    /// Its values in C order, (nz, ny, nx).
+    ///
+    /// # Errors
+    /// As [`RawArray::source`]; [`Error::Unsupported`] for an array on a device.
+    ///
+    /// # Safety
+    /// As [`RawArray::source`], until this returns.
+    pub unsafe fn read(&self) -> Result<Vec<f64>> {
+        let Shape { nx, ny, nz } = self.shape;
+        let rows = (0..nz).flat_map(|k| (0..ny).map(move |j| (j, k)));
+        let cells = rows.flat_map(|(j, k)| (0..nx).map(move |i| (i, j, k)));
+        // SAFETY: promised by the caller.
+        match unsafe { self.source()? } {
+            Source::F64(view) => Ok(cells.map(|(i, j, k)| view.get(i, j, k)).collect()),
+            Source::F32(view) => Ok(cells.map(|(i, j, k)| f64::from(view.get(i, j, k))).collect()),
+            Source::Device(_) => Err(not_on_the_host()),
+        }
+    }
+
+    /// Sets its values, which are in C order, (nz, ny, nx).
+    ///
+    /// # Errors
+    /// As [`RawArray::target`]; [`Error::Shape`] for another number of values; [`Error::Unsupported`] for an array on a device.
+    ///
+    /// # Safety
+    /// As [`RawArray::target`], until this returns.
+    pub unsafe fn write(&self, values: &[f64]) -> Result<()> {
+        let Shape { nx, ny, .. } = self.shape;
+        if values.len() != self.shape.cells() {
+            return Err(Error::shape("array", self.shape.to_string(), format!("{} cells", values.len())));
+        }
+        let cells = values.iter().enumerate().map(|(n, &value)| (n % nx, n / nx % ny, n / nx / ny, value));
+        // SAFETY: promised by the caller.
+        match unsafe { self.target()? } {
+            Target::F64(mut view) => cells.for_each(|(i, j, k, value)| view.set(i, j, k, value)),
+            Target::F32(mut view) => cells.for_each(|(i, j, k, value)| view.set(i, j, k, value as f32)),
+            Target::Device(_) => return Err(not_on_the_host()),
+        }
+        Ok(())
+    }
+
+    /// Calls a function with an array to read and one to write, which may be the same: what the host could see change while
+    /// it is read is copied first.
+    ///
+    /// # Safety
+    /// As [`RawArray::source`] and [`RawArray::target`] until this returns, but that the two may share memory.
+    unsafe fn with<R>(from: &Self, to: &Self, call: impl FnOnce(Source<'_>, Target<'_>) -> Result<R>) -> Result<R> {
+        if from.memory == RawMemory::Host && from.overlaps(to)? {
+            // SAFETY: promised by the caller.
+            let (values, target) = unsafe { (from.read()?, to.target()?) };
+            return call(ArrayView::c_order(&values, from.shape)?.into(), target);
+        }
+        // SAFETY: promised by the caller; on the host they share nothing.
+        let (source, target) = unsafe { (from.source()?, to.target()?) };
+        call(source, target)
+    }
+
+    fn on_device(&self) -> Result<DeviceArray> {
+        let RawMemory::Cuda { ordinal, stream } = self.memory else {
+            return Err(Error::Unsupported("a host array where one on a device is needed".into()));
+        };
+        if self.strides.iter().any(|&stride| stride < 0) {
+            return Err(Error::Unsupported("negative strides of an array in the memory of a GPU; copy it".into()));
+        }
+        let strides = self.strides.map(isize::unsigned_abs);
+        // SAFETY: what these promise, the caller of `source` or `target` has.
+        let array = unsafe {
+            match self.precision {
+                Precision::F32 => DeviceArray::new::<f32>(self.pointer as u64, self.shape, strides, ordinal),
+                _ => DeviceArray::new::<f64>(self.pointer as u64, self.shape, strides, ordinal),
+            }
+        };
+        Ok(stream.map_or(array, |stream| array.on_stream(stream)))
+    }
+
+    /// # Safety
+    /// As [`RawArray::source`], of elements of this type in host memory.
+    unsafe fn view<'a, T: Real>(&self) -> Result<ArrayView<'a, T>> {
+        let (range, [before, _]) = (self.addresses()?, self.reach()?);
+        // SAFETY: between the first and the last element, which the caller promises to be one allocation; aligned, not null
+        // and no longer than isize::MAX by construction.
+        let data = unsafe { std::slice::from_raw_parts(range.start as *const T, range.len() / size_of::<T>()) };
+        ArrayView::from_origin(data, before, self.shape, self.strides)
+    }
+
+    /// # Safety
+    /// As [`RawArray::target`], of elements of this type in host memory.
+    unsafe fn view_mut<'a, T: Real>(&self) -> Result<ArrayViewMut<'a, T>> {
+        let (range, [before, _]) = (self.addresses()?, self.reach()?);
+        // SAFETY: as in `view`, and nobody else uses it.
+        let data = unsafe { std::slice::from_raw_parts_mut(range.start as *mut T, range.len() / size_of::<T>()) };
+        ArrayViewMut::from_origin(data, before, self.shape, self.strides)
+    }
+}
+
+fn not_on_the_host() -> Error {
+    Error::Unsupported("an array in the memory of a GPU where one of the host is needed; copy it".into())
+}
+
+impl Solver {
+    /// As [`Solver::solve_observed`], with arrays by their addresses, which may be the same.
+    ///
+    /// # Errors
+    /// As [`Solver::solve`]; [`Error::Invalid`] for a `u` whose elements share memory.
+    ///
+    /// # Safety
+    /// As [`RawArray::source`] and [`RawArray::target`] until this returns, but that the two may share memory.
+    pub unsafe fn solve_raw(
+        &mut self,
+        rhs: &RawArray,
+        u: &RawArray,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Outcome> {
+        // SAFETY: promised by the caller.
+        unsafe { RawArray::with(rhs, u, |rhs, u| self.solve_observed(rhs, u, guess, observer)) }
+    }
+
+    /// As [`Solver::apply`], with arrays by their addresses, which may be the same.
+    ///
+    /// # Errors
+    /// As [`Solver::apply`]; [`Error::Invalid`] for a `v` whose elements share memory.
+    ///
+    /// # Safety
+    /// As [`Solver::solve_raw`].
+    pub unsafe fn apply_raw(&mut self, u: &RawArray, v: &RawArray) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { RawArray::with(u, v, |u, v| self.apply(u, v)) }
+    }
+}
+
+impl<'a> Input<'a> for Source<'a> {
+    fn source(self, _: Shape) -> Result<Source<'a>> {
+        Ok(self)
+    }
+}
+
+impl<'a> Output<'a> for Target<'a> {
+    fn target(self, _: Shape) -> Result<Target<'a>> {
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(data: &[f64], shape: &[usize], strides: Option<&[isize]>) -> Result<RawArray> {
+        RawArray::new(data.as_ptr() as usize, shape, strides, Precision::F64, RawMemory::Host)
+    }
+
+    #[test]
+    fn elements_are_where_the_strides_say() {
+        let data: Vec<f64> = (0..24).map(f64::from).collect();
+        let entry = |array: &RawArray, i, j, k| {
+            // SAFETY: `data` outlives it.
+            let Source::F64(view) = unsafe { array.source() }.unwrap() else { panic!("f64") };
+            view.get(i, j, k)
+        };
+        let plain = raw(&data, &[2, 3, 4], None).unwrap();
+        assert_eq!(plain.shape(), Shape::new(4, 3, 2));
+        assert_eq!(entry(&plain, 3, 2, 1), 23.0);
+        let fortran = raw(&data, &[2, 3, 4], Some(&[8, 16, 48])).unwrap();
+        assert_eq!(entry(&fortran, 1, 0, 1), 7.0);
+        let backwards = raw(&data[23..], &[24], Some(&[-8])).unwrap();
+        assert_eq!((backwards.shape(), entry(&backwards, 23, 0, 0)), (Shape::new(24, 1, 1), 0.0));
+        let broadcast = raw(&data, &[5, 6], Some(&[0, 8])).unwrap();
+        assert!(broadcast.repeats() && entry(&broadcast, 5, 4, 0) == 5.0);
+        assert!(!fortran.repeats() && !backwards.repeats() && !plain.repeats());
+        assert!(raw(&data, &[3, 4], Some(&[8, 8])).unwrap().repeats());
+        let [low, high] = [&data[..12], &data[12..]].map(|half| raw(half, &[12], None).unwrap());
+        assert!(!low.overlaps(&high).unwrap() && plain.overlaps(&high).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_an_array_is_refused() {
+        let data = [0.0; 4];
+        assert!(raw(&data, &[], None).is_err() && raw(&data, &[1; 4], None).is_err());
+        assert!(raw(&data, &[4], Some(&[8, 8])).is_err() && raw(&data, &[4], Some(&[4])).is_err());
+        assert!(raw(&data, &[usize::MAX, 2], None).is_err());
+        assert!(RawArray::new(0, &[4], None, Precision::F64, RawMemory::Host).is_err());
+        assert!(RawArray::new(12, &[4], None, Precision::F64, RawMemory::Host).is_err());
+        let wild = raw(&data, &[3, 3], Some(&[isize::MAX - 7, isize::MAX - 7])).unwrap();
+        assert!(wild.addresses().is_err());
+    }
+}
