@@ -341,8 +341,8 @@ impl Setup<'_> {
             }
             let kind = MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic };
             if !self.is_cuda() {
-                // The same on the host, while they are arranged.
-                self.pass(HOST, (8 * (fields + usize::from(has_shift)) * by.coarse.cells()) as f64);
+                // The same on the host, as they were before they were arranged.
+                self.keep(HOST, (8 * (fields + usize::from(has_shift)) * by.coarse.cells()) as f64);
             }
             self.operator(&MatrixSize { shape: by.coarse, kind }, &Layout::new(by.coarse)?, size);
             shapes.push(by.coarse);
