@@ -8,10 +8,10 @@ use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
-use crate::options::SolverOptions;
+use crate::options::{Smoother, SolverOptions};
 use crate::problem;
 use crate::real::{Precision, Real};
-use crate::stencil::{Stencil, Supports};
+use crate::stencil::{Hierarchy, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
 
 /// A batch lasts at least so long, so that neither clock nor synchronisation shows.
@@ -119,10 +119,26 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
-    let mut timed = time_in::<B, S, f64>(backend, stencil, options, steps)?;
-    timed.extend(time_in::<B, S, f32>(backend, stencil, options, steps)?);
+    let choice = backend.choice(stencil, &backend.operator::<f64>(stencil)?, options)?;
+    let options = options.resolved(&choice)?;
+    let mut timed = time_in::<B, S, f64>(backend, stencil, &options, steps)?;
+    timed.extend(time_in::<B, S, f32>(backend, stencil, &options, steps)?);
     timed.sort_by_key(|timed| std::cmp::Reverse(timed.step.cells));
     Ok(timed)
+}
+
+/// The levels that the options, which are resolved, ask for.
+fn levels<B: Supports<S>, S: Stencil, T: Real>(
+    backend: &B,
+    stencil: &S,
+    operator: &std::sync::Arc<B::Operator<T>>,
+    options: &SolverOptions,
+) -> Result<Option<Hierarchy<B, S, T>>> {
+    let wanted = options.multigrid.levels;
+    match options.multigrid.smoother {
+        Smoother::PointRedBlack => backend.point_hierarchy(stencil, operator, wanted),
+        _ => backend.hierarchy(stencil, operator, wanted),
+    }
 }
 
 /// Those in one precision.
@@ -146,7 +162,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         rho: options.multigrid.relaxation(),
         first: Colour::Red,
     };
-    let hierarchy = backend.hierarchy(stencil, &operator, options.multigrid.levels)?;
+    let hierarchy = levels(backend, stencil, &operator, options)?;
     let mut timed = Vec::new();
     let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {
         for &step in mine.iter().filter(|step| step.cells == shape.cells()) {
@@ -184,7 +200,7 @@ fn time_top<B: Supports<S>, S: Stencil>(
     timed: &mut Vec<Timed>,
 ) -> Result<()> {
     let (double, single) = (backend.operator::<f64>(stencil)?, backend.operator::<f32>(stencil)?);
-    let Some(hierarchy) = backend.hierarchy(stencil, &single, options.multigrid.levels)? else { return Ok(()) };
+    let Some(hierarchy) = levels(backend, stencil, &single, options)? else { return Ok(()) };
     let Some(mut top) = backend.mixed_top(&double, &single, &hierarchy, relaxation)? else { return Ok(()) };
     let (layout, norm) = (backend.layout(stencil)?, OUT.get(0));
     let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
