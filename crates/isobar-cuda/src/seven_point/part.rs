@@ -4,7 +4,7 @@
 
 use isobar_core::backend::part::Fill;
 use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::operator::part::{PartOperator, PartTransfer, stale_after};
 use isobar_core::operator::{Guess, Relaxation};
@@ -26,6 +26,9 @@ impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {
         fill: &mut Fill<'_, Vector<K::Real>>,
     ) -> Result<()> {
         let Relaxation { smoother, rho, first } = relaxation;
+        if smoother == Smoother::PointRedBlack {
+            return Err(Error::Unsupported("relaxation of points on parts of a grid".into()));
+        }
         if smoother == Smoother::LineJacobi {
             if guess == Guess::Given {
                 fill(u, &Colour::BOTH)?;

@@ -1,8 +1,9 @@
 //! What an operator can do, made of its kernels.
 
-use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
+use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
+use isobar_core::operator::part::{PartOperator, no_neighbours};
 use isobar_core::operator::{
     CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
 };
@@ -139,21 +140,10 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         u: &mut Vector<K::Real>,
         scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
-        let Relaxation { smoother, rho, first } = relaxation;
-        if smoother == Smoother::PointRedBlack {
-            return self.kernels.sweep_cells(rho, first, guess, f, u);
+        if relaxation.smoother == Smoother::PointRedBlack {
+            return self.kernels.sweep_cells(relaxation.rho, relaxation.first, guess, f, u);
         }
-        if smoother == Smoother::LineJacobi {
-            self.kernels.sweep_to(rho, guess, f, u, scratch)?;
-            u.swap(scratch);
-            return Ok(());
-        }
-        if guess == Guess::Zero && !self.overwrites(relaxation) {
-            self.kernels.cuda().clear(u)?;
-        }
-        let first = self.layout().local(first);
-        self.kernels.sweep(rho, first, guess, f, u, scratch)?;
-        self.kernels.sweep(rho, first.other(), Guess::Given, f, u, scratch)
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {

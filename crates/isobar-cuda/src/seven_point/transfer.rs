@@ -5,6 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
+use isobar_core::operator::part::{PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 
 use super::{Residual, SevenPoint, Steps, TransferKernels};
@@ -86,9 +87,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
                 return Ok(());
             }
         }
-        self.fine.smooth(relaxation, guess, f, u, scratch)?;
-        let left = self.fine.left_by(relaxation, guess);
-        self.fine.kernels().restrict_residual(left, f, u, coarse_f)
+        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
     }
 
     fn prolong_smooth(
@@ -100,22 +99,17 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         scratch: &mut Vector<K::Real>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
-        let kernels = self.fine.kernels();
         if self.fine.overwrites(relaxation) {
-            let first = self.fine.layout_of().local(relaxation.first);
-            if !kernels.prolong_sweep_both(first, f, coarse_u, u, scratch)? {
-                kernels.prolong_sweep(first, f, coarse_u, u)?;
-                kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+            let (kernels, first) = (self.fine.kernels(), self.fine.layout_of().local(relaxation.first));
+            if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch)? {
+                return match norm {
+                    Some((norm, scalars)) => {
+                        kernels.residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
+                    }
+                    None => Ok(()),
+                };
             }
-        } else {
-            kernels.prolong(coarse_u, u)?;
-            self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         }
-        match norm {
-            Some((norm, scalars)) => {
-                kernels.residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
-            }
-            None => Ok(()),
-        }
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
     }
 }
