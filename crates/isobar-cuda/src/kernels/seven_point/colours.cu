@@ -311,8 +311,15 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     });
 }
 
+// Blocks of prolong_cells that a multiprocessor should hold; Turing's hold 1024 threads.
+#if __CUDA_ARCH__ >= 800
+constexpr int PROLONG_BLOCKS = 5;
+#else
+constexpr int PROLONG_BLOCKS = 4;
+#endif
+
 // u += P u_c. A thread has two cells of a row, and goes through `march` rows.
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, PROLONG_BLOCKS)
     prolong_cells(Halving h, int march, const T* __restrict__ coarse, T* __restrict__ u) {
     const bool is_flat = h.fine[2] == 1;
     const int m = blockIdx.x * 32 + threadIdx.x, k = is_flat ? 0 : blockIdx.y * 8 + threadIdx.y;
