@@ -7,7 +7,7 @@
 //!   grid, whose halo rows are filled on the way,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
 //!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
-//!   their blocks tile columns, `points` relaxation of points, [`colours`] that by colour, `whole_grid` how substitution tiles the grid.
+//!   their blocks tile columns, `points` relaxation of points, `colours` that by colour, `whole_grid` how substitution tiles the grid.
 //!
 //! The tensor-product operator brings kernels of its own.
 
