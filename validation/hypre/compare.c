@@ -1,12 +1,9 @@
 /* hypre on isobar's operator: builds it, solves it with the solvers named, and judges every answer by a
  * true residual of its own. Usage: see usage() below, or the script `run`. */
 #define _DEFAULT_SOURCE /* getloadavg */
-#include "operator.h"
-#include "solvers.h"
+#include "compare.h"
 
-#include <HYPRE_config.h>
 #include <HYPRE_utilities.h>
-#include <limits.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,40 +11,24 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_REPEATS = 100 };
-
 /* MPI ranks spin while they wait, so a rank whose processor time falls below this share of the elapsed
  * time has lost its core to another process. */
 static const double QUIET = 0.97;
-
-typedef struct {
-    Problem problem;
-    const char *rhs, *json;
-    unsigned long long seed;
-    double tolerance;
-    int max_iterations, repeats;
-    int patience; /* s to wait for a quiet machine before each repeat */
-    char **solvers;
-    int solver_count;
-} Options;
-
-typedef struct {
-    int repeats, iterations;
-    double assembly; /* s */
-    double setup[MAX_REPEATS], solve[MAX_REPEATS], cpu_share[MAX_REPEATS];
-    double reported_residual, true_residual, matrix_error;
-    double peak_memory; /* GiB, all ranks */
-    double load;
-} Result;
 
 static int is_root(const Operator *op) { return op->rank == 0; }
 
 static int usage(const char *problem)
 {
     complain("%s\n"
-            "usage: compare NX NY NZ SOLVER... [--geometry panel|box] [--grading quadratic|uniform]\n"
-            "       [--rhs random|constant] [--seed N] [--courant NU] [--lambda L] [--depth METRES]\n"
-            "       [--tolerance T] [--max-iterations N] [--repeat N] [--patience SECONDS] [--json FILE]\n"
+            "usage: compare NX NY NZ SOLVER... [--problem tensor-product|poisson|bubbles|lognormal|holes|file]\n"
+            "       [--rhs random|constant] [--seed N] [--tolerance T] [--max-iterations N] [--repeat N] [--budget SECONDS]\n"
+            "       [--patience SECONDS] [--json FILE]\n"
+            "tensor-product: [--geometry panel|box] [--grading quadratic|uniform] [--courant NU] [--lambda L] [--depth METRES]\n"
+            "the others, diffusion: [--sides WESNBT, each of d (u = 0), n (no flow) and p (periodic)] [--size X,Y,Z] [--ratio R]\n"
+            "       [--reaction C] [--rhs FILE.npy] [--write-case FILE.toml] [--isobar-solution FILE.npy --isobar-report FILE.json...\n"
+            "       [--isobar-bench FILE.json]]\n"
+            "  bubbles, holes: [--bubbles N] [--radius R] [--contrast K] [--coefficient-seed N]; lognormal: [--coefficient-seed N]\n"
+            "  file: --coefficient FILE.npy\n"
             "SOLVER: pcg-pfmg | pfmg | pcg-smg | smg | pcg-amg | amg, then options as in pcg-pfmg:relax=2,rap=1\n"
             "  pfmg: relax rap skip pre post dx dy dz symmetric\n"
             "  smg:  memory pre post symmetric\n"
@@ -57,36 +38,12 @@ static int usage(const char *problem)
     return 0;
 }
 
-static int positive_integer(const char *text, int *value)
-{
-    char *end;
-    long n = strtol(text, &end, 10);
-    *value = (int)n;
-    return *text && !*end && n > 0 && n <= INT_MAX;
-}
-
-static int number(const char *text, double *value)
-{
-    char *end;
-    *value = strtod(text, &end);
-    return *text && !*end && isfinite(*value);
-}
-
 /* One "--key value"; 0 if either is wrong. */
 static int parse_option(const char *key, const char *value, Options *o)
 {
-    Problem *p = &o->problem;
-    if (!strcmp(key, "--geometry")) {
-        p->geometry = !strcmp(value, "box") ? GEOMETRY_BOX : GEOMETRY_PANEL;
-        return !strcmp(value, "box") || !strcmp(value, "panel");
-    }
-    if (!strcmp(key, "--grading")) {
-        p->grading = !strcmp(value, "uniform") ? GRADING_UNIFORM : GRADING_QUADRATIC;
-        return !strcmp(value, "uniform") || !strcmp(value, "quadratic");
-    }
     if (!strcmp(key, "--rhs")) {
         o->rhs = value;
-        return !strcmp(value, "random") || !strcmp(value, "constant");
+        return *value && (o->problem.is_diffusion || !strcmp(value, "random") || !strcmp(value, "constant"));
     }
     if (!strcmp(key, "--seed")) {
         char *end;
@@ -97,26 +54,53 @@ static int parse_option(const char *key, const char *value, Options *o)
         o->json = value;
         return *value != '\0';
     }
-    if (!strcmp(key, "--courant")) return number(value, &p->courant);
-    if (!strcmp(key, "--lambda")) return number(value, &p->lambda);
-    if (!strcmp(key, "--depth")) return number(value, &p->depth);
+    if (!strcmp(key, "--write-case")) {
+        o->write_case = value;
+        return *value != '\0';
+    }
+    if (!strcmp(key, "--isobar-solution")) {
+        o->isobar_solution = value;
+        return *value != '\0';
+    }
+    if (!strcmp(key, "--isobar-bench")) {
+        o->isobar_bench = value;
+        return *value != '\0';
+    }
+    if (!strcmp(key, "--isobar-report")) {
+        if (o->isobar_report_count == MAX_REPEATS) return 0;
+        o->isobar_reports[o->isobar_report_count++] = value;
+        return *value != '\0';
+    }
     if (!strcmp(key, "--tolerance")) return number(value, &o->tolerance);
-    if (!strcmp(key, "--patience")) return positive_integer(value, &o->patience);
+    if (!strcmp(key, "--budget")) return number(value, &o->budget);
+    if (!strcmp(key, "--patience")) return positive_integer(value, &o->patience) || !strcmp(value, "0");
     if (!strcmp(key, "--max-iterations")) return positive_integer(value, &o->max_iterations);
     if (!strcmp(key, "--repeat")) return positive_integer(value, &o->repeats) && o->repeats <= MAX_REPEATS;
-    return 0;
+    return problem_option(key, value, &o->problem);
+}
+
+/* The problem's name comes before its options have a meaning, wherever it stands. */
+static int parse_problem(int argc, char **argv, Problem *problem)
+{
+    const char *name = "tensor-product";
+    for (int n = 1; n + 1 < argc; n++)
+        if (!strcmp(argv[n], "--problem")) name = argv[n + 1];
+    return problem_named(name, problem);
 }
 
 static int parse(int argc, char **argv, Options *o)
 {
     int *size[3] = {&o->problem.nx, &o->problem.ny, &o->problem.nz}, sizes = 0;
     o->solvers = allocate((size_t)argc, sizeof *o->solvers);
+    if (!parse_problem(argc, argv, &o->problem)) return usage("no problem of that name");
+    /* The tolerance of the atmosphere model, and the one that diffusion is compared at. */
+    o->tolerance = o->problem.is_diffusion ? 1e-8 : 1e-5;
     for (int n = 1; n < argc; n++) {
         char message[256];
         if (strncmp(argv[n], "--", 2) == 0) {
             const char *value = n + 1 < argc ? argv[n + 1] : "";
             snprintf(message, sizeof message, "bad option: %.80s %.80s", argv[n], value);
-            if (!parse_option(argv[n], value, o)) return usage(message);
+            if (strcmp(argv[n], "--problem") && !parse_option(argv[n], value, o)) return usage(message);
             n++;
         } else if (sizes < 3) {
             snprintf(message, sizeof message, "'%.80s' is no grid size", argv[n]);
@@ -125,10 +109,11 @@ static int parse(int argc, char **argv, Options *o)
             o->solvers[o->solver_count++] = argv[n];
         }
     }
-    if (sizes < 3 || o->solver_count == 0) return usage("grid size or solver missing");
-    if ((double)o->problem.nx * o->problem.ny * o->problem.nz > INT_MAX)
-        return usage("more than 2^31 - 1 unknowns: beyond this driver's counts");
-    return 1;
+    if (sizes < 3) return usage("grid size missing");
+    if (o->solver_count == 0 && !o->write_case && !o->isobar_solution) return usage("solver missing");
+    if (!o->isobar_solution != !o->isobar_report_count)
+        return usage("--isobar-solution and --isobar-report belong together");
+    return problem_check(&o->problem);
 }
 
 static const Interface *interface_of(const Spec *spec)
@@ -139,11 +124,24 @@ static const Interface *interface_of(const Spec *spec)
     return NULL;
 }
 
-/* The oracle of FORMULAS.md: the seed-0 random field on the 128^3 panel. */
-static int operator_is_right(MPI_Comm world)
+/* |A u| and u.A u of the random field of seed 0 by isobar: on the 128^3 panel, and by the matrix that `isobar export` writes
+ * of a small box with every kind of side, bubbles, another coefficient in z and a reaction. */
+static int operator_is_right(MPI_Comm world, int is_diffusion)
 {
-    const double norm_expected = 8.1898289492e1, dot_expected = 2.1053615460e4, allowed = 1e-8;
-    Problem problem = {.nx = 128, .ny = 128, .nz = 128, .courant = 8.4, .lambda = 1, .depth = 50e3};
+    const double norm_expected = is_diffusion ? 7.342057383050e2 : 8.1898289492e1;
+    const double dot_expected = is_diffusion ? 4.257678499303e3 : 2.1053615460e4, allowed = 1e-8;
+    Problem problem;
+    problem_named(is_diffusion ? "bubbles" : "tensor-product", &problem);
+    problem.nx = is_diffusion ? 24 : 128;
+    problem.ny = is_diffusion ? 16 : 128;
+    problem.nz = is_diffusion ? 20 : 128;
+    if (is_diffusion) {
+        problem_option("--sides", "ndppdn", &problem);
+        problem_option("--size", "1.5,1,0.8", &problem);
+        problem_option("--bubbles", "8", &problem);
+        problem_option("--ratio", "0.1", &problem);
+        problem_option("--reaction", "3", &problem);
+    }
     Operator *op = operator_create(&problem, world);
     if (!op) return 0;
     double *u = allocate(operator_cells(op), sizeof *u), *v = allocate(operator_cells(op), sizeof *v);
@@ -152,9 +150,9 @@ static int operator_is_right(MPI_Comm world)
     double norm = sqrt(field_dot(op, v, v)), dot = field_dot(op, u, v);
     double error = fmax(fabs(norm / norm_expected - 1), fabs(dot / dot_expected - 1));
     int right = error <= allowed;
-    if (is_root(op))
-        printf("self-check, 128^3 panel: |Au| = %.10e (expected %.10e), u.Au = %.10e (expected %.10e): %s\n", norm,
-               norm_expected, dot, dot_expected, right ? "ok" : "WRONG");
+    if (!right)
+        complain("the operator is wrong: |Au| = %.10e (expected %.10e), u.Au = %.10e (expected %.10e)", norm, norm_expected, dot,
+                 dot_expected);
     free(u);
     free(v);
     operator_destroy(op);
@@ -237,17 +235,22 @@ static double matrix_error(const Operator *op, const Interface *hypre, void *sys
     return error;
 }
 
-static double true_residual(const Operator *op, const Interface *hypre, void *system, const double *rhs)
+/* Judges hypre's answer: its true residual and, where isobar's is known, the difference from it. */
+static void judge(const Operator *op, const Interface *hypre, void *system, const double *rhs, const double *isobar,
+                  Result *result)
 {
     size_t cells = operator_cells(op);
-    double *u = allocate(cells, sizeof *u), *r = allocate(cells, sizeof *r);
+    double *u = allocate(cells, sizeof *u);
     hypre->solution(system, u);
-    operator_apply(op, u, r);
-    for (size_t m = 0; m < cells; m++) r[m] = rhs[m] - r[m];
-    double residual = sqrt(field_dot(op, r, r) / field_dot(op, rhs, rhs));
+    double residual = relative_residual(op, u, rhs);
+    /* The worst of the repeats; a NaN is the worst of all and stays. */
+    if (isnan(residual) || residual > result->true_residual) result->true_residual = residual;
+    if (isobar) {
+        if (problem_is_singular(&op->problem)) field_remove_mean(op, u);
+        for (size_t m = 0; m < cells; m++) u[m] -= isobar[m];
+        result->difference = sqrt(field_dot(op, u, u) / field_dot(op, isobar, isobar));
+    }
     free(u);
-    free(r);
-    return residual;
 }
 
 /* Both clocks of a rank, running (since some moment) or stopped (time passed). */
@@ -265,7 +268,7 @@ static Watch watch_stop(Watch w) { return (Watch){MPI_Wtime() - w.wall, processo
 
 /* Repeat n: setup and solve, timed apart, and the answer judged. */
 static int solve_once(const Operator *op, Spec *spec, const Options *o, void *system, const double *rhs,
-                      Result *result, int n)
+                      const double *isobar, Result *result, int n)
 {
     const Interface *hypre = interface_of(spec);
     wait_until_quiet(op, o->patience);
@@ -284,19 +287,18 @@ static int solve_once(const Operator *op, Spec *spec, const Options *o, void *sy
     double share = (setup.processor + solve.processor) / (setup.wall + solve.wall);
     MPI_Allreduce(&share, &result->cpu_share[n], 1, MPI_DOUBLE, MPI_MIN, op->comm);
     if (result->peak_memory == 0) result->peak_memory = peak_memory(op);
-    double residual = true_residual(op, hypre, system, rhs);
-    /* The worst of the repeats; a NaN is the worst of all and stays. */
-    if (isnan(residual) || residual > result->true_residual) result->true_residual = residual;
+    judge(op, hypre, system, rhs, isobar, result);
     hypre->release_solver(system);
     return 1;
 }
 
-static int measure(const Operator *op, Spec *spec, const Options *o, const double *rhs, Result *result)
+static int measure(const Operator *op, Spec *spec, const Options *o, const double *rhs, const double *isobar,
+                   Result *result)
 {
     const Interface *hypre = interface_of(spec);
     double start = synchronised_time(op);
     void *system = hypre->assemble(op, spec, rhs);
-    *result = (Result){.repeats = o->repeats, .assembly = slowest(op, MPI_Wtime() - start)};
+    *result = (Result){.repeats = o->repeats, .difference = -1, .assembly = slowest(op, MPI_Wtime() - start)};
     result->matrix_error = matrix_error(op, hypre, system);
     /* Two rows of sums differ by rounding only; 1e-12 is far above that and far below any mistake. */
     if (!(result->matrix_error < 1e-12)) {
@@ -305,100 +307,41 @@ static int measure(const Operator *op, Spec *spec, const Options *o, const doubl
     }
     if (getloadavg(&result->load, 1) != 1) result->load = -1;
     reset_peak_memory();
+    start = synchronised_time(op);
     for (int n = 0, spare = o->repeats; n < o->repeats;) {
-        if (!solve_once(op, spec, o, system, rhs, result, n)) return 0;
+        if (!solve_once(op, spec, o, system, rhs, isobar, result, n)) return 0;
         /* A disturbed repeat is thrown away where the user wants to wait, but not for ever. */
         if (result->cpu_share[n] >= QUIET || o->patience == 0 || spare == 0)
             n++;
         else
             spare--;
+        if (n > 0 && o->budget > 0 && slowest(op, MPI_Wtime() - start) > o->budget) result->repeats = n;
+        if (n == result->repeats) break;
     }
     hypre->destroy(system);
     return 1;
 }
 
-static int ascending(const void *a, const void *b)
+static int right_hand_side(const Operator *op, const Options *o, double *rhs)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    if (!strcmp(o->rhs, "constant"))
+        field_constant(op, rhs);
+    else if (!strcmp(o->rhs, "random"))
+        field_random(op, o->seed, rhs);
+    else if (!field_read(op, o->rhs, rhs))
+        return 0;
+    field_mask(op, rhs);
+    /* Where constants solve A u = 0, only a right-hand side of mean 0 has a solution. */
+    if (problem_is_singular(&op->problem)) field_remove_mean(op, rhs);
+    return 1;
 }
 
-static double median(const double *values, int count)
+/* Whether the tolerance was met. */
+static int report(const Operator *op, const Options *o, const char *solver, const Result *result)
 {
-    double sorted[MAX_REPEATS];
-    memcpy(sorted, values, (size_t)count * sizeof *values);
-    qsort(sorted, (size_t)count, sizeof *sorted, ascending);
-    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
-}
-
-static int index_of_smallest(const double *values, int count)
-{
-    int least = 0;
-    for (int n = 1; n < count; n++) least = values[n] < values[least] ? n : least;
-    return least;
-}
-
-static double smallest(const double *values, int count) { return values[index_of_smallest(values, count)]; }
-
-static void print_header(const Options *o, int ranks)
-{
-    const Problem *p = &o->problem;
-    printf("hypre %s, %d ranks, %s %dx%dx%d, %s grading, %s right-hand side, tolerance %.1e, best of %d (median)\n",
-           HYPRE_RELEASE_VERSION, ranks, p->geometry == GEOMETRY_BOX ? "box" : "panel", p->nx, p->ny, p->nz,
-           p->grading == GRADING_UNIFORM ? "uniform" : "quadratic", o->rhs, o->tolerance, o->repeats);
-    printf("%-52s %18s %18s %5s %13s %9s %6s\n", "solver", "setup s", "solve s", "iter", "true residual",
-           "peak GiB", "cpu");
-}
-
-static void print_row(const Options *o, const Spec *spec, const Result *r)
-{
-    char setup[32], solve[32];
-    snprintf(setup, sizeof setup, "%.3f (%.3f)", smallest(r->setup, r->repeats), median(r->setup, r->repeats));
-    snprintf(solve, sizeof solve, "%.3f (%.3f)", smallest(r->solve, r->repeats), median(r->solve, r->repeats));
-    printf("%-52s %18s %18s %5d %13.3e %9.2f %5.0f%%%s\n", spec->text, setup, solve, r->iterations, r->true_residual,
-           r->peak_memory, 100 * r->cpu_share[index_of_smallest(r->solve, r->repeats)],
-           r->true_residual <= o->tolerance ? "" : "  NOT CONVERGED");
-    fflush(stdout);
-}
-
-static void json_array(FILE *f, const char *name, const double *values, int count)
-{
-    fprintf(f, "\"%s\": [", name);
-    for (int n = 0; n < count; n++) fprintf(f, "%s%.6g", n ? ", " : "", values[n]);
-    fprintf(f, "], ");
-}
-
-static void write_json(const Options *o, int ranks, const Spec *spec, const Result *r)
-{
-    const Problem *p = &o->problem;
-    char now[32];
-    time_t t = time(NULL);
-    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime(&t));
-    FILE *f = fopen(o->json, "a");
-    if (!f) {
-        perror(o->json);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    fprintf(f, "{\"library\": \"hypre %s\", \"time\": \"%s\", \"ranks\": %d, \"solver\": \"%s\", ",
-            HYPRE_RELEASE_VERSION, now, ranks, spec->text);
-    fprintf(f, "\"grid\": [%d, %d, %d], \"geometry\": \"%s\", \"grading\": \"%s\", \"rhs\": \"%s\", \"seed\": %llu, ",
-            p->nx, p->ny, p->nz, p->geometry == GEOMETRY_BOX ? "box" : "panel",
-            p->grading == GRADING_UNIFORM ? "uniform" : "quadratic", o->rhs, o->seed);
-    fprintf(f, "\"tolerance\": %g, \"converged\": %s, \"iterations\": %d, \"relative_residual\": %.6e, ", o->tolerance,
-            r->true_residual <= o->tolerance ? "true" : "false", r->iterations, r->true_residual);
-    fprintf(f, "\"reported_residual\": %.6e, \"matrix_error\": %.1e, \"assembly_s\": %.6g, ", r->reported_residual,
-            r->matrix_error, r->assembly);
-    json_array(f, "setup_s", r->setup, r->repeats);
-    json_array(f, "solve_s", r->solve, r->repeats);
-    json_array(f, "cpu_share", r->cpu_share, r->repeats);
-    fprintf(f, "\"setup_min_s\": %.6g, \"solve_min_s\": %.6g, ", smallest(r->setup, r->repeats),
-            smallest(r->solve, r->repeats));
-    fprintf(f, "\"setup_median_s\": %.6g, \"solve_median_s\": %.6g, \"peak_gib\": %.4g, \"load\": %.2f}\n",
-            median(r->setup, r->repeats), median(r->solve, r->repeats), r->peak_memory, r->load);
-    if (fclose(f) != 0) {
-        perror(o->json);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    if (is_root(op)) print_row(o, solver, result);
+    if (is_root(op) && o->json) write_json(o, op->ranks, solver, result);
+    return result->true_residual <= o->tolerance;
 }
 
 /* Exit status: 0 all converged, 2 at least one did not, 1 anything else (the process then ends: nothing
@@ -414,22 +357,27 @@ static int compare(const Options *o)
             return 1;
         }
     }
-    if (!operator_is_right(MPI_COMM_WORLD)) return 1;
+    if (!operator_is_right(MPI_COMM_WORLD, o->problem.is_diffusion)) return 1;
+    if (o->write_case) return isobar_write_case(o) ? 0 : 1;
     Operator *op = operator_create(&o->problem, MPI_COMM_WORLD);
     if (!op) return 1;
-    double *rhs = allocate(operator_cells(op), sizeof *rhs);
-    if (!strcmp(o->rhs, "constant"))
-        field_constant(op, rhs);
-    else
-        field_random(op, o->seed, rhs);
+    double *rhs = allocate(operator_cells(op), sizeof *rhs), *isobar = NULL;
+    if (!right_hand_side(op, o, rhs)) return 1;
     if (is_root(op)) print_header(o, op->ranks);
-    for (int n = 0; n < o->solver_count; n++) {
-        Result result;
-        if (!measure(op, &specs[n], o, rhs, &result)) return 1;
-        if (is_root(op)) print_row(o, &specs[n], &result);
-        if (is_root(op) && o->json) write_json(o, op->ranks, &specs[n], &result);
-        if (!(result.true_residual <= o->tolerance)) status = 2;
+    Result result;
+    if (o->isobar_solution) {
+        isobar = allocate(operator_cells(op), sizeof *isobar);
+        if (!isobar_read(op, o, rhs, isobar, &result)) return 1;
+        if (!report(op, o, "isobar", &result)) status = 2;
+        if (o->isobar_bench && !isobar_read_bench(o->isobar_bench, &result)) return 1;
+        if (o->isobar_bench) report(op, o, "isobar, from arrays", &result);
+        if (problem_is_singular(&op->problem)) field_remove_mean(op, isobar);
     }
+    for (int n = 0; n < o->solver_count; n++) {
+        if (!measure(op, &specs[n], o, rhs, isobar, &result)) return 1;
+        if (!report(op, o, specs[n].text, &result)) status = 2;
+    }
+    free(isobar);
     free(rhs);
     free(specs);
     operator_destroy(op);
@@ -438,11 +386,7 @@ static int compare(const Options *o)
 
 int main(int argc, char **argv)
 {
-    Options options = {.problem = {.courant = 8.4, .lambda = 1, .depth = 50e3},
-                       .rhs = "random",
-                       .tolerance = 1e-5,
-                       .max_iterations = 500,
-                       .repeats = 1};
+    Options options = {.rhs = "random", .max_iterations = 500, .repeats = 1};
     if (MPI_Init(&argc, &argv) != MPI_SUCCESS) return 1;
     if (sizeof(HYPRE_Real) != sizeof(double)) {
         fprintf(stderr, "compare: this hypre was not built for double precision\n");

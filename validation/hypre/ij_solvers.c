@@ -49,12 +49,15 @@ static int neighbour(const System *s, int i, int j, int k, int e, HYPRE_BigInt *
     i += shift[e][0];
     j += shift[e][1];
     k += shift[e][2];
-    if (k < 0 || k >= op->problem.nz) return MPI_PROC_NULL;
+    int nz = op->problem.nz;
+    if ((k < 0 || k >= nz) && op->problem.side[e] != SIDE_PERIODIC) return MPI_PROC_NULL;
+    k = (k + nz) % nz;
     if (i < 0 || i >= op->mine.ni || j < 0 || j >= op->mine.nj) {
         rank = op->neighbour[e];
         if (rank == MPI_PROC_NULL) return rank;
-        i += op->mine.i0 - op->patches[rank].i0;
-        j += op->mine.j0 - op->patches[rank].j0;
+        /* Beyond a periodic side the whole grid comes again. */
+        i = (op->mine.i0 + i + op->problem.nx) % op->problem.nx - op->patches[rank].i0;
+        j = (op->mine.j0 + j + op->problem.ny) % op->problem.ny - op->patches[rank].j0;
     }
     *row = row_of(s, rank, i, j, k);
     return rank;

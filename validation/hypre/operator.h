@@ -1,45 +1,48 @@
-/* The tensor-product Helmholtz operator of FORMULAS.md, sections A and B, spread over MPI ranks.
+/* The operator that hypre is compared on, spread over MPI ranks: of a tensor product (tensor_product.c) or of
+ * diffusion (diffusion.c).
  *
- *   -w^2 (lap_S u + lambda^2 r^-2 d_r(r^2 d_r u)) + u,   Neumann below and above, Dirichlet at the sides
- *
- * A row is computed from four vertical vectors and five horizontal numbers a column, by formulas that
- * share no code with isobar or hypre: what hypre is handed and what judges its answer come from here. */
+ * Rows come from formulas that share no code with isobar or hypre: what hypre is handed and what judges every answer come
+ * from here. */
 #ifndef COMPARE_OPERATOR_H
 #define COMPARE_OPERATOR_H
 
+#include "problem.h"
+
 #include <mpi.h>
 #include <stddef.h>
-
-typedef enum { GEOMETRY_PANEL, GEOMETRY_BOX } Geometry;
-typedef enum { GRADING_QUADRATIC, GRADING_UNIFORM } Grading;
-
-typedef struct {
-    int nx, ny, nz;
-    Geometry geometry;
-    Grading grading;
-    double courant; /* nu: omega = nu h / 2 */
-    double lambda;
-    double depth; /* m */
-} Problem;
-
-/* The order of a row's entries. */
-enum { CENTRE, WEST, EAST, SOUTH, NORTH, BELOW, ABOVE, ENTRIES };
 
 /* The columns that one rank owns: i0 <= i < i0 + ni, j0 <= j < j0 + nj, all levels. */
 typedef struct {
     int i0, j0, ni, nj;
 } Patch;
 
+typedef struct Operator Operator;
+
+/* What makes one kind of problem: its coefficients on this rank, and the rows that follow from them. */
 typedef struct {
+    /* The coefficients, or NULL with a message on standard error. */
+    void *(*create)(const Operator *op);
+    /* The entries of local cell (i, j, k); couplings that leave the domain are 0. */
+    void (*row)(const Operator *op, int i, int j, int k, double entry[ENTRIES]);
+    /* Whether a cell takes part: another one's row is that of the identity. */
+    int (*is_active)(const Operator *op, int i, int j, int k);
+    void (*destroy)(void *coefficients);
+    /* The cell's number in isobar's random fields. */
+    size_t (*number)(const Problem *problem, size_t i, size_t j, size_t k);
+} Kind;
+
+extern const Kind tensor_product_kind, diffusion_kind;
+
+struct Operator {
     Problem problem;
     MPI_Comm comm; /* Cartesian, no reordering of ranks */
     int ranks, rank;
     int neighbour[ENTRIES]; /* rank beyond WEST..NORTH, or MPI_PROC_NULL */
     Patch mine;
-    Patch *patches;            /* of every rank */
-    double *area, *face[ENTRIES]; /* |T| and alpha of WEST..NORTH, at i + ni j */
-    double *a, *b, *c, *d;     /* the vertical vectors, nz each */
-} Operator;
+    Patch *patches; /* of every rank */
+    const Kind *kind;
+    void *coefficients;
+};
 
 /* Fields are stored as i + ni (j + nj k), the order of hypre's box values. */
 size_t operator_cells(const Operator *op);
@@ -58,10 +61,13 @@ double field_dot(const Operator *op, const double *u, const double *v);
 void field_constant(const Operator *op, double *u);
 void field_random(const Operator *op, unsigned long long seed, double *u);
 
-/* malloc or MPI_Abort with the number of bytes. */
-void *allocate(size_t count, size_t size);
+/* From a file of shape (nz, ny, nx); 0 with a message on standard error if it cannot be read. */
+int field_read(const Operator *op, const char *path, double *u);
 
-/* printf to standard error from the first rank only: for mistakes that all ranks see alike. */
-void complain(const char *format, ...);
+/* 0 in the cells that take no part. */
+void field_mask(const Operator *op, double *u);
+
+/* Takes the mean over the cells that take part out of them. */
+void field_remove_mean(const Operator *op, double *u);
 
 #endif

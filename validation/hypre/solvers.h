@@ -39,8 +39,8 @@ typedef struct {
 
 extern const Interface struct_interface, ij_interface;
 
-/* Aborts with the failing call; hypre's "did not converge" flag is let through and cleared, since the
- * driver judges convergence itself. */
+/* Aborts with the failing call; hypre's "did not converge" flag is let through and cleared, and so is any complaint of a
+ * solve about its numbers, since the driver judges convergence itself. */
 void hypre_check(int error, const char *call);
 #define HYPRE(call) hypre_check((call), #call)
 

@@ -72,6 +72,10 @@ static void *assemble(const Operator *op, Spec *spec, const double *rhs)
                   .upper = {op->mine.i0 + op->mine.ni - 1, op->mine.j0 + op->mine.nj - 1, op->problem.nz - 1}};
     HYPRE(HYPRE_StructGridCreate(op->comm, 3, &s->grid));
     HYPRE(HYPRE_StructGridSetExtents(s->grid, s->lower, s->upper));
+    const Problem *p = &op->problem;
+    HYPRE_Int periodic[3] = {p->side[WEST] == SIDE_PERIODIC ? p->nx : 0, p->side[SOUTH] == SIDE_PERIODIC ? p->ny : 0,
+                             p->side[BELOW] == SIDE_PERIODIC ? p->nz : 0};
+    HYPRE(HYPRE_StructGridSetPeriodic(s->grid, periodic));
     HYPRE(HYPRE_StructGridAssemble(s->grid));
     HYPRE(HYPRE_StructStencilCreate(3, entries, &s->stencil));
     for (int e = 0; e < entries; e++) {
