@@ -21,13 +21,21 @@ test-gpu:
 bench *ARGS:
     cargo run --release -- bench cases/panel.toml --set grid.nx=256 --set grid.ny=256 {{ARGS}}
 
-# The same solve by hypre (needs `apt-get install libhypre-dev openmpi-bin libopenmpi-dev`).
+# The same solve by hypre (needs `apt-get install libhypre-dev openmpi-bin libopenmpi-dev`); --problem bubbles and --help for others.
 compare-hypre *ARGS:
     validation/hypre/run {{ARGS}}
 
 # The papers' tables.
 reproduce PAPER *ARGS:
     cargo run --release -- reproduce {{PAPER}} {{ARGS}}
+
+# Predictions for many ranks.
+model RANKS *ARGS:
+    cargo run --release -- model --ranks {{RANKS}} {{ARGS}}
+
+# The site, with its gallery; $PYTHON has the package, Sphinx, MyST, furo and matplotlib.
+site:
+    docs/site/build
 
 # API documentation.
 docs:

@@ -1,10 +1,11 @@
 //! The linear system of a case.
 
+use std::ops::Range;
 use std::path::Path;
 
 use isobar::Shape;
 use isobar::problem::{self, Coefficient, DiffusionProblem, PointProblem, Spacing};
-use isobar::stencil::Diffusion;
+use isobar::stencil::{Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
 use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
@@ -26,6 +27,23 @@ pub struct Assembled {
     pub active: Option<Vec<bool>>,
     /// Where the cells lie, for files and plots.
     pub mesh: Mesh,
+}
+
+impl Assembled {
+    /// Keeps of b and of the exact solution what lies in these rows, (nz, rows, nx) in C order.
+    pub fn keep_rows(&mut self, rows: &Range<usize>) {
+        let shape = self.matrix.shape();
+        for values in std::iter::once(&mut self.rhs).chain(&mut self.exact) {
+            let mut end = 0;
+            for k in 0..shape.nz {
+                let from = shape.nx * (rows.start + shape.ny * k);
+                values.copy_within(from..from + shape.nx * rows.len(), end);
+                end += shape.nx * rows.len();
+            }
+            values.truncate(end);
+            values.shrink_to_fit();
+        }
+    }
 }
 
 /// The cells of a problem.
@@ -152,12 +170,10 @@ impl DiffusionCase {
             |body| problem.rhs_from(body, rhs.weighting),
         )?;
         let exact = (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
-        let cells = stencil.cells().map(|at| stencil.is_active(at));
-        let active: Vec<bool> = memory::collect("the mask", self.shape.cells(), cells)?;
         Ok(Assembled {
             rhs: values,
             exact,
-            active: active.iter().any(|active| !active).then_some(active),
+            active: mask_of(&stencil)?,
             mesh: mesh_of(&problem),
             matrix: Matrix::Diffusion(stencil),
         })
@@ -196,15 +212,24 @@ impl DiffusionCase {
         )?;
         let is_known = self.rhs_kind() == RhsKind::Manufactured;
         let exact = is_known.then(|| without_constants(points.inner.exact(), &stencil));
-        let active: Vec<bool> = stencil.cells().map(|at| stencil.is_active(at)).collect();
         Ok(Assembled {
             rhs: values,
             exact,
-            active: active.iter().any(|active| !active).then_some(active),
+            active: mask_of(&stencil)?,
             mesh: mesh_around(&points.coordinates, problem.extent()),
             matrix: Matrix::Diffusion(stencil),
         })
     }
+}
+
+/// Which cells take part; nothing where all do.
+fn mask_of(stencil: &Diffusion) -> Result<Option<Vec<bool>>> {
+    if stencil.is_one_piece() {
+        return Ok(None);
+    }
+    let cells = stencil.cells().map(|at| stencil.is_active(at));
+    let active = memory::collect("the mask", Stencil::shape(stencil).cells(), cells)?;
+    Ok(active.contains(&false).then_some(active))
 }
 
 /// Cells around points that are evenly spaced in a box of this size.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::iter::repeat_n;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use isobar::Guess;
@@ -145,11 +146,26 @@ impl Case {
     /// # Errors
     /// Memory that cannot be had.
     pub fn first_guess(&self) -> Result<Vec<f64>> {
-        let cells = self.problem.shape().cells();
+        self.first_guess_in(&(0..self.problem.shape().ny))
+    }
+
+    /// The same in some rows of the grid: shape (nz, rows, nx).
+    ///
+    /// # Errors
+    /// As [`Case::first_guess`].
+    pub fn first_guess_in(&self, rows: &Range<usize>) -> Result<Vec<f64>> {
+        let (shape, seed) = (self.problem.shape(), self.problem.seed());
+        let row = shape.nx * rows.len();
+        let cells = row * shape.nz;
         match self.guess {
             FirstGuess::Zero => memory::collect("the solution", cells, repeat_n(0.0, cells)),
             FirstGuess::Ones => memory::collect("the first guess", cells, repeat_n(1.0, cells)),
-            FirstGuess::Random => random_guess(self.problem.seed(), cells),
+            FirstGuess::Random => {
+                let first = |layer: usize| shape.nx * (rows.start + shape.ny * layer);
+                let values =
+                    (0..shape.nz).flat_map(|layer| (0..row).map(move |n| random_value(seed, first(layer) + n)));
+                memory::collect("the first guess", cells, values)
+            }
         }
     }
 }
@@ -159,7 +175,11 @@ impl Case {
 /// # Errors
 /// Memory that cannot be had.
 pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
-    memory::collect("the first guess", cells, (0..cells).map(|n| 0.5 * (1.0 + random(seed, n))))
+    memory::collect("the first guess", cells, (0..cells).map(|n| random_value(seed, n)))
+}
+
+fn random_value(seed: u64, cell: usize) -> f64 {
+    0.5 * (1.0 + random(seed, cell))
 }
 
 /// `[solver]`; what it leaves open is the matrix's to choose.

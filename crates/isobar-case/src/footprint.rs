@@ -60,7 +60,7 @@ impl Case {
     /// What it needs, what there is, and what to do.
     pub fn require_memory(&self, device: &Device) -> Result<()> {
         let what = format!("a grid of {} cells", self.problem.shape());
-        let footprint = self.footprint(device.processor())?;
+        let footprint = self.footprint_on(device)?;
         memory::require(&what, footprint.needed())?;
         if let Device::Cuda(cuda) = device {
             let (needed, there) = (footprint.device, cuda.memory() as f64);
@@ -74,6 +74,36 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// What it will hold on a device; of several ranks, what one of them will, the one with most rows.
+    ///
+    /// # Errors
+    /// Options that do not go together; more ranks than rows.
+    pub fn footprint_on(&self, device: &Device) -> Result<Footprint> {
+        let (alone, size) = (self.footprint(device.processor())?, self.problem.matrix_size());
+        let at = |error: isobar::Error| Error::at(&self.path, error);
+        let Some(slabs) = device.slabs(size.shape).map_err(at)? else { return Ok(alone) };
+        let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
+        // Steps take arrays of the whole grid; a solve lets go of what is not its own when the matrix is made.
+        let by_rows = match &self.problem {
+            Problem::Helmholtz(case) => {
+                1.0 + f64::from(u8::from(case.section.rhs.kind == helmholtz::RhsKind::Manufactured))
+            }
+            Problem::Diffusion(case) => 1.0 + f64::from(u8::from(case.rhs_kind() == diffusion::RhsKind::Manufactured)),
+            Problem::Heat(_) => return Ok(Footprint { solver: host, device, ..alone }),
+        };
+        let share = slabs.largest() as f64 / size.shape.ny as f64;
+        let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
+        Ok(Footprint {
+            system: alone.system - others,
+            assembly: alone.assembly + others,
+            solution: alone.solution * share,
+            solver: host,
+            copy: alone.copy,
+            marked: 0.0,
+            device,
+        })
     }
 
     /// What it will hold, with a solver on this processor.

@@ -253,6 +253,13 @@ impl ErrorReport {
     }
 }
 
+impl ErrorReport {
+    /// That of cells of several ranks together: of the largest of their largest differences, the sum of squares, and the cells.
+    pub fn of_all(max: f64, squares: f64, cells: usize) -> Self {
+        Self { max, l2: (squares / cells.max(1) as f64).sqrt() }
+    }
+}
+
 /// Fingerprint of the solution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Checks {

@@ -1,7 +1,7 @@
 //! Linear systems for callers in other languages: from a case, or from a problem or a matrix of the caller's own.
 
 use isobar::options::SolverOptions;
-use isobar::problem::{DiffusionProblem, Weighting};
+use isobar::problem::{DiffusionProblem, Heat, Weighting};
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -34,8 +34,8 @@ impl LinearSystem {
     pub fn from_case(case: Case) -> Result<Self> {
         if case.problem.kind() == "heat" {
             return Err(Error::new(
-                "problem.kind = \"heat\" is a run of time steps, not one linear system; solve one of kind \"diffusion\" with \
-                 diffusion.reaction = 1/dt in every step",
+                "problem.kind = \"heat\" is a run of time steps, not one linear system; use isobar_heat_from_case in C, or \
+                 isobar.solve in Python",
             ));
         }
         let assembled = case.assemble()?;
@@ -49,6 +49,19 @@ impl LinearSystem {
     /// Those of [`DiffusionProblem::stencil`].
     pub fn from_diffusion(problem: DiffusionProblem) -> Result<Self> {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
+    }
+
+    /// The heat equation with its κ, c, sides and grid, and a source density of every cell, C order.
+    ///
+    /// # Errors
+    /// Those of [`Heat::in_cells`]; a system that is not from [`LinearSystem::from_diffusion`].
+    pub fn heat(&self, body: Option<Vec<f64>>) -> Result<Heat> {
+        match &self.origin {
+            Origin::Diffusion(problem) => Ok(Heat::in_cells(problem, body)?),
+            _ => Err(Error::new(
+                "time steps need a problem of diffusion from arrays; a case that is to be stepped is of kind \"heat\"",
+            )),
+        }
     }
 
     /// Of a matrix, about which nothing else is known.

@@ -88,6 +88,7 @@ fn predictions_hold() {
     let [cycles, modes, tolerance] = ["solver.method=multigrid", "solver.method=modes", "solver.tolerance=1e-2"];
     // Left open, what is predicted is what takes more and may follow.
     let [lines, points] = ["line", "point"].map(|what| format!("solver.multigrid.smoother={what}-red-black"));
+    let above_lines = "solver.multigrid.smoother=point-line";
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     // What the library behind vertical modes makes once for all solvers of a process: 4 MB.
@@ -108,8 +109,10 @@ fn predictions_hold() {
         (DIFFUSION, &[&x, z, &jacobi]),
         (DIFFUSION, &[&x, z, &line, f32, tolerance]),
         (DIFFUSION, &[&x, &y, z, "diffusion.reaction=1.0"]),
-        (DIFFUSION, &[&x, mixed]),
-        (DIFFUSION, &[&x, f32, tolerance]),
+        (DIFFUSION, &[&x, &lines, mixed]),
+        (DIFFUSION, &[&x, &lines, f32, tolerance]),
+        (DIFFUSION, &[&x, above_lines]),
+        (DIFFUSION, &[&x, above_lines, mixed]),
         (DIFFUSION, &[&x, cycles]),
         (DIFFUSION, &[&block_ic, "solver.norm=scaled"]),
         (DIFFUSION, &[&neumann, bicgstab]),
@@ -118,7 +121,10 @@ fn predictions_hold() {
         (DIFFUSION, &[deflated, &jacobi, "grid.nz=1", "grid.nx=512", "grid.ny=256", "grid.size=[2.0, 1.0, 1.0]"]),
         (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]"]),
         (DIFFUSION, &["diffusion.boundary.west=neumann", "solver.compatibility=project", &lines]),
-        (DIFFUSION, &[&x, "diffusion.active=1.0", "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]"]),
+        (
+            DIFFUSION,
+            &[&x, &lines, "diffusion.active=1.0", "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]"],
+        ),
     ] {
         let all = measure(text, sets);
         for [predicted, allocated] in all {

@@ -103,6 +103,7 @@ fn run(cli: Cli) -> Result<u8> {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
+        Command::Model(args) => commands::model::run(&args),
         Command::Export(args) => commands::export::run(&args),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
-use isobar::{Description, Device, Outcome, Ranks};
+use isobar::{ArrayView, ArrayViewMut, Description, Device, Outcome, Ranks, Shape};
 use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
@@ -18,8 +18,10 @@ use crate::summary;
 pub struct Run {
     /// The linear system that was solved.
     pub assembled: Assembled,
-    /// The solution in (z, y, x) C order, where [`Run::has_solution`].
+    /// The solution in (z, y, x) C order, where [`Run::has_solution`]: of the whole grid, or of the rows that this rank has.
     pub solution: Vec<f64>,
+    /// Its fingerprint, that of the whole grid.
+    pub checks: Checks,
     /// The device, the method and the grids that were put together.
     pub description: Description,
     /// How the iteration ended, with its history.
@@ -32,17 +34,25 @@ pub struct Run {
     pub traffic: TrafficReport,
 }
 
-/// Solves a case, telling the console what happens. On several ranks the device is that of all, and the solution is that of
-/// rank 0.
+/// Several ranks that solve together.
+#[derive(Clone, Copy)]
+pub struct Together<'r> {
+    /// They.
+    pub ranks: &'r Ranks,
+    /// Whether rank 0 needs the whole solution; each keeps its own rows otherwise.
+    pub on_rank_0: bool,
+}
+
+/// Solves a case, telling the console what happens. On several ranks the device is that of all.
 ///
 /// # Errors
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
-pub fn solve(case: &Case, device: &Device, ranks: Option<&Ranks>, console: &mut Console) -> Result<Run> {
+pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, console: &mut Console) -> Result<Run> {
     let assemble = || {
         case.require_memory(device)?;
         Ok(case.assemble()?)
     };
-    solve_since(Instant::now(), case, assemble, device, ranks, console)
+    solve_since(Instant::now(), case, assemble, device, together, console)
 }
 
 /// The same for a linear system that is there already.
@@ -58,15 +68,21 @@ fn solve_since(
     case: &Case,
     assemble: impl FnOnce() -> Result<Assembled>,
     device: &Device,
-    ranks: Option<&Ranks>,
+    together: Option<Together<'_>>,
     console: &mut Console,
 ) -> Result<Run> {
+    let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
-        let assembled = assemble()?;
+        let mut assembled = assemble()?;
         let solver = assembled.matrix.solver(device, &case.solver)?;
-        Ok((assembled, solver, case.footprint(device.processor())?, case.first_guess()?))
+        let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
+        if rows.len() < shape.ny {
+            assembled.keep_rows(&rows);
+        }
+        let guess = case.first_guess_in(&rows)?;
+        Ok((assembled, solver, case.footprint_on(device)?, guess, Shape { ny: rows.len(), ..shape }))
     };
-    let (assembled, mut solver, footprint, mut solution) = ranks::agree(ranks, set_up())?;
+    let (assembled, mut solver, footprint, mut solution, part) = ranks::agree(ranks, set_up())?;
     let setup = clock.elapsed().as_secs_f64();
     let mut description = solver.description().clone();
     let [vectors, coefficients] = ranks::sum(ranks, [description.bytes as f64, description.coefficient_bytes as f64])?
@@ -76,16 +92,21 @@ fn solve_since(
 
     let mut progress = Progress::new(console, case.solver.tolerance, case.solver.max_iterations);
     let solving = interrupt::solving();
-    let outcome = solver.solve_observed(&assembled.rhs, &mut solution, case.guess.into(), &mut |seen| {
+    let (rhs, u) = (ArrayView::c_order(&assembled.rhs, part)?, ArrayViewMut::c_order(&mut solution, part)?);
+    let outcome = solver.solve_observed(rhs, u, case.guess.into(), &mut |seen| {
         progress.observe(seen.iteration, seen.relative_residual);
         ranks::flow(ranks)
     });
     drop(solving);
     progress.finish();
     let outcome = ranks::together(ranks, outcome)?;
-    if let Some(ranks) = ranks {
-        let gathered = ranks.gather_rows(&mut solution, case.problem.shape());
-        ranks::together(Some(ranks), gathered)?;
+    let found = has_solution(&outcome);
+    let checks = if found { ranks::checks(ranks, &solution)? } else { Checks::NONE };
+    let exact = assembled.exact.as_ref().filter(|_| found);
+    let error = exact.map(|exact| ranks::error(ranks, &solution, exact, shape.cells())).transpose()?;
+    if let Some(Together { ranks, .. }) = together.filter(|together| together.on_rank_0) {
+        let layers: Vec<_> = (0..ranks.size()).map(|rank| if rank == 0 { 0..shape.nz } else { 0..0 }).collect();
+        solution = ranks::together(Some(ranks), ranks.collect_layers(&solution, shape, &layers))?;
     }
     let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());
 
@@ -94,9 +115,9 @@ fn solve_since(
     let copy = copy_bandwidth(case, device, &footprint);
     let bytes: f64 = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * outcome.iterations as f64;
     let [bytes, copy] = ranks::sum(ranks, [bytes, copy])?;
-    let found = has_solution(&outcome);
     let run = Run {
-        error: assembled.exact.as_ref().filter(|_| found).map(|exact| ErrorReport::new(&solution, exact)),
+        error,
+        checks,
         traffic: TrafficReport::new(bytes, outcome.timing.solve, copy),
         assembled,
         solution,
@@ -124,8 +145,7 @@ impl Run {
     /// The report of this run.
     pub fn report(&self, case: &Case) -> Report {
         let problem = ProblemReport::new(case.problem.kind(), case.problem.shape());
-        let checks = if self.has_solution() { Checks::new(&self.solution) } else { Checks::NONE };
-        let (description, outcome) = (&self.description, &self.outcome);
+        let (checks, description, outcome) = (self.checks, &self.description, &self.outcome);
         let (seconds, traffic) = (self.seconds, self.traffic);
         Report {
             error: self.error,

@@ -29,9 +29,10 @@ pub fn opening(case: &Case, description: &Description, footprint: &Footprint) ->
     lines.push(entry(
         "memory",
         format!(
-            "{} of vectors, {} of coefficients; predicted peak of the whole run {}",
+            "{} of vectors, {} of coefficients; predicted peak of {} {}",
             memory::readable(vectors as f64),
             memory::readable(coefficients as f64),
+            if description.device.ranks > 1 { "a rank" } else { "the whole run" },
             memory::readable(footprint.peak())
         ),
     ));
@@ -71,6 +72,9 @@ fn solver(case: &Case, description: &Description) -> String {
     }
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
         text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
+            ("cg", "multigrid") if description.smoother == Smoother::PointLine => {
+                "; chosen for these coefficients, and watched: lines on all grids follow where it is slow"
+            }
             ("cg", "multigrid") => {
                 "; chosen since it is fast whatever the coefficients, and watched: lines or the diagonal follow where it is slow"
             }

@@ -3,10 +3,12 @@
 
 #![cfg(unix)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use isobar_io::{Field, Mesh};
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use tempfile::tempdir;
@@ -28,6 +30,57 @@ boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
 tolerance = 1e-8
 "#;
 
+/// Smooth, and tied to nothing.
+const SMOOTH: &str = r#"
+[problem]
+kind = "diffusion"
+[grid]
+nx = 24
+ny = 28
+nz = 8
+spacing = [1.0, 1.0, 1.0]
+[diffusion]
+coefficient = 2.0
+sources = [ { i = 3, j = 4, k = [1, 2], rate = 1.0 }, { i = 20, j = 25, k = [5, 5], rate = -1.0 } ]
+[solver]
+tolerance = 1e-8
+"#;
+
+/// Bubbles that lie across the borders of slabs, and holes: what conjugate gradients with lines take hundreds of iterations for.
+const BUBBLES: &str = r#"
+[problem]
+kind = "diffusion"
+[grid]
+nx = 24
+ny = 28
+nz = 8
+[diffusion]
+coefficient = { bubbles = { contrast = 1e-6, count = 12, radius = 0.12, seed = 3 } }
+boundary = { west = { dirichlet = 1.0 }, south = { dirichlet = 0.0 } }
+[solver]
+tolerance = 1e-8
+"#;
+
+/// Ten steps, five of them in a checkpoint.
+const HEAT: &str = r#"
+[problem]
+kind = "heat"
+[grid]
+nx = 12
+ny = 14
+nz = 6
+[heat]
+dt = 1e-3
+end_time = 1e-2
+first_guess = "extrapolated"
+output_every = 4
+checkpoint = "run.ckpt"
+checkpoint_every = 5
+[solver]
+tolerance = 1e-10
+preconditioner = { kind = "line" }
+"#;
+
 fn main() {
     let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
     let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
@@ -46,9 +99,12 @@ fn main() {
             }));
         };
         trial("solves_are_those_of_one_process", solves_are_those_of_one_process);
+        trial("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process);
+        trial("stores_are_those_of_one_process", stores_are_those_of_one_process);
         trial("one_rank_says_how_it_went", one_rank_says_how_it_went);
         trial("failures_are_said_once", failures_are_said_once);
         trial("ranks_must_agree", ranks_must_agree);
+        trial("a_stopped_rank_ends_all", a_stopped_rank_ends_all);
     }
     let mut arguments = Arguments::from_args();
     // Ranks wait for each other busily; two jobs at a time would wait for ever so long.
@@ -62,17 +118,21 @@ fn case(name: &str) -> String {
 
 /// Runs `mpiexec` with these arguments, where "isobar" is the command.
 fn mpiexec(folder: &Path, args: &[&str]) -> Output {
+    launcher(folder, args).output().unwrap()
+}
+
+fn launcher(folder: &Path, args: &[&str]) -> Command {
     let mut paths = vec![folder.to_path_buf()];
     paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
-    Command::new(folder.join("mpiexec"))
+    let mut command = Command::new(folder.join("mpiexec"));
+    command
         .args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }))
         .env("PATH", std::env::join_paths(paths).unwrap())
         // Open MPI: more ranks than cores, and any user, as in a container.
         .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .output()
-        .unwrap()
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command
 }
 
 fn text(output: &Output) -> String {
@@ -91,11 +151,26 @@ fn solves_are_those_of_one_process(mpi: &Path) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
     let rock = files.path().join("rock.toml").display().to_string();
     fs::write(&rock, ROCK).unwrap();
+    let bubbles = files.path().join("bubbles.toml").display().to_string();
+    fs::write(&bubbles, BUBBLES).unwrap();
+    let smooth = files.path().join("smooth.toml").display().to_string();
+    fs::write(&smooth, SMOOTH).unwrap();
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let cycles = ["--set", "solver.method=multigrid"];
+    let modes = ["--set", "solver.method=modes"];
     let mixed = ["--set", "solver.method=multigrid", "--precision", "mixed"];
-    for (case, method) in [(&panel, &cycles[..]), (&panel, &cg), (&panel, &mixed), (&rock, &cg)] {
+    let trials = [
+        (&panel, &cycles[..]),
+        (&panel, &modes),
+        (&panel, &cg),
+        (&panel, &mixed),
+        (&rock, &cg),
+        (&smooth, &[]),
+        (&rock, &[]),
+        (&bubbles, &[]),
+    ];
+    for (case, method) in trials {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
@@ -110,15 +185,125 @@ fn solves_are_those_of_one_process(mpi: &Path) {
             let (report, v) = written(files.path());
             assert_eq!(report["device"]["ranks"], ranks);
             assert_eq!(report["problem"], alone["problem"]);
+            assert_eq!(report["solver"], alone["solver"]);
             let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
             // Rounding may move the count of many iterations by one.
-            let slack = i64::from(iterations(&alone) > 100);
+            let slack = i64::from(iterations(&alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
             assert!((iterations(&report) - iterations(&alone)).abs() <= slack, "{ranks} ranks, {method:?}");
             assert_eq!(v.len(), u.len());
             let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
             assert!(distance <= 1e-6 * largest, "{ranks} ranks, {method:?}: {distance:e} of {largest:e}");
         }
     }
+}
+
+/// Frames, report and checkpoint are rank 0's; a checkpoint of some ranks is one of others.
+fn time_steps_are_those_of_one_process(mpi: &Path) {
+    let files = tempdir().unwrap();
+    let heat = files.path().join("heat.toml").display().to_string();
+    fs::write(&heat, HEAT).unwrap();
+    let [report, output, frames] =
+        ["report.json", "u.npy", "u.zarr"].map(|name| files.path().join(name).display().to_string());
+    let checkpoint = files.path().join("run.ckpt").display().to_string();
+    let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
+    let run = |ranks: &str, more: &[&str]| {
+        let args: Vec<&str> = ["-n", ranks].into_iter().chain(solve).chain(more.iter().copied()).collect();
+        let said = mpiexec(mpi, &args);
+        assert!(said.status.success(), "{}", text(&said));
+        assert_eq!(text(&said).matches("outcome ").count(), 1, "{}", text(&said));
+        written(files.path())
+    };
+    let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&solve[1..]).output().unwrap();
+    assert!(said.status.success(), "{}", text(&said));
+    let (alone, u) = written(files.path());
+    let near = |v: &[f64], what: &str| {
+        let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
+        let distance = u.iter().zip(v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
+        assert!(v.len() == u.len() && distance <= 1e-8 * largest, "{what}: {distance:e} of {largest:e}");
+    };
+    for ranks in ["1", "2", "3", "6"] {
+        fs::remove_file(&output).unwrap();
+        let (report, v) = run(ranks, &[]);
+        near(&v, ranks);
+        assert_eq!(report["steps"].as_array().unwrap().len(), alone["steps"].as_array().unwrap().len());
+        let energies = [&report, &alone].map(|report| report["steps"][9]["energy"].as_f64().unwrap());
+        assert!((energies[0] - energies[1]).abs() <= 1e-6 * energies[1], "{energies:?}");
+    }
+    // Half of the way on three ranks, the rest on two.
+    let half = ["--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"];
+    run("3", &half);
+    let (_, v) = run("2", &["--restart", &checkpoint]);
+    near(&v, "after a restart");
+    let said = mpiexec(mpi, &["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--output", &frames]);
+    assert!(said.status.success() && files.path().join("u.zarr").is_dir(), "{}", text(&said));
+}
+
+/// The chunks and the metadata of u in a store.
+fn chunks(store: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![store.join("u")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                all.insert(entry.path().strip_prefix(store).unwrap().to_owned(), fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    all
+}
+
+/// Ranks write a store together, byte for byte that of one process: cycles of multigrid compute the same on all. One of three
+/// writes none of the two chunks. Inactive cells are marked, and with a plot rank 0 writes.
+fn stores_are_those_of_one_process(mpi: &Path) {
+    let files = tempdir().unwrap();
+    let [store, plot, mask] = ["u.zarr", "u.png", "mask.npy"].map(|name| files.path().join(name));
+    let panel = case("panel.toml");
+    let sets = ["grid.nx=512", "grid.ny=128", "grid.nz=36", "solver.method=multigrid", "solver.max_iterations=1"];
+    let wide: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let shape = [8, 28, 24];
+    let is_active: Vec<f64> = (0..8 * 28 * 24).map(|n| f64::from(u8::from(n % 24 > 3 || n / 24 % 28 > 19))).collect();
+    isobar_io::write(&mask, &Field::new("active", &is_active, shape, &Mesh::unit([24, 28, 8]))).unwrap();
+    let rock = files.path().join("rock.toml").display().to_string();
+    fs::write(&rock, ROCK.to_owned() + "max_iterations = 3\n").unwrap();
+    let [output, picture, active] = [&store, &plot, &mask].map(|path| path.display().to_string());
+    let masked = format!("diffusion.active={{ file = \"{active}\" }}");
+    let masked = ["--set", &masked, "--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
+    for (case, more, is_exact) in [(&panel, &wide[..], true), (&rock, &masked[..], false)] {
+        let solve = ["isobar", "solve", case, "--device", "cpu", "--threads", "1", "--output", &output];
+        let args: Vec<&str> = solve.iter().chain(more).copied().collect();
+        let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
+        assert_eq!(said.status.code(), Some(2), "{}", text(&said));
+        let alone = chunks(&store);
+        assert_eq!(alone.len(), if is_exact { 3 } else { 2 });
+        for (ranks, plotted) in [("2", false), ("3", false), ("2", true)] {
+            fs::remove_dir_all(&store).unwrap();
+            let mut on_ranks: Vec<&str> = ["-n", ranks].into_iter().chain(args.iter().copied()).collect();
+            on_ranks.extend(["--plot", &picture].iter().filter(|_| plotted));
+            let said = mpiexec(mpi, &on_ranks);
+            assert_eq!(said.status.code(), Some(2), "{}", text(&said));
+            assert_eq!(text(&said).matches("wrote ").count(), 1 + usize::from(plotted), "{}", text(&said));
+            let together = chunks(&store);
+            assert!(together.keys().eq(alone.keys()));
+            if is_exact {
+                assert!(together == alone, "{ranks} ranks");
+                continue;
+            }
+            let numbers = |bytes: &[u8]| -> Vec<f64> {
+                bytes.as_chunks::<8>().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
+            };
+            let chunk = Path::new("u/c/0/0/0");
+            for (n, (u, v)) in numbers(&alone[chunk]).iter().zip(numbers(&together[chunk])).enumerate() {
+                assert_eq!(u.is_nan(), is_active[n] == 0.0);
+                assert!(u.is_nan() && v.is_nan() || (u - v).abs() <= 1e-6, "cell {n}: {u} {v}");
+            }
+        }
+    }
+    // Nothing but these is left.
+    let mut names: Vec<_> = fs::read_dir(files.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["mask.npy", "rock.toml", "u.png", "u.zarr"]);
 }
 
 fn one_rank_says_how_it_went(mpi: &Path) {
@@ -137,7 +322,7 @@ fn one_rank_says_how_it_went(mpi: &Path) {
     for word in ["problem ", "outcome ", "time "] {
         assert_eq!(lines.lines().filter(|line| line.starts_with(word)).count(), 1, "{lines}");
     }
-    let said = run(&["--set", "solver.max_iterations=1", "--quiet"]);
+    let said = run(&["--set", "solver.method=multigrid", "--set", "solver.max_iterations=1", "--quiet"]);
     assert_eq!(said.status.code(), Some(2), "{}", text(&said));
     assert_eq!(String::from_utf8_lossy(&said.stdout), "");
 }
@@ -153,10 +338,11 @@ fn assert_fails(output: &Output, part: &str) {
 
 fn failures_are_said_once(mpi: &Path) {
     let (panel, heat) = (case("panel-tiny.toml"), case("heat.toml"));
+    let trial = ["-n", "2", "isobar", "solve", &heat, "--device", "cpu", "--set", "solver.preconditioner.kind=auto"];
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", "nothing.toml"]), "nothing.toml: no such file");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "solve", &panel, "--nonsense"]), "--nonsense");
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]), "only `isobar solve` runs on several ranks");
-    assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &heat]), "time steps on several ranks");
+    assert_fails(&mpiexec(mpi, &trial), "a trial of preconditioners on several ranks");
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
     let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4"];
     assert_fails(&mpiexec(mpi, &few), "4 rows for 5 ranks");
@@ -175,4 +361,58 @@ fn ranks_must_agree(mpi: &Path) {
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
     assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, or the case: not the same as on rank 0");
     assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, or the case");
+}
+
+/// The processes of a job on this case, each with what launchers call its rank.
+#[cfg(target_os = "linux")]
+fn ranks_of(case: &str) -> Vec<(u32, Option<usize>)> {
+    let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let found = fs::read_dir("/proc").unwrap().flatten().filter_map(pid).filter_map(|pid: u32| {
+        let read =
+            |what: &str| Some(String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/{what}")).ok()?).into_owned());
+        let (arguments, environment) = (read("cmdline")?, read("environ")?);
+        let is_rank = arguments.contains(case) && arguments.starts_with(env!("CARGO_BIN_EXE_isobar"));
+        let rank = environment.split('\0').find_map(|entry| {
+            ["PMI_RANK=", "OMPI_COMM_WORLD_RANK="].iter().find_map(|name| entry.strip_prefix(name)?.parse().ok())
+        });
+        is_rank.then_some((pid, rank))
+    });
+    found.collect()
+}
+
+/// Waits until something is there, for 30 s.
+#[cfg(target_os = "linux")]
+fn wait_for<R>(what: &str, mut look: impl FnMut() -> Option<R>) -> R {
+    let start = std::time::Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed().as_secs() < 30, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// A process that is stopped while steps are computed: the job ends, with a message that names its rank.
+fn a_stopped_rank_ends_all(mpi: &Path) {
+    #[cfg(target_os = "linux")]
+    {
+        let files = tempdir().unwrap();
+        let heat = files.path().join("long.toml").display().to_string();
+        fs::write(&heat, HEAT.replace("dt = 1e-3", "dt = 1e-7").replace("output_every = 4", "output_every = 0"))
+            .unwrap();
+        let args = ["-n", "3", "isobar", "solve", &heat, "--device", "cpu", "--set", "heat.checkpoint_every=50"];
+        let mut job = launcher(mpi, &args);
+        job.env("ISOBAR_RANK_TIMEOUT", "2").current_dir(files.path());
+        job.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let job = job.spawn().unwrap();
+        wait_for("steps are taken", || files.path().join("run.ckpt").exists().then_some(()));
+        let stopped = ranks_of(&heat).into_iter().find(|(_, rank)| *rank == Some(1)).unwrap().0;
+        assert!(Command::new("sh").args(["-c", &format!("kill -STOP {stopped}")]).status().unwrap().success());
+        let start = std::time::Instant::now();
+        let said = job.wait_with_output().unwrap();
+        assert!(start.elapsed().as_secs() < 30, "{}", text(&said));
+        assert_fails(&said, "rank 1 of 3: it hangs: no sign of it for 2 s");
+        wait_for("all processes are gone", || ranks_of(&heat).is_empty().then_some(()));
+    }
 }

@@ -137,6 +137,7 @@ fn levels<B: Supports<S>, S: Stencil, T: Real>(
     let wanted = options.multigrid.levels;
     match options.multigrid.smoother {
         Smoother::PointRedBlack => backend.point_hierarchy(stencil, operator, wanted),
+        Smoother::PointLine => backend.point_line_hierarchy(stencil, operator, wanted),
         _ => backend.hierarchy(stencil, operator, wanted),
     }
 }

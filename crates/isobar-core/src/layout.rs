@@ -168,6 +168,14 @@ impl Layout {
         Self { origin, halo, ..self }
     }
 
+    /// That of vectors with another number of layers of the same rows, without halo.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`].
+    pub fn own_rows(&self, layers: usize) -> Result<Self> {
+        Ok(Self::new(Shape { nz: layers, ..self.shape })?.part_of(self.origin, [0; 2]))
+    }
+
     /// Where the first column lies in the larger grid that this is a part of.
     pub fn origin(&self) -> [usize; 2] {
         self.origin
@@ -221,17 +229,6 @@ impl Layout {
     #[inline(always)]
     pub fn len(&self) -> usize {
         2 * self.half_plane() * self.shape.ny
-    }
-
-    /// Fails for a part of a larger grid, for steps that are for whole ones.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`], saying so.
-    pub fn require_whole(&self) -> Result<()> {
-        if self.halo == [0; 2] && self.origin == [0; 2] {
-            return Ok(());
-        }
-        Err(Error::Unsupported("relaxation of points by colour on several ranks; relax lines, or run on one".into()))
     }
 
     /// Never: a layout has at least one cell.

@@ -136,9 +136,11 @@ traffic! {
     DOT: "dot", "⟨x, y⟩", 2.0, 0.0, 0.0, 2.0;
     /// The same of a vector with itself.
     NORM: "norm", "‖x‖²", 1.0, 0.0, 0.0, 2.0;
-    /// See [`crate::operator::PointSmoother::relax_points`], with one sub-iteration.
+    /// See [`crate::operator::PointSmoother::relax_points`], with one sub-iteration and no momentum.
     RELAX_POINTS: "relax_points", "v = u + ω D⁻¹(f − A u);  ‖f − A u‖²", 2.0, 1.0, 1.0, 25.0;
-    /// The same with several; the operations are those of one update of a cell.
+    /// The same with momentum.
+    RELAX_POINTS_ON: "relax_points_on", "v = u + ω D⁻¹(f − A u) + m (u − v);  ‖f − A u‖²", 3.0, 1.0, 1.0, 28.0;
+    /// The same with several sub-iterations; the operations are those of one update of a cell.
     RELAX_TILES: "relax_tiles", "v = u + ω D⁻¹(f − A u), in tiles, several times;  ‖f − A u‖²", 2.0, 1.0, 1.0, 13.0;
     /// See [`crate::operator::LineSmoother::smooth`].
     SMOOTH: "smooth", "u += ρ M⁻¹(f − A u)", 2.0, 1.0, 1.0, 20.0;

@@ -1,8 +1,9 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [f64|mixed] [names of problems] [lines]`; with `lines` these
-//! are relaxed where the choice would be points. Seconds of the processor are those of all threads.
+//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [f64|mixed] [names of problems] [lines|point-line]`; with
+//! `lines` these are relaxed where the choice would be points, and with `point-line` both. Seconds of the processor are those of all threads.
 
+use std::f64::consts::TAU;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -66,12 +67,40 @@ fn time(
     Ok(())
 }
 
+/// κ = 10^g, g a sum of 64 plane waves with a deviation of 1, of about one wave in so many cells: that of `validation/hypre`.
+fn plane_waves(shape: Shape, cells: f64) -> Vec<f64> {
+    const MODES: usize = 64;
+    let uniform = |n: usize| 0.5 * (random(0, n) + 1.0);
+    let mut g = vec![0.0; shape.cells()];
+    for mode in 0..MODES {
+        let waves = [(0, shape.nx), (1, shape.ny), (2, shape.nz)].map(|(d, n)| {
+            let draw = 8 * mode + 2 * d;
+            let normal = (-2.0 * uniform(draw).ln()).sqrt() * (TAU * uniform(draw + 1)).cos();
+            let waves = (normal * n as f64 / cells).round();
+            (0..n).map(|i| TAU * waves * (i as f64 + 0.5) / n as f64).collect::<Vec<_>>()
+        });
+        let phase = uniform(8 * mode + 6);
+        let along_x: Vec<_> = waves[0].iter().map(|angle| angle.sin_cos()).collect();
+        for (row, g) in g.chunks_mut(shape.nx).enumerate() {
+            let (sine, cosine) = (waves[1][row % shape.ny] + waves[2][row / shape.ny] + TAU * phase).sin_cos();
+            for (g, (s, c)) in g.iter_mut().zip(&along_x) {
+                *g += cosine * c - sine * s;
+            }
+        }
+    }
+    g.into_iter().map(|g| 10f64.powf((2.0 / MODES as f64).sqrt() * g)).collect()
+}
+
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (n, threads) = (number(0, 128), number(1, 1));
     let precision = if arguments.iter().any(|a| a == "mixed") { Precision::Mixed } else { Precision::F64 };
-    let smoother = if arguments.iter().any(|a| a == "lines") { Smoother::LineRedBlack } else { Smoother::Auto };
+    let smoother = match arguments.iter().find(|a| ["lines", "point-line"].contains(&a.as_str())) {
+        Some(name) if name == "lines" => Smoother::LineRedBlack,
+        Some(_) => Smoother::PointLine,
+        None => Smoother::Auto,
+    };
     let precision = (precision, smoother);
     let only = |name: &str| arguments.len() < 4 || arguments[3..].iter().any(|a| a == name);
     let cpu = Cpu::new(threads)?;
@@ -102,6 +131,12 @@ fn main() -> Result<()> {
     }
     if only("lognormal") {
         time(&cpu, "lognormal", shape, materials::noise(shape, 1.0, 1)?, fixed, precision)?;
+    }
+    for (name, cells) in [("waves16", 16.0), ("waves8", 8.0), ("waves4", 4.0)] {
+        if only(name) {
+            let sides = [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]];
+            time(&cpu, name, shape, plane_waves(shape, cells), sides, precision)?;
+        }
     }
     if only("bubbles") {
         let bubbles = Bubbles { count: 20, radius: 0.1, contrast: 1e3, seed: 3 };

@@ -7,7 +7,7 @@ use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartOperator, PartTransfer, no_neighbours};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -16,7 +16,7 @@ use pulp::{Simd, WithSimd};
 use crate::cpu::Cpu;
 use crate::geometry::{Around, Geometry, HalfPlane, View, Which, Window};
 use crate::seven_point::kernels::ResidualRow;
-use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, Stage, TileCoefficients, store};
+use crate::seven_point::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, TileCoefficients};
 use crate::shared::{RowMut, Shared};
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::vector::Vector;
@@ -130,7 +130,7 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
 }
 
 impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
-    fn fine_part(&self) -> &dyn PartOperator<Cpu, T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cpu, T> {
         &*self.fine
     }
 
@@ -183,24 +183,11 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
             fill(u, &Colour::BOTH)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
-        let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
-        let (needed, unsolved) = (fine.needed(relaxation), fine.unsolved(relaxation));
-        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
-        let sums = Shared::of(&mut workspace.sums);
+        let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
         };
-        let measure = |j: usize, space: &mut ChunkSpace<T>| {
-            store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
-        };
-        let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
-        fine.pass_around_sweeps(&c, &mut workspace, Some(&prolong), sweep, vectors, after, fill)?;
-        if let Some((scalar, scalars)) = norm {
-            scalars.reduce(scalar, [workspace.total(0)]);
-        }
-        Ok(())
+        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours| fill(u, colours))
     }
 }
 

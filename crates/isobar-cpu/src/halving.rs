@@ -3,13 +3,19 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
+use isobar_core::operator::aggregate::Components;
+use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
+use isobar_core::operator::{AggregateOperator, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
+use isobar_core::stencil;
+use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use isobar_core::stencil::halving::Halving;
+use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::SupportsPoints;
 use pulp::{Simd, WithSimd};
 
@@ -17,8 +23,7 @@ use crate::cpu::Cpu;
 use crate::diffusion::{Diffusion, DiffusionCoefficients};
 use crate::geometry::{Geometry, HalfPlane, Window};
 use crate::seven_point::kernels::ResidualRow;
-use crate::seven_point::sweeps::nothing_beyond;
-use crate::seven_point::{ChunkSpace, Coefficients, Kernel, Stage, Stored, TileCoefficients, store};
+use crate::seven_point::{ChunkSpace, Coefficients, Kernel, Stored, TileCoefficients};
 use crate::shared::{RowMut, Shared};
 use crate::vector::Vector;
 
@@ -52,6 +57,11 @@ impl<T: Real> PointTransfer<T> {
         Self { fine: Arc::clone(fine), coarse, by: by.clone(), in_x }
     }
 
+    /// The first planes of either part in the whole grids.
+    fn firsts(&self) -> [usize; 2] {
+        [Operator::layout(&*self.fine).origin()[1], self.coarse.origin()[1]]
+    }
+
     /// f_c = R … for the coarser plane of which plane j is the last part; does nothing on others.
     fn restrict_plane(
         &self,
@@ -61,11 +71,14 @@ impl<T: Real> PointTransfer<T> {
         coarse_f: Shared<T>,
         space: &mut ChunkSpace<T>,
     ) {
-        let coarse_j = self.by.along[1].part_of(j);
+        // The weights are those of the whole grid.
+        let [first, coarse_first] = self.firsts();
+        let coarse_j = self.by.along[1].part_of(first + j);
         let planes = self.by.along[1].parts(coarse_j);
-        if j + 1 != planes.end {
+        if first + j + 1 != planes.end {
             return;
         }
+        let (planes, coarse_j) = (planes.start - first..planes.end - first, coarse_j - coarse_first);
         let restrict = Restrict { transfer: self, planes, coarse_j, what, coarse_f, rows: &mut space.natural };
         c.run(self.fine.cpu(), self.fine.geometry(), restrict);
     }
@@ -123,19 +136,7 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        if relaxation.smoother == Smoother::LineJacobi {
-            self.fine.smooth(relaxation, guess, f, u, scratch)?;
-            return self.residual_restrict(f, u, coarse_f, scratch);
-        }
-        let fine = &self.fine;
-        let guess = fine.prepare(relaxation, guess, u);
-        let (vectors, coarse_f) = ([f.share(), u.share_mut()], coarse_f.share_mut());
-        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
-        let restrict = |j: usize, space: &mut ChunkSpace<T>| {
-            self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
-        };
-        let (sweep, fill) = ((relaxation, guess, 1), &mut nothing_beyond);
-        fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), fill)
+        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
     }
 
     fn prolong_smooth(
@@ -147,27 +148,97 @@ impl<T: Real> Transfer<Cpu, T> for PointTransfer<T> {
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
     ) -> Result<()> {
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartTransfer<Cpu, T> for PointTransfer<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cpu, T> {
+        &*self.fine
+    }
+
+    fn smooth_residual_restrict_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        if relaxation.smoother == Smoother::LineJacobi {
+            self.fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
+            fill(u, &Colour::BOTH)?;
+            return self.residual_restrict(f, u, coarse_f, scratch);
+        }
+        let fine = &self.fine;
+        let guess = fine.prepare(relaxation, guess, u);
+        let (vectors, coarse_f) = ([f.share(), u.share_mut()], coarse_f.share_mut());
+        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
+        let restrict = |j: usize, space: &mut ChunkSpace<T>| {
+            self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
+        };
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let sweep = (relaxation, guess, 1);
+        fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), fill)
+    }
+
+    fn prolong_smooth_part(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut HostScalars)>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
             self.prolong(coarse_u, u)?;
-            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
+            fill(u, &Colour::BOTH)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
-        let (vectors, coarse_u, unsolved) = ([f.share(), u.share_mut()], coarse_u.share(), fine.unsolved(relaxation));
-        let (c, mut workspace) = (fine.coefficients(), fine.workspace());
-        let sums = Shared::of(&mut workspace.sums);
+        let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let prolong = |j: usize, space: &mut ChunkSpace<T>| self.prolong_plane(j, coarse_u, vectors[1], space);
-        let measure = |j: usize, space: &mut ChunkSpace<T>| {
-            store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
-        };
-        let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        let (sweep, fill) = ((relaxation, Guess::Given, 1), &mut nothing_beyond);
-        fine.pass_around_sweeps(&c, &mut workspace, Some(&prolong), sweep, vectors, after, fill)?;
-        if let Some((scalar, scalars)) = norm {
-            scalars.reduce(scalar, [workspace.total(0)]);
-        }
-        Ok(())
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
+    }
+}
+
+impl SupportsPointParts for Cpu {
+    type PointPartTransfer<T: Real> = PointTransfer<T>;
+
+    fn point_part_transfer<T: Real>(
+        &self,
+        fine: &Arc<Diffusion<T>>,
+        coarse: &Layout,
+        by: &Halving,
+    ) -> Result<Arc<PointTransfer<T>>> {
+        Ok(Arc::new(PointTransfer::new(fine, *coarse, by)))
+    }
+
+    fn components_of_whole<T: Real>(&self, part: &Diffusion<T>) -> Result<Option<Components>> {
+        part.components()
+    }
+
+    fn ties_of_whole<T: Real>(&self, part: &Diffusion<T>, components: &Components) -> Result<Vec<f64>> {
+        part.ties(components)
+    }
+
+    const DIVIDES_GALERKIN: bool = true;
+
+    fn galerkin_levels<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        part: &Arc<Diffusion<T>>,
+        division: Division<'_>,
+        wanted: Option<usize>,
+    ) -> Result<Option<GalerkinParts<Self, T>>> {
+        galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }
 }
 
@@ -184,11 +255,11 @@ impl SupportsPoints for Cpu {
     }
 }
 
-/// Where the rows of plane j with even and with odd i start, layer 0.
-fn by_parity(layout: &Layout, j: usize) -> [isize; 2] {
-    let start = |colour: Colour| ((colour as usize + 2 * j) * layout.half_plane()) as isize;
+/// Where the rows of plane j, which may be a halo row, with even and with odd i start, layer 0.
+fn by_parity(layout: &Layout, j: isize) -> [isize; 2] {
+    let start = |colour: Colour| (colour as isize + 2 * j) * layout.half_plane() as isize;
     let (red, black) = (start(Colour::Red), start(Colour::Black));
-    if j.is_multiple_of(2) { [red, black] } else { [black, red] }
+    if j % 2 == 0 { [red, black] } else { [black, red] }
 }
 
 /// A coarser plane from one or two finer ones.
@@ -209,7 +280,7 @@ impl<T: Real> Kernel<T> for Restrict<'_, T> {
     fn run<S: Simd, C: Coefficients<T>>(self, simd: S, g: Geometry<'_, T>, c: &C) {
         let Self { transfer: PointTransfer { coarse, by, .. }, planes, coarse_j, what, coarse_f, rows } = self;
         let (n, coarse_n) = (g.layout.pitch(), coarse.pitch());
-        let starts = by_parity(coarse, coarse_j);
+        let starts = by_parity(coarse, coarse_j as isize);
         let half_plane = |j: usize, colour: Colour| {
             let h = g.half_plane(j, colour);
             let tile = c.tile(simd, g, &h, g.all_columns());
@@ -298,10 +369,13 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Self { transfer: PointTransfer { coarse, by, in_x, .. }, g, j, coarse_u, u, rows } = self;
+        let Self { transfer, g, j, coarse_u, u, rows } = self;
+        let PointTransfer { coarse, by, in_x, .. } = transfer;
         let [x, y, z] = &by.along;
         let (n, coarse_n, coarse_nx) = (g.layout.pitch(), coarse.pitch(), coarse.shape().nx);
-        let places = [by_parity(coarse, y.part_of(j)), by_parity(coarse, y.beside(j))];
+        let [first, coarse_first] = transfer.firsts();
+        let row = first + j;
+        let places = [y.part_of(row), y.beside(row)].map(|row| by_parity(coarse, row as isize - coarse_first as isize));
         let [natural, between] = rows;
         let (even, odd) = between[..2 * coarse_n].split_at_mut(coarse_n);
         let natural = &mut natural[..2 * coarse_n + 2];
@@ -310,7 +384,7 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
             even.fill(T::ZERO);
             odd.fill(T::ZERO);
             // Between the two coarser planes and the two coarser layers.
-            for (starts, in_y) in places.iter().zip([y.near[j], y.far[j]]) {
+            for (starts, in_y) in places.iter().zip([y.near[row], y.far[row]]) {
                 for (layer, in_z) in layers {
                     let weight = T::from_f64(in_y * in_z);
                     if weight == T::ZERO {

@@ -4,20 +4,25 @@
 //! expansion are products of small matrices, computed for eight columns at once. Modes are rounded to the grid's precision;
 //! there are zeros beyond the last mode and the last layer, up to multiples of four.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT, Shape};
+use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT};
+use isobar_core::operator::part::{PartModalTransfer, PartOperator, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
+use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::VerticalModes;
-use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::modes::{SupportsModes, problems_of_modes};
+use isobar_core::stencil::parts::SupportsPartModes;
+use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 use pulp::{Simd, WithSimd};
 
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
-use crate::seven_point::sweeps::{MOST_SWEEPS, nothing_beyond};
+use crate::seven_point::sweeps::MOST_SWEEPS;
 use crate::seven_point::{ChunkSpace, Stage, Stored, store};
 use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
@@ -62,7 +67,7 @@ impl<T: Real> Vectors<T> {
 
 impl<T: Real> Modal<T> {
     fn new(fine: &Arc<TensorProduct<T>>, modes: &VerticalModes) -> Result<Self> {
-        let layout = Layout::new(Shape { nz: modes.count(), ..fine.layout().shape() })?;
+        let layout = fine.layout().own_rows(modes.count())?;
         let threads = fine.cpu().threads();
         Ok(Self {
             fine: Arc::clone(fine),
@@ -295,7 +300,8 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.expand_smooth_and(x, guess, (relaxation, sweeps), f, u, Some(g), norm, scalars)
+        let smoother = (relaxation, sweeps);
+        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars, &mut no_neighbours)
     }
 
     fn expand_smooth_norm(
@@ -309,11 +315,48 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars)
+        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars, &mut no_neighbours)
     }
 
     fn needs_scratch(&self) -> bool {
         false
+    }
+}
+
+impl<T: Real, C: Real> PartModalTransfer<Cpu, T, C> for Modal<T> {
+    fn fine_part(&self) -> &dyn PartOperator<Cpu, T> {
+        &*self.fine
+    }
+
+    fn expand_smooth_project_part(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        g: &mut Vector<C>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars, fill)
+    }
+
+    fn expand_smooth_norm_part(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars, fill)
     }
 }
 
@@ -329,6 +372,7 @@ impl<T: Real> Modal<T> {
         g: Option<&mut Vector<C>>,
         norm: Scalar,
         scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
@@ -336,6 +380,7 @@ impl<T: Real> Modal<T> {
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
         let needed = fine.needed(relaxation);
         let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());
@@ -356,7 +401,7 @@ impl<T: Real> Modal<T> {
             left -= now;
             let after: Option<Stage<'_, T>> = (left == 0).then_some(&residual);
             let some = (relaxation, Guess::Given, now);
-            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, &mut nothing_beyond)?;
+            fine.pass_around_sweeps(&c, &mut workspace, before.take(), some, vectors, after, fill)?;
         }
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
@@ -370,5 +415,24 @@ impl SupportsModes for Cpu {
         modes: &VerticalModes,
     ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(Modal::new(operator, modes)?))
+    }
+}
+
+impl SupportsPartModes for Cpu {
+    fn part_modes<T: Real, C: Real>(
+        &self,
+        part: &Arc<TensorProduct<T>>,
+        modes: &VerticalModes,
+    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
+        Ok(Arc::new(Modal::new(part, modes)?))
+    }
+
+    fn problems_of_modes<C: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+        which: Range<usize>,
+        options: &MultigridOptions,
+    ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
+        problems_of_modes(self, stencil, which, options)
     }
 }

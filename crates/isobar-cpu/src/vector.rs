@@ -28,7 +28,7 @@ pub struct Vector<T> {
 
 /// Asks the system to back memory that has not been touched yet with large pages, where it offers them:
 /// a sweep meets so many rows at once that translating addresses would take as long as computing.
-fn prefer_large_pages<T>(start: *mut T, count: usize) {
+pub(crate) fn prefer_large_pages<T>(start: *mut T, count: usize) {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;

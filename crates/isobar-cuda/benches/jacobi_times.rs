@@ -101,7 +101,7 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
     for &(sub_iterations, overlap, tile) in cycles {
         let n = [shape.nx, shape.ny, shape.nz];
         let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && !(is_line && d == 1) { overlap } else { 0 });
-        let cycle = PointCycle { relaxation: 1.0, sub_iterations, tile, overlap };
+        let cycle = PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(1.0) };
         match time(&cycle) {
             Ok(seconds) => println!(
                 "  {sub_iterations:3} in {tile:?}, shared {overlap:?}{}: {:9.3} ms, {:7.1} G updates/s, {:5.2} × plain a sweep",

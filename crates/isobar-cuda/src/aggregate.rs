@@ -251,8 +251,11 @@ impl AggregateBackend for Cuda {
             .with(aggregates.runs.start())
             .with(x.pointer())
             .with(aggregates.partial.start());
-        let grid = [aggregates.items.div_ceil(WARPS), 1, 1];
-        self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
+        // A part of a grid may have no cell of any.
+        if aggregates.items > 0 {
+            let grid = [aggregates.items.div_ceil(WARPS), 1, 1];
+            self.launch(module.kernel("sum_runs")?, grid, [32 * WARPS, 1], arguments)?;
+        }
         let arguments =
             Arguments::new().with(aggregates.first_item.start()).with(aggregates.partial.start()).with(sums.pointer());
         // A few aggregates have many items each.

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::part::PartMixedSmoother;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
+use isobar_core::stencil::parts::SupportsParts;
 use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Axis, Coefficients, Hierarchy, Lines, Side, Stencil, Supports};
 
@@ -53,9 +55,10 @@ pub(crate) struct Operands {
     ny: i32,
     nz: i32,
     pitch: i32,
+    rows: [i32; 2],
 }
 
-// SAFETY: laid out as `Stencil` in diffusion.cuh: five pointers, four 32-bit integers.
+// SAFETY: laid out as `Stencil` in diffusion.cuh: five pointers, six 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// `Form` of galerkin/setup/finest.cu.
@@ -120,8 +123,45 @@ impl Diffusion {
     }
 }
 
+/// Rows of coefficients before and after a part's own: the halo row, and before it one more, so that colours are stored in the same
+/// order from the first stored row on as from the part's first.
+fn rows_beside(layout: &Layout) -> [usize; 2] {
+    let [before, after] = layout.halo();
+    [2 * before, after]
+}
+
+/// Puts coefficients of the host, a number for every cell of the whole grid, into a layout, halo rows included, times a factor.
+fn upload_rows<T: Real>(
+    cuda: &Cuda,
+    layout: &Layout,
+    whole: Shape,
+    values: &[f64],
+    factor: f64,
+    to: Pointer,
+) -> Result<()> {
+    let shape = layout.shape();
+    if shape == whole {
+        return cuda.upload_coefficients::<T>(layout, values, factor, [shape.nx, shape.ny, shape.nz], to);
+    }
+    let [before, after] = rows_beside(layout);
+    let (first, rows) = (layout.origin()[1], before + shape.ny + after);
+    let mut packed = Vec::with_capacity(shape.nx * rows * shape.nz);
+    for layer in values.chunks_exact(whole.nx * whole.ny) {
+        for row in 0..rows {
+            match (first + row).checked_sub(before) {
+                Some(j) => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
+                // The row before a halo row, which is only there for the order, where the grid has none.
+                None => packed.resize(packed.len() + whole.nx, 0.0),
+            }
+        }
+    }
+    let stored = Layout::new(Shape { ny: rows, ..shape })?;
+    let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
+    cuda.upload_coefficients::<T>(&stored, &packed, factor, [shape.nx, rows, shape.nz], start)
+}
+
 /// A field holds the h of the first direction that takes it.
-fn first_factor(axes: &[(usize, f64); 3], field: usize) -> f64 {
+pub(crate) fn first_factor(axes: &[(usize, f64); 3], field: usize) -> f64 {
     axes.iter().find(|axis| axis.0 == field).map_or(1.0, |&(_, factor)| factor)
 }
 
@@ -189,15 +229,18 @@ impl Kind for Diffusion {
     }
 
     /// One buffer: the ratios, the fields that are used, the shift.
-    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout) -> Result<(Buffer, Operands)> {
+    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Operands)> {
         /// Vectors begin at multiples of this many bytes.
         const ALIGNMENT: usize = 256;
-        let bytes = (layout.len() * size_of::<T>()).next_multiple_of(ALIGNMENT);
+        let row = 2 * layout.half_plane() * size_of::<T>();
+        let [before, after] = rows_beside(layout);
+        let bytes = ((before + layout.shape().ny + after) * row).next_multiple_of(ALIGNMENT);
         let vectors = self.used_fields().count() + usize::from(self.shift);
         let shape @ Shape { nx, ny, nz } = layout.shape();
         let what = format!("the {vectors} vectors of a diffusion operator on {shape} cells");
         let buffer = Buffer::new(cuda.context(), ALIGNMENT + vectors * bytes, &what)?;
-        let vector = |n: usize| buffer.start() + (ALIGNMENT + n * bytes) as Pointer;
+        let vector = |n: usize| buffer.start() + (ALIGNMENT + n * bytes + before * row) as Pointer;
+        let first = layout.origin()[1] as i32;
         // Those that no kernel looks at point to something that may be read all the same.
         let mut fields = [vector(0); 3];
         for (n, field) in self.used_fields().enumerate() {
@@ -211,6 +254,7 @@ impl Kind for Diffusion {
             ny: ny as i32,
             nz: nz as i32,
             pitch: layout.pitch() as i32,
+            rows: [-first, rows as i32 - first],
         };
         Ok((buffer, operands))
     }
@@ -227,8 +271,8 @@ impl Kind for Diffusion {
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
                 for field in self.used_fields() {
-                    let to = operands.fields[field];
-                    cuda.upload_coefficients::<T>(layout, &fields[field], first_factor(axes, field), extents, to)?;
+                    let (factor, to) = (first_factor(axes, field), operands.fields[field]);
+                    upload_rows::<T>(cuda, layout, stencil.shape(), &fields[field], factor, to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
             }
@@ -254,7 +298,7 @@ impl Kind for Diffusion {
             }
         }
         match stencil.stored_shift() {
-            Some(shift) => cuda.upload_coefficients::<T>(layout, shift, 1.0, extents, operands.shift),
+            Some(shift) => upload_rows::<T>(cuda, layout, stencil.shape(), shift, 1.0, operands.shift),
             None => Ok(()),
         }
     }
@@ -313,6 +357,8 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
         smoother != Smoother::PointRedBlack
     }
 }
+
+impl PartMixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {}
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;
@@ -409,5 +455,24 @@ impl Supports<stencil::Diffusion> for Cuda {
         let transfer = hierarchy.transfers.first().cloned();
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
         Ok(Some(Box::new(top)))
+    }
+}
+
+impl SupportsParts<stencil::Diffusion> for Cuda {
+    type Part<T: Real> = SevenPoint<Passes<Diffusion, T>>;
+
+    /// Parts of stencils with stored faces, of coefficients on one card, and of rings in y, are not made.
+    fn part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<Self::Part<T>>> {
+        refuse_while_recording("making an operator")?;
+        stencil.require_parts(slab)?;
+        SevenPoint::made_of(Passes::make(self, stencil, slab, true)?, stencil)
+    }
+
+    fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::Diffusion) -> Result<()> {
+        part.update(stencil)
+    }
+
+    fn prepare_lines<T: Real>(&self, part: &Self::Part<T>) -> Result<()> {
+        part.kernels().prepare(Steps::Lines)
     }
 }

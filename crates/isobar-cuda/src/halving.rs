@@ -3,22 +3,27 @@
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
+use isobar_core::backend::part::Fill;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::operator::aggregate::Components;
+use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours, stale_after};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::{End, Halving};
+use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::SupportsPoints;
-use isobar_core::stencil::{self, Measures, Stencil};
+use isobar_core::stencil::{self, Measures, Stencil, stiffness_of};
 
 use crate::cuda::Cuda;
-use crate::diffusion::Diffusion;
+use crate::diffusion::{Diffusion, first_factor};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::scalars::Scalars;
 use crate::seven_point::colours::cell_blocks;
+use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 use crate::vector::Vector;
@@ -36,9 +41,10 @@ struct Operands {
     coarse: [i32; 4],
     halved: i32,
     rings: i32,
+    rows: [i32; 2],
 }
 
-// SAFETY: laid out as `Halving` in colours.cu: six pointers, ten 32-bit integers.
+// SAFETY: laid out as `Halving` in colours.cu: six pointers, twelve 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// A halving on the card.
@@ -61,7 +67,8 @@ fn extents(layout: &Layout) -> [i32; 4] {
 }
 
 impl Tables {
-    fn new<T: Real>(cuda: &Cuda, by: &Halving, ends: [[End; 2]; 3]) -> Result<Self> {
+    /// Between grids, or parts of them, in these layouts.
+    fn new<T: Real>(cuda: &Cuda, by: &Halving, ends: [[End; 2]; 3], [fine, coarse]: [&Layout; 2]) -> Result<Self> {
         let mut numbers = Vec::<T>::new();
         let mut place = |values: &[f64]| {
             let at = numbers.len();
@@ -74,16 +81,20 @@ impl Tables {
             by.along.each_ref().map(|along| place(&along.share)),
         ];
         let buffer = Buffer::from_slice(cuda.context(), &numbers, "weights of a halved grid")?;
-        let at = |places: [Pointer; 3]| places.map(|place| buffer.start() + place);
+        // Of a part weights begin with its first row.
+        let before = [0, fine.origin()[1] * size_of::<T>(), 0].map(|bytes| bytes as Pointer);
+        let at = |places: [Pointer; 3]| [0, 1, 2].map(|d: usize| buffer.start() + places[d] + before[d]);
+        let first = coarse.origin()[1] as i32;
         let operands = Operands {
             near: at(near),
             far: at(far),
-            fine: extents(&Layout::new(by.fine)?),
-            coarse: extents(&Layout::new(by.coarse)?),
+            fine: extents(fine),
+            coarse: extents(coarse),
             halved: bits(by.halved()),
             rings: bits(ends.map(|ends| ends[0] == End::Ring)),
+            rows: [-first, by.coarse.ny as i32 - first],
         };
-        Ok(Self { shares: at(shares), operands, coarse: by.coarse, _numbers: buffer })
+        Ok(Self { shares: at(shares), operands, coarse: coarse.shape(), _numbers: buffer })
     }
 
     /// Blocks with a coarser cell a thread.
@@ -146,8 +157,30 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartTransfer<Cuda, T> for PointTransfer<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cuda, T> {
+        &*self.fine
+    }
+
+    fn prolong_smooth_part(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut Scalars)>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         self.prolong(coarse_u, u)?;
-        self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+        if norm.is_some() {
+            fill(u, stale_after(relaxation))?;
+        }
         match norm {
             Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {
                 self.fine.kernels().norm_of_cells(f, u, None, norm, scalars)
@@ -169,12 +202,10 @@ fn fill<T: Real>(
     let (from, to) = (fine.operands(), coarse.operands());
     let factors = |stencil: &stencil::Diffusion| stencil.factors().unwrap_or([(0, 1.0); 3]);
     let (fine_axes, coarse_axes) = (factors(stencil), factors(form));
-    // A field holds h of the first direction that takes it.
-    let first = |axes: &[(usize, f64); 3], field: usize| axes.iter().position(|axis| axis.0 == field).unwrap_or(0);
     for field in coarse.kind().used_fields() {
-        let d = first(&coarse_axes, field);
+        let d = coarse_axes.iter().position(|axis| axis.0 == field).unwrap_or(0);
         let source = if is_regular { field } else { fine_axes[d].0 };
-        let scale = fine_axes[d].1 / fine_axes[first(&fine_axes, source)].1;
+        let scale = fine_axes[d].1 / first_factor(&fine_axes, source);
         let arguments = tables.arguments().with(d as i32).with_real::<T>(scale).with(tables.shares[d]);
         let arguments = arguments.with(from.field(source)).with(to.field(field));
         fine.launch_halving("halve_field", grid, arguments)?;
@@ -185,7 +216,7 @@ fn fill<T: Real>(
     }
     coarse.kind().send_ratios::<T>(coarse.cuda(), to, &coarse_axes)?;
     coarse.prepare_colours()?;
-    coarse.look().map(drop)
+    coarse.look()
 }
 
 impl SupportsPoints for Cuda {
@@ -198,7 +229,8 @@ impl SupportsPoints for Cuda {
         by: &Halving,
     ) -> Result<Arc<PointTransfer<T>>> {
         refuse_while_recording("making a transfer")?;
-        let tables = Tables::new::<T>(self, by, stencil::ends_of(fine.kernels().kind().sides()))?;
+        let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse.layout_of()]);
+        let tables = Tables::new::<T>(self, by, ends, layouts)?;
         Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout_of(), tables }))
     }
 
@@ -212,7 +244,8 @@ impl SupportsPoints for Cuda {
         operator.kernels().prepare_colours()?;
         let form = stencil.halved_form(by)?;
         let coarse = SevenPoint::with(Passes::without_lines(self, &form)?);
-        let tables = Tables::new::<T>(self, by, stencil.ends())?;
+        let layouts = [operator.layout_of(), coarse.layout_of()];
+        let tables = Tables::new::<T>(self, by, stencil.ends(), layouts)?;
         fill(&tables, (stencil, operator.kernels()), (&form, coarse.kernels()), by.is_regular)?;
         Ok((form, coarse))
     }
@@ -226,9 +259,40 @@ impl SupportsPoints for Cuda {
     ) -> Result<stencil::Diffusion> {
         refuse_while_recording("updating an operator")?;
         let form = stencil.halved_form(by)?;
-        let tables = Tables::new::<T>(self, by, stencil.ends())?;
+        let tables = Tables::new::<T>(self, by, stencil.ends(), [fine.layout_of(), coarse.layout_of()])?;
         fill(&tables, (stencil, fine.kernels()), (&form, coarse.kernels()), by.is_regular)?;
         Ok(form)
+    }
+}
+
+impl SupportsPointParts for Cuda {
+    type PointPartTransfer<T: Real> = PointTransfer<T>;
+
+    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<DiffusionOperator<T>>> {
+        refuse_while_recording("making an operator")?;
+        stencil.require_parts(slab)?;
+        SevenPoint::made_of(Passes::make(self, stencil, slab, false)?, stencil)
+    }
+
+    fn point_part_transfer<T: Real>(
+        &self,
+        fine: &Arc<DiffusionOperator<T>>,
+        coarse: &Layout,
+        by: &Halving,
+    ) -> Result<Arc<PointTransfer<T>>> {
+        refuse_while_recording("making a transfer")?;
+        let ends = stencil::ends_of(fine.kernels().kind().sides());
+        let tables = Tables::new::<T>(self, by, ends, [fine.layout_of(), coarse])?;
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables }))
+    }
+
+    /// By the host, which has the coefficients of all parts.
+    fn components_of_whole<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<Option<Components>> {
+        Diffusion::components(self, &part.kernels().stencil())
+    }
+
+    fn prepare_points<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<()> {
+        part.kernels().prepare_colours().map(drop)
     }
 }
 
@@ -240,18 +304,15 @@ pub(crate) fn measure(
     let Some(axes) = stencil.factors() else { return Ok(None) };
     let kernels = operator.kernels();
     kernels.prepare_colours()?;
-    let look = kernels.look()?;
+    let look = kernels.found()?;
     let Shape { nx, ny, nz } = stencil.shape();
     let (mut contrast, mut strengths) = (1.0f64, [0.0; 3]);
     for (d, (field, factor)) in axes.into_iter().enumerate().filter(|&(d, _)| [nx, ny, nz][d] > 1) {
         contrast =
             contrast.max(if look.least[field] > 0.0 { look.most[field] / look.least[field] } else { f64::INFINITY });
-        let first = axes.iter().find(|axis| axis.0 == field).map_or(factor, |axis| axis.1);
-        strengths[d] = factor / first * (look.most[field] * look.least[field]).sqrt();
+        strengths[d] = factor / first_factor(&axes, field) * (look.most[field] * look.least[field]).sqrt();
     }
-    let present = || strengths.into_iter().filter(|&strength| strength > 0.0);
-    let stiffness =
-        present().fold(1.0f64, |most, strength| present().fold(most, |most, other| most.max(strength / other)));
+    let stiffness = stiffness_of(strengths.into_iter().filter(|&strength| strength > 0.0));
     // Inverses round.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
     Ok(Some(Measures { stiffness, contrast, jump: look.jump }))

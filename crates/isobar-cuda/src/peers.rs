@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::Link;
+use isobar_core::backend::part::{Division, Link};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
@@ -25,7 +25,9 @@ use crate::scalars::Scalars;
 use crate::vector::Vector;
 
 /// Places of a channel: blocks that a message is divided among, at most.
-const PIECES: usize = 32;
+const PIECES: usize = 128;
+/// Those that halo rows go through, at most.
+const PIECES_OF_ROWS: usize = 32;
 /// What goes through a place at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Ranks, at most: the cards of a host.
@@ -83,7 +85,7 @@ impl Prepared {
         let counts = Buffer::zeros(context, 4 * size * (PIECES + 1), "counts of messages")?;
         let table = Buffer::new(context, size * size_of::<Peer>(), "where other ranks are")?;
         let [module] = cuda.prepare([source()])?;
-        module.prepare(&["exchange_rows", "gather_rows", "sum_ranks", "copy_rows"], 0)?;
+        module.prepare(&["exchange_rows", "gather_rows", "divide_again", "sum_ranks", "copy_rows"], 0)?;
         // All zero before anyone knows where it is.
         context.synchronize()?;
         let address = Address {
@@ -182,7 +184,6 @@ unsafe impl Argument for Numbers {}
 /// What ranks tell each other to get at their inboxes: numbers, then a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Address {
-    /// What the host calls this time that it runs.
     host: u64,
     process: u64,
     ordinal: u64,
@@ -222,8 +223,8 @@ impl Address {
     }
 }
 
-/// A number that hosts hardly share.
-fn host() -> u64 {
+/// A number that hosts hardly share, and containers of one do: what Linux calls this time that it runs, hashed.
+pub fn host() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // FNV-1a
     id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
@@ -302,6 +303,23 @@ impl Peers {
         Patience { fault: lock(&self.fault).numbers(), nanoseconds: (PATIENCE_SECONDS * 1_000_000_000) as i64 }
     }
 
+    /// From rows to layers, or back.
+    fn divide_again<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        [rows, layers]: [&Vector<T>; 2],
+        to_layers: bool,
+    ) -> Result<()> {
+        let words = rows.layout().pitch() * size_of::<T>() / 16;
+        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
+        let arguments = arguments.with(rows.pointer()).with(layers.pointer()).with(words as i32);
+        let arguments = arguments.with(rows.layout().shape().nz as i32).with(i32::from(to_layers));
+        let arguments = arguments.with(starts(&division.rows)).with(starts(&division.layers));
+        let most = 2 * words * largest(&division.rows) * largest(&division.layers);
+        self.launch(cuda, "divide_again", [places(most, PIECES), self.size, 1], arguments.with(self.patience()))
+    }
+
     fn launch(&self, cuda: &Cuda, name: &'static str, grid: [usize; 3], arguments: Arguments) -> Result<()> {
         cuda.launch(self.module.kernel(name)?, grid, [THREADS, 1], arguments)
     }
@@ -350,8 +368,21 @@ fn words<T: Real>(x: &Vector<T>) -> usize {
 }
 
 /// Blocks for a message.
-fn places(words: usize) -> usize {
-    words.div_ceil(WORDS_A_BLOCK).clamp(1, PIECES)
+fn places(words: usize, most: usize) -> usize {
+    words.div_ceil(WORDS_A_BLOCK).clamp(1, most)
+}
+
+fn starts(starts: &[usize]) -> Starts {
+    let mut all = Starts([0; MOST_RANKS + 4]);
+    for (to, &from) in all.0.iter_mut().zip(starts) {
+        *to = from as i32;
+    }
+    all
+}
+
+/// The largest of what ranks have.
+fn largest(starts: &[usize]) -> usize {
+    starts.windows(2).map(|part| part[1] - part[0]).max().unwrap_or(0)
 }
 
 impl Link<Cuda> for Peers {
@@ -375,7 +406,7 @@ impl Link<Cuda> for Peers {
         let (words, colours) = (words(x), colours.len().min(2));
         let arguments = Arguments::new().with(self.table.start()).with(edge(false)).with(edge(true));
         let arguments = arguments.with(words as i64).with(colours as i32).with(self.patience());
-        self.launch(cuda, "exchange_rows", [places(colours * words), 2, 1], arguments)
+        self.launch(cuda, "exchange_rows", [places(colours * words, PIECES_OF_ROWS), 2, 1], arguments)
     }
 
     fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
@@ -391,17 +422,32 @@ impl Link<Cuda> for Peers {
         Ok(())
     }
 
-    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, starts: &[usize], whole: &mut Vector<T>) -> Result<()> {
-        let mut all = Starts([0; MOST_RANKS + 4]);
-        for (to, &from) in all.0.iter_mut().zip(starts) {
-            *to = from as i32;
-        }
+    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
         let words = words(part);
-        let most = starts.windows(2).map(|rows| rows[1] - rows[0]).max().unwrap_or(0);
         let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
         let arguments = arguments.with(part.pointer()).with(whole.pointer()).with(words as i64);
-        let grid = [places(2 * words * most), self.size, 1];
-        self.launch(cuda, "gather_rows", grid, arguments.with(all).with(self.patience()))
+        let grid = [places(2 * words * largest(rows), PIECES), self.size, 1];
+        self.launch(cuda, "gather_rows", grid, arguments.with(starts(rows)).with(self.patience()))
+    }
+
+    fn to_layers<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        rows: &Vector<T>,
+        layers: &mut Vector<T>,
+    ) -> Result<()> {
+        self.divide_again::<T>(cuda, division, [rows, layers], true)
+    }
+
+    fn to_rows<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        layers: &Vector<T>,
+        rows: &mut Vector<T>,
+    ) -> Result<()> {
+        self.divide_again::<T>(cuda, division, [rows, layers], false)
     }
 }
 
@@ -422,6 +468,7 @@ mod tests {
     fn channels_are_as_the_kernels_have_them() {
         // Pieces are words of 16 bytes, and numbers of 8 come before them.
         assert_eq!((CHANNEL % 16, (32 * (PIECES + 1)) % 16, PIECE_BYTES % 16), (0, 0, 0));
-        assert_eq!((places(1), places(WORDS_A_BLOCK + 1), places(1 << 30)), (1, 2, PIECES));
+        let all = [1, WORDS_A_BLOCK + 1, 1 << 30].map(|words| places(words, PIECES));
+        assert_eq!(all, [1, 2, PIECES]);
     }
 }

@@ -36,10 +36,39 @@ pub trait Communicator: Debug + Send + Sync + 'static {
 
     /// Collects what every rank has, `counts[rank]` bytes of it, one after another in `all`.
     ///
+    /// By Bruck's algorithm: in ⌈log₂ size⌉ rounds, in each of which ranks send all that they have so far, so that who waits
+    /// always waits for one rank, and knows for which.
+    ///
     /// # Errors
-    /// As [`Communicator::exchange`].
+    /// As [`Communicator::exchange`]; [`Error::Device`] for slices of other lengths.
     fn all_gather(&self, mine: &[u8], counts: &[usize], all: &mut [u8]) -> Result<()> {
-        all_gather_by_exchange(self, mine, counts, all)
+        let (rank, size) = (self.rank(), self.size());
+        let total: usize = counts.iter().sum();
+        if all.len() != total || counts.len() != size || counts[rank] != mine.len() {
+            let message = format!("{total} bytes of {} ranks to be gathered in {}", counts.len(), all.len());
+            return Err(Error::Device { device: format!("rank {rank} of {size}"), message });
+        }
+        let bytes = |blocks: std::ops::Range<usize>| -> usize { blocks.map(|n| counts[(rank + n) % size]).sum() };
+        // This rank's, and those of the ranks after it.
+        let mut held = vec![0; total];
+        held[..mine.len()].copy_from_slice(mine);
+        let mut blocks = 1;
+        while blocks < size {
+            let more = blocks.min(size - blocks);
+            let (have, rest) = held.split_at_mut(bytes(0..blocks));
+            let (to, from) = ((rank + size - blocks) % size, (rank + blocks) % size);
+            let (send, receive) = (&have[..bytes(0..more)], &mut rest[..bytes(blocks..blocks + more)]);
+            self.exchange(&mut [
+                Message { peer: to, tag: COLLECTIVE, send, receive: &mut [] },
+                Message { peer: from, tag: COLLECTIVE, send: &[], receive },
+            ])?;
+            blocks += more;
+        }
+        let (before, own_and_after) = all.split_at_mut(counts[..rank].iter().sum());
+        let (after, wrapped) = held.split_at(own_and_after.len());
+        own_and_after.copy_from_slice(after);
+        before.copy_from_slice(wrapped);
+        Ok(())
     }
 
     /// Collects what every rank has, as much of it on each, one after another.
@@ -51,6 +80,9 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         self.all_gather(mine, &vec![mine.len(); self.size()], &mut all)?;
         Ok(all)
     }
+
+    /// Says whether this rank computes and exchanges by turns from now on: one that then does neither for long is found to hang.
+    fn set_iterating(&self, _is_iterating: bool) {}
 
     /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
     /// this process too, it does not return.
@@ -126,27 +158,6 @@ pub trait Communicator: Debug + Send + Sync + 'static {
         let mut all = vec![0; size];
         self.all_gather(&[1], &vec![1; size], &mut all)
     }
-}
-
-/// [`Communicator::all_gather`], each rank sending what it has to all others.
-pub(crate) fn all_gather_by_exchange<C: Communicator + ?Sized>(
-    world: &C,
-    mine: &[u8],
-    counts: &[usize],
-    all: &mut [u8],
-) -> Result<()> {
-    let mut messages = Vec::with_capacity(counts.len());
-    let mut rest = all;
-    for (peer, &count) in counts.iter().enumerate() {
-        let (receive, others) = rest.split_at_mut(count);
-        rest = others;
-        if peer == world.rank() {
-            receive.copy_from_slice(mine);
-        } else {
-            messages.push(Message { peer, tag: COLLECTIVE, send: mine, receive });
-        }
-    }
-    world.exchange(&mut messages)
 }
 
 /// The tag of messages that make up what all ranks do together.

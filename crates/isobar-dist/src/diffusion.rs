@@ -1,24 +1,53 @@
-//! The diffusion operator on several ranks: conjugate gradients, with the diagonal or lines.
+//! The diffusion operator on several ranks.
 
 use std::sync::Arc;
 
+use isobar_core::backend::{AggregateMap, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Layout;
-use isobar_core::operator::Capabilities;
-use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
+use isobar_core::operator::aggregate::{Components, Entry};
+use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::part::PartMixedSmoother;
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
+use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::parts::SupportsParts;
+use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
 use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
 
-use crate::distributed::Distributed;
+use crate::distributed::{Aggregates, Distributed, one_rank_only};
+use crate::galerkin::{by_galerkin, has_galerkin, own_rows};
 use crate::operator::DistributedOperator;
+use crate::points::{by_points, has_points};
+use crate::vector::Vector;
 
-impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
+impl<B: SupportsPointParts> Supports<Diffusion> for Distributed<B>
+where
+    <B as SupportsParts<Diffusion>>::Part<f64>: PartMixedSmoother<B>,
+{
     type Operator<T: Real> = DistributedOperator<B, B::Part<T>>;
 
-    /// Not by multigrid, of which there is none yet.
-    fn choice(&self, _: &Diffusion, _: &Arc<Self::Operator<f64>>, _: &SolverOptions) -> Result<Choice> {
-        Ok(Choice::new(Method::Cg, Preconditioner::Multigrid))
+    /// What one rank takes, where slabs have pairs of rows and the back end divides such levels; else conjugate gradients with lines.
+    fn choice(&self, stencil: &Diffusion, _: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
+        let alone = stencil.choice_by(options, || Ok(stencil.measures()))?;
+        let has_galerkin = has_galerkin(self, stencil)?;
+        let lines = |why: Option<String>| Choice { why, ..Choice::new(Method::Cg, Preconditioner::Line) };
+        if alone.smoother == Smoother::PointRedBlack {
+            if options.multigrid.smoother == Smoother::PointRedBlack || has_points(self, stencil)? {
+                let reserve = if has_galerkin { alone.preconditioner } else { Preconditioner::Line };
+                return Ok(Choice { preconditioner: reserve, ..alone });
+            }
+        } else if has_galerkin {
+            return Ok(alone);
+        } else if !B::DIVIDES_GALERKIN {
+            return Ok(lines(alone.why.map(|why| {
+                format!("conjugate gradients with lines: several ranks share no Galerkin grids; one would take {why}")
+            })));
+        }
+        Ok(lines(Some(format!(
+            "conjugate gradients with lines: {} rows are too few for {} ranks to share coarser grids",
+            stencil.shape().ny,
+            self.world().size()
+        ))))
     }
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
@@ -26,13 +55,6 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
     }
 
     fn operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
-        if stencil.components().is_some_and(|components| components.floating().count() > 0) {
-            return Err(Error::Unsupported(
-                "a problem in which nothing fixes u, in all of the grid or in a part of it, on several ranks; fix it (a Dirichlet \
-                 side, a well, a reaction), or run on one"
-                    .into(),
-            ));
-        }
         self.part(stencil)
     }
 
@@ -41,7 +63,7 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        operator.capabilities()
+        Capabilities { aggregates: Some(Arc::clone(operator) as _), ..operator.capabilities() }
     }
 
     fn lines<T: Real>(
@@ -49,19 +71,89 @@ impl<B: SupportsParts<Diffusion>> Supports<Diffusion> for Distributed<B> {
         _: &Diffusion,
         operator: &Arc<Self::Operator<T>>,
     ) -> Result<Option<Lines<Self, Diffusion, T>>> {
+        self.inner().prepare_lines(operator.part())?;
         Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
     }
 
     fn hierarchy<T: Real>(
         &self,
-        _: &Diffusion,
-        _: &Arc<Self::Operator<T>>,
-        _: Option<usize>,
+        stencil: &Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
-        Err(Error::Unsupported(
-            "multigrid for diffusion on several ranks; use solver.method = \"cg\" with the preconditioner \"line\" or \
-             \"jacobi\", or run on one"
-                .into(),
-        ))
+        let hierarchy = by_galerkin(self, stencil, finest, wanted)?;
+        hierarchy.map(Some).ok_or_else(|| {
+            Error::Unsupported(
+                "multigrid on Galerkin grids for diffusion on several of these devices; use solver.method = \"cg\" with the \
+                 preconditioner \"line\" or \"jacobi\", solver.multigrid.smoother = \"point-red-black\" where coefficients are \
+                 smooth, or run on one"
+                    .into(),
+            )
+        })
+    }
+
+    fn point_hierarchy<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
+        by_points(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn mixed_top(
+        &self,
+        double: &Arc<Self::Operator<f64>>,
+        single: &Arc<Self::Operator<f32>>,
+        hierarchy: &Hierarchy<Self, Diffusion, f32>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
+        if relaxation.smoother == Smoother::PointRedBlack {
+            self.inner().prepare_points(double.part())?;
+        }
+        let transfer = hierarchy.transfers.first().cloned();
+        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(Box::new(top)))
+    }
+}
+
+/// What singular systems ask; nothing of deflation.
+impl<B: SupportsPointParts, T: Real> AggregateOperator<Distributed<B>, T>
+    for DistributedOperator<B, <B as SupportsParts<Diffusion>>::Part<T>>
+{
+    fn subtract_aggregated(
+        &self,
+        _: &Aggregates<B::Aggregates>,
+        _: &B::AggregateVector,
+        _: &Vector<B::Vector<T>>,
+        _: &mut Vector<B::Vector<T>>,
+        _: Scalar,
+        _: &mut B::Scalars,
+    ) -> Result<()> {
+        one_rank_only("deflation")
+    }
+
+    fn galerkin(&self, _: &AggregateMap) -> Result<Vec<Entry>> {
+        one_rank_only("deflation")
+    }
+
+    fn subtracts_aggregated(&self) -> bool {
+        false
+    }
+
+    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
+        Operator::<_, T>::backend(self).inner().ties_of_whole(self.part(), components)
+    }
+
+    fn components(&self) -> Result<Option<Components>> {
+        Operator::<_, T>::backend(self).inner().components_of_whole(self.part())
+    }
+
+    fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
+        own_rows(Operator::<_, T>::layout(self), &of_whole)
+    }
+
+    fn bodies(&self) -> Result<AggregateMap> {
+        one_rank_only("deflation")
     }
 }

@@ -113,6 +113,32 @@ impl<B: PartBackend> Distributed<B> {
     }
 }
 
+/// A rank that computes and exchanges by turns, as long as this lives. One whose computing is another device's work is not said
+/// to: its processor waits.
+struct Watched<'w>(Option<&'w dyn Communicator>);
+
+impl<'w> Watched<'w> {
+    fn new<B: PartBackend>(backend: &'w Distributed<B>) -> Self {
+        let watched = Some(backend.world()).filter(|_| backend.inner.device().kind == "cpu");
+        watched.inspect(|world| world.set_iterating(true));
+        Self(watched)
+    }
+
+    /// Does something that may take any time, as a caller's function may.
+    fn pause<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.0.inspect(|world| world.set_iterating(false));
+        let result = work();
+        self.0.inspect(|world| world.set_iterating(true));
+        result
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.inspect(|world| world.set_iterating(false));
+    }
+}
+
 impl<B: PartBackend> Backend for Distributed<B> {
     type Vector<T: Real> = Vector<B::Vector<T>>;
     type Scalars = B::Scalars;
@@ -218,7 +244,8 @@ impl<B: PartBackend> Backend for Distributed<B> {
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         if self.needs_host() {
-            self.iterate_stepwise(scalars, body, observe)
+            let watched = Watched::new(self);
+            self.iterate_stepwise(scalars, body, &mut |bank| watched.pause(|| observe(bank)))
         } else {
             self.inner.iterate(scalars, body, observe)
         }
@@ -231,7 +258,8 @@ impl<B: PartBackend> Backend for Distributed<B> {
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         if self.needs_host() {
-            iterate_after_first(self, scalars, body, observe)
+            let watched = Watched::new(self);
+            iterate_after_first(self, scalars, body, &mut |bank| watched.pause(|| observe(bank)))
         } else {
             self.inner.iterate_after(scalars, body, observe)
         }
@@ -252,18 +280,25 @@ impl<B: PartBackend> Backend for Distributed<B> {
     }
 }
 
-fn one_rank_only<R>(what: &str) -> Result<R> {
+pub(crate) fn one_rank_only<R>(what: &str) -> Result<R> {
     Err(Error::Unsupported(format!("{what} on several ranks; run on one")))
 }
 
-/// Nothing on several ranks offers aggregates yet: [`Capabilities`](isobar_core::operator::Capabilities) says so.
+/// This rank's cells of aggregates, which all ranks number in the same way.
+#[derive(Debug)]
+pub struct Aggregates<A> {
+    part: A,
+    count: usize,
+}
+
+/// Sums are those over all ranks.
 impl<B: AggregateBackend + PartBackend> AggregateBackend for Distributed<B> {
-    type Aggregates = B::Aggregates;
+    type Aggregates = Aggregates<B::Aggregates>;
     type AggregateVector = B::AggregateVector;
     type AggregateMatrix = B::AggregateMatrix;
 
-    fn aggregates(&self, _: &AggregateMap) -> Result<Self::Aggregates> {
-        one_rank_only("deflation")
+    fn aggregates(&self, map: &AggregateMap) -> Result<Self::Aggregates> {
+        Ok(Aggregates { part: self.inner.aggregates(map)?, count: map.count() })
     }
 
     fn aggregate_vector(&self, count: usize) -> Result<Self::AggregateVector> {
@@ -276,24 +311,31 @@ impl<B: AggregateBackend + PartBackend> AggregateBackend for Distributed<B> {
 
     fn aggregate_sums<T: Real>(
         &self,
-        _: &Self::Vector<T>,
-        _: &Self::Aggregates,
-        _: &mut Self::AggregateVector,
+        x: &Self::Vector<T>,
+        aggregates: &Self::Aggregates,
+        sums: &mut Self::AggregateVector,
     ) -> Result<()> {
-        one_rank_only("deflation")
+        self.inner.aggregate_sums(&*x.part()?, &aggregates.part, sums)?;
+        if !self.has_others() {
+            return Ok(());
+        }
+        let mut all = vec![0.0; aggregates.count];
+        self.inner.read_aggregated(sums, &mut all)?;
+        self.world.sum(&mut all)?;
+        self.inner.write_aggregated(&all, sums)
     }
 
     fn add_aggregated<T: Real>(
         &self,
-        _: &Self::Aggregates,
-        _: &Self::AggregateVector,
-        _: &mut Self::Vector<T>,
+        aggregates: &Self::Aggregates,
+        a: &Self::AggregateVector,
+        y: &mut Self::Vector<T>,
     ) -> Result<()> {
-        one_rank_only("deflation")
+        self.inner.add_aggregated(&aggregates.part, a, y.part_mut())
     }
 
-    fn clear_outside<T: Real>(&self, _: &Self::Aggregates, _: &mut Self::Vector<T>) -> Result<()> {
-        one_rank_only("deflation")
+    fn clear_outside<T: Real>(&self, aggregates: &Self::Aggregates, x: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.clear_outside(&aggregates.part, x.part_mut())
     }
 
     fn aggregate_multiply(

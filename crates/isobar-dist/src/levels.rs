@@ -10,7 +10,7 @@ use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Slab};
-use isobar_core::operator::part::{PartOperator, PartTransfer};
+use isobar_core::operator::part::{PartSmoother, PartTransfer};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::{coarser_versions, ends_early};
@@ -24,7 +24,7 @@ use crate::slabs::Slabs;
 use crate::vector::Vector;
 
 /// Between two levels, the finer of which is divided, or none.
-pub struct DistributedTransfer<B: PartBackend, O, P, T: Real> {
+pub struct DistributedTransfer<B: PartBackend, O: ?Sized, P: ?Sized, T: Real> {
     fine: Arc<DistributedOperator<B, O>>,
     /// Between this rank's parts.
     part: Arc<P>,
@@ -82,10 +82,23 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
 impl<B, O, P, T> DistributedTransfer<B, O, P, T>
 where
     B: PartBackend,
-    O: PartOperator<B, T>,
-    P: PartTransfer<B, T>,
+    O: PartSmoother<B, T> + ?Sized,
+    P: PartTransfer<B, T> + ?Sized,
     T: Real,
 {
+    /// From a level to the next coarser one. Where that is whole and this one is divided, `gathered` says how this rank's part of
+    /// it is stored, and how it is divided.
+    pub(crate) fn new(
+        fine: &Arc<DistributedOperator<B, O>>,
+        part: Arc<P>,
+        coarse: Layout,
+        gathered: Option<(Layout, &Slabs)>,
+    ) -> Result<Arc<Self>> {
+        let backend = Operator::<_, T>::backend(&**fine);
+        let gather = |(part, slabs): (Layout, &Slabs)| Gathered::new(backend, &part, &coarse, slabs).map(Mutex::new);
+        Ok(Arc::new(Self { fine: Arc::clone(fine), part, coarse, gathered: gathered.map(gather).transpose()? }))
+    }
+
     fn backend(&self) -> &Distributed<B> {
         Operator::<_, T>::backend(&*self.fine)
     }
@@ -133,8 +146,8 @@ where
 impl<B, O, P, T> Transfer<Distributed<B>, T> for DistributedTransfer<B, O, P, T>
 where
     B: PartBackend,
-    O: PartOperator<B, T>,
-    P: PartTransfer<B, T>,
+    O: PartSmoother<B, T> + ?Sized,
+    P: PartTransfer<B, T> + ?Sized,
     T: Real,
 {
     fn fine(&self) -> &dyn LineSmoother<Distributed<B>, T> {
@@ -150,7 +163,8 @@ where
     }
 
     fn restrict(&self, f: &Vector<B::Vector<T>>, coarse_f: &mut Vector<B::Vector<T>>) -> Result<()> {
-        self.restrict_to(coarse_f, |coarse_f| self.part.restrict(&*f.part()?, coarse_f))
+        let fill = &mut |v: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(v, colours);
+        self.restrict_to(coarse_f, |coarse_f| self.part.restrict_part(&*f.part()?, coarse_f, fill))
     }
 
     fn prolong(&self, coarse_u: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {
@@ -165,8 +179,9 @@ where
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
         self.fine.fill_to_read(u)?;
+        let fill = &mut |v: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(v, colours);
         self.restrict_to(coarse_f, |coarse_f| {
-            self.part.residual_restrict(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut())
+            self.part.residual_restrict_part(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut(), fill)
         })
     }
 
@@ -271,9 +286,10 @@ where
     Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
-fn too_thin(rows: usize, ranks: usize) -> Error {
+pub(crate) fn too_thin(rows: usize, ranks: usize) -> Error {
     Error::Unsupported(format!(
-        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\"",
+        "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\" with the \
+         preconditioner \"line\"",
         2 * ranks - 1
     ))
 }

@@ -7,7 +7,9 @@
 //! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes,
 //! * [`Slabs`] which rank has which rows,
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
-//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank.
+//! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
+//!   relaxed each by itself, `galerkin` those of 27 points,
+//! * `modes` vertical modes, of whose problems every rank solves some, on `own` levels; `mixed` the finest level in two precisions.
 //!
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
@@ -15,10 +17,16 @@
 pub mod communicator;
 mod diffusion;
 mod distributed;
+mod galerkin;
 pub mod levels;
+mod mixed;
+mod modes;
 #[cfg(unix)]
 pub mod mpi;
 mod operator;
+mod own;
+mod patience;
+mod points;
 mod slabs;
 mod tensor_product;
 pub mod threads;
@@ -27,5 +35,5 @@ mod vector;
 pub use communicator::{Communicator, Message};
 pub use distributed::Distributed;
 pub use operator::DistributedOperator;
-pub use slabs::{Slabs, gather_rows};
+pub use slabs::{Slabs, collect_layers, gather_rows};
 pub use vector::Vector;

@@ -6,7 +6,7 @@ use isobar_core::backend::part::PartBackend;
 use isobar_core::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::PartOperator;
+use isobar_core::operator::part::{PartMixedSmoother, PartOperator, PartSmoother};
 use isobar_core::operator::{
     Capabilities, CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation,
 };
@@ -22,13 +22,13 @@ use crate::vector::Vector;
 /// iteration of conjugate gradients with lines exchanges one row a side and combines three numbers in two messages; a sweep
 /// of red–black relaxation exchanges half a row twice, in the middle of its pass.
 #[derive(Debug)]
-pub struct DistributedOperator<B, O> {
+pub struct DistributedOperator<B, O: ?Sized> {
     backend: Distributed<B>,
     part: Arc<O>,
     is_whole: bool,
 }
 
-impl<B: PartBackend, O> DistributedOperator<B, O> {
+impl<B: PartBackend, O: ?Sized> DistributedOperator<B, O> {
     /// A part, whose neighbours the neighbouring ranks have.
     pub(crate) fn of_part(backend: &Distributed<B>, part: Arc<O>) -> Self {
         Self { is_whole: !backend.has_others(), backend: backend.clone(), part }
@@ -48,7 +48,7 @@ impl<B: PartBackend, O> DistributedOperator<B, O> {
     pub(crate) fn capabilities<T: Real>(self: &Arc<Self>) -> Capabilities<Distributed<B>, T>
     where
         B: AggregateBackend,
-        O: PartOperator<B, T> + 'static,
+        O: PartOperator<B, T> + Sized + 'static,
     {
         let (operator, diagonal) = (Arc::clone(self), Arc::clone(self));
         Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
@@ -70,7 +70,9 @@ impl<B: PartBackend, O> DistributedOperator<B, O> {
     }
 }
 
-impl<B: PartBackend, T: Real, O: PartOperator<B, T>> Operator<Distributed<B>, T> for DistributedOperator<B, O> {
+impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distributed<B>, T>
+    for DistributedOperator<B, O>
+{
     fn backend(&self) -> &Distributed<B> {
         &self.backend
     }
@@ -200,7 +202,9 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> LineSolver<Distributed<B>, 
     }
 }
 
-impl<B: PartBackend, T: Real, O: PartOperator<B, T>> LineSmoother<Distributed<B>, T> for DistributedOperator<B, O> {
+impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distributed<B>, T>
+    for DistributedOperator<B, O>
+{
     fn smooth(
         &self,
         relaxation: Relaxation,
@@ -218,5 +222,40 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> LineSmoother<Distributed<B>
     }
 }
 
-/// Its steps are made of others: they take two passes more than on one device.
-impl<B: PartBackend, O: PartOperator<B, f64>> MixedSmoother<Distributed<B>> for DistributedOperator<B, O> {}
+impl<B: PartBackend, O: PartMixedSmoother<B>> MixedSmoother<Distributed<B>> for DistributedOperator<B, O> {
+    fn residual_in_single(
+        &self,
+        f: &Vector<B::Vector<f64>>,
+        u: &Vector<B::Vector<f64>>,
+        r: &mut Vector<B::Vector<f32>>,
+        scratch: &mut Vector<B::Vector<f64>>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.fill_to_read(u)?;
+        let (r, scratch) = (r.part_mut(), scratch.part_mut());
+        self.part.residual_in_single(&*f.part()?, &*u.part()?, r, scratch, norm, scalars)?;
+        self.combine([norm], scalars)
+    }
+
+    fn correct_smooth_residual(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<B::Vector<f64>>,
+        e: &Vector<B::Vector<f32>>,
+        u: &mut Vector<B::Vector<f64>>,
+        r: &mut Vector<B::Vector<f32>>,
+        scratch: &mut Vector<B::Vector<f64>>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let fill = &mut |u: &mut B::Vector<f64>, colours: &[Colour]| self.fill(u, colours);
+        let (f, e, u, r, scratch) = (f.part()?, e.part()?, u.part_mut(), r.part_mut(), scratch.part_mut());
+        self.part.correct_smooth_residual_part(relaxation, &*f, &*e, u, r, scratch, norm, scalars, fill)?;
+        self.combine([norm], scalars)
+    }
+
+    fn mixed_needs_scratch(&self, smoother: Smoother) -> bool {
+        self.part.mixed_needs_scratch(smoother)
+    }
+}

@@ -1,9 +1,11 @@
 //! Which rank has which rows.
 
+use std::ops::Range;
+
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Shape, Slab};
 
-use crate::communicator::{Communicator, bytes_of, bytes_of_mut};
+use crate::communicator::{COLLECTIVE, Communicator, Message, bytes_of, bytes_of_mut};
 
 /// The largest slab has at most so many times as many rows as it would have evenly.
 const UNEVENNESS: f64 = 1.2;
@@ -48,6 +50,11 @@ impl Slabs {
         Ok(in_blocks(best.map_or(1, |(_, power)| 1 << power)))
     }
 
+    /// Slabs that begin, and end, there.
+    pub(crate) fn from_starts(starts: &[usize]) -> Self {
+        Self { starts: starts.to_vec() }
+    }
+
     /// What the largest slab has to do in a cycle of multigrid, relative to all work on the finest grid: its share of the
     /// levels that are divided, and all of the others.
     fn work(&self) -> f64 {
@@ -63,7 +70,7 @@ impl Slabs {
     }
 
     /// Rows of the largest.
-    fn largest(&self) -> usize {
+    pub fn largest(&self) -> usize {
         self.starts.windows(2).map(|slab| slab[1] - slab[0]).max().unwrap_or(0)
     }
 
@@ -129,6 +136,51 @@ pub fn gather_rows(world: &dyn Communicator, u: &mut [f64], shape: Shape) -> Res
     Ok(())
 }
 
+/// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the rows of each, `rows`, which
+/// are (nz, rows, nx) in C order. Returns this rank's, (layers, ny, nx).
+///
+/// # Errors
+/// [`Error::Shape`] for another number of values, of ranks, or other layers; those of [`Slabs::new`] and
+/// [`Communicator::exchange`].
+pub fn collect_layers(
+    world: &dyn Communicator,
+    rows: &[f64],
+    shape: Shape,
+    layers: &[Range<usize>],
+) -> Result<Vec<f64>> {
+    let (rank, size) = (world.rank(), world.size());
+    let slabs = Slabs::new(shape, size)?;
+    let row = |rank: usize| shape.nx * slabs.of(rank).rows();
+    let are_there = layers.iter().all(|layers| layers.start <= layers.end && layers.end <= shape.nz);
+    if rows.len() != shape.nz * row(rank) || layers.len() != size || !are_there {
+        return Err(Error::shape(
+            "rows",
+            format!("{} elements for {} ranks", rows.len(), layers.len()),
+            shape.to_string(),
+        ));
+    }
+    let own = layers[rank].len();
+    let mut parts: Vec<Vec<f64>> =
+        (0..size).map(|peer| vec![0.0; if peer == rank { 0 } else { own * row(peer) }]).collect();
+    let wanted = |layers: &Range<usize>| &rows[layers.start * row(rank)..layers.end * row(rank)];
+    let messages = parts.iter_mut().zip(layers).enumerate().filter(|(peer, _)| *peer != rank);
+    let messages = messages.map(|(peer, (part, layers))| Message {
+        peer,
+        tag: COLLECTIVE,
+        send: bytes_of(wanted(layers)),
+        receive: bytes_of_mut(part),
+    });
+    world.exchange(&mut messages.collect::<Vec<_>>())?;
+    let mut all = Vec::with_capacity(own * shape.nx * shape.ny);
+    for layer in 0..own {
+        for (peer, part) in parts.iter().enumerate() {
+            let part = if peer == rank { wanted(&layers[rank]) } else { part };
+            all.extend_from_slice(&part[layer * row(peer)..][..row(peer)]);
+        }
+    }
+    Ok(all)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +221,24 @@ mod tests {
             Ok(u)
         });
         assert_eq!(all.unwrap()[0], expected);
+    }
+
+    #[test]
+    fn layers_are_collected_from_all_rows() {
+        let shape = Shape::new(3, 11, 4);
+        let value = |n: usize| (n % shape.nx + 10 * (n / shape.nx)) as f64;
+        let cells = |layers: Range<usize>| (layers.start * 33..layers.end * 33).map(value).collect::<Vec<f64>>();
+        // Of unlike numbers, and none.
+        let layers = [1..4, 0..0, 0..1];
+        let all = crate::threads::run(3, |world| {
+            let rows = Slabs::new(shape, 3)?.of(world.rank());
+            let is_own = |n: &usize| (rows.first..rows.beyond).contains(&(n / shape.nx % shape.ny));
+            let own: Vec<f64> = (0..shape.cells()).filter(is_own).map(value).collect();
+            assert!(collect_layers(&world, &own[1..], shape, &layers).is_err());
+            assert!(collect_layers(&world, &own, shape, &[0..5, 0..0, 0..0]).is_err());
+            collect_layers(&world, &own, shape, &layers)
+        });
+        assert_eq!(all.unwrap(), layers.map(cells));
     }
 
     /// A little more for the largest slab, so that three more levels are divided.

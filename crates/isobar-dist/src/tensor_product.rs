@@ -2,28 +2,29 @@
 
 use std::sync::Arc;
 
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
+use isobar_core::operator::part::PartMixedSmoother;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
+use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
-use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
+use isobar_core::stencil::parts::{SupportsPartModes, SupportsParts};
 use isobar_core::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 use crate::distributed::Distributed;
 use crate::levels::by_coarsening;
+use crate::mixed::DistributedSteps;
+use crate::modes::by_modes;
 use crate::operator::DistributedOperator;
 
 type Part<B, T> = <B as SupportsParts<TensorProduct>>::Part<T>;
 
-impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distributed<B> {
+impl<B: SupportsPartModes> Supports<TensorProduct> for Distributed<B>
+where
+    Part<B, f64>: PartMixedSmoother<B>,
+{
     type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
-
-    /// Multigrid: vertical modes are not for several ranks yet.
-    fn choice(&self, _: &TensorProduct, _: &Arc<Self::Operator<f64>>, _: &SolverOptions) -> Result<Choice> {
-        Ok(Choice::new(Method::Multigrid, Preconditioner::Line))
-    }
 
     fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {
         self.slab(stencil.shape())?.layout(stencil.shape())
@@ -60,14 +61,12 @@ impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distribut
 
     fn modes<T: Real, C: Real>(
         &self,
-        _: &TensorProduct,
-        _: &Arc<Self::Operator<T>>,
-        _: &SolverOptions,
-        _: f64,
+        stencil: &TensorProduct,
+        operator: &Arc<Self::Operator<T>>,
+        options: &SolverOptions,
+        tolerance: f64,
     ) -> Result<Option<Modes<Self, TensorProduct, T, C>>> {
-        Err(Error::Unsupported(
-            "vertical modes on several ranks; use solver.method = \"multigrid\", or the preconditioner \"line\"".into(),
-        ))
+        by_modes(self, stencil, operator, options, tolerance).map(Some)
     }
 
     fn mixed_top(
@@ -78,7 +77,17 @@ impl<B: SupportsPartLevels<TensorProduct>> Supports<TensorProduct> for Distribut
         relaxation: Relaxation,
     ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
         let transfer = hierarchy.transfers.first().cloned();
+        // Coarse levels that every rank has whole are too small for it to matter.
+        let is_whole = hierarchy.levels.get(1).is_none_or(|level| level.layout().halo() == [0; 2]);
+        let is_fused = !is_whole || !self.has_others();
+        let steps = match transfer {
+            Some(_) if is_fused => self.inner().change_steps(double.part(), single.part(), relaxation)?,
+            _ => None,
+        };
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
+        Ok(Some(match steps {
+            Some(steps) => Box::new(ChangeTop::new(top, Box::new(DistributedSteps::new(double, steps)))),
+            None => Box::new(top),
+        }))
     }
 }

@@ -60,6 +60,15 @@ impl Threads {
         (0..size).map(|rank| Self { rank, shared: Arc::clone(&shared) }).collect()
     }
 
+    /// Forgets what has failed, and what nobody has read since; to be called while no rank is at work. Returns the failure.
+    fn forget(&self) -> Option<(usize, String)> {
+        let failure = lock(&self.shared.failure).take();
+        if failure.is_some() {
+            self.shared.mailboxes.iter().for_each(|mailbox| lock(&mailbox.letters).waiting.clear());
+        }
+        failure
+    }
+
     fn check(&self) -> Result<()> {
         match &*lock(&self.shared.failure) {
             Some((rank, why)) => {
@@ -139,14 +148,29 @@ impl Communicator for Threads {
 /// Where `work` does, after all ranks have ended.
 pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> Result<Vec<R>> {
     let ranks = Threads::ranks(size);
-    let shared = ranks.first().map(|rank| Arc::clone(&rank.shared));
+    run_each(ranks.iter().map(|rank| (rank, rank.clone())), work)
+}
+
+/// Runs `work` for all ranks of a job at once, each with something of its own on a thread of its own, and returns what they
+/// return. The ranks may be used again, also after an error.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_each<'r, I: Send, R: Send>(
+    ranks: impl IntoIterator<Item = (&'r Threads, I)>,
+    work: impl Fn(I) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
     let first_error = Mutex::new(None);
     let (work, first_error_of) = (&work, &first_error);
+    let ranks: Vec<(&Threads, I)> = ranks.into_iter().collect();
+    let job = ranks.first().map(|&(rank, _)| rank.clone());
     let results: Vec<_> = std::thread::scope(|scope| {
-        let of_rank = |rank: Threads| {
-            let this = rank.clone();
+        let of_rank = |(this, own): (&'r Threads, I)| {
             scope.spawn(move || {
-                let result = panic::catch_unwind(AssertUnwindSafe(|| work(rank)));
+                let result = panic::catch_unwind(AssertUnwindSafe(|| work(own)));
                 match &result {
                     Ok(Ok(_)) => {}
                     Ok(Err(error)) => this.abort(&error.to_string()),
@@ -168,19 +192,21 @@ pub fn run<R: Send>(size: usize, work: impl Fn(Threads) -> Result<R> + Sync) -> 
         let threads: Vec<_> = ranks.into_iter().map(of_rank).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Some(Err(panic)))).collect()
     });
+    let failure = job.as_ref().and_then(Threads::forget);
     if let Some(error) = lock(&first_error).take() {
         return Err(error);
     }
-    let mut all = Vec::with_capacity(size);
+    let mut all = Vec::with_capacity(results.len());
     for result in results.into_iter().flatten() {
         match result {
             Ok(result) => all.push(result),
             Err(panic) => panic::resume_unwind(panic),
         }
     }
-    let failure = shared.and_then(|shared| lock(&shared.failure).take());
-    match failure {
-        Some((rank, message)) => Err(Error::Device { device: format!("rank {rank} of {size}"), message }),
-        None => Ok(all),
+    match (job, failure) {
+        (Some(job), Some((rank, message))) => {
+            Err(Error::Device { device: format!("rank {rank} of {}", job.size()), message })
+        }
+        _ => Ok(all),
     }
 }

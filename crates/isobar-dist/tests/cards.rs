@@ -3,19 +3,24 @@
 
 #[path = "ranks/checks.rs"]
 mod checks;
+#[path = "ranks/rocks.rs"]
+mod rocks;
 #[path = "ranks/solves.rs"]
 mod solves;
 
 use std::sync::Arc;
 
-use checks::{GRIDS, check_apply, check_solves, krylov, multigrid, problem};
+use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem};
 use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
+use isobar_core::layout::Shape;
 use isobar_core::options::{Method, Smoother, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
 use libtest_mimic::{Arguments, Failed, Trial};
+use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
 
 /// How ranks reach each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +63,7 @@ fn cards_are_linked() {
 fn a_rank_for_every_row(way: Way) {
     let problem = problem(6, 5, 4);
     let mut options = krylov();
+    options.extend(modes());
     let base = SolverOptions { method: Method::Multigrid, tolerance: 1e-6, ..SolverOptions::default() };
     options.extend([Smoother::LineRedBlack, Smoother::LineJacobi].map(|smoother| {
         let mut options = base.clone();
@@ -69,8 +75,8 @@ fn a_rank_for_every_row(way: Way) {
     }
 }
 
-fn methods(way: Way, options: &[SolverOptions]) {
-    for ([nx, ny, nz], ranks) in GRIDS {
+fn methods(way: Way, grids: &[([usize; 3], &[usize])], options: &[SolverOptions]) {
+    for &([nx, ny, nz], ranks) in grids {
         let ranks: Vec<usize> = ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect();
         for options in options {
             check_solves(backend(way), &problem(nx, ny, nz), &ranks, options);
@@ -81,12 +87,45 @@ fn methods(way: Way, options: &[SolverOptions]) {
 /// Grids that are swept by streaming, with rows longer than what goes through a channel at once.
 fn large(way: Way) {
     for (nx, ny, nz) in [(256, 256, 32), (190, 258, 24)] {
-        for options in [&krylov()[0], &multigrid()[0], &multigrid()[10]] {
+        for options in [&krylov()[0], &multigrid()[0], &multigrid()[10], &modes()[0], &modes()[1], &modes()[6]] {
             check_solves(backend(way), &problem(nx, ny, nz), &[2, most_ranks(way)], options);
         }
     }
-    for options in [&krylov()[0], &multigrid()[0]] {
+    for options in [&krylov()[0], &multigrid()[0], &modes()[1]] {
         check_solves(backend(way), &problem(2048, 48, 256), &[2], options);
+    }
+}
+
+/// So many of these ranks as there can be.
+fn some(ranks: &[usize], way: Way) -> Vec<usize> {
+    ranks.iter().copied().filter(|&ranks| ranks <= most_ranks(way)).collect()
+}
+
+/// Conjugate gradients for diffusion, on flat grids, with columns a thread has, and with columns that threads share.
+fn rough_rocks(way: Way) {
+    for (nx, ny, nz) in [(7, 13, 5), (12, 9, 1), (40, 21, 40), (9, 3, 24)] {
+        check_rough(backend(way), &rough(Shape::new(nx, ny, nz)), &some(&[1, 2, 3, 4], way));
+    }
+}
+
+fn smooth_rocks(way: Way) {
+    for (problem, ranks) in smooth() {
+        for options in point_cycles() {
+            check_points(backend(way), &problem, &some(ranks, way), &options);
+        }
+    }
+    let shape = Shape::new(96, 128, 64);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
+    problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
+    problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
+    for options in &point_cycles()[..2] {
+        check_points(backend(way), &problem, &some(&[2, 3, 4], way), options);
+    }
+}
+
+fn floating_rocks(way: Way) {
+    for (problem, ranks, options) in floating() {
+        check_floating(backend(way), &problem, &some(ranks, way), &options);
     }
 }
 
@@ -103,12 +142,16 @@ fn main() {
     let mut trials: Vec<(String, Arc<dyn Fn() + Send + Sync>)> =
         vec![("cards_are_linked".into(), Arc::new(cards_are_linked))];
     for way in [Way::Host, Way::Directly] {
-        let checks: [(&str, Box<dyn Fn() + Send + Sync>); 5] = [
+        let checks: [(&str, Box<dyn Fn() + Send + Sync>); 9] = [
             ("apply", Box::new(move || check_apply(backend(way), most_ranks(way)))),
-            ("krylov_methods", Box::new(move || methods(way, &krylov()))),
-            ("multigrid_methods", Box::new(move || methods(way, &multigrid()))),
+            ("krylov_methods", Box::new(move || methods(way, &GRIDS, &krylov()))),
+            ("multigrid_methods", Box::new(move || methods(way, &GRIDS, &multigrid()))),
+            ("vertical_modes", Box::new(move || methods(way, &GRIDS_OF_MODES, &modes()))),
             ("a_rank_for_every_row", Box::new(move || a_rank_for_every_row(way))),
             ("large", Box::new(move || large(way))),
+            ("rough_rocks", Box::new(move || rough_rocks(way))),
+            ("smooth_rocks", Box::new(move || smooth_rocks(way))),
+            ("floating_rocks", Box::new(move || floating_rocks(way))),
         ];
         trials.extend(checks.map(|(name, check)| (format!("{way:?}::{name}").to_lowercase(), Arc::from(check))));
     }

@@ -8,8 +8,10 @@
 #[path = "ranks/messages.rs"]
 mod messages;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
@@ -24,13 +26,20 @@ use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, mpi};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// Set for ranks.
+/// Set for ranks: what they are to do.
 const RANK: &str = "ISOBAR_TEST_RANK";
+const SOLVE: &str = "solve";
+const BE_SLOW: &str = "be slow";
+const HANG: &str = "hang";
+/// Seconds that ranks may be silent in tests of that.
+const LIMIT: &str = "2";
 
 fn main() {
-    if std::env::var_os(RANK).is_some() {
-        be_a_rank().unwrap();
-        return;
+    match std::env::var(RANK).as_deref() {
+        Ok(HANG) => return hang().unwrap(),
+        Ok(BE_SLOW) => return be_slow().unwrap(),
+        Ok(_) => return be_a_rank().unwrap(),
+        Err(_) => {}
     }
     let folders: Vec<PathBuf> = std::env::var_os("ISOBAR_MPI_PATHS").iter().flat_map(std::env::split_paths).collect();
     let found: Vec<PathBuf> = folders.into_iter().filter(|folder| folder.join("mpiexec").exists()).collect();
@@ -44,6 +53,15 @@ fn main() {
         for ranks in [1, 2, 3, 4, 6] {
             let folder = folder.clone();
             all.push(Trial::test(format!("mpi_{n}::{ranks}_ranks"), move || on_ranks(&folder, ranks, None)));
+        }
+        for (name, what) in [("slow_ranks_are_waited_for", BE_SLOW), ("a_rank_that_hangs_is_named", HANG)] {
+            let folder = folder.clone();
+            all.push(Trial::test(format!("mpi_{n}::{name}"), move || {
+                let (is_fine, text) = launch(&folder, 3, what, &[("ISOBAR_RANK_TIMEOUT", LIMIT.as_ref())])?;
+                let named = text.matches("rank 1 of 3: it hangs: it has neither computed").count();
+                let expected = if what == HANG { (false, 1) } else { (true, 0) };
+                if (is_fine, named) == expected { Ok(()) } else { Err(text.into()) }
+            }));
         }
         // Each kind of handles that this MPI has.
         for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"] {
@@ -60,22 +78,55 @@ fn main() {
 }
 
 fn on_ranks(folder: &Path, ranks: usize, library: Option<&Path>) -> std::result::Result<(), Failed> {
+    let environment: Vec<(&str, &OsStr)> = library.iter().map(|library| ("ISOBAR_MPI", library.as_os_str())).collect();
+    let (is_fine, text) = launch(folder, ranks, SOLVE, &environment)?;
+    let seen = text.lines().filter(|line| line.contains(&format!("of {ranks} is fine"))).count();
+    if is_fine && seen == ranks { Ok(()) } else { Err(text.into()) }
+}
+
+/// Whether ranks ended well, and what they said.
+fn launch(folder: &Path, ranks: usize, what: &str, environment: &[(&str, &OsStr)]) -> std::io::Result<(bool, String)> {
     let mut paths = vec![folder.to_path_buf()];
     paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
     let output = Command::new(folder.join("mpiexec"))
         .args(["-n", &ranks.to_string()])
         .arg(std::env::current_exe()?)
-        .env(RANK, "1")
-        .env("PATH", std::env::join_paths(paths)?)
+        .env(RANK, what)
+        .env("PATH", std::env::join_paths(paths).map_err(std::io::Error::other)?)
         // Open MPI: more ranks than cores, and any user, as in a container.
         .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-        .envs(library.map(|library| ("ISOBAR_MPI", library)))
+        .envs(environment.iter().copied())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let seen = text.lines().filter(|line| line.contains(&format!("of {ranks} is fine"))).count();
-    if output.status.success() && seen == ranks { Ok(()) } else { Err(text.into()) }
+    Ok((output.status.success(), text))
+}
+
+/// Rank 1 reads for longer than ranks may be silent, and computes for as long; the others wait, rank 0 for rank 2 at first.
+fn be_slow() -> Result<()> {
+    let world = mpi::start()?;
+    let long = Duration::from_secs(5);
+    if world.rank() == 1 {
+        std::thread::sleep(long);
+    }
+    world.barrier()?;
+    world.set_iterating(true);
+    let start = Instant::now();
+    while world.rank() == 1 && start.elapsed() < long {
+        std::hint::spin_loop();
+    }
+    world.barrier()
+}
+
+/// Rank 1 does nothing where it should.
+fn hang() -> Result<()> {
+    let world = mpi::start()?;
+    world.set_iterating(true);
+    if world.rank() == 1 {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    world.barrier()
 }
 
 fn be_a_rank() -> Result<()> {
@@ -86,7 +137,7 @@ fn be_a_rank() -> Result<()> {
     let problem = Helmholtz { grid, ..Helmholtz::default() };
     let (stencil, rhs) = (problem.stencil()?, problem.rhs(RhsKind::Random, 3, Weighting::None)?);
     let shape = stencil.shape();
-    for method in [Method::Cg, Method::Multigrid] {
+    for method in [Method::Cg, Method::Multigrid, Method::Modes] {
         let options = SolverOptions { method, tolerance: 1e-7, ..SolverOptions::default() };
         let mut expected = vec![0.0; shape.cells()];
         let target = ArrayViewMut::c_order(&mut expected, shape)?;

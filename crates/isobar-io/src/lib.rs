@@ -22,6 +22,7 @@
 //! |---|---|
 //! | [`Field`], [`Mesh`], [`Format`] | what is written, where its cells are, how |
 //! | [`Series`] | the same at several times |
+//! | [`SharedStore`] | the same by several processes |
 //! | [`checkpoint`](mod@checkpoint) | what a run goes on from |
 //! | [`npy`] | NumPy arrays, in and out |
 //! | `vti` | VTK ImageData for ParaView |
@@ -47,3 +48,4 @@ pub use clash::{Clash, clash};
 pub use error::{Error, Result};
 pub use field::{Field, Format, Mesh, Units, check_writable, write};
 pub use series::Series;
+pub use zarr::shared::SharedStore;

@@ -5,7 +5,9 @@
 
 mod ours;
 pub(crate) mod series;
+pub(crate) mod shared;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use zarrs::storage::StorageError;
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::field::{Field, Mesh, Units};
-use crate::temporary::step;
+use crate::temporary::{TemporaryFolder, step};
 
 /// A chunk of the field stays below this, so that a reader can take a layer without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
@@ -50,7 +52,7 @@ pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
                 io::Error::other("not replaceable")
             })
         },
-        |folder| fill(folder, field),
+        |folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes),
     );
     refusal.map_or(written, Err)
 }
@@ -74,23 +76,35 @@ fn check_replaceable(path: &Path) -> Result<()> {
     }
 }
 
-fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
+/// Puts a fresh store into its place, where nothing is that isobar did not write.
+fn put_into_place(folder: TemporaryFolder, path: &Path, target: &Path) -> Result<()> {
+    let mut refusal = None;
+    let persisted = folder.persist(target, || {
+        check_replaceable(path).map_err(|error| {
+            refusal = Some(error);
+            io::Error::other("not replaceable")
+        })
+    });
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    persisted.map_err(|source| atomic::failed(path, target, source))?;
+    atomic::sync_folder(atomic::folder(target));
+    Ok(())
+}
+
+/// Writes a group with a field in it; without values where these are in their chunks already.
+fn fill(
+    folder: &Path,
+    name: &str,
+    values: &[f64],
+    shape: [usize; 3],
+    mesh: &Mesh,
+    facts: &BTreeMap<String, String>,
+) -> io::Result<()> {
     let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
-    let [nz, ny, nx] = field.shape;
-    let layers = layers_of_a_chunk(field.shape);
-    let [x, y, z, z_faces] = positions(field.mesh);
-    let variables = [
-        x,
-        y,
-        z,
-        z_faces,
-        Variable {
-            name: field.name,
-            dimensions: vec![("z", nz, layers), ("y", ny, ny), ("x", nx, nx)],
-            values: field.values,
-            attributes: Map::new(),
-        },
-    ];
+    let [x, y, z, z_faces] = positions(mesh);
+    let variables = [x, y, z, z_faces, Variable::field(name, values, shape)];
     let names = variables.each_ref().map(|variable| variable.name);
     let mut consolidated = ConsolidatedMetadata::default();
     for variable in variables {
@@ -100,7 +114,7 @@ fn fill(folder: &Path, field: &Field<'_>) -> io::Result<()> {
     }
     let mut group = GroupBuilder::new().build(store, "/").map_err(io::Error::other)?;
     let attributes = group.attributes_mut();
-    attributes.extend(field.attributes.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
+    attributes.extend(facts.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
     attributes.extend(ours::mark(folder, &names)?);
     // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
     group.set_consolidated_metadata(Some(consolidated));
@@ -146,16 +160,28 @@ impl<'a> Variable<'a> {
         Variable { name, dimensions, values, attributes: Map::from_iter(attributes) }
     }
 
-    fn store(self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
+    /// A field of shape (nz, ny, nx).
+    fn field(name: &'a str, values: &'a [f64], shape: [usize; 3]) -> Self {
+        let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
+        let dimensions = vec![("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];
+        Variable { name, dimensions, values, attributes: Map::new() }
+    }
+
+    /// The array, of which nothing is written yet.
+    fn array(&self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
         let lengths = |of: fn(&(&str, usize, usize)) -> usize| -> Vec<u64> {
             self.dimensions.iter().map(|dimension| of(dimension) as u64).collect()
         };
         let (shape, chunk) = (lengths(|d| d.1), lengths(|d| d.2));
-        let array = ArrayBuilder::new(shape, chunk, data_type::float64(), 0.0)
+        ArrayBuilder::new(shape, chunk, data_type::float64(), 0.0)
             .dimension_names(Some(self.dimensions.iter().map(|d| d.0)))
-            .attributes(self.attributes)
+            .attributes(self.attributes.clone())
             .build(Arc::clone(store), &format!("/{}", self.name))
-            .map_err(io::Error::other)?;
+            .map_err(io::Error::other)
+    }
+
+    fn store(self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
+        let array = self.array(store)?;
         step(|| array.store_metadata().map_err(io_error))?;
         let size = self.dimensions.iter().map(|d| d.2).product();
         let mut at = vec![0; self.dimensions.len()];

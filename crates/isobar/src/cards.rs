@@ -17,10 +17,10 @@ use isobar_core::outcome::Outcome;
 use isobar_core::real::Real;
 use isobar_core::solver::{Observer, Progress};
 use isobar_cuda::Cuda;
-use isobar_dist::threads::Threads;
+use isobar_dist::threads::{Threads, run_each};
 use isobar_dist::{Communicator, Distributed};
 
-use crate::ranks::{OnRanks, described_whole, join};
+use crate::ranks::{OnRanks, about_whole, described_whole, join};
 
 /// Several NVIDIA cards that share a grid.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Cards {
             Ok(Rank { backend: join(&card, &as_communicator)?, world: world.clone() })
         };
         let worlds = Threads::ranks(ordinals.len());
-        Ok(Self { ranks: at_once(worlds.iter().map(|world| (world, world)), open)? })
+        Ok(Self { ranks: run_each(worlds.iter().map(|world| (world, world)), open)? })
     }
 
     /// Bytes a second that all of them copy, each its part of a vector.
@@ -59,7 +59,7 @@ impl Cards {
     }
 
     fn at_once<R: Send>(&self, work: impl Fn(&Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
-        at_once(self.ranks.iter().map(|rank| (rank, &rank.world)), work)
+        run_each(self.ranks.iter().map(|rank| (&rank.world, rank)), work)
     }
 
     /// A solver on all of them.
@@ -70,48 +70,23 @@ impl Cards {
             let system = matrix.on_card(&rank.backend, options)?;
             Ok(Mutex::new(Part { system, slab, u: vec![0.0; slab.shape(shape).cells()] }))
         })?;
-        let description = parts.first().map(|part| described_whole(lock(part).system.description(), shape));
-        let description = description.ok_or_else(|| Error::invalid("device", "no card"))?;
-        let sum =
-            |bytes: fn(&Description) -> usize| parts.iter().map(|part| bytes(lock(part).system.description())).sum();
-        // What all of them move.
-        let traffic = parts.iter().flat_map(|part| lock(part).system.description().traffic.clone()).collect();
-        let description = Description {
-            traffic,
-            bytes: sum(|description| description.bytes),
-            coefficient_bytes: sum(|description| description.coefficient_bytes),
-            ..description
-        };
-        Ok(Box::new(Together { cards: self.clone(), parts, shape, description }))
+        let levels = matrix.levels();
+        let description = describe(&parts, &levels)?;
+        Ok(Box::new(Together { cards: self.clone(), parts, shape, levels, description }))
     }
 }
 
-/// Runs work for each rank at once. Where some fail, so that others are told, the error of the first.
-fn at_once<'w, I: Send, R: Send>(
-    ranks: impl Iterator<Item = (I, &'w Threads)>,
-    work: impl Fn(I) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let (work, first) = (&work, &Mutex::new(None));
-    let run = |item: I, world: &Threads| {
-        let result = work(item);
-        if let Err(error) = &result {
-            world.abort(&error.to_string());
-        }
-        result.map_err(|error| {
-            lock(first).get_or_insert(error);
-        })
-    };
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = ranks.map(|(item, world)| scope.spawn(move || run(item, world))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    });
-    if let Some(error) = lock(first).take() {
-        return Err(error);
-    }
-    Ok(results.into_iter().flatten().collect())
+/// All parts as one: what they hold and move together.
+fn describe<S>(parts: &[Mutex<Part<S>>], levels: &[Shape]) -> Result<Description> {
+    let description = parts.first().map(|part| described_whole(lock(part).system.description(), levels));
+    let description = description.ok_or_else(|| Error::invalid("device", "no card"))?;
+    let sum = |bytes: fn(&Description) -> usize| parts.iter().map(|part| bytes(lock(part).system.description())).sum();
+    Ok(Description {
+        traffic: parts.iter().flat_map(|part| lock(part).system.description().traffic.clone()).collect(),
+        bytes: sum(|description| description.bytes),
+        coefficient_bytes: sum(|description| description.coefficient_bytes),
+        ..description
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -131,24 +106,22 @@ struct Together<S> {
     cards: Cards,
     parts: Vec<Mutex<Part<S>>>,
     shape: Shape,
+    /// The grids of multigrid as one card has them.
+    levels: Vec<Shape>,
     description: Description,
 }
 
 impl<S> Together<S> {
     fn each<R: Send>(&self, work: impl Fn(&mut Part<S>, &Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
         let ranks = self.cards.ranks.iter().zip(&self.parts);
-        at_once(ranks.map(|pair| (pair, &pair.0.world)), |(rank, part)| work(&mut lock(part), rank))
+        run_each(ranks.map(|pair| (&pair.0.world, pair)), |(rank, part)| work(&mut lock(part), rank))
     }
 
-    /// Fails for arrays of another shape, or that are not the host's. Returns what is in the one to be written.
-    fn check<'a>(&self, shapes: &[Shape], target: Source<'a>) -> Result<Given<'a>> {
-        if let Some(shape) = shapes.iter().find(|&&shape| shape != self.shape) {
-            return Err(Error::shape("array", shape.to_string(), self.shape.to_string()));
-        }
-        match target {
-            Source::F64(array) => Ok(Given::F64(array)),
-            Source::F32(array) => Ok(Given::F32(array)),
-            Source::Device(_) => Err(on_a_device()),
+    /// Fails for arrays of another shape.
+    fn check(&self, shapes: [Shape; 2]) -> Result<()> {
+        match shapes.into_iter().find(|&shape| shape != self.shape) {
+            Some(shape) => Err(Error::shape("array", shape.to_string(), self.shape.to_string())),
+            None => Ok(()),
         }
     }
 
@@ -163,12 +136,6 @@ impl<S> Together<S> {
     }
 }
 
-/// What a caller's array holds.
-enum Given<'a> {
-    F64(ArrayView<'a, f64>),
-    F32(ArrayView<'a, f32>),
-}
-
 impl<S> Part<S> {
     /// Puts its rows into the caller's array.
     fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
@@ -181,14 +148,11 @@ impl<S> Part<S> {
     }
 
     /// Takes its rows out of it.
-    fn load(&mut self, array: &Given<'_>) {
-        let (nx, at): (usize, &dyn Fn(usize, usize, usize) -> f64) = match array {
-            Given::F64(array) => (array.shape().nx, &|i, j, k| array.get(i, j, k)),
-            Given::F32(array) => (array.shape().nx, &|i, j, k| f64::from(array.get(i, j, k))),
-        };
+    fn load<T: Real>(&mut self, array: ArrayView<'_, T>) {
+        let nx = array.shape().nx;
         for (n, values) in self.u.chunks_exact_mut(nx).enumerate() {
             let (j, k) = (self.slab.first + n % self.slab.rows(), n / self.slab.rows());
-            values.iter_mut().enumerate().for_each(|(i, value)| *value = at(i, j, k));
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = array.get(i, j, k).to_f64());
         }
     }
 }
@@ -236,13 +200,17 @@ impl Verdicts {
 
 impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        let (given, clock) = (self.check(&[rhs.shape(), u.shape()], u.as_source())?, Instant::now());
-        let (verdicts, observer) = (&Verdicts::default(), &Mutex::new(observer));
-        let mut outcomes = self.each(|part, rank| {
+        self.check([rhs.shape(), u.shape()])?;
+        let (given, clock) = (u.as_source(), Instant::now());
+        let (verdicts, observer, not_finite) = (&Verdicts::default(), &Mutex::new(observer), &Mutex::new(None));
+        let outcomes = self.each(|part, rank| {
             // Whatever becomes of rank 0, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
-            if guess == Guess::Given {
-                part.load(&given);
+            match given {
+                Source::Device(_) => return Err(on_a_device()),
+                Source::F64(array) if guess == Guess::Given => part.load(array),
+                Source::F32(array) if guess == Guess::Given => part.load(array),
+                _ => {}
             }
             let mut n = 0;
             let observe = &mut |progress: &Progress| {
@@ -254,8 +222,20 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
                 }
             };
             let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
-            part.system.solve(rhs.rows(part.slab)?, target.into(), guess, observe)
-        })?;
+            let outcome = part.system.solve(rhs.rows(part.slab)?, target.into(), guess, observe);
+            outcome.map_err(|error| match about_whole(error, part.slab) {
+                cell @ Error::NotFinite { .. } => {
+                    let told = Error::invalid("array", cell.to_string());
+                    *lock(not_finite) = Some(cell);
+                    told
+                }
+                other => other,
+            })
+        });
+        // The rank that has the cell knows more than the others, which may have failed before it.
+        let mut outcomes = outcomes.map_err(|error| lock(not_finite).take().unwrap_or(error))?;
+        // A solve may have put another preconditioner in the place of one that was slow.
+        self.description = describe(&self.parts, &self.levels)?;
         self.collect(u)?;
         let mut outcome = outcomes.swap_remove(0);
         // What is not solving is bringing arrays to the cards and back.
@@ -265,7 +245,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.check(&[u.shape(), v.shape()], v.as_source())?;
+        self.check([u.shape(), v.shape()])?;
         self.each(|part, _| {
             let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
             part.system.apply(u.rows(part.slab)?, target.into())
@@ -294,7 +274,7 @@ mod tests {
     fn all_ranks_end_at_the_iteration_that_rank_0_ends_at() {
         for end in [1, 2, 7] {
             let (verdicts, worlds) = (Verdicts::default(), Threads::ranks(3));
-            let counts = at_once(worlds.iter().map(|world| (world.rank(), world)), |rank| {
+            let counts = run_each(worlds.iter().map(|world| (world, world.rank())), |rank| {
                 let flow = |n: usize| match rank {
                     0 if n + 1 == end => verdicts.tell(n, ControlFlow::Break(())),
                     0 => verdicts.tell(n, ControlFlow::Continue(())),
@@ -313,12 +293,19 @@ mod tests {
     #[test]
     fn an_error_of_one_is_that_of_all() {
         let worlds = Threads::ranks(3);
-        let failed = at_once(worlds.iter().map(|world| (world, world)), |world| match world.rank() {
+        let failed = run_each(worlds.iter().map(|world| (world, world)), |world| match world.rank() {
             1 => Err(Error::Unsupported("this".into())),
             // Would wait for ever.
             _ => world.barrier().map_err(|error| Error::Unsupported(format!("told: {error}"))),
         });
         assert!(failed.unwrap_err().to_string().contains("this"));
+        // They can be used again, with nothing left of that.
+        let sums = run_each(worlds.iter().map(|world| (world, world)), |world| {
+            let mut rank = [world.rank() as f64];
+            world.sum(&mut rank)?;
+            Ok(rank[0])
+        });
+        assert_eq!(sums.unwrap(), [3.0; 3]);
         assert!(matches!(Cards::open(&[1, 0, 1]), Err(Error::Invalid { .. })));
         assert!(matches!(Cards::open(&[]), Err(Error::Invalid { .. })));
     }

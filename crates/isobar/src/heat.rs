@@ -4,7 +4,7 @@ use std::fmt;
 
 use isobar_core::array::{Source, Target};
 use isobar_core::build::Description;
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
@@ -17,9 +17,19 @@ use crate::ranks::one_rank_only;
 
 /// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
 /// stepping takes.
+///
+/// As one of several [`Ranks`](crate::Ranks) it takes arrays of the whole grid, and reads and writes its own rows of them.
 pub struct TimeStepper {
     inner: Box<dyn Evolve>,
     shape: Shape,
+}
+
+/// Cards of one process.
+fn of_one_process() -> Error {
+    Error::Unsupported(
+        "time steps on several GPUs in one process; use one, as by --device cuda:0, or a process each, as by mpirun"
+            .into(),
+    )
 }
 
 impl TimeStepper {
@@ -32,7 +42,9 @@ impl TimeStepper {
         let inner: Box<dyn Evolve> = match device {
             Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
             Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => return Err(one_rank_only("time steps")),
+            Device::CpuRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+            Device::CudaRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+            Device::Cards(_) => return Err(of_one_process()),
         };
         Ok(Self { inner, shape })
     }
@@ -43,6 +55,18 @@ impl TimeStepper {
     /// [`Error::Shape`](crate::Error::Shape); [`Error::NotFinite`](crate::Error::NotFinite), naming the cell.
     pub fn set<'a>(&mut self, state: impl Input<'a>) -> Result<()> {
         self.inner.set(state.source(self.shape)?, None, 0)
+    }
+
+    /// Replaces the state between two steps, as a model does that has more than diffusion in it; number and time of steps go on. Steps that
+    /// extrapolate begin anew.
+    ///
+    /// # Errors
+    /// As [`TimeStepper::set`].
+    pub fn replace<'a>(&mut self, state: impl Input<'a>) -> Result<()> {
+        let moment = self.moment();
+        self.set(state)?;
+        self.resume(moment);
+        Ok(())
     }
 
     /// Sets the state after so many steps, and the one before it, which extrapolating steps need.
@@ -85,7 +109,8 @@ impl TimeStepper {
         match device {
             Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
             Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
-            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Err(one_rank_only("time steps")),
+            Device::CpuRanks(_) | Device::CudaRanks(_) => Err(one_rank_only("a trial of preconditioners")),
+            Device::Cards(_) => Err(of_one_process()),
         }
     }
 

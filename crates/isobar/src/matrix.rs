@@ -87,12 +87,12 @@ macro_rules! matrices {
                     Device::Cuda(backend) => make(backend, self, options, own)?,
                     _ if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
                     Device::CpuRanks(backend) => {
-                        let (shape, part) = (Stencil::shape(self), self.on_cores(backend, options)?);
-                        Box::new(OnRows::new(part, backend.slab(shape)?, shape))
+                        let part = self.on_cores(backend, options)?;
+                        Box::new(OnRows::new(part, backend.slab(Stencil::shape(self))?, self.levels()))
                     }
                     Device::CudaRanks(backend) => {
-                        let (shape, part) = (Stencil::shape(self), self.on_card(backend, options)?);
-                        Box::new(OnRows::new(part, backend.slab(shape)?, shape))
+                        let part = self.on_card(backend, options)?;
+                        Box::new(OnRows::new(part, backend.slab(Stencil::shape(self))?, self.levels()))
                     }
                     Device::Cards(cards) => cards.solver(self, options)?,
                 }))

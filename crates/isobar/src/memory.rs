@@ -1,15 +1,17 @@
 //! How much memory a solver takes.
 
 pub use isobar_core::build::Memory;
-use isobar_core::build::memory::{Processor, predict};
+use isobar_core::build::memory::{MatrixKind, MatrixSize, Processor, predict};
 use isobar_core::error::Result;
-use isobar_core::options::SolverOptions;
+use isobar_core::layout::Shape;
+use isobar_core::options::{Choice, SolverOptions};
+use isobar_dist::Slabs;
 
 use crate::device::Device;
 use crate::matrix::Matrix;
 
 /// The memory that making and using a solver will take, beside the matrix itself and your arrays: predicted from above,
-/// without taking any.
+/// without taking any. On ranks it is what one of them takes, the one with most rows.
 ///
 /// ```
 /// use isobar::problem::Helmholtz;
@@ -27,16 +29,90 @@ use crate::matrix::Matrix;
 /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense.
 pub fn predict_memory(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<Memory> {
     let (size, choice) = matrix.size(options);
-    predict(&size, &choice, options, device.processor())
+    device.predict_memory(&size, &choice, options)
 }
 
+/// Vectors of the exchanges with those who solve for modes, sent and received.
+const MODES_ON_THEIR_WAY: f64 = 4.0;
+
 impl Device {
+    /// [`predict_memory`] of a matrix that is not there yet.
+    ///
+    /// # Errors
+    /// As there; more ranks than rows.
+    pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
+        let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, self.processor());
+        let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
+        let own = Shape { ny: slabs.largest(), ..size.shape };
+        let part = alone(Shape { ny: own.ny + 2, ..own })?;
+        // The first level that is whole on every rank, and all below it.
+        let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
+        let mut levels = std::iter::successors(Some((slabs, size.shape)), coarser);
+        let whole = levels.find(|(slabs, _)| !slabs.stay_divided()).map(|(_, shape)| shape.halved().unwrap_or(shape));
+        let whole = whole.filter(|whole| whole.ny < size.shape.ny).map_or(Ok(Memory::default()), alone)?;
+        let value = size_of::<f64>() as f64;
+        let beside = match size.kind {
+            // Coarser coefficients are made of those of the whole grid.
+            MatrixKind::Diffusion { fields, .. } => fields as f64 * size.shape.cells() as f64,
+            MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
+            _ => 0.0,
+        };
+        Ok(Memory { host: part.host + whole.host + beside * value, device: part.device + whole.device })
+    }
+
+    /// How ranks divide the rows of a grid; nothing where there are none.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more of them than rows.
+    pub fn slabs(&self, shape: Shape) -> Result<Option<Slabs>> {
+        match self {
+            Self::CpuRanks(ranks) => ranks.slabs(shape).map(Some),
+            Self::CudaRanks(ranks) => ranks.slabs(shape).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// What the memory of solvers on it depends on.
     pub fn processor(&self) -> Processor {
         match self {
             Self::Cpu(cpu) => Processor::Cpu { threads: cpu.threads() },
             Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => Processor::Cuda,
             Self::CpuRanks(ranks) => Processor::Cpu { threads: ranks.inner().threads() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use isobar_cpu::Cpu;
+    use isobar_dist::{Distributed, threads};
+
+    use super::*;
+    use crate::Solver;
+    use crate::grid::GridOptions;
+    use crate::options::Method;
+    use crate::problem::Helmholtz;
+
+    /// What ranks hold is no more than was predicted, and that is less than what one alone takes.
+    #[test]
+    fn a_rank_takes_its_part() {
+        let grid = GridOptions { nx: 48, ny: 96, nz: 32, ..GridOptions::default() };
+        let stencil = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
+        for method in [Method::Multigrid, Method::Modes, Method::Cg] {
+            let options = SolverOptions { method, ..SolverOptions::default() };
+            let cpu = || Cpu::new(1).map(Device::Cpu);
+            let alone = predict_memory(&cpu().unwrap(), &stencil, &options).unwrap().host;
+            let held = threads::run(4, |world| {
+                let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world)));
+                let solver = Solver::builder(&stencil).options(&options).device(&device).build()?;
+                let held = solver.description();
+                Ok([(held.bytes + held.coefficient_bytes) as f64, predict_memory(&device, &stencil, &options)?.host])
+            });
+            for [held, predicted] in held.unwrap() {
+                assert!(held <= predicted && predicted < 0.8 * alone, "{method:?}: {held} {predicted} {alone}");
+            }
         }
     }
 }

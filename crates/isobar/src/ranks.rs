@@ -10,6 +10,7 @@ use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
+use isobar_core::stencil::halving::halvings;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
@@ -20,8 +21,9 @@ use crate::device::Device;
 
 /// The processes of a job that an MPI launcher such as `mpirun` has started, seen by one of them.
 ///
-/// All of them make the same calls. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of the whole grid on
-/// every rank; each reads and writes its own rows of them, [`Ranks::rows`].
+/// All of them make the same calls. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of this rank's own rows,
+/// [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz, rows, nx); or arrays of the whole grid on every rank, of
+/// which each reads and writes its own rows.
 #[derive(Clone, Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
@@ -75,12 +77,9 @@ impl Ranks {
     /// # Errors
     /// A failure of MPI.
     pub fn number_here(&self) -> Result<usize> {
-        // What Linux calls this time that it runs, which containers of a machine share.
-        let machine = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mut name = [0; 64];
-        name.iter_mut().zip(machine).for_each(|(to, from)| *to = from);
-        let all = self.world.all_gather_equal(&name)?;
-        Ok(all.chunks(name.len()).take(self.rank()).filter(|other| **other == name).count())
+        let host = isobar_cuda::peers::host().to_le_bytes();
+        let all = self.world.all_gather_equal(&host)?;
+        Ok(all.chunks(host.len()).take(self.rank()).filter(|other| **other == host).count())
     }
 
     /// All of the job's processes, each with what this one has.
@@ -110,6 +109,38 @@ impl Ranks {
     /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
     pub fn gather_rows(&self, u: &mut [f64], shape: Shape) -> Result<()> {
         isobar_dist::gather_rows(&*self.world, u, shape)
+    }
+
+    /// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the rows of each, which are
+    /// (nz, rows, nx) in C order. Returns this rank's, (layers, ny, nx).
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for another number of values, of ranks, or other layers; a failure of MPI.
+    pub fn collect_layers(&self, rows: &[f64], shape: Shape, layers: &[std::ops::Range<usize>]) -> Result<Vec<f64>> {
+        isobar_dist::collect_layers(&*self.world, rows, shape, layers)
+    }
+
+    /// Tells all ranks what rank 0 says.
+    ///
+    /// # Errors
+    /// A failure of MPI.
+    pub fn tell(&self, text: &str) -> Result<String> {
+        let mut length = (text.len() as u64).to_le_bytes();
+        self.world.broadcast(&mut length)?;
+        let mut all = text.as_bytes().to_vec();
+        all.resize(u64::from_le_bytes(length) as usize, 0);
+        self.world.broadcast(&mut all)?;
+        Ok(String::from_utf8_lossy(&all).into_owned())
+    }
+
+    /// The largest of all ranks' values; not a number where one is none.
+    ///
+    /// # Errors
+    /// A failure of MPI.
+    pub fn largest(&self, value: f64) -> Result<f64> {
+        let all = self.world.all_gather_equal(&value.to_le_bytes())?;
+        let values = all.as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes));
+        Ok(values.reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }).unwrap_or(value))
     }
 
     /// Whether all ranks have got so far: where one has not, all get its error, which names it.
@@ -159,6 +190,11 @@ pub(crate) fn join(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Distrib
 
 /// A matrix that may be divided among ranks.
 pub(crate) trait OnRanks: Stencil {
+    /// The grids of multigrid, finest first, as they are without ranks; as many as there can be.
+    fn levels(&self) -> Vec<Shape> {
+        std::iter::successors(Some(self.shape()), Shape::halved).collect()
+    }
+
     /// A solver of this rank's rows, on its cores.
     fn on_cores(&self, _: &Distributed<Cpu>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
         Err(one_rank_only("matrices of this kind"))
@@ -187,7 +223,17 @@ impl OnRanks for TensorProduct {
 }
 
 impl OnRanks for Diffusion {
+    /// Those that relax points: there are no others on ranks.
+    fn levels(&self) -> Vec<Shape> {
+        let steps = halvings(self.shape(), self.ends(), self.strengths(), None);
+        std::iter::once(self.shape()).chain(steps.iter().map(|by| by.coarse)).collect()
+    }
+
     fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
+        Ok(Box::new(System::new(backend, self, options)?))
+    }
+
+    fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
         Ok(Box::new(System::new(backend, self, options)?))
     }
 }
@@ -196,31 +242,58 @@ impl OnRanks for StoredMatrix {}
 impl OnRanks for OwnOperator {}
 
 /// The levels of a description of a part, as they are without ranks.
-pub(crate) fn described_whole(description: &Description, shape: Shape) -> Description {
-    let levels = std::iter::successors(Some(shape), Shape::halved).take(description.levels.len());
+pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
+    // Slabs have all layers, and levels of vertical modes one a mode.
+    let levels = levels.iter().zip(&description.levels).map(|(&whole, part)| Shape { nz: part.nz, ..whole });
     Description { levels: levels.collect(), ..description.clone() }
 }
 
-/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own rows.
+/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own rows, or of these alone.
 pub(crate) struct OnRows<S> {
     part: Box<dyn Solve<S>>,
     slab: Slab,
+    levels: Vec<Shape>,
     description: Description,
 }
 
 impl<S> OnRows<S> {
-    pub(crate) fn new(part: Box<dyn Solve<S>>, slab: Slab, shape: Shape) -> Self {
-        Self { description: described_whole(part.description(), shape), part, slab }
+    /// Of a part, given the grids of multigrid as they are without ranks.
+    pub(crate) fn new(part: Box<dyn Solve<S>>, slab: Slab, levels: Vec<Shape>) -> Self {
+        Self { description: described_whole(part.description(), &levels), part, slab, levels }
+    }
+
+    fn is_own(&self, shape: Shape) -> bool {
+        self.levels.first().is_some_and(|&whole| shape == self.slab.shape(whole))
+    }
+
+    fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
+        if self.is_own(array.shape()) { Ok(array) } else { array.rows(self.slab) }
+    }
+
+    fn own_target<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
+        if self.is_own(array.shape()) { Ok(array) } else { array.into_rows(self.slab) }
+    }
+}
+
+/// An error about a rank's rows, with cells numbered as those of the whole grid.
+pub(crate) fn about_whole(error: Error, slab: Slab) -> Error {
+    match error {
+        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + slab.first, k },
+        other => other,
     }
 }
 
 impl<S> Solve<S> for OnRows<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        self.part.solve(rhs.rows(self.slab)?, u.into_rows(self.slab)?, guess, observer)
+        let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
+        let outcome = self.part.solve(rhs, u, guess, observer);
+        // A solve may have put another preconditioner in the place of one that was slow.
+        self.description = described_whole(self.part.description(), &self.levels);
+        outcome.map_err(|error| about_whole(error, self.slab))
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.part.apply(u.rows(self.slab)?, v.into_rows(self.slab)?)
+        self.part.apply(self.own(u)?, self.own_target(v)?)
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {

@@ -130,7 +130,7 @@ impl Default for DiffusionSection {
 }
 
 /// Every key of the sections that only these kinds have, for suggestions.
-pub(crate) const KEYS: [&str; 21] = [
+pub(crate) const KEYS: [&str; 22] = [
     "grid.spacing",
     "grid.size",
     "diffusion.coefficient",
@@ -152,6 +152,7 @@ pub(crate) const KEYS: [&str; 21] = [
     "diffusion.coefficient.layers",
     "diffusion.coefficient.two_phase",
     "diffusion.coefficient.bubbles",
+    "diffusion.coefficient.noise",
 ];
 
 impl DiffusionCase {

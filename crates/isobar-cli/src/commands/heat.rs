@@ -1,16 +1,16 @@
 //! `isobar solve` of a heat equation: a run of time steps with frames, checkpoints and a report.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::problem::Heat;
-use isobar::{Device, Outcome, TimeStepper, Tried};
+use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
 use isobar_case::heat::{HeatCase, leaves_preconditioner, step_options};
 use isobar_case::text::plural;
-use isobar_case::{Case, memory};
+use isobar_case::{Case, Footprint, memory};
 use isobar_io::{Field, Series};
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
@@ -22,7 +22,7 @@ use crate::failure::{Failure, Result};
 use crate::plot::{self, StepsPlot};
 use crate::progress::StepProgress;
 use crate::summary::{Time, entry};
-use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt, summary};
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt, ranks, summary};
 use isobar_case::report::{
     Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, StepReport,
     TrafficReport, TrialReport,
@@ -36,13 +36,29 @@ pub(super) fn run(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<u8> 
     let stream = check_files(args, case, heat)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
-    let finished = Run::new(args, case, heat, &device, &mut console)?.take_steps(&mut console);
-    let status = finished.and_then(|run| run.finish(&device, &mut console));
+    let status = run_on(args, case, heat, &device, None, &mut console);
     console.finish()?;
     status
 }
 
-fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
+/// The same on a device, perhaps as one of several ranks. Rank 0 writes, and speaks for all.
+///
+/// # Errors
+/// As [`run`].
+pub(super) fn run_on(
+    args: &SolveArgs,
+    case: &Case,
+    heat: &HeatCase,
+    device: &Device,
+    ranks: Option<&Ranks>,
+    console: &mut Console,
+) -> Result<u8> {
+    let run = ranks::agree(ranks, Run::new(args, case, heat, device, ranks))?;
+    run.open(console)?;
+    run.take_steps(console)?.finish(device, console)
+}
+
+pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
     super::solve::check_endings(args)?;
     let targets = [
         ("--report", args.report.as_deref()),
@@ -59,9 +75,11 @@ struct Run<'a> {
     args: &'a SolveArgs,
     case: &'a Case,
     heat: &'a HeatCase,
+    ranks: Option<&'a Ranks>,
     problem: Heat,
     common: Arc<Common>,
     tried: Vec<Tried>,
+    footprint: Footprint,
     stepper: TimeStepper,
     state: Vec<f64>,
     /// Steps after which `state` was fetched.
@@ -90,7 +108,7 @@ impl<'a> Run<'a> {
         case: &'a Case,
         heat: &'a HeatCase,
         device: &Device,
-        console: &mut Console,
+        ranks: Option<&'a Ranks>,
     ) -> Result<Self> {
         let clock = Instant::now();
         case.require_memory(device)?;
@@ -117,39 +135,28 @@ impl<'a> Run<'a> {
             Some(restart) => Some(restart.restore(heat, &mut stepper)?),
         };
         drop(restart);
-        let footprint = case.footprint(device.processor())?;
-        console.line(summary::opening(case, stepper.description(), &footprint));
-        if !tried.is_empty() {
-            console.line(entry("trial", describe(&tried)));
-        }
-        if let Some(steps) = from {
-            let time = stepper.moment().time;
-            console.line(entry("restart", format!("after {}, at t = {time}", plural(steps, "step"))));
-        }
         let most = heat.steps.count() / heat.section.output_every.max(1) + 2;
         let frames = match &args.output {
-            Some(path) if heat.section.output_every > 0 && Series::is_possible(path) => {
+            Some(path) if heat.section.output_every > 0 && Series::is_possible(path) && ranks::is_first(ranks) => {
                 let begun = Series::begin(path, "u", shape(heat), &mesh, most);
                 Some(begun.map_err(|error| Failure::new(format!("--output {error}")))?)
-            }
-            Some(path) if heat.section.output_every > 0 => {
-                console.line(entry(
-                    "note",
-                    format!("{} holds the last state only; .zarr and .vti hold frames", path.display()),
-                ));
-                None
             }
             _ => None,
         };
         let active = problem.inactive().map(|inactive| inactive.into_iter().map(|inactive| !inactive).collect());
         let common = Arc::new(Common { mesh, active, shape: shape(heat) });
-        let has_frames = frames.is_some();
-        let mut run = Self {
+        let (has_frames, footprint) = (
+            heat.section.output_every > 0 && args.output.as_deref().is_some_and(Series::is_possible),
+            case.footprint_on(device)?,
+        );
+        Ok(Self {
             args,
             case,
             heat,
+            ranks,
             problem,
             tried,
+            footprint,
             state: initial,
             fetched: None,
             stepper,
@@ -165,22 +172,42 @@ impl<'a> Run<'a> {
             rejected: 0,
             wants_energy: args.report.is_some() || args.plot.is_some(),
             checked: from,
-        };
-        run.frame()?;
-        Ok(run)
+        })
     }
 
     fn time(&self) -> f64 {
         self.stepper.moment().time
     }
 
+    /// What is about to be done, for a person.
+    fn open(&self, console: &mut Console) -> Result<()> {
+        let mut description = self.stepper.description().clone();
+        let bytes = [description.bytes as f64, description.coefficient_bytes as f64];
+        let [vectors, coefficients] = ranks::sum(self.ranks, bytes)?;
+        (description.bytes, description.coefficient_bytes) = (vectors as usize, coefficients as usize);
+        console.line(summary::opening(self.case, &description, &self.footprint));
+        if !self.tried.is_empty() {
+            console.line(entry("trial", describe(&self.tried)));
+        }
+        if let Some(steps) = self.checked {
+            console.line(entry("restart", format!("after {}, at t = {}", plural(steps, "step"), self.time())));
+        }
+        if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
+        {
+            let last = format!("{} holds the last state only; .zarr and .vti hold frames", path.display());
+            console.line(entry("note", last));
+        }
+        Ok(())
+    }
+
     fn take_steps(mut self, console: &mut Console) -> Result<Self> {
+        self.frame()?;
         let total = self.heat.step_tolerance().is_none().then(|| self.heat.steps.count());
         let solving = interrupt::solving();
         let moment = self.stepper.moment();
         let mut progress = StepProgress::new(console, moment.steps, total, [moment.time, self.heat.steps.end]);
         let mut failure = None;
-        while !self.stepper.is_finished() && !interrupt::requested() {
+        while !self.stepper.is_finished() && ranks::flow(self.ranks).is_continue() {
             match self.step(&mut progress) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -207,13 +234,14 @@ impl<'a> Run<'a> {
 
     /// One step with its frame and its checkpoint. Returns whether it was taken.
     fn step(&mut self, progress: &mut StepProgress<'_>) -> Result<bool> {
-        self.writer.check()?;
+        ranks::agree(self.ranks, self.writer.check())?;
         let clock = Instant::now();
-        let step = self.stepper.step()?;
+        let step = ranks::together(self.ranks, self.stepper.step())?;
         self.seconds.solve += clock.elapsed().as_secs_f64();
         self.iterations += step.iterations;
         self.rejected += step.rejected;
-        let energy = if self.wants_energy && step.is_taken { Some(self.stepper.energy()?) } else { None };
+        let wants_energy = self.wants_energy && step.is_taken;
+        let energy = wants_energy.then(|| ranks::together(self.ranks, self.stepper.energy())).transpose()?;
         self.steps.push(StepReport {
             time: step.time,
             dt: step.dt,
@@ -237,13 +265,14 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    /// Brings the state to the host, once a step.
+    /// Brings the state to the host, once a step; on several ranks to that of rank 0.
     fn fetch(&mut self) -> Result<()> {
         if self.fetched == Some(self.stepper.taken()) {
             return Ok(());
         }
         let clock = Instant::now();
-        self.stepper.state(&mut self.state)?;
+        ranks::together(self.ranks, self.stepper.state(&mut self.state))?;
+        ranks::gather(self.ranks, &mut self.state, self.heat.shape())?;
         self.seconds.download += clock.elapsed().as_secs_f64();
         self.fetched = Some(self.stepper.taken());
         Ok(())
@@ -256,13 +285,16 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         self.fetch()?;
+        self.framed = Some(taken);
+        ranks::agree(self.ranks, if ranks::is_first(self.ranks) { self.write_frame() } else { Ok(()) })
+    }
+
+    fn write_frame(&self) -> Result<()> {
         let mut values = self.writer.copy(&self.state)?;
         if let Some(active) = &self.common.active {
             mark(&mut values, active);
         }
-        self.writer.write(Job::Frame { time: self.time(), values, attributes: self.attributes() })?;
-        self.framed = Some(taken);
-        Ok(())
+        self.writer.write(Job::Frame { time: self.time(), values, attributes: self.attributes() })
     }
 
     fn checkpoint(&mut self) -> Result<()> {
@@ -274,19 +306,26 @@ impl<'a> Run<'a> {
         self.fetch()?;
         let mut before = Vec::new();
         if self.heat.options().guess == isobar::options::StepGuess::Extrapolated {
-            before = memory::collect("the state before", self.state.len(), std::iter::repeat_n(0.0, self.state.len()))?;
-            if !self.stepper.state_before(&mut before)? {
+            let (what, count) = ("the state before", self.state.len());
+            let room = memory::collect(what, count, std::iter::repeat_n(0.0, count)).map_err(Failure::from);
+            before = ranks::agree(self.ranks, room)?;
+            if ranks::together(self.ranks, self.stepper.state_before(&mut before))? {
+                ranks::gather(self.ranks, &mut before, self.heat.shape())?;
+            } else {
                 before.clear();
             }
         }
+        self.checked = Some(taken);
+        let written = if ranks::is_first(self.ranks) { self.write_checkpoint(path, before) } else { Ok(()) };
+        ranks::agree(self.ranks, written)
+    }
+
+    fn write_checkpoint(&self, path: PathBuf, before: Vec<f64>) -> Result<()> {
         let mut arrays = vec![("u".to_owned(), self.writer.copy(&self.state)?)];
         if !before.is_empty() {
             arrays.push(("before".to_owned(), before));
         }
-        let facts = self.facts();
-        self.writer.write(Job::Checkpoint { path, steps: taken, facts, arrays })?;
-        self.checked = Some(taken);
-        Ok(())
+        self.writer.write(Job::Checkpoint { path, steps: self.stepper.taken(), facts: self.facts(), arrays })
     }
 
     /// What a run that goes on must have in common with this one, and where it begins.
@@ -298,18 +337,19 @@ impl<'a> Run<'a> {
 
     /// Everything that is written at the end.
     fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
-        let is_interrupted = interrupt::requested();
+        let is_interrupted = ranks::flow(self.ranks).is_break();
         let is_complete = self.stepper.is_finished();
         // A step that failed leaves a state worth going on from, with other options.
         self.checkpoint()?;
         self.frame()?;
         self.fetch()?;
-        let frames = self.writer.finish()?;
+        let frames = ranks::agree(self.ranks, self.writer.finish())?;
         self.seconds.total = self.clock.elapsed().as_secs_f64();
         let description = self.stepper.description().clone();
         let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
         let copy = device.copy_bandwidth(self.heat.shape()).unwrap_or(f64::NAN);
         let bytes = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * self.iterations as f64;
+        let [bytes, copy] = ranks::sum(self.ranks, [bytes, copy])?;
         let traffic = TrafficReport::new(bytes, self.seconds.solve, copy);
         self.say(is_complete, error, &traffic, console);
         let mut failed = Ok(());
@@ -321,6 +361,9 @@ impl<'a> Run<'a> {
                 failed = written;
             }
         };
+        if !ranks::is_first(self.ranks) {
+            return Ok(SUCCESS);
+        }
         if let Some(path) = &self.args.report {
             let report = self.report(&description, error, traffic, is_interrupted);
             note(path, super::write_report(path, &report), console);

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod devices;
 pub mod export;
 mod heat;
+pub mod model;
 pub mod reproduce;
 mod restart;
 pub mod scaling;

@@ -1,6 +1,8 @@
 //! `isobar solve`
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 
 use isobar::Ranks;
 use isobar_case::{Case, Problem, memory};
@@ -14,7 +16,7 @@ use crate::failure::{Failure, Result};
 use crate::files;
 use crate::plot::{self, PlotInput};
 use crate::ranks::AbortOnPanic;
-use crate::run::Run;
+use crate::run::{Run, Together};
 
 /// Solves a case and writes what was asked for.
 ///
@@ -35,10 +37,14 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let here = ranks.number_here()?;
     let set_up = || {
         let case = args.case.load()?;
-        if matches!(case.problem, Problem::Heat(_)) || args.restart.is_some() {
-            return Err(Failure::new("time steps on several ranks; run without mpirun"));
-        }
-        let stream = if is_first { check_files(args, &case)? } else { Stream::Error };
+        let stream = match &case.problem {
+            _ if !is_first => Stream::Error,
+            Problem::Heat(heat) => super::heat::check_files(args, &case, heat)?,
+            _ => {
+                require_steps(args, &case)?;
+                check_files(args, &case)?
+            }
+        };
         Ok((stream, device::open_own(ranks, here, &args.device)?, case))
     };
     let (stream, own, case) = crate::ranks::agree(Some(ranks), set_up())?;
@@ -46,8 +52,29 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     ranks.require_same("the version of isobar, or the case", format!("{version} {case:?}").as_bytes())?;
     let device = crate::ranks::agree(Some(ranks), ranks.device(own).map_err(Failure::from))?;
     let mut console = Console::new(stream, args.quiet || !is_first);
-    let run = crate::run::solve(&case, &device, Some(ranks), &mut console)?;
-    let written = if is_first { write(args, &case, &run, &mut console) } else { Ok(()) };
+    if let Problem::Heat(heat) = &case.problem {
+        let status = super::heat::run_on(args, &case, heat, &device, Some(ranks), &mut console);
+        let finished = console.finish();
+        let status = crate::ranks::agree(Some(ranks), finished.and(status))?;
+        return Ok(if is_first { status } else { SUCCESS });
+    }
+    let whole = |path: &Path| Format::from_path(path).is_ok_and(|format| format != Format::Zarr);
+    let on_rank_0 = args.plot.is_some() || args.output.as_deref().is_some_and(whole);
+    let mut run = crate::run::solve(&case, &device, Some(Together { ranks, on_rank_0 }), &mut console)?;
+    let of_all = args.output.as_deref().filter(|_| !on_rank_0 && run.has_solution());
+    let output = args.output.as_deref().filter(|_| of_all.is_none());
+    let written = if is_first { write(args, output, &case, &run, &mut console) } else { Ok(()) };
+    if let Some(path) = of_all {
+        mark_rows(&mut run, ranks.rows(case.problem.shape())?);
+        let facts = attributes(&case, &run);
+        let (shape, mesh) = (case.problem.shape(), &run.assembled.mesh);
+        let made = crate::ranks::write_rows(ranks, path, &run.solution, shape, mesh, &facts);
+        if made.is_ok() {
+            console.line(format_args!("{:<10} {}", "wrote", path.display()));
+        }
+        // It is on all ranks already.
+        made?;
+    }
     let finished = console.finish();
     crate::ranks::agree(Some(ranks), finished.and(written))?;
     // One process says how it went.
@@ -59,20 +86,26 @@ fn on_one(args: &SolveArgs) -> Result<u8> {
     if let Problem::Heat(heat) = &case.problem {
         return super::heat::run(args, &case, heat);
     }
-    if args.restart.is_some() {
-        return Err(Failure::new(format!(
-            "--restart: goes on with time steps, which a problem of kind \"{}\" has not; leave it out",
-            case.problem.kind()
-        )));
-    }
+    require_steps(args, &case)?;
     let stream = check_files(args, &case)?;
     let device = device::open(&args.device)?;
     let mut console = Console::new(stream, args.quiet);
     let run = crate::run::solve(&case, &device, None, &mut console)?;
-    let written = write(args, &case, &run, &mut console);
+    let written = write(args, args.output.as_deref(), &case, &run, &mut console);
     console.finish()?;
     written?;
     Ok(super::status(&run))
+}
+
+/// Only a run of time steps can go on.
+fn require_steps(args: &SolveArgs, case: &Case) -> Result<()> {
+    if args.restart.is_none() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "--restart: goes on with time steps, which a problem of kind \"{}\" has not; leave it out",
+        case.problem.kind()
+    )))
 }
 
 /// Checks that the endings of what is to be written say what it shall be.
@@ -99,12 +132,10 @@ fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
 
 /// Writes everything that can be written, even where something before it cannot; the report comes
 /// first, for it holds most in the least space.
-fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
+fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, console: &mut Console) -> Result<()> {
     let mut first_failure = Ok(());
-    let mut note = |path: &Option<std::path::PathBuf>, written: Result<()>| {
-        if let (Some(path), Ok(())) = (path, &written)
-            && !files::is_standard_output(path)
-        {
+    let mut note = |path: &Path, written: Result<()>| {
+        if written.is_ok() && !files::is_standard_output(path) {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
         if first_failure.is_ok() {
@@ -112,13 +143,13 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         }
     };
     if let Some(path) = &args.report {
-        note(&args.report, super::write_report(path, &run.report(case)));
+        note(path, super::write_report(path, &run.report(case)));
     }
-    if args.output.is_none() && args.plot.is_none() {
+    if output.is_none() && args.plot.is_none() {
         return first_failure;
     }
     if !run.has_solution() {
-        for path in [&args.output, &args.plot].into_iter().flatten() {
+        for path in [output, args.plot.as_deref()].into_iter().flatten() {
             console.line(format_args!("{:<10} {}: there is no solution", "unwritten", path.display()));
         }
         return first_failure;
@@ -144,18 +175,28 @@ fn write(args: &SolveArgs, case: &Case, run: &Run, console: &mut Console) -> Res
         active,
         attributes: attributes(case, run),
     };
-    if let Some(path) = &args.output {
+    if let Some(path) = output {
         let written = isobar_io::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
-        note(&args.output, written);
+        note(path, written);
     }
     if let Some(path) = &args.plot {
         let title = format!("{} — {shape}, {}, {}", case.name(), run.description.method, run.description.precision);
         let plot =
             PlotInput { title: &title, history: &run.outcome.history, tolerance: case.solver.tolerance, field: &field };
         let written = plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
-        note(&args.plot, written);
+        note(path, written);
     }
     first_failure
+}
+
+/// Marks inactive cells of a rank's rows of the solution.
+fn mark_rows(run: &mut Run, rows: Range<usize>) {
+    let shape = run.assembled.matrix.shape();
+    let Some(active) = &run.assembled.active else { return };
+    for (k, layer) in run.solution.chunks_mut(shape.nx * rows.len()).enumerate() {
+        let active = &active[shape.nx * (rows.start + shape.ny * k)..];
+        layer.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
+    }
 }
 
 /// What travels with the solution.

@@ -4,6 +4,7 @@ mod diffusion;
 mod heat;
 mod interrupt;
 mod misuse;
+mod model;
 mod outputs;
 mod solve;
 mod support;

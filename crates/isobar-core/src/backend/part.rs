@@ -64,6 +64,16 @@ pub trait PartBackend: Backend {
     fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
 }
 
+/// A grid divided among ranks in two ways: rank r has rows `rows[r]` to `rows[r + 1]`, or layers `layers[r]` to `layers[r + 1]`,
+/// which may be none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Where the rows of each begin, and where the last one's end.
+    pub rows: Vec<usize>,
+    /// The same of layers.
+    pub layers: Vec<usize>,
+}
+
 /// How devices reach each other by themselves. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
     /// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
@@ -89,6 +99,30 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
         starts: &[usize],
         whole: &mut B::Vector<T>,
     ) -> Result<()>;
+
+    /// What each rank has of a grid changes from all layers of its rows to all rows of its layers.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn to_layers<T: Real>(
+        &self,
+        backend: &B,
+        division: &Division,
+        rows: &B::Vector<T>,
+        layers: &mut B::Vector<T>,
+    ) -> Result<()>;
+
+    /// The same the other way.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn to_rows<T: Real>(
+        &self,
+        backend: &B,
+        division: &Division,
+        layers: &B::Vector<T>,
+        rows: &mut B::Vector<T>,
+    ) -> Result<()>;
 }
 
 /// No way but through the host.
@@ -105,6 +139,14 @@ impl<B: PartBackend> Link<B> for NoLink {
     }
 
     fn gather<T: Real>(&self, _: &B, _: &B::Vector<T>, _: &[usize], _: &mut B::Vector<T>) -> Result<()> {
+        match *self {}
+    }
+
+    fn to_layers<T: Real>(&self, _: &B, _: &Division, _: &B::Vector<T>, _: &mut B::Vector<T>) -> Result<()> {
+        match *self {}
+    }
+
+    fn to_rows<T: Real>(&self, _: &B, _: &Division, _: &B::Vector<T>, _: &mut B::Vector<T>) -> Result<()> {
         match *self {}
     }
 }

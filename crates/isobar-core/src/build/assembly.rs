@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
-use crate::options::{Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
+use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
@@ -265,10 +265,19 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
         let wanted = self.options.multigrid.levels;
-        if self.options.multigrid.smoother == Smoother::PointRedBlack {
-            let hierarchy = self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?;
+        let (by_points, name) = match self.options.multigrid.smoother {
+            Smoother::PointRedBlack => {
+                (Some(self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?), "point-red-black")
+            }
+            Smoother::PointLine => {
+                (Some(self.backend.point_line_hierarchy(self.stencil, &self.operator, wanted)?), "point-line")
+            }
+            _ => (None, ""),
+        };
+        if let Some(hierarchy) = by_points {
             return hierarchy.ok_or_else(|| {
-                unsupported("solver.multigrid.smoother: \"point-red-black\"", "\"line-red-black\" or \"line-jacobi\"")
+                let what = format!("solver.multigrid.smoother: \"{name}\"");
+                unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
             });
         }
         let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
@@ -310,8 +319,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let shape = self.stencil.shape();
         let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, points.suggested_tile())?;
         let (cycle, tried) = choose(&*points, &self.options.jacobi, cycle)?;
-        let notes = describe(&cycle, shape).into_iter().chain(tried);
-        let mut parts = Parts::new(Box::new(Relaxed::new(points, cycle)?) as _);
+        let is_accelerated = self.options.jacobi.acceleration == Acceleration::Chebyshev;
+        let relaxed = Relaxed::new(points, cycle, is_accelerated)?;
+        let notes: Vec<_> =
+            describe(&cycle, shape).into_iter().chain(tried).chain(relaxed.describe_momentum()).collect();
+        let mut parts = Parts::new(Box::new(relaxed) as _);
         parts.notes.extend(notes);
         Ok(parts)
     }
@@ -343,7 +355,8 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let Modes { transfer, problems, plan } =
             made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
-        let levels = problems.shapes();
+        // All of them, of which a rank may have some.
+        let levels = problems.shapes().into_iter().map(|level| Shape { nz: plan.count, ..level }).collect();
         let mut notes = problems.notes;
         notes.push(plan.to_string());
         Ok(Parts {

@@ -118,7 +118,7 @@ mod tests {
 
     fn cycle(sub_iterations: usize, overlap: usize, tile: [usize; 3]) -> PointCycle {
         let overlap = tile.map(|cells| if cells > 1 { overlap } else { 0 });
-        PointCycle { relaxation: 1.0, sub_iterations, tile, overlap }
+        PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(1.0) }
     }
 
     /// Cycles of an independent implementation: sub-iterations, overlap, cycles.

@@ -46,6 +46,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_automatic: bool,
     /// Whether the method was nobody's wish either, and there is a safer one.
     pub(super) is_replaceable: bool,
+    /// The preconditioner of that one.
+    pub(super) reserve: Preconditioner,
     /// Whether multigrid is what the matrix chooses.
     has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
@@ -116,7 +118,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let resolved = options.resolved(&choice)?;
         let is_replaceable = options.method == Method::Auto
             && options.multigrid.smoother == Smoother::Auto
-            && resolved.multigrid.smoother == Smoother::PointRedBlack;
+            && resolved.multigrid.smoother.begins_with_points();
         let options = resolved;
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
@@ -176,6 +178,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
             is_replaceable,
+            reserve: choice.preconditioner,
             has_levels: choice.method == Method::Multigrid,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,

@@ -8,8 +8,13 @@ use crate::options::PointCycle;
 use crate::real::Real;
 use crate::stencil::Supports;
 
-/// Sweeps, damped or not.
-const SWEEPS: [PointCycle; 2] = [PointCycle::sweep(1.0), PointCycle::sweep(0.8)];
+/// Sweeps, damped or not, with momentum or without.
+const SWEEPS: [PointCycle; 4] = [
+    PointCycle::sweep(1.0),
+    PointCycle::sweep(0.8),
+    PointCycle { momentum: 0.9, ..PointCycle::sweep(1.9) },
+    PointCycle { momentum: 0.4, ..PointCycle::sweep(1.0) },
+];
 
 /// Grids that are divided into tiles: flat, with one row, of many layers, and with tiles of several threads.
 const DIVIDED: [(usize, usize, usize); 4] = [(17, 3, 1), (5, 1, 4), (16, 12, 33), (34, 20, 5)];
@@ -19,7 +24,7 @@ fn cycles(shape: Shape) -> Vec<PointCycle> {
     let n = [shape.nx, shape.ny, shape.nz];
     let cycle = |relaxation, sub_iterations, tile: [usize; 3], overlap: usize| {
         let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] && overlap < tile[d] { overlap } else { 0 });
-        PointCycle { relaxation, sub_iterations, tile, overlap }
+        PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(relaxation) }
     };
     let mut all = Vec::new();
     if n.contains(&1) {
@@ -60,7 +65,8 @@ fn compare<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T>, cyc
         prepared => ok(prepared),
     }
     let ((f, on_f), norm) = (pair.vector(21), SCALARS[0]);
-    let ((mut u, mut on_u), (mut v, mut on_v)) = (pair.vector(22), pair.poison());
+    let (mut u, mut on_u) = pair.vector(22);
+    let (mut v, mut on_v) = if cycle.momentum > 0.0 { pair.vector(23) } else { pair.poison() };
     for _ in 0..2 {
         ok(pair.reference.relax_points(cycle, &f, &u, &mut v, norm, &mut pair.reference_scalars));
         ok(tested.relax_points(cycle, &on_f, &on_u, &mut on_v, norm, &mut pair.scalars));
@@ -90,7 +96,7 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
                 let tile = [17, 10, 8].map(|cells: usize| cells.max(2 * k));
                 let tile = [0, 1, 2].map(|d| tile[d].min(n[d]));
                 let overlap = [0, 1, 2].map(|d| if tile[d] < n[d] { 2 * (k - 1) } else { 0 });
-                let cycle = PointCycle { relaxation, sub_iterations: k, tile, overlap };
+                let cycle = PointCycle { sub_iterations: k, tile, overlap, ..PointCycle::sweep(relaxation) };
                 if !cycle.is_exact(shape, tested.periodic()) {
                     continue;
                 }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::layout::Shape;
 use crate::operator::Guess;
 use crate::options::{
-    CoarseSolve, Compatibility, Count, Deflation, Form, JacobiOptions, Method, ModesOptions, MultigridOptions, Norm,
-    Overlap, Preconditioner, Smoother, SolverOptions, Start, Stripes,
+    Acceleration, CoarseSolve, Compatibility, Count, Deflation, Form, JacobiOptions, Method, ModesOptions,
+    MultigridOptions, Norm, Overlap, Preconditioner, Smoother, SolverOptions, Start, Stripes,
 };
 use crate::outcome::Stop;
 use crate::problem::random;
@@ -182,7 +182,8 @@ pub fn jacobi<B: Complete, T: Real>(backend: &B) {
     };
     let damped = JacobiOptions { relaxation: Some(0.8), ..tiles(1, 0) };
     let exact = JacobiOptions { exact: true, overlap: Overlap::Auto, ..tiles(2, 0) };
-    let variants: Vec<_> = [tiles(1, 0), damped, tiles(3, 0), tiles(4, 2), exact]
+    let accelerated = JacobiOptions { acceleration: Acceleration::Chebyshev, ..JacobiOptions::default() };
+    let variants: Vec<_> = [tiles(1, 0), damped, tiles(3, 0), tiles(4, 2), exact, accelerated]
         .into_iter()
         .map(|jacobi| SolverOptions { method: Method::Jacobi, jacobi, max_iterations: 5000, ..options::<T>() })
         .collect();

@@ -51,13 +51,38 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
         scalars: &mut B::Scalars,
     ) -> Result<()>;
 
+    /// Whether [`AggregateOperator::subtract_aggregated`] is to be had. It is not where neighbours' aggregates are unknown.
+    fn subtracts_aggregated(&self) -> bool {
+        true
+    }
+
     /// E = Zᵀ A Z: its entries below the diagonal, each once, and the sums of its rows in the place of the diagonal. A
     /// diagonal entry is that sum less the others of its row. Stored as such it would lose what ties an aggregate to
     /// something fixed, where its couplings to others are many orders of magnitude larger.
     fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>>;
 
-    /// The connected components; nothing where all cells are active, joined, and tied to something fixed.
+    /// The connected components, of the whole grid; nothing where all cells are active, joined, and tied to something fixed.
     fn components(&self) -> Result<Option<Components>>;
+
+    /// What ties each of the connected components of the whole grid to something fixed: E, which is diagonal then.
+    ///
+    /// # Errors
+    /// As [`AggregateOperator::galerkin`].
+    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
+        let mut ties = vec![0.0; components.all.count()];
+        for entry in self.galerkin(&components.all)?.iter().filter(|entry| entry.row == entry.column) {
+            ties[entry.row] = entry.value;
+        }
+        Ok(ties)
+    }
+
+    /// Of aggregates of the whole grid's cells those of the cells that this operator's vectors have, with the same numbers.
+    ///
+    /// # Errors
+    /// Those of [`AggregateMap::new`].
+    fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
+        Ok(of_whole)
+    }
 
     /// Connected bodies of one material: neighbours belong together where their coefficients differ by less than a
     /// factor of ten, so that a bubble is one body and the liquid around it another.

@@ -205,3 +205,106 @@ impl<B: Backend> MixedTop<B> for UnfusedTop<B> {
         self.bytes
     }
 }
+
+/// Sweeps in two precisions that hand over what they change. After a red–black sweep in double precision black residuals are zero,
+/// and red ones are couplings to what its black half changed: this change w, rounded, is all that the sweep from zero in single
+/// precision needs. Neither the residual nor the right-hand side of that sweep is stored. A is without its columns' own part here:
+/// A u = M u + N u, M the columns.
+pub trait ChangeSteps<B: Backend>: Send + Sync {
+    /// u_red = M⁻¹ (f − N (u + e + P u_c)_black)_red;  w_black = (e + P u_c)_black, which u_black is still without
+    fn correct_red(
+        &self,
+        f: &B::Vector<f64>,
+        e: &B::Vector<f32>,
+        coarse_u: &B::Vector<f32>,
+        u: &mut B::Vector<f64>,
+        w: &mut B::Vector<f32>,
+    ) -> Result<()>;
+
+    /// v = M⁻¹ (f − N u_red)_black;  w_black = v − (u + w)_black;  u_black = v
+    fn change_black(&self, f: &B::Vector<f64>, u: &mut B::Vector<f64>, w: &mut B::Vector<f32>) -> Result<()>;
+
+    /// r_red = −(N w_black)_red;  e_red = M⁻¹ r_red;  ‖r_red‖²
+    fn begin_red(
+        &self,
+        w: &B::Vector<f32>,
+        e: &mut B::Vector<f32>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()>;
+
+    /// e_black = −M⁻¹ (N e_red)_black
+    fn end_black(&self, e: &mut B::Vector<f32>) -> Result<()>;
+
+    /// f_c = −R (N e_black)_red
+    fn restrict(&self, e: &B::Vector<f32>, coarse_f: &mut B::Vector<f32>) -> Result<()>;
+}
+
+/// [`MixedTop`] made of [`ChangeSteps`]: cycles begin as those of [`UnfusedTop`]. After [`MixedTop::ascend`] the red columns of the
+/// correction are those of the next one, and the residual is the change, in black columns.
+///
+/// Storage: that of [`UnfusedTop`].
+pub struct ChangeTop<B: Backend> {
+    inner: UnfusedTop<B>,
+    steps: Box<dyn ChangeSteps<B>>,
+}
+
+impl<B: Backend> ChangeTop<B> {
+    /// On top of what has a coarser level.
+    pub fn new(inner: UnfusedTop<B>, steps: Box<dyn ChangeSteps<B>>) -> Self {
+        Self { inner, steps }
+    }
+}
+
+impl<B: Backend> MixedTop<B> for ChangeTop<B> {
+    fn begin_from_zero(&mut self, b: &B::Vector<f64>) -> Result<()> {
+        self.inner.begin_from_zero(b)
+    }
+
+    fn begin(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>, norm: Scalar, scalars: &mut B::Scalars) -> Result<()> {
+        self.inner.begin(b, u, norm, scalars)
+    }
+
+    fn parts(&mut self) -> [&mut B::Vector<f32>; 2] {
+        self.inner.parts()
+    }
+
+    fn correct(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.inner.correct(b, u, norm, scalars)
+    }
+
+    fn descend_first(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
+        self.inner.descend_first(coarse_f)
+    }
+
+    /// The red half of the sweep has been taken.
+    fn descend(&mut self, coarse_f: &mut B::Vector<f32>) -> Result<()> {
+        self.steps.end_black(&mut self.inner.e)?;
+        self.steps.restrict(&self.inner.e, coarse_f)
+    }
+
+    /// The norm is that of the residual that the change stands for.
+    fn ascend(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        coarse_u: &B::Vector<f32>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let Self { steps, inner: UnfusedTop { e, r, .. } } = self;
+        steps.correct_red(b, e, coarse_u, u, r)?;
+        steps.change_black(b, u, r)?;
+        steps.begin_red(r, e, norm, scalars)
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.inner.workspace_bytes()
+    }
+}

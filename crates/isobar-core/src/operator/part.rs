@@ -3,19 +3,19 @@
 //! A step reads the halo rows of the vectors that it couples, and whoever calls it has filled them. Relaxation by colours
 //! needs those of one colour again after the other was swept: such a step asks for them.
 
-use super::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, Relaxation, Transfer};
+use super::{
+    CgOperator, Correction, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, ModalTransfer, Relaxation,
+    Transfer,
+};
 use crate::backend::part::{Fill, PartBackend};
-use crate::backend::{Backend, Scalar};
+use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
 use crate::layout::Colour;
 use crate::options::Smoother;
 use crate::real::Real;
 
-/// An operator whose vectors may be parts of larger ones. [`CgOperator::advance_direction`] advances p in its halo rows too,
-/// from those of z: that saves an exchange between advancing and applying. Sums are those of the part's own rows.
-pub trait PartOperator<B: PartBackend, T: Real>:
-    CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + LineSmoother<B, T>
-{
+/// An operator whose vectors may be parts of larger ones, and that relaxes. Sums are those of the part's own rows.
+pub trait PartSmoother<B: PartBackend, T: Real>: LineSmoother<B, T> {
     /// [`LineSmoother::smooth`], with `fill` called whenever halo rows of u must hold what the neighbours have by then. It
     /// is called as often on every part, whatever there is to fill.
     ///
@@ -30,15 +30,60 @@ pub trait PartOperator<B: PartBackend, T: Real>:
         scratch: &mut B::Vector<T>,
         fill: &mut Fill<'_, B::Vector<T>>,
     ) -> Result<()>;
+
+    /// The colours whose halo rows are not what the neighbours hold after a sweep.
+    fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {
+        stale_after(relaxation)
+    }
+}
+
+/// The same for Krylov methods. [`CgOperator::advance_direction`] advances p in its halo rows too, from those of z: that saves an
+/// exchange between advancing and applying.
+pub trait PartOperator<B: PartBackend, T: Real>:
+    CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + PartSmoother<B, T>
+{
+}
+
+impl<B: PartBackend, T: Real, O> PartOperator<B, T> for O where
+    O: CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + PartSmoother<B, T>
+{
 }
 
 /// [`Transfer`] between two levels whose parts are made of the same rows. [`Transfer::prolong`] reads the halo rows of u_c,
 /// [`Transfer::residual_restrict`] those of u.
 pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
     /// The finer level.
-    fn fine_part(&self) -> &dyn PartOperator<B, T>;
+    fn fine_part(&self) -> &dyn PartSmoother<B, T>;
 
-    /// [`Transfer::smooth_residual_restrict`], with `fill` called as by [`PartOperator::smooth_part`].
+    /// [`Transfer::restrict`], with `fill` called for vectors of its own where a coarse row is made of rows of several parts.
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn restrict_part(
+        &self,
+        f: &B::Vector<T>,
+        coarse_f: &mut B::Vector<T>,
+        _fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        self.restrict(f, coarse_f)
+    }
+
+    /// [`Transfer::residual_restrict`] in the same way; the halo rows of u are filled.
+    ///
+    /// # Errors
+    /// As there.
+    fn residual_restrict_part(
+        &self,
+        f: &B::Vector<T>,
+        u: &B::Vector<T>,
+        coarse_f: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        _fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        self.residual_restrict(f, u, coarse_f, scratch)
+    }
+
+    /// [`Transfer::smooth_residual_restrict`], with `fill` called as by [`PartSmoother::smooth_part`].
     ///
     /// # Errors
     /// As there.
@@ -53,11 +98,11 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
         fill: &mut Fill<'_, B::Vector<T>>,
     ) -> Result<()> {
         self.fine_part().smooth_part(relaxation, guess, f, u, scratch, fill)?;
-        fill(u, stale_after(relaxation))?;
-        self.residual_restrict(f, u, coarse_f, scratch)
+        fill(u, self.fine_part().stale_after(relaxation))?;
+        self.residual_restrict_part(f, u, coarse_f, scratch, fill)
     }
 
-    /// [`Transfer::prolong_smooth`], with `fill` called for u as by [`PartOperator::smooth_part`].
+    /// [`Transfer::prolong_smooth`], with `fill` called for u as by [`PartSmoother::smooth_part`].
     ///
     /// # Errors
     /// As there.
@@ -75,7 +120,7 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
         self.fine_part().smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         match norm {
             Some((scalar, scalars)) => {
-                fill(u, stale_after(relaxation))?;
+                fill(u, self.fine_part().stale_after(relaxation))?;
                 self.fine_part().residual_norm(f, u, scratch, scalar, scalars)
             }
             None => Ok(()),
@@ -83,7 +128,117 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
     }
 }
 
-/// The colours whose halo rows are not what the neighbours hold after a sweep.
+/// [`Correction`] on a part, of bodies that may go on in others.
+pub trait PartCorrection<B: PartBackend, T: Real>: Correction<B, T> {
+    /// [`Correction::correct`]; `combine` makes sums of the part's own cells those of all parts. It is called as often on every
+    /// part, with as many.
+    ///
+    /// # Errors
+    /// Those of `combine`; what the device reports.
+    fn correct_part(
+        &self,
+        r: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// [`MixedSmoother`] on a part. [`MixedSmoother::residual_in_single`] reads the halo rows of u.
+pub trait PartMixedSmoother<B: PartBackend>: MixedSmoother<B> + PartOperator<B, f64> {
+    /// [`MixedSmoother::correct_smooth_residual`], with `fill` called as by [`PartSmoother::smooth_part`].
+    ///
+    /// # Errors
+    /// As there.
+    fn correct_smooth_residual_part(
+        &self,
+        relaxation: Relaxation,
+        f: &B::Vector<f64>,
+        e: &B::Vector<f32>,
+        u: &mut B::Vector<f64>,
+        r: &mut B::Vector<f32>,
+        scratch: &mut B::Vector<f64>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<f64>>,
+    ) -> Result<()> {
+        LineSolver::<_, f64>::backend(self).axpy(Ratio::ONE, e, u, scalars)?;
+        self.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+        fill(u, stale_after(relaxation))?;
+        self.residual_in_single(f, u, r, scratch, norm, scalars)
+    }
+}
+
+/// [`ModalTransfer`] between a part and all modes of its own rows, which have no halo. [`ModalTransfer::project_residual`] reads
+/// the halo rows of u; no step leaves those of u right.
+pub trait PartModalTransfer<B: PartBackend, T: Real, C: Real>: ModalTransfer<B, T, C> {
+    /// The part's operator.
+    fn fine_part(&self) -> &dyn PartOperator<B, T>;
+
+    /// [`ModalTransfer::expand_smooth`], with `fill` called as by [`PartSmoother::smooth_part`], and once more for what reads the halo rows of
+    /// u next.
+    ///
+    /// # Errors
+    /// As there.
+    fn expand_smooth_part(
+        &self,
+        x: &B::Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        self.expand(x, guess, u)?;
+        for _ in 0..sweeps {
+            self.fine_part().smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill)?;
+        }
+        fill(u, stale_after(relaxation))
+    }
+
+    /// [`ModalTransfer::expand_smooth_project`], with `fill` called as by [`PartSmoother::smooth_part`].
+    ///
+    /// # Errors
+    /// As there.
+    fn expand_smooth_project_part(
+        &self,
+        x: &B::Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        g: &mut B::Vector<C>,
+        scratch: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        self.expand_smooth_part(x, guess, smoother, f, u, scratch, fill)?;
+        self.project_residual(f, u, g, scratch, norm, scalars)
+    }
+
+    /// [`ModalTransfer::expand_smooth_norm`], with `fill` called as by [`PartSmoother::smooth_part`].
+    ///
+    /// # Errors
+    /// As there.
+    fn expand_smooth_norm_part(
+        &self,
+        x: &B::Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        self.expand_smooth_part(x, guess, smoother, f, u, scratch, fill)?;
+        self.fine_part().residual_norm(f, u, scratch, norm, scalars)
+    }
+}
+
+/// [`PartSmoother::stale_after`] of two colours.
 pub fn stale_after(relaxation: Relaxation) -> &'static [Colour] {
     match (relaxation.smoother, relaxation.first) {
         (Smoother::LineRedBlack, Colour::Red) => &[Colour::Black],

@@ -22,7 +22,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
     /// v = u after one cycle;  ‖f − A u‖², of the u that it began with. Where D is zero, so that nothing determines u, a
-    /// sub-iteration leaves (1 − ω) u.
+    /// sub-iteration leaves (1 − ω) u. With momentum v holds the u before, and m (u − v) is added everywhere.
     fn relax_points(
         &self,
         cycle: &PointCycle,

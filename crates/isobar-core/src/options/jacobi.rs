@@ -67,6 +67,17 @@ impl<'de> Deserialize<'de> for Overlap {
     }
 }
 
+/// What makes plain sweeps of Jacobi's method faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acceleration {
+    /// Nothing.
+    #[default]
+    None,
+    /// Momentum, as much as Chebyshev's semi-iteration comes to; the spectral radius is estimated on the way.
+    Chebyshev,
+}
+
 /// `[solver.jacobi]`: plain sweeps of Jacobi's method, or hierarchical cycles (paper C).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -81,6 +92,8 @@ pub struct JacobiOptions {
     pub tile: Option<Vec<usize>>,
     /// Whether a cycle shall be exactly as many plain sweeps: tiles then overlap by 2 (sub_iterations − 1).
     pub exact: bool,
+    /// What makes plain sweeps faster.
+    pub acceleration: Acceleration,
     /// ω, the damping; by default 1, and 0.9 where a part of the grid is tied to nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relaxation: Option<f64>,
@@ -139,6 +152,16 @@ impl JacobiOptions {
                 return Err(Error::invalid(key, "a tile of 0 cells; use 1 or more"));
             }
         }
+        let has_tiles = match self.sub_iterations.given() {
+            Some(k) => k > 1,
+            None => self.exact || self.tile.is_some(),
+        };
+        if self.acceleration != Acceleration::None && has_tiles {
+            return Err(Error::invalid(
+                "solver.jacobi.acceleration",
+                "only plain sweeps are accelerated, not tiles; use sub_iterations = 1, or acceleration = \"none\"",
+            ));
+        }
         if self.tile.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid(TILE, "an empty list; give the cells of a tile in x, y and z"));
         }
@@ -159,7 +182,7 @@ impl JacobiOptions {
     ) -> Result<PointCycle> {
         let n = [shape.nx, shape.ny, shape.nz];
         let relaxation = self.relaxation.unwrap_or(if is_floating { FLOATING } else { 1.0 });
-        if self.sub_iterations == Count::Given(1) {
+        if self.sub_iterations == Count::Given(1) || self.acceleration != Acceleration::None {
             return Ok(PointCycle::sweep(relaxation));
         }
         if self.exact && periodic.contains(&true) {
@@ -217,7 +240,7 @@ impl JacobiOptions {
                 return Err(Error::invalid(key, message));
             }
         }
-        Ok(PointCycle { relaxation, sub_iterations, tile, overlap })
+        Ok(PointCycle { sub_iterations, tile, overlap, ..PointCycle::sweep(relaxation) })
     }
 
     fn given_tile(&self, tile: &[usize], n: [usize; 3]) -> Result<[usize; 3]> {
@@ -256,7 +279,8 @@ mod tests {
     fn what_is_given_is_taken() {
         let plane = Shape::new(256, 256, 1);
         let paper = cycle(r#"{"sub_iterations": 32, "overlap": 4, "tile": [32, 32]}"#, plane).unwrap();
-        let expected = PointCycle { relaxation: 1.0, sub_iterations: 32, tile: [32, 32, 1], overlap: [4, 4, 0] };
+        let expected =
+            PointCycle { sub_iterations: 32, tile: [32, 32, 1], overlap: [4, 4, 0], ..PointCycle::sweep(1.0) };
         assert_eq!(paper, expected);
         let exact = cycle(r#"{"sub_iterations": 4, "exact": true}"#, plane).unwrap();
         assert_eq!((exact.tile, exact.overlap), ([64, 16, 1], [6, 6, 0]));
@@ -294,13 +318,18 @@ mod tests {
             (r#"{"tile": [9, 9], "sub_iterations": 5, "overlap": 6, "exact": true}"#, &["overlap", "need 8 or more"]),
             (r#"{"relaxation": 2.0}"#, &["relaxation", "between 0 and 2"]),
             (r#"{"relaxation": 0.0}"#, &["relaxation"]),
+            (r#"{"acceleration": "chebyshev", "sub_iterations": 4}"#, &["acceleration", "plain sweeps"]),
+            (r#"{"acceleration": "chebyshev", "exact": true}"#, &["acceleration", "sub_iterations = 1"]),
         ] {
             let message = cycle(text, plane).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
         }
         let periodic = read(r#"{"exact": true}"#).cycle(plane, [true, false, false], false, [8; 3]);
         assert!(periodic.unwrap_err().to_string().contains("periodic"));
-        for wrong in [r#"{"overlap": "some"}"#, r#"{"overlap": -2}"#, r#"{"tiles": [1]}"#] {
+        assert!(cycle(r#"{"acceleration": "chebyshev"}"#, plane).unwrap().is_sweep());
+        for wrong in
+            [r#"{"acceleration": "some"}"#, r#"{"overlap": "some"}"#, r#"{"overlap": -2}"#, r#"{"tiles": [1]}"#]
+        {
             assert!(serde_json::from_str::<JacobiOptions>(wrong).is_err(), "{wrong}");
         }
     }

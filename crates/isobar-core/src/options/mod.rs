@@ -22,7 +22,7 @@ use name::Name;
 
 pub use choice::Choice;
 pub use heat::{Scheme, StepGuess, Steps};
-pub use jacobi::{JacobiOptions, Overlap};
+pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
 pub use multigrid::{MultigridOptions, Smoother, Start};
 pub use point_cycle::{PointCycle, Span};

@@ -16,6 +16,8 @@ pub enum Smoother {
     LineJacobi,
     /// Line Gauss–Seidel, columns with i + j even first, then odd.
     LineRedBlack,
+    /// [`Smoother::PointRedBlack`] on the finest grid alone; below it, halved in all directions, lines on Galerkin grids.
+    PointLine,
     /// Over-relaxed point Gauss–Seidel, cells with i + j + k even first, then odd, on grids coarsened in all directions.
     PointRedBlack,
 }
@@ -25,6 +27,11 @@ impl Smoother {
     #[must_use]
     pub fn or_lines(self) -> Self {
         if self == Self::Auto { Self::LineRedBlack } else { self }
+    }
+
+    /// Whether points are relaxed on the finest level.
+    pub fn begins_with_points(self) -> bool {
+        matches!(self, Self::PointRedBlack | Self::PointLine)
     }
 }
 
@@ -48,7 +55,7 @@ pub struct MultigridOptions {
     pub levels: Option<usize>,
     /// The relaxation.
     pub smoother: Smoother,
-    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi.
+    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi. Of points above lines, that of points.
     pub relaxation: Option<f64>,
     /// Sweeps before the coarse correction.
     pub pre: usize,
@@ -86,7 +93,7 @@ impl MultigridOptions {
             Smoother::LineJacobi => 2.0 / 3.0,
             Smoother::Auto | Smoother::LineRedBlack => 1.0,
             // Measured: docs/notes/diffusion-multigrid.md.
-            Smoother::PointRedBlack => 1.18,
+            Smoother::PointRedBlack | Smoother::PointLine => 1.18,
         })
     }
 
@@ -96,9 +103,7 @@ impl MultigridOptions {
         if !(rho > 0.0 && rho < 2.0) {
             return Err(Error::invalid(
                 "solver.multigrid.relaxation",
-                format!(
-                    "{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.18 for point-red-black"
-                ),
+                format!("{rho} is not between 0 and 2; use 2/3 for line-jacobi, 1 for line-red-black, 1.18 for points"),
             ));
         }
         if self.levels == Some(0) {

@@ -10,10 +10,15 @@ use crate::layout::Shape;
 /// which there is another tile. Tiles end at periodic sides as at others.
 ///
 /// With o/2 ≥ k − 1 nothing that is left has seen an old value: k sub-iterations are then k plain sweeps.
+///
+/// Sweeps may have momentum (Frankel 1950: Richardson's second-order method): u += ω D⁻¹(f − A u) + m (u − u′), with u′ the u
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointCycle {
     /// ω
     pub relaxation: f64,
+    /// m, 0 or more and less than 1; of sweeps alone.
+    pub momentum: f64,
     /// k, 1 or more; 1 is a plain sweep, whatever the tiles.
     pub sub_iterations: usize,
     /// b in x, y and z; not more cells than the grid has.
@@ -34,7 +39,7 @@ pub struct Span {
 impl PointCycle {
     /// A plain sweep.
     pub const fn sweep(relaxation: f64) -> Self {
-        Self { relaxation, sub_iterations: 1, tile: [1; 3], overlap: [0; 3] }
+        Self { relaxation, momentum: 0.0, sub_iterations: 1, tile: [1; 3], overlap: [0; 3] }
     }
 
     /// Whether this is a plain sweep.
@@ -127,8 +132,12 @@ mod tests {
     #[test]
     fn wide_overlaps_are_exact() {
         let shape = Shape::new(20, 9, 1);
-        let with =
-            |overlap| PointCycle { relaxation: 1.0, sub_iterations: 4, tile: [8, 9, 1], overlap: [overlap, 0, 0] };
+        let with = |overlap| PointCycle {
+            sub_iterations: 4,
+            tile: [8, 9, 1],
+            overlap: [overlap, 0, 0],
+            ..PointCycle::sweep(1.0)
+        };
         assert!(with(6).is_exact(shape, [false; 3]) && !with(4).is_exact(shape, [false; 3]));
         assert!(!with(6).is_exact(shape, [true, false, false]));
         assert_eq!((with(6).counts(shape), with(0).updates(shape)), ([7, 1, 1], 720.0));

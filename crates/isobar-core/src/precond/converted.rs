@@ -40,6 +40,12 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend().convert(&self.z, z)
     }
 
+    fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
+        self.inner.backend().convert(z, &mut self.z)?;
+        self.inner.project_out(&mut self.z)?;
+        self.inner.backend().convert(&self.z, z)
+    }
+
     fn update(&mut self) -> Result<()> {
         self.inner.update()
     }

@@ -56,6 +56,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         self.chosen_mut().precondition_residual(r, q, z, alpha, out, scalars)
     }
 
+    fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
+        self.chosen_mut().project_out(z)
+    }
+
     fn update(&mut self) -> Result<()> {
         self.ranks.iter_mut().try_for_each(|(_, preconditioner)| preconditioner.update())
     }

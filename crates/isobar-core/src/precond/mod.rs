@@ -64,6 +64,15 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         self.backend().dot(r, z, out.get(0), scalars)
     }
 
+    /// Takes out of z = M⁻¹ r what A does not see, where [`apply`](Self::apply) leaves that in.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
+        let _ = z;
+        Ok(())
+    }
+
     /// Computes anew what depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors

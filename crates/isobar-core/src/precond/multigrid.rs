@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::line::scratch_layout;
 use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Relaxation, Transfer};
-use crate::options::MultigridOptions;
+use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
@@ -42,7 +42,8 @@ pub struct Cycle<B: Backend, T: Real> {
     coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
     /// Of each level to the next.
     visits: Vec<usize>,
-    recipe: Recipe,
+    /// Of each level.
+    recipes: Vec<Recipe>,
     bytes: usize,
 }
 
@@ -108,6 +109,22 @@ struct Recipe {
 }
 
 impl Recipe {
+    /// Of each level of a hierarchy, the first of which may be relaxed by points and the others by lines.
+    fn of_levels<B: Backend, S, T: Real>(hierarchy: &Hierarchy<B, S, T>, options: &MultigridOptions) -> Vec<Self> {
+        let is_symmetric =
+            |transfers: &[Arc<dyn Transfer<B, T>>]| transfers.iter().all(|transfer| transfer.is_adjoint());
+        let count = hierarchy.levels.len();
+        if hierarchy.by_points == 0 {
+            return vec![Self::new(options, is_symmetric(&hierarchy.transfers)); count];
+        }
+        let (by_points, by_lines) = hierarchy.transfers.split_at(hierarchy.by_points);
+        let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..options.clone() };
+        let lines = MultigridOptions { smoother: Smoother::LineRedBlack, relaxation: None, ..options.clone() };
+        let mut recipes = vec![Self::new(&points, is_symmetric(by_points)); hierarchy.by_points];
+        recipes.resize(count, Self::new(&lines, is_symmetric(by_lines)));
+        recipes
+    }
+
     fn new(options: &MultigridOptions, is_symmetric: bool) -> Self {
         let relaxation =
             Relaxation { smoother: options.smoother.or_lines(), rho: options.relaxation(), first: Colour::Red };
@@ -131,17 +148,17 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         let (levels, transfers) = (hierarchy.levels.clone(), hierarchy.transfers.clone());
         let backend = levels[0].backend().clone();
         let (mut vectors, mut scratch, mut len) = (Vec::new(), Vec::new(), 0);
-        for (n, level) in levels.iter().enumerate() {
+        let recipes = Recipe::of_levels(hierarchy, options);
+        for (n, (level, recipe)) in levels.iter().zip(&recipes).enumerate() {
             let layout = level.layout();
             if n > 0 {
                 vectors.push(LevelVectors { f: backend.zeros(layout)?, u: backend.zeros(layout)? });
                 len += 2 * layout.len();
             }
-            let layout = scratch_layout(&**level, options.smoother.or_lines())?;
+            let layout = scratch_layout(&**level, recipe.relaxation.smoother)?;
             scratch.push(backend.zeros(&layout)?);
             len += layout.len();
         }
-        let recipe = Recipe::new(options, transfers.iter().all(|transfer| transfer.is_adjoint()));
         let corrections: Vec<Corrected<B, T>> = levels
             .iter()
             .zip(&hierarchy.corrections)
@@ -151,7 +168,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         let bytes = len * size_of::<T>()
             + corrections.iter().map(|correction| correction.bytes).sum::<usize>()
             + coarsest.as_ref().map_or(0, |solver| solver.bytes());
-        Ok(Self { backend, levels, transfers, vectors, scratch, corrections, coarsest, visits, recipe, bytes })
+        Ok(Self { backend, levels, transfers, vectors, scratch, corrections, coarsest, visits, recipes, bytes })
     }
 
     /// Makes room for corrections that have become active.
@@ -179,7 +196,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
 
     /// How the finest level is relaxed before the coarse correction.
     pub fn relaxation(&self) -> Relaxation {
-        self.recipe.relaxation
+        self.recipes[0].relaxation
     }
 
     /// One cycle on A u = f; where asked for, with ‖f − A u‖² at its end.
@@ -207,7 +224,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             corrections: &mut self.corrections[n..],
             coarsest: self.coarsest.as_deref(),
             visits: &self.visits[n..],
-            recipe: self.recipe,
+            recipes: &self.recipes[n..],
         }
     }
 
@@ -215,7 +232,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// [`Cycle::coarse`] and [`Cycle::cycle_below`].
     pub(crate) fn can_lend_its_top(&self) -> bool {
         let is_plain = self.visits.first() == Some(&1) && self.corrections[0].active().is_none();
-        is_plain && (self.recipe.pre, self.recipe.post) == (1, 1)
+        is_plain && (self.recipes[0].pre, self.recipes[0].post) == (1, 1)
     }
 
     /// The right-hand side and the solution of the second level.
@@ -272,7 +289,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                 corrections: &mut self.corrections[n..],
                 coarsest: self.coarsest.as_deref(),
                 visits: &self.visits[n..],
-                recipe: self.recipe,
+                recipes: &self.recipes[n..],
             };
             levels.cycle(f, u, guess, if n == 0 { norm.take() } else { None })?;
         }
@@ -292,7 +309,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// What one cycle declares to move, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
-        let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
+        let Recipe { pre, post, coarse_sweeps, .. } = self.recipes[0];
         let mut times = 1.0;
         for (n, level) in self.levels.iter().enumerate() {
             let cells = level.layout().shape().cells();
@@ -342,7 +359,7 @@ struct Levels<'a, B: Backend, T: Real> {
     corrections: &'a mut [Corrected<B, T>],
     coarsest: Option<&'a dyn CoarsestSolver<B, T>>,
     visits: &'a [usize],
-    recipe: Recipe,
+    recipes: &'a [Recipe],
 }
 
 impl<B: Backend, T: Real> Levels<'_, B, T> {
@@ -358,7 +375,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
             corrections: &mut self.corrections[1..],
             coarsest: self.coarsest,
             visits: &self.visits[1..],
-            recipe: self.recipe,
+            recipes: &self.recipes[1..],
         };
         Some((vectors, below))
     }
@@ -370,7 +387,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         mut guess: Guess,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = self.recipe;
+        let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = self.recipes[0];
         let level = &*self.levels[0];
         let Some(transfer) = self.transfers.first() else {
             let scratch = &mut self.scratch[0];
@@ -451,7 +468,7 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     /// Unless restriction is the transpose of prolongation, and what happens after the coarse correction
     /// mirrors what happens before, the cycle is not symmetric.
     fn is_variable(&self) -> bool {
-        let Recipe { pre, post, coarse_sweeps, .. } = self.recipe;
+        let Recipe { pre, post, coarse_sweeps, .. } = self.recipes[0];
         let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
         !(is_adjoint && pre == post && (coarse_sweeps % 2 == 0 || self.coarsest.is_some()))
     }

@@ -99,7 +99,8 @@ impl<B: AggregateBackend> NullSpace<B> {
 impl<B: AggregateBackend> Found<B> {
     fn new(operator: &dyn AggregateOperator<B, f64>) -> Result<Option<Self>> {
         let Some(components) = operator.components()? else { return Ok(None) };
-        let (backend, cells) = (operator.backend(), operator.layout().shape().cells());
+        let (backend, shape) = (operator.backend(), components.all.shape());
+        let cells = shape.cells();
         let active_cells = components.active_cells();
         if active_cells == 0 {
             return Err(Error::invalid(
@@ -114,15 +115,16 @@ impl<B: AggregateBackend> Found<B> {
             .then(|| {
                 let ids = components.all.ids().iter();
                 let map = ids.map(|&id| if id == AggregateMap::NONE { id } else { 0 }).collect();
-                backend.aggregates(&AggregateMap::new(operator.layout().shape(), map, 1)?)
+                backend.aggregates(&operator.own_cells(AggregateMap::new(shape, map, 1)?)?)
             })
             .transpose()?;
+        let (sizes, count) = (floating.sizes(), floating.count());
         Ok(Some(Self {
-            floating: backend.aggregates(&floating)?,
+            floating: backend.aggregates(&operator.own_cells(floating)?)?,
             active,
-            sizes: floating.sizes(),
-            sums: backend.aggregate_vector(floating.count())?,
-            host: vec![0.0; floating.count()],
+            sizes,
+            sums: backend.aggregate_vector(count)?,
+            host: vec![0.0; count],
             inactive_cells: cells - active_cells,
         }))
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use crate::backend::{AggregateBackend, Scalar};
+use crate::backend::{AggregateBackend, Ratio, Scalar};
 use crate::error::Result;
+use crate::layout::Layout;
 use crate::operator::AggregateOperator;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
@@ -19,9 +20,13 @@ const UNUSED: Scalar = Scalar::new(0);
 ///
 /// with the mean taken out before and after over pieces that are tied to nothing. Coarse grids know nothing of pieces that
 /// are closer to each other than their cells are wide, and a constant that is next to free there is the slowest vector of
-/// all. A single piece that is tied to something needs none of this.
+/// all.
 ///
-/// Storage: 2 n-vectors beside the preconditioner's own, where there is more than one piece, 1 where one floats.
+/// A single piece needs none of this. Where it floats, r has no mean but for rounding, since the right-hand side has none
+/// and A u never has; and the constant in z = M⁻¹ r is nothing to A, nor to ⟨r, z⟩. The solution loses it at the end, and
+/// z where its norm matters, in [`project_out`](Preconditioner::project_out).
+///
+/// Storage where there is more than one piece: 2 n-vectors beside the preconditioner's own, 1 if all of them float.
 pub struct Pieces<B: AggregateBackend, T: Real> {
     inner: Box<dyn Preconditioner<B, T>>,
     operator: Arc<dyn AggregateOperator<B, T>>,
@@ -36,6 +41,8 @@ struct Found<B: AggregateBackend, T: Real> {
     means: B::AggregateVector,
     /// Whether constants are taken out of pieces that do not float.
     deflates: bool,
+    /// Whether there are others than this one.
+    several: bool,
     r: B::Vector<T>,
     product: B::Vector<T>,
     sums: B::AggregateVector,
@@ -50,16 +57,16 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         let Some(components) = operator.components()? else { return Ok(None) };
         let count = components.all.count();
         let floats = |piece: usize| !components.anchored[piece];
-        let deflates = count > 1 && !(0..count).all(floats);
-        if count == 0 || (!deflates && !(0..count).any(floats)) {
+        let several = count > 1;
+        if !several && !(0..count).any(floats) {
             return Ok(None);
         }
+        let deflates = several && !(0..count).all(floats);
         let mut inverses = vec![0.0; count];
         if deflates {
-            for entry in operator.galerkin(&components.all)? {
-                let is_tied = entry.row == entry.column && components.anchored[entry.row] && entry.value > 0.0;
-                if is_tied {
-                    inverses[entry.row] = 1.0 / entry.value;
+            for (piece, tie) in operator.ties(&components)?.into_iter().enumerate() {
+                if components.anchored[piece] && tie > 0.0 {
+                    inverses[piece] = 1.0 / tie;
                 }
             }
         }
@@ -72,13 +79,15 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             backend.write_aggregated(from, &mut numbers)?;
             Ok(numbers)
         };
-        let product = if deflates { *layout } else { crate::layout::Layout::smallest()? };
+        let space = |is_needed| if is_needed { Ok(*layout) } else { Layout::smallest() };
+        let (r, product) = (space(several)?, space(deflates)?);
         Ok(Some(Self {
-            pieces: backend.aggregates(&components.all)?,
+            pieces: backend.aggregates(&operator.own_cells(components.all)?)?,
             inverses: [numbers(&inverses)?, numbers(&negative)?],
             means: numbers(&means)?,
             deflates,
-            r: backend.zeros(layout)?,
+            several,
+            r: backend.zeros(&r)?,
             product: backend.zeros(&product)?,
             sums: backend.aggregate_vector(count)?,
             scaled: backend.aggregate_vector(count)?,
@@ -95,26 +104,42 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
         z: &mut B::Vector<T>,
     ) -> Result<()> {
         let backend = operator.backend();
-        let Self { pieces, inverses: [inverse, negative], means, sums, scaled, coarse, .. } = self;
+        let Self { pieces, inverses: [inverse, _], means, sums, scaled, coarse, .. } = self;
         backend.aggregate_sums(r, pieces, sums)?;
         backend.aggregate_scale(means, sums, scaled)?;
         backend.plus_aggregated(pieces, scaled, r, &mut self.r)?;
         if self.deflates {
             backend.aggregate_scale(inverse, sums, coarse)?;
-            operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
+            if operator.subtracts_aggregated() {
+                operator.subtract_aggregated(pieces, coarse, r, &mut self.r, UNUSED, &mut self.scalars)?;
+            } else {
+                backend.clear(&mut self.product)?;
+                backend.add_aggregated(pieces, coarse, &mut self.product)?;
+                operator.apply(&self.product, z)?;
+                backend.axpy(Ratio::ONE.negated(), z, &mut self.r, &self.scalars)?;
+            }
         }
         inner.apply(&self.r, z)?;
-        backend.aggregate_sums(z, pieces, sums)?;
-        backend.aggregate_scale(means, sums, scaled)?;
         if self.deflates {
             // Of z with its means, which A does not see.
             operator.apply(z, &mut self.product)?;
-            backend.add_aggregated(pieces, scaled, z)?;
-            backend.aggregate_sums(&self.product, pieces, sums)?;
+        }
+        self.remove_means(backend, z)?;
+        if self.deflates {
+            let Self { pieces, inverses: [_, negative], sums, scaled, coarse, product, .. } = self;
+            backend.aggregate_sums(product, pieces, sums)?;
             backend.aggregate_scale(negative, sums, scaled)?;
             backend.add_aggregated(pieces, coarse, z)?;
+            backend.add_aggregated(pieces, scaled, z)?;
         }
-        backend.add_aggregated(pieces, scaled, z)
+        Ok(())
+    }
+
+    /// z minus its means over pieces that float
+    fn remove_means(&mut self, backend: &B, z: &mut B::Vector<T>) -> Result<()> {
+        backend.aggregate_sums(z, &self.pieces, &mut self.sums)?;
+        backend.aggregate_scale(&self.means, &self.sums, &mut self.scaled)?;
+        backend.add_aggregated(&self.pieces, &self.scaled, z)
     }
 }
 
@@ -136,8 +161,15 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
 
     fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
         match &mut self.found {
-            Some(found) => found.apply(&*self.operator, &mut *self.inner, r, z),
-            None => self.inner.apply(r, z),
+            Some(found) if found.several => found.apply(&*self.operator, &mut *self.inner, r, z),
+            _ => self.inner.apply(r, z),
+        }
+    }
+
+    fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {
+        match &mut self.found {
+            Some(found) if !found.several => found.remove_means(self.operator.backend(), z),
+            _ => Ok(()),
         }
     }
 
@@ -156,7 +188,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
         let mut steps = self.inner.apply_traffic(cells);
-        if let Some(found) = &self.found {
+        if let Some(found) = self.found.as_ref().filter(|found| found.several) {
             let step = |step, count: f64| {
                 let vectors = self.operator.coefficient_vectors();
                 StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count)
@@ -171,7 +203,7 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        let vectors = self.found.as_ref().map_or(0, |found| 1 + usize::from(found.deflates));
+        let vectors = self.found.as_ref().map_or(0, |found| usize::from(found.several) + usize::from(found.deflates));
         vectors * self.operator.layout().len() * size_of::<T>() + self.inner.workspace_bytes()
     }
 }

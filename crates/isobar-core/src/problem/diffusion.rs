@@ -141,9 +141,38 @@ impl DiffusionProblem {
     }
 
     pub(super) fn is_active(&self, at: [usize; 3]) -> bool {
-        let n = self.cell(at);
+        self.takes_part(self.cell(at))
+    }
+
+    /// Whether cell n in the order of arrays takes part.
+    fn takes_part(&self, n: usize) -> bool {
+        self.is_open(n) && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
+    }
+
+    /// Whether nobody has closed cell n.
+    fn is_open(&self, n: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[n])
-            && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
+    }
+
+    /// Where cell n in the order of arrays is.
+    fn place(&self, n: usize) -> [usize; 3] {
+        let Shape { nx, ny, .. } = self.shape;
+        [n % nx, n / nx % ny, n / (nx * ny)]
+    }
+
+    /// The cells at the lower end of the grid in direction d, or at the upper one.
+    fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let extents = self.extents();
+        let ranges = [0, 1, 2].map(|e| match (e == d, is_upper) {
+            (false, _) => 0..extents[e],
+            (true, false) => 0..1,
+            (true, true) => extents[e] - 1..extents[e],
+        });
+        let [x, y, z] = ranges;
+        z.flat_map(move |k| {
+            let x = x.clone();
+            y.clone().flat_map(move |j| x.clone().map(move |i| [i, j, k]))
+        })
     }
 
     /// 2κA/d: the transmissibility from a cell's centre to its face.
@@ -190,18 +219,20 @@ impl DiffusionProblem {
                 ));
             }
         }
-        for axis in Axis::ALL {
+        for (n, axis) in Axis::ALL.into_iter().enumerate() {
             let values = self.coefficient.along(axis);
             length("diffusion.coefficient", values.len(), count)?;
-            if let Some(at) =
-                self.cells().find(|&at| !(values[self.cell(at)] >= 0.0 && values[self.cell(at)].is_finite()))
-            {
-                let [i, j, k] = at;
+            let is_known = Axis::ALL[..n].iter().any(|&other| std::ptr::eq(self.coefficient.along(other), values));
+            if is_known {
+                continue;
+            }
+            if let Some(n) = values.iter().position(|&value| !(value >= 0.0 && value.is_finite())) {
+                let [i, j, k] = self.place(n);
                 return Err(Error::invalid(
                     "diffusion.coefficient",
                     format!(
                         "{} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative (0 makes a cell inactive)",
-                        values[self.cell(at)]
+                        values[n]
                     ),
                 ));
             }
@@ -342,9 +373,18 @@ impl DiffusionProblem {
 
     /// As few fields as can be: directions share one where only a factor differs.
     fn coefficients(&self) -> Coefficients {
-        let masked = |axis: Axis, factor: &dyn Fn([usize; 3]) -> f64| -> Arc<[f64]> {
+        // What takes no part though it is open has coefficients of zero.
+        let open = |axis: Axis| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
-            self.cells().map(|at| if self.is_active(at) { values[self.cell(at)] * factor(at) } else { 0.0 }).collect()
+            match &self.active {
+                None => Arc::from(values),
+                Some(_) => (0..values.len()).map(|n| if self.is_open(n) { values[n] } else { 0.0 }).collect(),
+            }
+        };
+        let times = |axis: Axis, factor: &dyn Fn([usize; 3]) -> f64| -> Arc<[f64]> {
+            let values = self.coefficient.along(axis);
+            let value = |n: usize| if self.is_open(n) { values[n] * factor(self.place(n)) } else { 0.0 };
+            (0..values.len()).map(value).collect()
         };
         let uniform = [0, 1, 2].map(|d| self.spacing[d].uniform());
         match (uniform, &self.coefficient) {
@@ -356,7 +396,7 @@ impl DiffusionProblem {
                     Coefficient::Diagonal(_) => (Axis::ALL.to_vec(), [0, 1, 2]),
                 };
                 Coefficients::Cells {
-                    fields: fields.into_iter().map(|axis| masked(axis, &|_| 1.0)).collect(),
+                    fields: fields.into_iter().map(open).collect(),
                     axes: [0, 1, 2].map(|d| (number[d], factors[d])),
                 }
             }
@@ -364,7 +404,7 @@ impl DiffusionProblem {
             ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
                 let height = |at: [usize; 3]| self.spacing[2].width(at[2]);
                 Coefficients::Cells {
-                    fields: vec![masked(Axis::X, &height), masked(Axis::Z, &|at| 1.0 / height(at))],
+                    fields: vec![times(Axis::X, &height), times(Axis::Z, &|at| 1.0 / height(at))],
                     axes: [(0, 2.0 * dy / dx), (0, 2.0 * dx / dy), (1, 2.0 * dx * dy)],
                 }
             }
@@ -372,7 +412,7 @@ impl DiffusionProblem {
                 fields: Axis::ALL
                     .map(|axis| {
                         let d = axis as usize;
-                        masked(axis, &|at| self.volume(at) / self.widths(at)[d].powi(2))
+                        times(axis, &|at| self.volume(at) / self.widths(at)[d].powi(2))
                     })
                     .to_vec(),
                 axes: [0, 1, 2].map(|d| (d, 2.0)),
@@ -417,24 +457,32 @@ impl DiffusionProblem {
         if values.len() != self.shape.cells() {
             return Err(Error::shape("the right-hand side", values.len().to_string(), self.shape.cells().to_string()));
         }
-        let extents = self.extents();
-        for at in self.cells() {
-            let n = self.cell(at);
-            if !self.is_active(at) {
-                values[n] = 0.0;
-                continue;
+        for (n, value) in values.iter_mut().enumerate() {
+            if !self.takes_part(n) {
+                *value = 0.0;
             }
-            if weighting == Weighting::Volume {
-                values[n] *= self.volume(at);
+        }
+        if weighting == Weighting::Volume {
+            let nx = self.shape.nx;
+            for (row, values) in values.chunks_mut(nx).enumerate() {
+                let [_, j, k] = self.place(row * nx);
+                for (i, value) in values.iter_mut().enumerate() {
+                    *value *= self.volume([i, j, k]);
+                }
             }
-            for axis in Axis::ALL {
-                let d = axis as usize;
-                for (side, on_it) in self.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
-                    match side {
-                        Boundary::Dirichlet(value) if on_it => values[n] += self.half(axis, at) * value,
-                        Boundary::Neumann(flux) if on_it => values[n] += flux * self.volume(at) / self.widths(at)[d],
-                        _ => {}
-                    }
+        }
+        for axis in Axis::ALL {
+            let d = axis as usize;
+            for (side, is_upper) in self.boundary[d].iter().zip([false, true]) {
+                if matches!(side, Boundary::Dirichlet(0.0) | Boundary::Neumann(0.0) | Boundary::Periodic) {
+                    continue;
+                }
+                for at in self.end(d, is_upper).filter(|&at| self.is_active(at)) {
+                    values[self.cell(at)] += match side {
+                        Boundary::Dirichlet(value) => self.half(axis, at) * value,
+                        Boundary::Neumann(flux) => flux * self.volume(at) / self.widths(at)[d],
+                        Boundary::Periodic => 0.0,
+                    };
                 }
             }
         }

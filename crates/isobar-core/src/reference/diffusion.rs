@@ -13,7 +13,7 @@ use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relax
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
 use crate::stencil::parts::SupportsParts;
-use crate::stencil::point_levels::by_points;
+use crate::stencil::point_levels::{by_points, points_above_lines};
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
@@ -146,6 +146,7 @@ impl SupportsParts<Diffusion> for Reference {
     type Part<T: Real> = Plain<Diffusion, T>;
 
     fn part<T: Real>(&self, stencil: &Diffusion, slab: Slab) -> Result<Arc<Plain<Diffusion, T>>> {
+        stencil.require_parts(slab)?;
         Ok(Arc::new(Plain::part(stencil, slab)?))
     }
 
@@ -199,6 +200,15 @@ impl Supports<Diffusion> for Reference {
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
         by_points(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_line_hierarchy<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        finest: &Arc<Plain<Diffusion, T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
+        points_above_lines(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

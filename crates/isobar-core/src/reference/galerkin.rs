@@ -4,13 +4,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
+use crate::backend::part::{Fill, copy_rows};
+use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::Layout;
+use crate::layout::{Colour, Layout, Slab};
+use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer, no_neighbours};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use crate::real::Real;
 use crate::stencil::galerkin::couplings::{UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Execute, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+use crate::stencil::galerkin_parts::SupportsGalerkinParts;
 use crate::stencil::{Axis, Diffusion};
 
 /// A pivot this small beside its diagonal is rounding.
@@ -21,6 +25,24 @@ const SINGULAR_PIVOT: f64 = 1e-13;
 pub struct Plain27<T: Real> {
     layout: Layout,
     rows: RwLock<Rows27<T>>,
+}
+
+impl<T: Real> Plain27<T> {
+    fn new(matrix: &Couplings, slab: Slab) -> Result<Self> {
+        let whole = Layout::new(matrix.grid.shape)?;
+        let layout = slab.layout(matrix.grid.shape)?;
+        Ok(Self { rows: RwLock::new(Rows27::new(matrix, &whole)?), layout })
+    }
+
+    /// A cell of the whole grid.
+    fn in_whole(&self, [i, j, k]: At) -> At {
+        [i, j + self.layout.origin()[1], k]
+    }
+
+    /// An entry of a part's vector, by a cell of the whole grid, which may be in a halo row.
+    fn entry(&self, v: &Vector<T>, [i, j, k]: At) -> T {
+        v.get(i, j.wrapping_sub(self.layout.origin()[1]), k)
+    }
 }
 
 /// Its numbers.
@@ -138,8 +160,8 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         fill(y, |at| {
-            let here = get(x)(at);
-            rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - get(x)(to)))
+            let (here, at) = (get(x)(at), self.in_whole(at));
+            rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - self.entry(x, to)))
         });
         Ok(())
     }
@@ -157,7 +179,21 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
+    fn smooth_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
         _: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         if guess == Guess::Zero {
             u.entries_mut().fill(T::ZERO);
@@ -167,26 +203,28 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         let rho = T::from_f64(relaxation.rho);
         let mut values = vec![T::ZERO; shape.nz];
         for n in 0..4 {
-            let wanted = if relaxation.first == crate::layout::Colour::Red { n } else { 3 - n };
+            let wanted = if relaxation.first == Colour::Red { n } else { 3 - n };
+            fill(u, &Colour::BOTH)?;
             // Cells of one colour across the end of a ring lag behind.
             let old = u.clone();
             for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
-                if colour([i, j, 0]) != wanted {
+                let whole_j = self.in_whole([i, j, 0])[1];
+                if colour([i, whole_j, 0]) != wanted {
                     continue;
                 }
                 for (k, value) in values.iter_mut().enumerate() {
-                    let at = [i, j, k];
+                    let at = [i, whole_j, k];
                     *value = f.get(i, j, k);
                     for (offset, to, c) in rows.row(at) {
                         if !is_in_line(shape.nz, at, offset) {
-                            *value += c * get(&old)(to);
+                            *value += c * self.entry(&old, to);
                             if rows.lags(at, to) {
-                                *value += magnitude(c) * get(&old)(at);
+                                *value += magnitude(c) * self.entry(&old, at);
                             }
                         }
                     }
                 }
-                rows.solve_column([i, j], &mut values);
+                rows.solve_column([i, whole_j], &mut values);
                 for (k, &value) in values.iter().enumerate() {
                     let before = u.get(i, j, k);
                     u.set(i, j, k, if relaxation.rho == 1.0 { value } else { before + rho * (value - before) });
@@ -195,11 +233,15 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         }
         Ok(())
     }
+    /// Those of four colours.
+    fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
+        &Colour::BOTH
+    }
 }
 
-/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
+/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ; between parts by way of the whole grids.
 pub struct Interpolation<T: Real> {
-    fine: Arc<dyn LineSmoother<Reference, T>>,
+    fine: Arc<dyn PartSmoother<Reference, T>>,
     coarse: Layout,
     weights: RwLock<Vec<Weights>>,
 }
@@ -240,24 +282,13 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        let mut from = f.clone();
-        for weights in all.iter() {
-            let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
-            for at in fine_cells(weights) {
-                for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
-                    to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
-                }
-            }
-            from = to;
-        }
-        coarse_f.entries_mut().copy_from_slice(from.entries());
-        Ok(())
+        self.restrict_part(f, coarse_f, &mut no_neighbours)
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        let mut from = coarse_u.clone();
+        let shape = all.last().map_or(self.coarse.shape(), |weights| weights.coarse.shape);
+        let mut from = moved(coarse_u, Layout::new(shape)?)?;
         for weights in all.iter().rev() {
             let mut to = Vector::zeros(&Layout::new(weights.fine.shape)?)?;
             fill(&mut to, |at| {
@@ -268,8 +299,58 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
             });
             from = to;
         }
-        u.entries_mut().iter_mut().zip(from.entries()).for_each(|(u, &v)| *u += v);
+        let added = moved(&from, *u.layout())?;
+        u.entries_mut().iter_mut().zip(added.entries()).for_each(|(u, &v)| *u += v);
         Ok(())
+    }
+}
+
+/// The rows of a vector that another layout of the same grid has room for, in that.
+fn moved<T: Real>(v: &Vector<T>, layout: Layout) -> Result<Vector<T>> {
+    let rows = |layout: &Layout| {
+        let ([_, first], [before, after]) = (layout.origin(), layout.halo());
+        Slab { first: first - before, beyond: first + layout.shape().ny + after }
+    };
+    let ([own, wanted], mut to) = ([rows(v.layout()), rows(&layout)], Vector::zeros(&layout)?);
+    let common = Slab { first: own.first.max(wanted.first), beyond: own.beyond.min(wanted.beyond) };
+    copy_rows([v.layout(), &layout], v.all_entries(), common, to.all_entries_mut());
+    Ok(to)
+}
+
+impl<T: Real> PartTransfer<Reference, T> for Interpolation<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
+        &*self.fine
+    }
+
+    fn restrict_part(&self, f: &Vector<T>, coarse_f: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let mut from = f.clone();
+        fill(&mut from, &Colour::BOTH)?;
+        let shape = all.first().map_or(f.layout().shape(), |weights| weights.fine.shape);
+        from = moved(&from, Layout::new(shape)?)?;
+        for weights in all.iter() {
+            let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
+            for at in fine_cells(weights) {
+                for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
+                    to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
+                }
+            }
+            from = to;
+        }
+        coarse_f.entries_mut().copy_from_slice(moved(&from, self.coarse)?.entries());
+        Ok(())
+    }
+
+    fn residual_restrict_part(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.fine.residual(f, u, scratch, Scalar::new(0), &mut Reference.scalars()?)?;
+        self.restrict_part(scratch, coarse_f, fill)
     }
 }
 
@@ -285,20 +366,33 @@ impl<T: Real> Correction<Reference, T> for BodyCorrection {
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        for bodies in all.iter() {
-            for (ends, factor) in bodies.starts.windows(2).zip(&bodies.factors) {
-                let cells = &bodies.cells[ends[0] as usize..ends[1] as usize];
-                let sum: f64 = cells.iter().map(|&cell| r.entries()[cell as usize].to_f64()).sum();
-                cells.iter().for_each(|&cell| u.entries_mut()[cell as usize] += T::from_f64(factor * sum));
-            }
-        }
-        Ok(())
+        self.correct_part(r, u, &mut |_| Ok(()))
     }
 
     fn bytes(&self) -> usize {
         let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(Bodies::bytes).sum()
+    }
+}
+
+impl<T: Real> PartCorrection<Reference, T> for BodyCorrection {
+    fn correct_part(
+        &self,
+        r: &Vector<T>,
+        u: &mut Vector<T>,
+        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
+    ) -> Result<()> {
+        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        for bodies in all.iter() {
+            let cells = |n: usize| bodies.cells_of(n);
+            let sum = |n: usize| cells(n).iter().map(|&cell| r.entries()[cell as usize].to_f64()).sum();
+            let mut sums: Vec<f64> = (0..bodies.factors.len()).map(sum).collect();
+            combine(&mut sums[..bodies.shared])?;
+            for (n, (sum, factor)) in sums.iter().zip(&bodies.factors).enumerate() {
+                cells(n).iter().for_each(|&cell| u.entries_mut()[cell as usize] += T::from_f64(factor * sum));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -318,12 +412,12 @@ impl SupportsGalerkin for Reference {
     }
 
     fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Plain27<T>>> {
-        let layout = Layout::new(matrix.grid.shape)?;
-        Ok(Arc::new(Plain27 { rows: RwLock::new(Rows27::new(matrix, &layout)?), layout }))
+        Ok(Arc::new(Plain27::new(matrix, Slab::whole(matrix.grid.shape))?))
     }
 
     fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Couplings) -> Result<()> {
-        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(matrix, &coarse.layout)?;
+        let layout = Layout::new(matrix.grid.shape)?;
+        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(matrix, &layout)?;
         Ok(())
     }
 
@@ -333,7 +427,7 @@ impl SupportsGalerkin for Reference {
         coarse: &Layout,
         weights: Vec<Weights>,
     ) -> Result<Arc<Interpolation<T>>> {
-        let fine: Arc<dyn LineSmoother<Self, T>> = match finer {
+        let fine: Arc<dyn PartSmoother<Self, T>> = match finer {
             Finer::Finest(finest) => Arc::<Plain<Diffusion, T>>::clone(finest) as _,
             Finer::Coarse(coarse) => Arc::clone(coarse) as _,
         };
@@ -352,5 +446,11 @@ impl SupportsGalerkin for Reference {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         *correction.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
         Ok(())
+    }
+}
+
+impl SupportsGalerkinParts for Reference {
+    fn coarse_part<T: Real>(&self, matrix: &Couplings, slab: Slab) -> Result<Arc<Plain27<T>>> {
+        Ok(Arc::new(Plain27::new(matrix, slab)?))
     }
 }

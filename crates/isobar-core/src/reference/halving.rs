@@ -6,10 +6,14 @@ use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::operator::{LineSmoother, Operator, Transfer};
+use crate::operator::aggregate::Components;
+use crate::operator::part::{PartSmoother, PartTransfer};
+use crate::operator::{AggregateOperator, LineSmoother, Operator, Transfer};
 use crate::real::Real;
 use crate::stencil::Diffusion;
+use crate::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use crate::stencil::halving::Halving;
+use crate::stencil::parts::SupportsPointParts;
 use crate::stencil::point_levels::SupportsPoints;
 
 /// Between two levels of point relaxation.
@@ -30,7 +34,11 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        fill(coarse_f, |at| self.by.parts(at).fold(T::ZERO, |sum, part| sum + get(f)(part)));
+        let [first, coarse_first] = [f.layout(), coarse_f.layout()].map(|layout| layout.origin()[1]);
+        fill(coarse_f, |[i, j, k]| {
+            let parts = self.by.parts([i, j + coarse_first, k]);
+            parts.fold(T::ZERO, |sum, [i, j, k]| sum + f.get(i, j.wrapping_sub(first), k))
+        });
         Ok(())
     }
 
@@ -38,19 +46,59 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
         let along = &self.by.along;
         let from =
             |d: usize, n: usize| [(along[d].part_of(n), along[d].near[n]), (along[d].beside(n), along[d].far[n])];
+        let [first, coarse_first] = [u.layout(), coarse_u.layout()].map(|layout| layout.origin()[1]);
         let before = u.clone();
         fill(u, |at: At| {
             let mut sum = get(&before)(at);
             for (k, z) in from(2, at[2]) {
-                for (j, y) in from(1, at[1]) {
+                for (j, y) in from(1, at[1] + first) {
                     for (i, x) in from(0, at[0]) {
-                        sum += T::from_f64(x * y * z) * coarse_u.get(i, j, k);
+                        sum += T::from_f64(x * y * z) * coarse_u.get(i, j.wrapping_sub(coarse_first), k);
                     }
                 }
             }
             sum
         });
         Ok(())
+    }
+}
+
+impl<T: Real> PartTransfer<Reference, T> for PointTransfer<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
+        &*self.fine
+    }
+}
+
+impl SupportsPointParts for Reference {
+    type PointPartTransfer<T: Real> = PointTransfer<T>;
+
+    fn point_part_transfer<T: Real>(
+        &self,
+        fine: &Arc<Plain<Diffusion, T>>,
+        coarse: &Layout,
+        by: &Halving,
+    ) -> Result<Arc<PointTransfer<T>>> {
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, by: by.clone() }))
+    }
+
+    fn components_of_whole<T: Real>(&self, part: &Plain<Diffusion, T>) -> Result<Option<Components>> {
+        part.components()
+    }
+
+    fn ties_of_whole<T: Real>(&self, part: &Plain<Diffusion, T>, components: &Components) -> Result<Vec<f64>> {
+        part.ties(components)
+    }
+
+    const DIVIDES_GALERKIN: bool = true;
+
+    fn galerkin_levels<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        part: &Arc<Plain<Diffusion, T>>,
+        division: Division<'_>,
+        wanted: Option<usize>,
+    ) -> Result<Option<GalerkinParts<Self, T>>> {
+        galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The serial back end that specifies all others: plain loops, nothing fused, nothing clever.
 
 mod aggregate;
+mod change;
 mod diffusion;
 mod galerkin;
 mod halving;

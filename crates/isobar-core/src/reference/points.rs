@@ -30,6 +30,7 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        let before = (cycle.momentum > 0.0).then(|| v.clone());
         self.residual_norm(f, u, v, norm, scalars)?;
         let (state, omega) = (self.state(), T::from_f64(cycle.relaxation));
         let shape = Operator::layout(self).shape();
@@ -49,7 +50,9 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
             here + omega * if diagonal == T::ZERO { -here } else { change }
         };
         if cycle.is_sweep() {
-            fill(v, |at| relaxed(at, u));
+            let (before, momentum) = (before, T::from_f64(cycle.momentum));
+            let moved = |at: At| before.as_ref().map_or(T::ZERO, |before| momentum * (get(u)(at) - get(before)(at)));
+            fill(v, |at| relaxed(at, u) + moved(at));
             return Ok(());
         }
         let (mut before, mut after) = (u.clone(), u.clone());

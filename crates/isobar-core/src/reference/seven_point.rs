@@ -9,7 +9,7 @@ use crate::backend::part::Fill;
 use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape, Slab};
-use crate::operator::part::{PartOperator, no_neighbours};
+use crate::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
 use crate::operator::triangular::singular_pivot;
 use crate::operator::{
     CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Triangular,
@@ -105,6 +105,36 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         Ok(())
+    }
+
+    /// Σ t v over the neighbours of a cell that are beside its column
+    pub(super) fn couplings_beside(&self, at: At, v: impl Fn(At) -> T) -> T {
+        let beside = self.state().rows.couplings(at).into_iter().flatten().filter(|n| !n.in_line);
+        beside.fold(T::ZERO, |sum, n| sum + n.t * v(n.to))
+    }
+
+    /// The solution of the columns of one colour, as this part has colours, for f and what they couple to in u; `take` gets it
+    /// cell by cell.
+    pub(super) fn solve_colour(
+        &self,
+        colour: Colour,
+        f: impl Fn(At) -> T,
+        u: impl Fn(At) -> T,
+        mut take: impl FnMut(At, T),
+    ) {
+        let state = self.state();
+        for_each_column(&self.layout, |[i, j], values, ratios| {
+            if Colour::of(i, j) != colour {
+                return;
+            }
+            for (k, value) in values.iter_mut().enumerate() {
+                *value = f([i, j, k]) + self.couplings_beside([i, j, k], &u);
+            }
+            solve_column(&state.rows, [i, j], values, ratios);
+            for (k, &value) in values.iter().enumerate() {
+                take([i, j, k], value);
+            }
+        });
     }
 
     /// Coefficients are replaced as a whole, so a panic elsewhere cannot have spoilt them.
@@ -253,7 +283,7 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
     }
 }
 
-impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {
+impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
     fn smooth_part(
         &self,
         relaxation: Relaxation,
@@ -279,7 +309,7 @@ impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {
             return Ok(());
         }
         if relaxation.smoother == Smoother::PointRedBlack {
-            return self.relax_points_by_colour(relaxation, f, u);
+            return self.relax_points_by_colour(relaxation, f, u, fill_halo);
         }
         for colour in [relaxation.first, relaxation.first.other()] {
             fill_halo(u, &[colour.other()])?;
@@ -310,6 +340,8 @@ impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {
 }
 
 impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
+
+impl<S: SevenPoint> PartMixedSmoother<Reference> for Plain<S, f64> {}
 
 impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
     fn relax_lower(
@@ -416,11 +448,18 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or the other way round.
-    fn relax_points_by_colour(&self, relaxation: Relaxation, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.layout.require_whole()?;
+    fn relax_points_by_colour(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        fill_halo: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         let (state, rho) = (self.state(), T::from_f64(relaxation.rho));
-        let first = relaxation.first as usize;
+        let first = self.layout.local(relaxation.first) as usize;
         for colour in [first, 1 - first] {
+            // Cells of a colour are in columns of both, layer by layer.
+            fill_halo(u, &Colour::BOTH)?;
             for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));
                 let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));

@@ -1,19 +1,21 @@
 //! The tensor-product operator and its transfers, row by row.
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint};
+use super::change::PlainSteps;
+use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
 use crate::error::Result;
-use crate::layout::{Layout, Shape, Slab};
-use crate::operator::mixed::UnfusedTop;
-use crate::operator::part::{PartOperator, PartTransfer};
+use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::operator::mixed::{ChangeSteps, UnfusedTop};
+use crate::operator::part::{PartModalTransfer, PartOperator, PartSmoother, PartTransfer};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
-use crate::options::SolverOptions;
+use crate::options::{MultigridOptions, SolverOptions};
 use crate::real::Real;
 use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
-use crate::stencil::parts::{SupportsPartLevels, SupportsParts};
+use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes, problems_of_modes};
+use crate::stencil::parts::{SupportsPartLevels, SupportsPartModes, SupportsParts};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
@@ -124,35 +126,42 @@ impl<T: Real> Transfer<Reference, T> for BilinearTransfer<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let Shape { nx, ny, .. } = f.layout().shape();
-        let at = |i: usize, j: usize, k: usize| if i < nx && j < ny { f.get(i, j, k) } else { T::ZERO };
-        coarse_f.fill_with(|i, j, k| {
-            let (i, j) = (2 * i, 2 * j);
-            (at(i, j, k) + at(i + 1, j, k)) + (at(i, j + 1, k) + at(i + 1, j + 1, k))
-        });
+        restrict(f, coarse_f);
         Ok(())
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let (Shape { nx, ny, nz }, [before, after]) = (u.layout().shape(), u.layout().halo());
-        for j in 0..ny {
-            // With a halo row on either side a part is like rows in the middle.
-            let in_y = interpolation(j + 2 * before, ny + 2 * (before + after));
-            let in_y = in_y.map(|(row, weight)| (row.wrapping_sub(before), weight));
-            for k in 0..nz {
-                for i in 0..nx {
-                    let mut correction = T::ZERO;
-                    for (from_j, y) in in_y {
-                        for (from_i, x) in interpolation(i, nx) {
-                            correction += T::from_f64(x * y) * coarse_u.get(from_i, from_j, k);
-                        }
-                    }
-                    u.set(i, j, k, u.get(i, j, k) + correction);
-                }
-            }
+        for [i, j, k] in cells(u.layout()) {
+            let correction = interpolated(u.layout(), coarse_u, [i, j, k]);
+            u.set(i, j, k, u.get(i, j, k) + correction);
         }
         Ok(())
     }
+}
+
+/// f_c = R f
+pub(super) fn restrict<T: Real>(f: &Vector<T>, coarse_f: &mut Vector<T>) {
+    let Shape { nx, ny, .. } = f.layout().shape();
+    let at = |i: usize, j: usize, k: usize| if i < nx && j < ny { f.get(i, j, k) } else { T::ZERO };
+    coarse_f.fill_with(|i, j, k| {
+        let (i, j) = (2 * i, 2 * j);
+        (at(i, j, k) + at(i + 1, j, k)) + (at(i, j + 1, k) + at(i + 1, j + 1, k))
+    });
+}
+
+/// P u_c in a cell of a part with this layout, or of its halo rows.
+pub(super) fn interpolated<T: Real>(layout: &Layout, coarse_u: &Vector<T>, [i, j, k]: At) -> T {
+    let (Shape { nx, ny, .. }, [before, after]) = (layout.shape(), layout.halo());
+    // With a halo row on either side a part is like rows in the middle.
+    let in_y = interpolation(j.wrapping_add(2 * before), ny + 2 * (before + after));
+    let in_y = in_y.map(|(row, weight)| (row.wrapping_sub(before), weight));
+    let mut correction = T::ZERO;
+    for (from_j, y) in in_y {
+        for (from_i, x) in interpolation(i, nx) {
+            correction += T::from_f64(x * y) * coarse_u.get(from_i, from_j, k);
+        }
+    }
+    correction
 }
 
 impl Supports<TensorProduct> for Reference {
@@ -225,7 +234,7 @@ impl SupportsLevels<TensorProduct> for Reference {
 }
 
 impl<T: Real> PartTransfer<Reference, T> for BilinearTransfer<T> {
-    fn fine_part(&self) -> &dyn PartOperator<Reference, T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
         &*self.fine
     }
 }
@@ -252,6 +261,17 @@ impl SupportsPartLevels<TensorProduct> for Reference {
     ) -> Result<Arc<BilinearTransfer<T>>> {
         self.transfer(fine, coarse)
     }
+
+    fn change_steps(
+        &self,
+        double: &Arc<Plain<TensorProduct, f64>>,
+        single: &Arc<Plain<TensorProduct, f32>>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn ChangeSteps<Self>>>> {
+        let takes_steps = relaxation.overwrites() && double.layout().local(relaxation.first) == Colour::Red;
+        let (double, single) = (Arc::clone(double), Arc::clone(single));
+        Ok(takes_steps.then(|| Box::new(PlainSteps { double, single }) as _))
+    }
 }
 
 /// Between a grid and some of its vertical modes.
@@ -262,6 +282,11 @@ struct ModalTransfer<T: Real> {
 }
 
 impl<T: Real> ModalTransfer<T> {
+    fn new(fine: &Arc<Plain<TensorProduct, T>>, modes: &VerticalModes) -> Result<Self> {
+        let layout = fine.layout().own_rows(modes.count())?;
+        Ok(Self { fine: Arc::clone(fine), layout, modes: RwLock::new(modes.clone()) })
+    }
+
     fn modes(&self) -> RwLockReadGuard<'_, VerticalModes> {
         self.modes.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -307,9 +332,32 @@ impl SupportsModes for Reference {
         operator: &Arc<Plain<TensorProduct, T>>,
         modes: &VerticalModes,
     ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
-        let fine = Arc::clone(operator);
-        let layout = Layout::new(Shape { nz: modes.count(), ..fine.layout().shape() })?;
-        Ok(Arc::new(ModalTransfer { fine, layout, modes: RwLock::new(modes.clone()) }))
+        Ok(Arc::new(ModalTransfer::new(operator, modes)?))
+    }
+}
+
+impl SupportsPartModes for Reference {
+    fn part_modes<T: Real, C: Real>(
+        &self,
+        part: &Arc<Plain<TensorProduct, T>>,
+        modes: &VerticalModes,
+    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
+        Ok(Arc::new(ModalTransfer::new(part, modes)?))
+    }
+
+    fn problems_of_modes<C: Real>(
+        &self,
+        stencil: &TensorProduct,
+        which: Range<usize>,
+        options: &MultigridOptions,
+    ) -> Result<Hierarchy<Self, TensorProduct, C>> {
+        problems_of_modes(self, stencil, which, options)
+    }
+}
+
+impl<T: Real, C: Real> PartModalTransfer<Reference, T, C> for ModalTransfer<T> {
+    fn fine_part(&self) -> &dyn PartOperator<Reference, T> {
+        &*self.fine
     }
 }
 

@@ -266,6 +266,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
             backend.axpy(Ratio::new(RHO[last], SIGMA[last]), p, u, scalars)?;
         }
         if !variable {
+            preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION, scalars)?;
             monitor.note_correction(backend.read(scalars)?[CORRECTION.index()].sqrt());
         }

@@ -1,7 +1,9 @@
 //! Jacobi's method, plain and hierarchical.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use super::momentum::Momentum;
 use super::{Iteration, Monitor};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
@@ -18,25 +20,50 @@ const NORM: Scalar = Scalar::new(0);
 /// norm comes with each cycle's first sub-iteration and costs no pass of its own: it is that of the u that the cycle
 /// began with, so that one cycle more is taken than counts, and its result dropped.
 ///
+/// Accelerated sweeps have momentum, of which `Momentum` says how much; the u of the next sweep is put where the last but one was,
+/// which is what they read beside it.
+///
 /// Storage: the u of the next cycle.
 pub struct Jacobi<B: Backend, T: Real> {
     operator: Arc<dyn PointSmoother<B, T>>,
     cycle: PointCycle,
+    momentum: Option<Momentum>,
     backend: B,
     next: B::Vector<T>,
     scalars: B::Scalars,
 }
 
 impl<B: Backend, T: Real> Jacobi<B, T> {
-    /// With cycles of one kind.
+    /// With cycles of one kind; sweeps may be accelerated.
     ///
     /// # Errors
     /// Those of [`PointSmoother::prepare`]; where the workspace does not fit in memory.
-    pub fn new(operator: Arc<dyn PointSmoother<B, T>>, cycle: PointCycle) -> Result<Self> {
-        operator.prepare(&cycle)?;
+    pub fn new(operator: Arc<dyn PointSmoother<B, T>>, cycle: PointCycle, is_accelerated: bool) -> Result<Self> {
+        let shape = operator.layout().shape();
+        let momentum = (is_accelerated && cycle.is_sweep()).then(|| Momentum::new(shape, cycle.relaxation));
+        operator.prepare(&with(&cycle, momentum.as_ref()))?;
         let backend = operator.backend().clone();
-        Ok(Self { next: backend.zeros(operator.layout())?, scalars: backend.scalars()?, backend, operator, cycle })
+        let (next, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
+        Ok(Self { next, scalars, backend, operator, cycle, momentum })
     }
+}
+
+impl<B: Backend, T: Real> Jacobi<B, T> {
+    /// How sweeps begin to be accelerated, if they are, in words.
+    pub fn describe_momentum(&self) -> Option<String> {
+        let momentum = self.momentum.as_ref()?;
+        Some(format!(
+            "sweeps with momentum {:.5}, for a spectral radius of 1 − {:.1e}, or what the residual shows later",
+            momentum.momentum(),
+            1.0 - momentum.radius()
+        ))
+    }
+}
+
+/// A cycle with as much momentum as that.
+fn with(cycle: &PointCycle, momentum: Option<&Momentum>) -> PointCycle {
+    let momentum = momentum.map_or(0.0, Momentum::momentum);
+    PointCycle { relaxation: (1.0 + momentum) * cycle.relaxation, momentum, ..*cycle }
 }
 
 /// Tiles, sub-iterations and overlap in words, where there are any.
@@ -62,7 +89,7 @@ pub fn describe(cycle: &PointCycle, shape: Shape) -> Option<String> {
 /// What a cycle moves: u and f once, however many sub-iterations there are.
 pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
     if cycle.is_sweep() {
-        return traffic::RELAX_POINTS;
+        return if cycle.momentum > 0.0 { traffic::RELAX_POINTS_ON } else { traffic::RELAX_POINTS };
     }
     let step = traffic::RELAX_TILES;
     Traffic { flops: step.flops * cycle.updates(shape) / shape.cells() as f64, ..step }
@@ -85,26 +112,39 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { operator, cycle, backend, next, scalars } = self;
+        let Self { operator, cycle, momentum, backend, next, scalars } = self;
         if guess == Guess::Zero {
             backend.clear(u)?;
         }
+        if let Some(momentum) = momentum {
+            // Nothing moves yet.
+            backend.convert(u, next)?;
+            momentum.begin();
+        }
         // Of the first guess the monitor knows already.
         let mut is_known = true;
-        backend.iterate(
-            scalars,
-            &mut |_, scalars| {
-                operator.relax_points(cycle, b, u, next, NORM, scalars)?;
-                std::mem::swap(u, next);
-                Ok(())
-            },
-            &mut |bank| {
-                if std::mem::take(&mut is_known) {
-                    return std::ops::ControlFlow::Continue(());
-                }
-                monitor.observe(bank[NORM.index()])
-            },
-        )?;
+        loop {
+            let (cycle, mut is_changed) = (with(cycle, momentum.as_ref()), false);
+            backend.iterate(
+                scalars,
+                &mut |_, scalars| {
+                    operator.relax_points(&cycle, b, u, next, NORM, scalars)?;
+                    std::mem::swap(u, next);
+                    Ok(())
+                },
+                &mut |bank| {
+                    let norm = bank[NORM.index()];
+                    if !std::mem::take(&mut is_known) && monitor.observe(norm).is_break() {
+                        return ControlFlow::Break(());
+                    }
+                    is_changed = momentum.as_mut().is_some_and(|momentum| momentum.note(norm.sqrt()));
+                    if is_changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                },
+            )?;
+            if !is_changed {
+                break;
+            }
+        }
         std::mem::swap(u, next);
         Ok(())
     }
@@ -112,7 +152,10 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
     fn traffic(&self) -> Vec<StepTraffic> {
         let shape = self.operator.layout().shape();
         let coefficients = self.operator.coefficient_vectors();
-        vec![StepTraffic::once::<T>(traffic_of(&self.cycle, shape), shape.cells()).with_coefficients(coefficients)]
+        vec![
+            StepTraffic::once::<T>(traffic_of(&with(&self.cycle, self.momentum.as_ref()), shape), shape.cells())
+                .with_coefficients(coefficients),
+        ]
     }
 
     fn workspace_bytes(&self) -> usize {

@@ -3,7 +3,7 @@
 //! * [`cg`] preconditioned conjugate gradients, fused and textbook,
 //! * [`bicgstab`] for non-symmetric operators,
 //! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
-//! * [`jacobi`] Jacobi's method, plain and hierarchical,
+//! * [`jacobi`] Jacobi's method, plain and hierarchical, `momentum` how its sweeps are accelerated,
 //! * [`modes`] vertical modes of a tensor product,
 //! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
 
@@ -11,6 +11,7 @@ pub mod bicgstab;
 pub mod cg;
 pub mod jacobi;
 pub mod modes;
+mod momentum;
 pub mod monitor;
 pub mod multigrid;
 mod spectrum;

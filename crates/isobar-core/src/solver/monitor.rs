@@ -56,6 +56,8 @@ pub struct Monitor<'o> {
     kept: f64,
     /// How long to watch, and the pace to be shown, where a preconditioner that is slow may be given up.
     probe: Option<(usize, f64)>,
+    /// Whether that goes on, also with Krylov methods.
+    is_watched_on: bool,
     /// ‖e‖ as the last run estimates it.
     error: Option<f64>,
     broken: Option<Broken>,
@@ -133,6 +135,7 @@ impl<'o> Monitor<'o> {
             since: 0,
             kept: f64::INFINITY,
             probe: None,
+            is_watched_on: false,
             error: None,
             broken: None,
             stop: None,
@@ -234,7 +237,12 @@ impl<'o> Monitor<'o> {
 
     /// Gives a preconditioner so many iterations to show a pace, see [`Monitor::pace`].
     pub fn watch(&mut self, probe: Option<(usize, f64)>) {
-        self.probe = probe;
+        (self.probe, self.is_watched_on) = (probe, false);
+    }
+
+    /// The same, and after these iterations the pace must be kept, whatever the method.
+    pub fn watch_on(&mut self, iterations: usize, pace: f64) {
+        (self.probe, self.is_watched_on) = (Some((iterations, pace)), true);
     }
 
     /// Whether those iterations are over and that pace was not reached. Stationary methods are watched on, and are slow as soon
@@ -247,7 +255,7 @@ impl<'o> Monitor<'o> {
             return false;
         }
         let is_slow = has_grown || self.pace() < pace;
-        if is_slow || !is_stationary {
+        if is_slow || !(is_stationary || self.is_watched_on) {
             self.probe = None;
         }
         is_slow

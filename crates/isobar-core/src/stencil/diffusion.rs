@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Stencil;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Shape, Slab};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A direction of the grid.
@@ -233,6 +233,25 @@ impl Diffusion {
         }
     }
 
+    /// Fails where some rows by themselves cannot be had: of a ring in y, of stored faces, of coefficients on a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], saying so.
+    pub fn require_parts(&self, slab: Slab) -> Result<()> {
+        if slab == Slab::whole(self.shape) {
+            return Ok(());
+        }
+        self.require_host()?;
+        if self.is_periodic(Axis::Y) || matches!(self.coefficients, Coefficients::Faces(_)) {
+            return Err(Error::Unsupported(
+                "a part of a grid that is periodic in y, or whose faces are stored; use one rank, or, of one direction that is \
+                 periodic, let that be x"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
     /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
     /// or their faces, and the shift.
     pub fn coefficient_vectors(&self) -> f64 {
@@ -365,7 +384,7 @@ impl Diffusion {
     }
 
     /// Whether every face is plainly open, so that all cells hang together.
-    pub(crate) fn is_one_piece(&self) -> bool {
+    pub fn is_one_piece(&self) -> bool {
         match &self.coefficients {
             Coefficients::Cells { fields, .. } => fields.iter().all(|field| field.iter().all(|&h| h > 0.0)),
             Coefficients::DeviceCells { .. } | Coefficients::Faces(_) => false,
@@ -404,8 +423,7 @@ impl Stencil for Diffusion {
     }
 
     fn choice(&self, options: &SolverOptions) -> Choice {
-        self.choice_by(options, || Ok(self.measures()))
-            .unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
+        self.choice_on_host(options).unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

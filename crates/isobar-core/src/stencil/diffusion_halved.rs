@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::diffusion::harmonic;
 use super::halving::{End, Halving};
-use super::point_levels::ends_small;
+use super::point_levels::{ends_small, steps};
 use super::{Axis, Coefficients, Diffusion, Side, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
@@ -15,6 +16,12 @@ const MOST_STIFF: f64 = 4.0;
 const MOST_CONTRAST: f64 = 100.0;
 /// …and one so many times its neighbour's.
 const MOST_JUMP: f64 = 1.5;
+
+/// Of points above lines: the largest coefficient may be so many times its neighbour's. Among bodies that conduct a thousand
+/// times better than what is around them that takes as long as lines alone, or longer.
+const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
+/// Of fewer cells Galerkin levels are made in no time.
+const FEWEST_ABOVE_LINES: usize = 30_000;
 
 /// What coefficients are like, as far as it matters to relaxation of points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +56,13 @@ impl Measures {
             (true, format!("points: no direction is stiff (couplings {stiffness:.1} : 1), {smooth}"))
         }
     }
+}
+
+/// The largest strength over the smallest; 1 where there is none.
+pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
+    let (least, most) =
+        strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
+    if most > 0.0 { most / least } else { 1.0 }
 }
 
 /// What is beyond the ends of directions with these sides.
@@ -93,35 +107,16 @@ impl Diffusion {
     pub fn stiffness(&self) -> f64 {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
-        let (least, most) = strengths
-            .fold((f64::INFINITY, 0.0f64), |(least, most), (strength, _)| (least.min(strength), most.max(strength)));
-        if most > 0.0 { most / least } else { 1.0 }
+        stiffness_of(strengths.map(|(strength, _)| strength))
     }
 
     /// Coefficients of cells on the host, measured; of others nothing is known.
     pub fn measures(&self) -> Option<Measures> {
-        let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
+        let Coefficients::Cells { fields, .. } = self.coefficients() else { return None };
         let stiffness = self.stiffness();
-        let (mut contrast, mut jump) = (1.0f64, 1.0f64);
-        for field in fields {
-            contrast = contrast.max(spread(field));
-        }
-        if stiffness > MOST_STIFF || contrast > MOST_CONTRAST {
-            return Some(Measures { stiffness, contrast, jump: contrast });
-        }
-        if contrast > MOST_JUMP {
-            let Shape { nx, ny, nz } = Stencil::shape(self);
-            let steps = [(1, nx), (nx, ny), (nx * ny, nz)];
-            for ((field, _), (step, n)) in axes.iter().zip(steps).filter(|&(_, (_, n))| n > 1) {
-                // Blocks of cells within which the next one in this direction is so many further.
-                for block in fields[*field].chunks(step * n) {
-                    let pairs = block.iter().zip(&block[step..]);
-                    jump = pairs.fold(jump, |most, (a, b)| most.max(a / b).max(b / a));
-                }
-            }
-        } else {
-            jump = contrast;
-        }
+        let contrast = fields.iter().map(|field| spread(field)).fold(1.0, f64::max);
+        let is_open = stiffness <= MOST_STIFF && contrast <= MOST_CONTRAST && contrast > MOST_JUMP;
+        let jump = if is_open { self.largest_jump() } else { contrast };
         Some(Measures { stiffness, contrast, jump })
     }
 
@@ -156,6 +151,54 @@ impl Diffusion {
         Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
     }
 
+    /// [`Diffusion::choice_by`] on a host, with points above lines where points alone do not suffice and coefficients are such that
+    /// this takes less time than lines alone.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn choice_on_host(&self, options: &SolverOptions) -> Result<Choice> {
+        let mut found = None;
+        let choice = self.choice_by(options, || {
+            found = self.measures();
+            Ok(found)
+        })?;
+        let has_few = Stencil::shape(self).cells() < FEWEST_ABOVE_LINES;
+        let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
+        let Some(Measures { stiffness, contrast, .. }) = found.filter(|_| is_open && !has_few) else {
+            return Ok(choice);
+        };
+        if contrast.is_infinite()
+            || stiffness > MOST_STIFF
+            || !steps(self, Some(2)).is_ok_and(|steps| !steps.is_empty())
+        {
+            return Ok(choice);
+        }
+        let jump = self.largest_jump();
+        if jump > MOST_JUMP_ABOVE_LINES {
+            let why = choice.why.map(|why| {
+                format!("{why}; nor points above lines, coefficients of neighbours differing by a factor of {jump:.1e}")
+            });
+            return Ok(Choice { why, ..choice });
+        }
+        let why = format!(
+            "points on the finest grid, lines on Galerkin grids below: no direction is stiff (couplings {stiffness:.1} : 1), \
+             coefficients are rough (contrast {contrast:.1e}, neighbours {jump:.1}, at most {MOST_JUMP_ABOVE_LINES})"
+        );
+        Ok(Choice { smoother: Smoother::PointLine, why: Some(why), ..choice })
+    }
+
+    /// The largest ratio between coefficients of neighbours; of other than coefficients of cells on the host, 1.
+    fn largest_jump(&self) -> f64 {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return 1.0 };
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let steps = [(1, nx), (nx, ny), (nx * ny, nz)];
+        let of_direction = |((field, _), (step, n)): (&(usize, f64), (usize, usize))| {
+            // Blocks of cells within which the next one in this direction is so many further.
+            fields[*field].chunks(step * n).map(|block| most_between(block, &block[step..])).fold(1.0, f64::max)
+        };
+        axes.iter().zip(steps).filter(|&(_, (_, n))| n > 1).map(of_direction).fold(1.0, f64::max)
+    }
+
     /// The same equation on a coarser grid: coefficients of cells are means by volume, h_c = Σ (d/d_c)² h over the cells that
     /// make up a coarser one, d their width in the direction of h; s_c = Σ s.
     ///
@@ -181,9 +224,95 @@ impl Diffusion {
         let shift = self.stored_shift().map(|shift| sum_of_parts(shift, by, &ones).to_vec());
         Self::new(by.coarse, Coefficients::Cells { fields, axes }, shift, self.sides())
     }
-}
 
-impl Diffusion {
+    /// The same equation on a coarser grid, by faces: T_c = Σ T d/d_c over the faces between two coarser cells, d and d_c how far
+    /// the centres on either side are from each other; likewise of sides where u is given; s_c = Σ s. All cells of this grid are
+    /// alike in width.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for stored faces, and coefficients on a GPU.
+    pub fn halved_by_faces(&self, by: &Halving) -> Result<Self> {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return Err(no_cells()) };
+        let mut shift = match self.stored_shift() {
+            Some(shift) => {
+                sum_of_parts(shift, by, &by.along.each_ref().map(|along| vec![1.0; along.near.len()])).to_vec()
+            }
+            None => vec![0.0; by.coarse.cells()],
+        };
+        let faces = Axis::ALL.map(|axis| {
+            let (field, factor) = axes[axis as usize];
+            self.add_sides(axis, by, &mut shift);
+            let mut sums = self.faces_between(axis, by, &fields[field]);
+            sums.iter_mut().for_each(|sum| *sum *= factor);
+            Arc::from(sums)
+        });
+        Self::new(by.coarse, Coefficients::Faces(faces), Some(shift), self.sides())
+    }
+
+    /// Σ T d/d_c between coarser cells along an axis, of a field of h.
+    fn faces_between(&self, axis: Axis, by: &Halving, field: &[f64]) -> Vec<f64> {
+        let Shape { nx, ny, .. } = by.fine;
+        let d = axis as usize;
+        let along = &by.along[d];
+        // How wide the coarser cell around a cell is; how far centres are apart, of cells over coarser ones.
+        let width = |n: usize| 1.0 / along.share[n].sqrt();
+        let closer = |[a, b]: [usize; 2]| 2.0 / (width(a) + width(b));
+        let upper = |n: usize| match n + 1 {
+            next if next < along.near.len() => Some(next),
+            _ => (self.is_periodic(axis) && along.near.len() > 1).then_some(0),
+        };
+        let last = |n: usize| along.parts(n).end - 1;
+        let [x, y, z] = &by.along;
+        let mut sums = vec![0.0; by.coarse.cells()];
+        for (row, sums) in sums.chunks_mut(by.coarse.nx).enumerate() {
+            let [j, k] = [row % by.coarse.ny, row / by.coarse.ny];
+            let is_single = by.coarse_extent(axis) == 1;
+            let rows = z.parts(k).flat_map(|k| y.parts(j).map(move |j| [j, k]));
+            for [j, k] in rows.filter(|_| !is_single) {
+                let values = &field[nx * (j + ny * k)..][..nx];
+                if axis == Axis::X {
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        let lower = last(i);
+                        let Some(upper) = upper(lower) else { continue };
+                        *sum += closer([lower, upper]) * harmonic(values[lower], values[upper]);
+                    }
+                    continue;
+                }
+                let here = if axis == Axis::Y { j } else { k };
+                let Some(there) = upper(here).filter(|_| here == last(along.part_of(here))) else { continue };
+                let [j, k] = if axis == Axis::Y { [there, k] } else { [j, there] };
+                let others = &field[nx * (j + ny * k)..][..nx];
+                let closer = closer([here, there]);
+                let step = if x.is_halved { 2 } else { 1 };
+                for ((sum, values), others) in sums.iter_mut().zip(values.chunks(step)).zip(others.chunks(step)) {
+                    *sum += closer * values.iter().zip(others).map(|(&a, &b)| harmonic(a, b)).sum::<f64>();
+                }
+            }
+        }
+        sums
+    }
+
+    /// What sides where u is given add to the shift of coarser cells.
+    fn add_sides(&self, axis: Axis, by: &Halving, shift: &mut [f64]) {
+        let d = axis as usize;
+        let share = &by.along[d].share;
+        for (side, at_end) in self.sides()[d].into_iter().zip([0, share.len() - 1]) {
+            if side != Side::Fixed {
+                continue;
+            }
+            let closer = share[at_end].sqrt();
+            let mut ranges = [by.fine.nx, by.fine.ny, by.fine.nz].map(|n| 0..n);
+            ranges[d] = at_end..at_end + 1;
+            let [x, y, z] = ranges;
+            for (j, k) in z.flat_map(|k| y.clone().map(move |j| (j, k))) {
+                let row = by.coarse.nx * (by.along[1].part_of(j) + by.coarse.ny * by.along[2].part_of(k));
+                for i in x.clone() {
+                    shift[row + by.along[0].part_of(i)] += closer * self.half(axis, [i, j, k]);
+                }
+            }
+        }
+    }
+
     /// [`Diffusion::halved`] without the coefficients, for a back end that computes them where it needs them.
     ///
     /// # Errors
@@ -196,6 +325,10 @@ impl Diffusion {
 }
 
 impl Halving {
+    fn coarse_extent(&self, axis: Axis) -> usize {
+        [self.coarse.nx, self.coarse.ny, self.coarse.nz][axis as usize]
+    }
+
     /// What h is of the mean coefficient of a coarser cell, given the same of a finer one, where all are alike.
     pub fn factors(&self, axes: [(usize, f64); 3]) -> [(usize, f64); 3] {
         let halved = self.halved();
@@ -229,6 +362,22 @@ fn spread(field: &[f64]) -> f64 {
     let least = least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min);
     let most = most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max);
     if least > 0.0 { most / least } else { f64::INFINITY }
+}
+
+/// The largest ratio between numbers in the same place, those that have none left out.
+fn most_between(a: &[f64], b: &[f64]) -> f64 {
+    let ratio = |a: f64, b: f64| if a > b { a / b } else { b / a };
+    let n = a.len().min(b.len());
+    let ((chunks_a, rest_a), (chunks_b, rest_b)) = (a[..n].as_chunks::<8>(), b[..n].as_chunks::<8>());
+    let mut most = [1.0f64; 8];
+    for (a, b) in chunks_a.iter().zip(chunks_b) {
+        for ((most, &a), &b) in most.iter_mut().zip(a).zip(b) {
+            let ratio = ratio(a, b);
+            *most = if ratio > *most { ratio } else { *most };
+        }
+    }
+    let rest = rest_a.iter().zip(rest_b).map(|(&a, &b)| ratio(a, b));
+    most.into_iter().chain(rest).fold(1.0, f64::max)
 }
 
 /// Σ w_x w_y w_z of the cells that make up each coarser one.
@@ -285,6 +434,49 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Of constant κ, coarser faces are those of the wider cells, at sides too, and the shift is what was there before.
+    #[test]
+    fn faces_of_constant_coefficients_stay_constant() {
+        let sides = [[Side::Fixed; 2], [Side::Fixed, Side::Closed], [Side::Periodic; 2]];
+        for (shape, factors) in [
+            (Shape::new(8, 6, 4), [1.0; 3]),
+            (Shape::new(9, 7, 2), [1.0, 1.5, 0.9]),
+            (Shape::new(5, 1, 8), [1.0, 1.0, 9.0]),
+        ] {
+            let Coefficients::Cells { fields, axes } = constant(shape, factors).coefficients().clone() else {
+                panic!()
+            };
+            let shift = vec![0.5; shape.cells()];
+            let fine = Diffusion::new(shape, Coefficients::Cells { fields, axes }, Some(shift), sides).unwrap();
+            let by = &halvings(shape, fine.ends(), fine.strengths(), Some(2))[0];
+            let (by_cells, by_faces) = (fine.halved(by).unwrap(), fine.halved_by_faces(by).unwrap());
+            for at in by_cells.cells() {
+                let close = |a: f64, b: f64| (a - b).abs() < 1e-12 * (1.0 + b.abs());
+                for axis in Axis::ALL {
+                    let (found, expected) = (by_faces.face(axis, at), by_cells.face(axis, at));
+                    assert!(close(found, expected), "{shape} {at:?} {axis:?}: {found} {expected}");
+                }
+                assert!(close(by_faces.shift(at), by_cells.shift(at)), "{shape} {at:?}");
+            }
+        }
+    }
+
+    /// Between two coarser cells the faces of the finer ones add up, whatever is inside.
+    #[test]
+    fn faces_add_up() {
+        let shape = Shape::new(4, 2, 2);
+        let field: Vec<f64> = (0..16).map(|n| 1.0 + ((7 * n) % 5) as f64).collect();
+        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 3.0); 3] };
+        let fine =
+            Diffusion::new(shape, cells, None, [[Side::Fixed; 2], [Side::Closed; 2], [Side::Closed; 2]]).unwrap();
+        let coarse = fine.halved_by_faces(&halvings(shape, fine.ends(), [1.0; 3], Some(2))[0]).unwrap();
+        let places = [[0, 0], [1, 0], [0, 1], [1, 1]];
+        let faces: f64 = places.iter().map(|&[j, k]| fine.face(Axis::X, [1, j, k])).sum();
+        let side: f64 = places.iter().map(|&[j, k]| fine.half(Axis::X, [3, j, k])).sum();
+        assert!((coarse.face(Axis::X, [0, 0, 0]) - 0.5 * faces).abs() < 1e-12);
+        assert!((coarse.shift([1, 0, 0]) - 0.5 * side).abs() < 1e-12);
     }
 
     #[test]

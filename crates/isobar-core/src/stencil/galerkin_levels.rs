@@ -87,11 +87,59 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
 }
 
 /// What belongs to a level below the finest.
-struct Below<B: SupportsGalerkin, T: Real> {
-    axes: Vec<Axis>,
-    operator: Arc<B::Coarse<T>>,
-    transfer: Arc<B::Interpolation<T>>,
-    correction: Arc<B::BodyCorrection<T>>,
+pub(super) struct Below<B: SupportsGalerkin, T: Real> {
+    pub(super) axes: Vec<Axis>,
+    pub(super) operator: Arc<B::Coarse<T>>,
+    pub(super) transfer: Arc<B::Interpolation<T>>,
+    pub(super) correction: Arc<B::BodyCorrection<T>>,
+}
+
+/// How far a hierarchy goes.
+pub(super) struct Descent<B: SupportsGalerkin> {
+    /// The last matrix, if it can be solved with exactly.
+    pub(super) coarsest: Option<B::Matrix>,
+    /// As those of a [`Hierarchy`].
+    pub(super) visits: Vec<usize>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Calls `make` with the directions that are halved, the weights and the matrix of each coarser level: of as many levels as are
+/// `wanted` with the finest one, or as it takes to a grid that can be solved on exactly.
+///
+/// # Errors
+/// Those of `make`; as [`Supports::operator`].
+pub(super) fn descend<B: SupportsGalerkin>(
+    backend: &B,
+    finest: B::Matrix,
+    wanted: Option<usize>,
+    make: &mut dyn FnMut(Vec<Axis>, B::Weights, &B::Matrix) -> Result<()>,
+) -> Result<Descent<B>> {
+    let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= COARSEST_CELLS;
+    let (mut matrix, mut visits, mut notes) = (finest, Vec::new(), Vec::new());
+    while wanted.map_or(!is_small(&matrix), |wanted| visits.len() + 1 < wanted) {
+        let axes = backend.strong_axes(&matrix)?;
+        if axes.is_empty() {
+            if let Some(wanted) = wanted {
+                let (Shape { nx, ny, nz }, have) = (backend.grid(&matrix).shape, visits.len() + 1);
+                notes.push(format!(
+                    "{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
+                ));
+            }
+            break;
+        }
+        visits.push(if visits.len() < B::VISITED_TWICE { 2 } else { 1 });
+        let weights;
+        (weights, matrix) = backend.coarsen(matrix, &axes)?;
+        make(axes, weights, &matrix)?;
+    }
+    let coarsest = is_small(&matrix).then_some(matrix);
+    // The last grid is solved on, so that nothing beside it needs to be visited twice for its sake.
+    if coarsest.is_some()
+        && let Some(last) = visits.last_mut()
+    {
+        *last = 1;
+    }
+    Ok(Descent { coarsest, visits, notes })
 }
 
 /// The hierarchy of a diffusion stencil: `wanted` levels, or as many as it takes to a grid that can be solved on exactly.
@@ -108,45 +156,27 @@ where
     B::Operator<T>: LineSmoother<B, T>,
 {
     let layout = *LineSmootherOf::layout::<B, T>(&**finest);
-    let (mut below, mut notes) = (Vec::<Below<B, T>>::new(), Vec::new());
-    let mut levels: Vec<Arc<dyn LineSmoother<B, T>>> = vec![Arc::clone(finest) as _];
-    let mut matrix = backend.finest(stencil, finest)?;
+    let mut below = Vec::<Below<B, T>>::new();
+    let matrix = backend.finest(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
     let top = backend.body_correction::<T>(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
-    let is_small = |matrix: &B::Matrix| backend.grid(matrix).shape.cells() <= COARSEST_CELLS;
-    let mut visits = Vec::new();
-    while wanted.map_or(!is_small(&matrix), |wanted| levels.len() < wanted) {
-        let axes = backend.strong_axes(&matrix)?;
-        if axes.is_empty() {
-            if let Some(wanted) = wanted {
-                let (Shape { nx, ny, nz }, have) = (backend.grid(&matrix).shape, levels.len());
-                notes.push(format!(
-                    "{have} of {wanted} multigrid levels: {nx}×{ny}×{nz} cells are not coarsened further"
-                ));
-            }
-            break;
-        }
-        visits.push(if levels.len() <= B::VISITED_TWICE { 2 } else { 1 });
-        let weights;
-        (weights, matrix) = backend.coarsen(matrix, &axes)?;
-        let operator = backend.coarse::<T>(&matrix)?;
+    let Descent { coarsest, visits, notes } = descend(backend, matrix, wanted, &mut |axes, weights, matrix| {
+        let operator = backend.coarse::<T>(matrix)?;
         let layout = *LineSmootherOf::layout::<B, T>(&*operator);
         let finer = match below.last() {
             None => Finer::Finest(finest),
             Some(level) => Finer::Coarse(&level.operator),
         };
         let transfer = backend.interpolation(finer, &layout, weights)?;
-        let correction = backend.body_correction(&layout, bodies(backend, has_bodies, &matrix, &layout)?)?;
-        levels.push(Arc::clone(&operator) as _);
+        let correction = backend.body_correction(&layout, bodies(backend, has_bodies, matrix, &layout)?)?;
         below.push(Below { axes, operator, transfer, correction });
-    }
-    // The last grid is solved on, so that nothing beside it needs to be visited twice for its sake.
-    let coarsest = is_small(&matrix).then(|| DenseSolver::new(backend, &matrix).map(Arc::new)).transpose()?;
-    if coarsest.is_some()
-        && let Some(last) = visits.last_mut()
-    {
-        *last = 1;
-    }
+        Ok(())
+    })?;
+    let coarsest = coarsest.map(|matrix| DenseSolver::of(backend, &matrix).map(Arc::new)).transpose()?;
+    let levels = [Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>]
+        .into_iter()
+        .chain(below.iter().map(|level| Arc::clone(&level.operator) as _))
+        .collect();
     let transfers = below.iter().map(|level| Arc::clone(&level.transfer) as Arc<dyn Transfer<B, T>>).collect();
     let corrections = [Some(Arc::clone(&top) as Arc<dyn Correction<B, T>>)]
         .into_iter()
@@ -167,13 +197,27 @@ where
             let layout = LineSmootherOf::layout::<B, T>(&**operator);
             backend.update_bodies(correction, bodies(&backend, has_bodies, &matrix, layout)?)?;
         }
-        coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&matrix))
+        coarsest.as_ref().map_or(Ok(()), |solver| solver.update(&backend.inverse(&matrix)?))
     };
-    Ok(Hierarchy { levels, transfers, corrections, coarsest: shared, visits, notes, update: Box::new(update) })
+    Ok(Hierarchy {
+        levels,
+        transfers,
+        corrections,
+        coarsest: shared,
+        by_points: 0,
+        visits,
+        notes,
+        update: Box::new(update),
+    })
 }
 
 /// The bodies of a level, where there can be any and it is not solved on exactly.
-fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &Layout) -> Result<B::Bodies> {
+pub(super) fn bodies<B: Setup>(
+    backend: &B,
+    has_bodies: bool,
+    matrix: &B::Matrix,
+    layout: &Layout,
+) -> Result<B::Bodies> {
     if has_bodies && backend.grid(matrix).shape.cells() > COARSEST_CELLS {
         backend.bodies(matrix, layout)
     } else {
@@ -182,16 +226,16 @@ fn bodies<B: Setup>(backend: &B, has_bodies: bool, matrix: &B::Matrix, layout: &
 }
 
 /// `layout` of an operator whose type leaves open whose.
-struct LineSmootherOf;
+pub(super) struct LineSmootherOf;
 
 impl LineSmootherOf {
-    fn layout<B: SupportsGalerkin, T: Real>(operator: &impl LineSmoother<B, T>) -> &Layout {
+    pub(super) fn layout<B: SupportsGalerkin, T: Real>(operator: &impl LineSmoother<B, T>) -> &Layout {
         operator.layout()
     }
 }
 
 /// u = G f by a dense matrix, every cell an aggregate of its own: any back end can.
-struct DenseSolver<B: AggregateBackend> {
+pub struct DenseSolver<B: AggregateBackend> {
     backend: B,
     cells: B::Aggregates,
     /// What a solve works with; nobody else sees it between two.
@@ -205,28 +249,50 @@ struct Inside<B: AggregateBackend> {
     u: B::AggregateVector,
 }
 
-impl<B: AggregateBackend + Setup> DenseSolver<B> {
-    fn new(backend: &B, matrix: &B::Matrix) -> Result<Self> {
-        let shape = backend.grid(matrix).shape;
-        let size = shape.cells();
-        let map = AggregateMap::new(shape, (0..size as u32).collect(), size)?;
+impl<B: AggregateBackend> DenseSolver<B> {
+    pub(super) fn of(backend: &B, matrix: &B::Matrix) -> Result<Self>
+    where
+        B: Setup,
+    {
+        Self::new(backend, &every_cell(backend.grid(matrix).shape)?, &backend.inverse(matrix)?)
+    }
+
+    /// For cells with the numbers of these aggregates, G row after row.
+    ///
+    /// # Errors
+    /// As [`AggregateBackend::aggregate_matrix`].
+    pub fn new(backend: &B, cells: &AggregateMap, inverse: &[f64]) -> Result<Self> {
+        let size = cells.count();
         let inside = Inside {
-            matrix: backend.aggregate_matrix(size, &backend.inverse(matrix)?)?,
+            matrix: backend.aggregate_matrix(size, inverse)?,
             f: backend.aggregate_vector(size)?,
             u: backend.aggregate_vector(size)?,
         };
-        Ok(Self { backend: backend.clone(), cells: backend.aggregates(&map)?, inside: Mutex::new(inside), size })
+        Ok(Self { backend: backend.clone(), cells: backend.aggregates(cells)?, inside: Mutex::new(inside), size })
     }
 
-    fn update(&self, matrix: &B::Matrix) -> Result<()> {
-        let shape = self.backend.grid(matrix).shape;
-        if shape.cells() != self.size {
-            return Err(Error::shape("the coarsest grid", shape.to_string(), format!("{} cells", self.size)));
+    /// Takes another G.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for one of another size; as [`DenseSolver::new`].
+    pub fn update(&self, inverse: &[f64]) -> Result<()> {
+        if inverse.len() != self.size * self.size {
+            let expected = format!("{} cells", self.size);
+            return Err(Error::shape("the coarsest grid", format!("{} entries", inverse.len()), expected));
         }
-        let matrix = self.backend.aggregate_matrix(self.size, &self.backend.inverse(matrix)?)?;
+        let matrix = self.backend.aggregate_matrix(self.size, inverse)?;
         self.inside.lock().unwrap_or_else(PoisonError::into_inner).matrix = matrix;
         Ok(())
     }
+}
+
+/// Every cell by itself, in the order of the dense matrix.
+///
+/// # Errors
+/// As [`AggregateMap::new`].
+pub fn every_cell(shape: Shape) -> Result<AggregateMap> {
+    let size = shape.cells();
+    AggregateMap::new(shape, (0..size as u32).collect(), size)
 }
 
 impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {

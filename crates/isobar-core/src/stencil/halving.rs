@@ -157,17 +157,13 @@ pub fn halvings(shape: Shape, ends: [[End; 2]; 3], mut strengths: [f64; 3], want
                 return Along::unchanged(n[d]);
             }
             let along = Along::halved(n[d], last[d], ends[d]);
-            last[d] = if n[d] == 1 {
-                1.0
-            } else if n[d].is_multiple_of(2) {
-                (1.0 + last[d]) / 2.0
-            } else {
-                last[d] / 2.0
-            };
+            let is_even = n[d].is_multiple_of(2);
             n[d] = n[d].div_ceil(2);
-            if n[d] == 1 {
-                last[d] = 1.0;
-            }
+            last[d] = match n[d] {
+                1 => 1.0,
+                _ if is_even => (1.0 + last[d]) / 2.0,
+                _ => last[d] / 2.0,
+            };
             strengths[d] /= 4.0;
             along
         });

@@ -19,6 +19,9 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub corrections: Vec<Option<Arc<dyn Correction<B, T>>>>,
     /// What solves on the coarsest level, if not sweeps.
     pub coarsest: Option<Arc<dyn CoarsestSolver<B, T>>>,
+    /// How many of the first levels are relaxed by points though those below are relaxed by lines; none, where all are relaxed
+    /// alike.
+    pub by_points: usize,
     /// How many cycles of the next coarser level one of each level contains.
     pub visits: Vec<usize>,
     /// What a user should know of it.
@@ -37,7 +40,7 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
     ) -> Self {
         let corrections = levels.iter().map(|_| None).collect();
         let visits = vec![1; transfers.len()];
-        Self { levels, transfers, corrections, coarsest: None, visits, notes, update }
+        Self { levels, transfers, corrections, coarsest: None, by_points: 0, visits, notes, update }
     }
 
     /// The same with the levels from `first` on left to a solver.

@@ -16,6 +16,7 @@ mod diffusion_halved;
 mod faces;
 pub mod galerkin;
 pub mod galerkin_levels;
+pub mod galerkin_parts;
 pub mod halving;
 pub mod hierarchy;
 pub mod matrix_market;
@@ -37,7 +38,7 @@ use crate::real::Real;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
-pub use diffusion_halved::{Measures, ends_of};
+pub use diffusion_halved::{Measures, ends_of, stiffness_of};
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
@@ -163,6 +164,19 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// # Errors
     /// As [`Supports::operator`].
     fn point_hierarchy<T: Real>(
+        &self,
+        _stencil: &S,
+        _finest: &Arc<Self::Operator<T>>,
+        _wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, S, T>>> {
+        Ok(None)
+    }
+
+    /// The same for points above lines, [`Smoother::PointLine`](crate::options::Smoother::PointLine).
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn point_line_hierarchy<T: Real>(
         &self,
         _stencil: &S,
         _finest: &Arc<Self::Operator<T>>,

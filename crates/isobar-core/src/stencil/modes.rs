@@ -1,6 +1,7 @@
 //! Vertical modes: the directions in which a tensor-product matrix falls apart into two-dimensional problems.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::hierarchy::{Coarsened, SupportsLevels};
@@ -97,12 +98,12 @@ impl VerticalModes {
         self.values.len()
     }
 
-    /// The first modes alone.
+    /// Some of the modes alone, as many of these as there are.
     #[must_use]
-    pub fn truncated(&self, count: usize) -> Self {
-        let count = count.min(self.count());
-        let vectors = self.vectors[..count * self.layers].to_vec();
-        Self { values: self.values[..count].to_vec(), vectors, layers: self.layers }
+    pub fn only(&self, which: Range<usize>) -> Self {
+        let Range { start, end } = which.start.min(self.count())..which.end.min(self.count());
+        let vectors = self.vectors[start * self.layers..end * self.layers].to_vec();
+        Self { values: self.values[start..end].to_vec(), vectors, layers: self.layers }
     }
 }
 
@@ -170,8 +171,8 @@ impl TensorProduct {
     }
 
     /// Of two-dimensional problems: levels until horizontal couplings are no larger than μ |T|. Coarsening quarters them.
-    fn levels_of_modes(&self) -> usize {
-        let largest = (self.largest_ratio() / self.vertical().a[0]).max(1.0);
+    fn levels_of_modes(&self, mu: f64) -> usize {
+        let largest = (self.largest_ratio() / mu).max(1.0);
         let columns = Stencil::shape(self).nx.max(Stencil::shape(self).ny) as f64;
         1 + largest.log(4.0).min(columns.log2()).ceil() as usize
     }
@@ -245,7 +246,10 @@ const MOST_LAYERS: usize = 512;
 
 impl Plan {
     /// What reaches a tolerance at the least cost, as far as the options leave it open.
-    fn new(stencil: &TensorProduct, modes: &VerticalModes, options: &ModesOptions, tolerance: f64) -> Result<Self> {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the options ask for more modes than there are.
+    pub fn new(stencil: &TensorProduct, modes: &VerticalModes, options: &ModesOptions, tolerance: f64) -> Result<Self> {
         if let Some(count) = options.count.given().filter(|&count| count > modes.count()) {
             return Err(Error::invalid(
                 "solver.modes.count",
@@ -325,6 +329,36 @@ pub trait SupportsModes: SupportsLevels<TensorProduct> {
     }
 }
 
+/// The two-dimensional problems of some modes of a matrix, a layer each, and as many levels of multigrid for them as the hardest
+/// of all modes wants. What updates them is given the coefficients of the whole matrix.
+///
+/// # Errors
+/// Those of [`VerticalModes::new`]; as [`Supports::operator`](super::Supports::operator).
+pub fn problems_of_modes<B, C>(
+    backend: &B,
+    stencil: &TensorProduct,
+    which: Range<usize>,
+    options: &MultigridOptions,
+) -> Result<Hierarchy<B, TensorProduct, C>>
+where
+    B: SupportsModes,
+    C: Real,
+    B::Operator<C>: LineSmoother<B, C>,
+{
+    let modes = stencil.modes()?;
+    let plane = stencil.of_modes(&modes.only(which.clone()))?;
+    let problem = backend.operator::<C>(&plane)?;
+    let wanted = modes.values().first().map(|&mu| stencil.levels_of_modes(mu));
+    let mut problems = backend.levels_of_modes(Coarsened::new(backend, &plane, &problem, wanted)?, options)?;
+    let (backend, update_levels) = (backend.clone(), problems.update);
+    problems.update = Box::new(move |stencil: &TensorProduct| {
+        let plane = stencil.of_modes(&stencil.modes()?.only(which.clone()))?;
+        backend.update(&problem, &plane)?;
+        update_levels(&plane)
+    });
+    Ok(problems)
+}
+
 /// So many modes of a tensor-product matrix.
 ///
 /// # Errors
@@ -344,21 +378,25 @@ where
 {
     let modes = stencil.modes()?;
     let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
-    let modes = modes.truncated(plan.count);
-    let plane = stencil.of_modes(&modes)?;
-    let problem = backend.operator::<C>(&plane)?;
-    let transfer = backend.modal_transfer::<T, C>(operator, &modes)?;
-    let levels = Coarsened::new(backend, &plane, &problem, Some(plane.levels_of_modes()))?;
-    let mut problems = backend.levels_of_modes(levels, &options.multigrid)?;
-    let update_levels = problems.update;
-    let (backend, to_update, count) = (backend.clone(), Arc::clone(&transfer), plan.count);
-    let update = move |stencil: &TensorProduct| {
-        let modes = stencil.modes()?.truncated(count);
-        to_update.update(&modes)?;
-        let plane = stencil.of_modes(&modes)?;
-        backend.update(&problem, &plane)?;
-        update_levels(&plane)
-    };
-    problems.update = Box::new(update);
-    Ok(Modes { transfer, problems, plan })
+    let transfer = backend.modal_transfer::<T, C>(operator, &modes.only(0..plan.count))?;
+    let problems = problems_of_modes(backend, stencil, 0..plan.count, &options.multigrid)?;
+    Ok(Modes { transfer: Arc::clone(&transfer), problems, plan }.updating(move |modes| transfer.update(modes)))
+}
+
+impl<B, T, C> Modes<B, TensorProduct, T, C>
+where
+    B: Backend,
+    T: Real,
+    C: Real,
+{
+    /// With what gives the transfer its modes, beside the problems.
+    #[must_use]
+    pub fn updating(mut self, transfer: impl Fn(&VerticalModes) -> Result<()> + Send + Sync + 'static) -> Self {
+        let (update, count) = (self.problems.update, self.plan.count);
+        self.problems.update = Box::new(move |stencil: &TensorProduct| {
+            transfer(&stencil.modes()?.only(0..count))?;
+            update(stencil)
+        });
+        self
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
 use crate::error::{Error, Result};
@@ -75,15 +76,7 @@ pub fn by_points<B: SupportsPoints, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let shape = stencil.shape();
-    let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
-    if stencil.ends().into_iter().zip([shape.nx, shape.ny, shape.nz]).any(|direction| is_odd(&direction)) {
-        return Err(Error::Unsupported(format!(
-            "solver.multigrid.smoother: \"point-red-black\" where an odd number of cells goes around a ring, of {shape} cells; use \
-             \"line-red-black\""
-        )));
-    }
-    let steps = halvings(shape, stencil.ends(), stencil.strengths(), wanted);
+    let steps = steps(stencil, wanted)?;
     let (mut operators, mut transfers) = (vec![Arc::clone(finest)], Vec::new());
     let mut fine = stencil.clone();
     for by in &steps {
@@ -93,10 +86,7 @@ where
         operators.push(operator);
         fine = coarse;
     }
-    let last = steps.last().map_or(shape, |by| by.coarse);
-    let notes = (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
-        format!("{last} cells are not coarsened further, and only relaxed: an odd number of cells goes around a ring")
-    });
+    let notes = ends_large(stencil.shape(), &steps, wanted);
     let levels = operators.iter().map(|operator| Arc::clone(operator) as Arc<dyn LineSmoother<B, T>>).collect();
     let backend = backend.clone();
     let update = move |stencil: &Diffusion| {
@@ -107,6 +97,75 @@ where
         Ok(())
     };
     Ok(Hierarchy::plain(levels, transfers, notes.into_iter().collect(), Box::new(update)))
+}
+
+/// The hierarchy of a stencil whose finest grid alone is relaxed by points: the grid below, halved in all strong directions, has
+/// the faces of [`Diffusion::halved_by_faces`], and the Galerkin levels of these. `wanted` levels in all, two at least.
+///
+/// # Errors
+/// As [`Supports::operator`], and those of [`Diffusion::halved_by_faces`]; [`Error::Unsupported`] for a grid that is not halved.
+pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    finest: &Arc<B::Operator<T>>,
+    wanted: Option<usize>,
+) -> Result<Hierarchy<B, Diffusion, T>>
+where
+    B::Operator<T>: LineSmoother<B, T>,
+{
+    let by = steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
+        Error::Unsupported(format!(
+            "solver.multigrid.smoother: \"point-line\" where {} cells are not halved, for a ring has 4 n + 2 of them or there is one \
+             alone; use \"line-red-black\"",
+            stencil.shape()
+        ))
+    })?;
+    let coarse = stencil.halved_by_faces(&by)?;
+    let operator = backend.operator::<T>(&coarse)?;
+    let transfer = backend.point_transfer(finest, &operator, &by)? as Arc<dyn Transfer<B, T>>;
+    let below = galerkin(backend, &coarse, &operator, wanted.map(|wanted| wanted.saturating_sub(1).max(1)))?;
+    let backend = backend.clone();
+    let update_below = below.update;
+    let update = move |stencil: &Diffusion| {
+        let coarse = stencil.halved_by_faces(&by)?;
+        backend.update(&operator, &coarse)?;
+        update_below(&coarse)
+    };
+    let finest = Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>;
+    Ok(Hierarchy {
+        levels: [finest].into_iter().chain(below.levels).collect(),
+        transfers: [transfer].into_iter().chain(below.transfers).collect(),
+        corrections: [None].into_iter().chain(below.corrections).collect(),
+        visits: [1].into_iter().chain(below.visits).collect(),
+        by_points: 1,
+        update: Box::new(update),
+        coarsest: below.coarsest,
+        notes: below.notes,
+    })
+}
+
+/// How a stencil's grid is halved: into `wanted` levels, or to a single cell.
+///
+/// # Errors
+/// [`Error::Unsupported`] for rings whose cells do not alternate in colour.
+pub fn steps(stencil: &Diffusion, wanted: Option<usize>) -> Result<Vec<Halving>> {
+    let shape = stencil.shape();
+    let is_odd = |&(ends, n): &([End; 2], usize)| ends[0] == End::Ring && n > 1 && n % 2 == 1;
+    if stencil.ends().into_iter().zip([shape.nx, shape.ny, shape.nz]).any(|direction| is_odd(&direction)) {
+        return Err(Error::Unsupported(format!(
+            "solver.multigrid.smoother: points where an odd number of cells goes around a ring, of {shape} cells; use \
+             \"line-red-black\""
+        )));
+    }
+    Ok(halvings(shape, stencil.ends(), stencil.strengths(), wanted))
+}
+
+/// What a user should know of levels that end with many cells though nobody wanted that.
+pub fn ends_large(shape: Shape, steps: &[Halving], wanted: Option<usize>) -> Option<String> {
+    let last = steps.last().map_or(shape, |by| by.coarse);
+    (wanted.is_none() && last.cells() > TOO_MANY).then(|| {
+        format!("{last} cells are not coarsened further, and only relaxed: an odd number of cells goes around a ring")
+    })
 }
 
 /// Whether halving a stencil's grid ends with so few cells that sweeps solve on them.

@@ -9,7 +9,7 @@ use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
 use crate::build::{download, find_not_finite, upload};
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Shape, Slab};
 use crate::operator::{CgOperator, Guess};
 use crate::options::{Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
@@ -33,9 +33,13 @@ use crate::stencil::{Diffusion, Supports};
 ///
 /// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
 /// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step allocates no vector, and the host touches none.
+///
+/// On several ranks arrays are those of the whole grid on each, which reads and writes its own rows of them.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
+    /// The rows that vectors have.
+    rows: Slab,
     options: HeatOptions,
     precision: Precision,
     system: System<B, Diffusion>,
@@ -97,10 +101,11 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 Some((operator, step))
             }
         };
-        let shape = heat.shape();
+        let (shape, first) = (heat.shape(), layout.origin()[1]);
+        let rows = Slab { first, beyond: first + layout.shape().ny };
         let send = |values: &[f64]| -> Result<B::Vector<f64>> {
             let mut vector = backend.zeros(&layout)?;
-            backend.upload(ArrayView::c_order(values, shape)?, &mut vector)?;
+            backend.upload(ArrayView::c_order(values, shape)?.rows(rows)?, &mut vector)?;
             Ok(vector)
         };
         let ones = (options.guess == StepGuess::Ones)
@@ -119,6 +124,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             precision: solver.precision,
             options,
             heat,
+            rows,
             system,
             mass,
             before,
@@ -326,6 +332,16 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         backend.axpy(Ratio::ONE.negated(), before.unwrap_or(u), w, scalars)
     }
 
+    /// The rows of a caller's array that vectors have.
+    fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
+        if self.rows == Slab::whole(self.heat.shape()) { Ok(array) } else { array.rows(self.rows) }
+    }
+
+    /// The same to write to.
+    fn own_mut<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
+        if self.rows == Slab::whole(self.heat.shape()) { Ok(array) } else { array.into_rows(self.rows) }
+    }
+
     fn check_shape(&self, what: &str, shape: Shape) -> Result<()> {
         let expected = self.heat.shape();
         if shape == expected { Ok(()) } else { Err(Error::shape(what, shape.to_string(), expected.to_string())) }
@@ -374,14 +390,15 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     fn set(&mut self, state: Source<'_>, before: Option<Source<'_>>, steps: usize) -> Result<()> {
         self.check_shape("the state", state.shape())?;
         find_not_finite("the state", state)?;
-        upload(&self.backend, state, &mut self.u)?;
+        upload(&self.backend, self.own(state)?, &mut self.u)?;
         self.has_before = false;
-        if let (Some(source), Some(to)) = (before, &mut self.before) {
-            if source.shape() != self.heat.shape() {
-                let expected = self.heat.shape().to_string();
-                return Err(Error::shape("the state before", source.shape().to_string(), expected));
-            }
+        let before = before.filter(|_| self.before.is_some());
+        if let Some(source) = before {
+            self.check_shape("the state before", source.shape())?;
             find_not_finite("the state before", source)?;
+        }
+        let before = before.map(|source| self.own(source)).transpose()?;
+        if let (Some(source), Some(to)) = (before, &mut self.before) {
             upload(&self.backend, source, to)?;
             self.has_before = true;
         }
@@ -390,22 +407,24 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             let mut values = vec![0.0; mask.len()];
             let shape = self.heat.shape();
             for vector in std::iter::once(&mut self.u).chain(&mut self.before) {
-                self.backend.download(vector, &mut ArrayViewMut::c_order(&mut values, shape)?)?;
+                let mut own = ArrayViewMut::c_order(&mut values, shape)?.into_rows(self.rows)?;
+                self.backend.download(vector, &mut own)?;
                 values.iter_mut().zip(&mask).filter(|(_, inactive)| **inactive).for_each(|(value, _)| *value = 0.0);
-                self.backend.upload(ArrayView::c_order(&values, shape)?, vector)?;
+                self.backend.upload(ArrayView::c_order(&values, shape)?.rows(self.rows)?, vector)?;
             }
         }
         (self.taken, self.time, self.wanted) = (steps, 0.0, self.options.steps.length(0));
         Ok(())
     }
 
-    fn read(&mut self, mut state: Target<'_>) -> Result<()> {
+    fn read(&mut self, state: Target<'_>) -> Result<()> {
         self.check_shape("the state", state.shape())?;
-        download(&self.backend, &self.u, &mut state)
+        download(&self.backend, &self.u, &mut self.own_mut(state)?)
     }
 
-    fn read_before(&mut self, mut state: Target<'_>) -> Result<bool> {
+    fn read_before(&mut self, state: Target<'_>) -> Result<bool> {
         self.check_shape("the state", state.shape())?;
+        let mut state = self.own_mut(state)?;
         match (&self.before, self.has_before) {
             (Some(before), true) => download(&self.backend, before, &mut state).map(|()| true),
             _ => Ok(false),
@@ -441,10 +460,12 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         }
         let shape = heat.shape();
         match (&heat.source, &mut self.source) {
-            (Some(values), Some(source)) => self.backend.upload(ArrayView::c_order(values, shape)?, source)?,
+            (Some(values), Some(source)) => {
+                self.backend.upload(ArrayView::c_order(values, shape)?.rows(self.rows)?, source)?;
+            }
             (Some(values), None) => {
                 let mut source = self.backend.zeros(&self.backend.layout(&heat.stiffness)?)?;
-                self.backend.upload(ArrayView::c_order(values, shape)?, &mut source)?;
+                self.backend.upload(ArrayView::c_order(values, shape)?.rows(self.rows)?, &mut source)?;
                 self.source = Some(source);
             }
             (None, Some(source)) => self.backend.clear(source)?,

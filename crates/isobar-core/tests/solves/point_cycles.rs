@@ -8,6 +8,7 @@ use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::random;
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
@@ -225,4 +226,104 @@ fn what_is_slow_gives_way() {
     assert_eq!(found[0], ("multigrid".into(), String::new()));
     assert!(found[1].0 == "cg" && found[1].1.contains("slow up to cycle"), "{found:?}");
     assert_eq!(found[2], ("cg".into(), String::new()));
+}
+
+/// 10^(σ g), g a sum of plane waves of some `waves` waves a side.
+fn lognormal(waves: f64, deviation: f64) -> impl Fn([f64; 3]) -> f64 {
+    const MODES: usize = 32;
+    let modes: Vec<[f64; 4]> = (0..MODES)
+        .map(|mode| {
+            let wave = |d: usize| (2.4 * waves * random(21, 4 * mode + d)).round() * std::f64::consts::TAU;
+            [wave(0), wave(1), wave(2), 3.0 * random(21, 4 * mode + 3)]
+        })
+        .collect();
+    move |[x, y, z]| {
+        let g: f64 = modes.iter().map(|[a, b, c, phase]| (a * x + b * y + c * z + phase).cos()).sum();
+        10f64.powf(deviation * g * (2.0 / MODES as f64).sqrt())
+    }
+}
+
+/// Coefficients over decades: points on the finest grid, lines below, in about as many iterations as lines throughout.
+#[test]
+fn rough_coefficients_take_points_above_lines() {
+    for (shape, factors, sides, waves, most) in [
+        (Shape::new(40, 32, 36), [1.0; 3], FIXED, 2.0, 14),
+        (Shape::new(41, 33, 29), [1.0, 1.5, 1.0], BOTTOM, 2.0, 16),
+        (Shape::new(32, 32, 40), [1.0; 3], RINGS, 1.0, 14),
+        (Shape::new(256, 200, 1), [1.0; 3], SOUTH, 8.0, 16),
+    ] {
+        let stencil = stencil(shape, factors, sides, lognormal(waves, 0.7));
+        let solved = solve(&stencil, &options());
+        let Solved { outcome, notes, method, .. } = &solved;
+        assert!(method == "cg" && notes.contains("points on the finest grid"), "{shape}: {notes}");
+        assert!(!notes.contains("slow") && outcome.iterations <= most, "{shape}: {} {notes}", outcome.iterations);
+        let mut lines = options();
+        lines.multigrid.smoother = Smoother::LineRedBlack;
+        let expected = solve(&stencil, &lines);
+        let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
+        let scale = norm(&mut expected.u.iter().copied());
+        let off = norm(&mut solved.u.iter().zip(&expected.u).map(|(a, b)| a - b)) / scale;
+        assert!(off < 1e-4, "{shape}: {off:.1e}");
+    }
+}
+
+/// Bodies that conduct much better than what is around them hold points up: neighbours that differ too much are seen before, the
+/// others found to be slow.
+#[test]
+fn bodies_are_left_to_lines() {
+    let shape = Shape::new(36, 32, 32);
+    let is_inside = |at: [f64; 3]| at.into_iter().map(|x| (9.4 * x).sin()).product::<f64>() > 0.2;
+    for (contrast, why) in [(1e6, "nor points above lines"), (290.0, "points on the finest grid")] {
+        let solved =
+            solve(&stencil(shape, [1.0; 3], FIXED, |at| if is_inside(at) { contrast } else { 1.0 }), &options());
+        assert!(solved.method == "cg" && solved.notes.contains(why), "{}", solved.notes);
+    }
+}
+
+/// Every way of asking for points above lines: cycles alone, mixed and single precision, updates, levels that are wanted.
+#[test]
+fn points_above_lines_can_be_asked_for() {
+    let shape = Shape::new(24, 20, 17);
+    let stencil = |waves| stencil(shape, [1.0, 2.0, 1.0], BOTTOM, lognormal(waves, 0.3));
+    let mut by_name = options();
+    by_name.multigrid.smoother = Smoother::PointLine;
+    let expected = solve(&stencil(1.0), &options());
+    for (method, precision, levels, most) in [
+        (Method::Auto, Precision::F64, None, 12),
+        (Method::Multigrid, Precision::F64, None, 20),
+        (Method::Auto, Precision::Mixed, None, 12),
+        (Method::Multigrid, Precision::Mixed, None, 20),
+        (Method::Cg, Precision::F64, Some(3), 30),
+        // The grid below, where there are always two, is relaxed alone.
+        (Method::Cg, Precision::F64, Some(1), 120),
+    ] {
+        let mut options = SolverOptions { method, precision, ..by_name.clone() };
+        options.multigrid.levels = levels;
+        let solved = solve(&stencil(1.0), &options);
+        let iterations = solved.outcome.iterations;
+        assert!(iterations <= most, "{method:?} {precision:?} {levels:?}: {iterations}");
+        let off = solved.u.iter().zip(&expected.u).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off < 1e-4 * expected.u.iter().fold(0.0, |most: f64, u| most.max(u.abs())), "{off:.1e}");
+    }
+    // New coefficients reach all levels.
+    let (first, second) = (stencil(1.0), stencil(2.0));
+    let iterations = |system: &mut System<Reference, Diffusion>| {
+        let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(9, n)).collect();
+        let mut u = vec![0.0; rhs.len()];
+        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        (outcome.iterations, outcome.relative_residual)
+    };
+    let mut updated = System::new(&Reference, &first, &by_name).unwrap();
+    updated.update(&second).unwrap();
+    assert_eq!(iterations(&mut updated), iterations(&mut System::new(&Reference, &second, &by_name).unwrap()));
+    // A ring of six cells is not halved.
+    let ring = Diffusion::new(
+        Shape::new(6, 4, 4),
+        Coefficients::Cells { fields: vec![vec![1.0; 96].into()], axes: [(0, 1.0); 3] },
+        None,
+        RINGS,
+    );
+    let refused = System::new(&Reference, &ring.unwrap(), &by_name).err().unwrap().to_string();
+    assert!(refused.contains("point-line") && refused.contains("line-red-black"), "{refused}");
 }

@@ -72,9 +72,7 @@ impl<T: Real> Cells<T> {
     ) {
         let mut scales = [1.0; 3];
         let layout = *self.fields[0].layout();
-        // Of a part, ends of lines in y are not known here.
-        let is_even =
-            layout.halo() == [0; 2] && fields.iter().all(|field| field[0] > 0.0 && cpu.are_all(field, field[0]));
+        let is_even = fields.iter().all(|field| field[0] > 0.0 && cpu.are_all(field, field[0]));
         let is_ring = stencil.is_periodic(Axis::X) && layout.shape().nx > 1;
         self.even = is_even.then(|| Even::new(&layout, is_ring, axes.map(|(field, factor)| factor * fields[field][0])));
         for ((stored, field), scale) in self.fields.iter_mut().zip(fields).zip(&mut scales) {

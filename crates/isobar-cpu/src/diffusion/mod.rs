@@ -19,7 +19,7 @@ use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator,
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
-use isobar_core::stencil::point_levels::by_points;
+use isobar_core::stencil::point_levels::{by_points, points_above_lines};
 use isobar_core::stencil::{self, Axis, Hierarchy, Lines, Stencil, Supports};
 
 use self::cells::Cells;
@@ -265,6 +265,15 @@ impl Supports<stencil::Diffusion> for Cpu {
         by_points(self, stencil, finest, wanted).map(Some)
     }
 
+    fn point_line_hierarchy<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        finest: &Arc<Diffusion<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
+        points_above_lines(self, stencil, finest, wanted).map(Some)
+    }
+
     fn mixed_top(
         &self,
         double: &Arc<Diffusion<f64>>,
@@ -285,13 +294,7 @@ impl SupportsParts<stencil::Diffusion> for Cpu {
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
         let layout = slab.layout(shape)?;
-        let is_part = slab != Slab::whole(shape);
-        let has_cells = matches!(stencil.coefficients(), stencil::Coefficients::Cells { .. });
-        if is_part && (!has_cells || stencil.is_periodic(Axis::Y)) {
-            return Err(Error::Unsupported(
-                "a part of a grid that is periodic in y, or whose faces are stored; use one rank".into(),
-            ));
-        }
+        stencil.require_parts(slab)?;
         let extents = [shape.nx, shape.ny, shape.nz];
         let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
         let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;

@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::Correction;
+use isobar_core::operator::part::PartCorrection;
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::Bodies;
 
@@ -40,16 +41,40 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.correct_part(r, u, &mut |_| Ok(()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.bodies().iter().map(Bodies::bytes).sum()
+    }
+}
+
+impl<T: Real> PartCorrection<Cpu, T> for BodyCorrection {
+    fn correct_part(
+        &self,
+        r: &Vector<T>,
+        u: &mut Vector<T>,
+        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
+    ) -> Result<()> {
         assert_eq!((r.layout(), u.layout()), (&self.layout, &self.layout), "vectors of another level");
-        let (r, u) = (r.entries(), u.share_mut());
-        for Bodies { starts, cells, factors } in self.bodies().iter() {
-            let count = factors.len();
-            let threads = self.cpu.threads_for(4 * cells.len()).min(count);
+        let (all, r, u) = (self.bodies(), r.entries(), u.share_mut());
+        let sum = |cells: &[u32]| -> f64 { cells.iter().map(|&cell| r[cell as usize].to_f64()).sum() };
+        let shared = all.iter().flat_map(|bodies| (0..bodies.shared).map(|body| bodies.cells_of(body)));
+        let mut sums: Vec<f64> = shared.map(sum).collect();
+        if !sums.is_empty() {
+            combine(&mut sums)?;
+        }
+        let mut rest = &sums[..];
+        for bodies in all.iter() {
+            let (count, of_several);
+            (of_several, rest) = rest.split_at(bodies.shared);
+            count = bodies.factors.len();
+            let threads = self.cpu.threads_for(4 * bodies.cells.len()).min(count);
             self.cpu.for_each(threads, |thread| {
                 for body in count * thread / threads..count * (thread + 1) / threads {
-                    let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
-                    let sum: f64 = cells.iter().map(|&cell| r[cell as usize].to_f64()).sum();
-                    let value = T::from_f64(factors[body] * sum);
+                    let cells = bodies.cells_of(body);
+                    let sum = of_several.get(body).copied().unwrap_or_else(|| sum(cells));
+                    let value = T::from_f64(bodies.factors[body] * sum);
                     for &cell in cells {
                         // SAFETY: bodies have no cells in common, and those of this layout lie within its vectors.
                         let entry = unsafe { &mut u.row_mut(cell as isize, 1)[0] };
@@ -59,9 +84,5 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
             });
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.bodies().iter().map(Bodies::bytes).sum()
     }
 }

@@ -1,6 +1,9 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
+use isobar_core::backend::part::Fill;
 use isobar_core::error::Result;
+use isobar_core::layout::Colour;
+use isobar_core::operator::part::{PartSmoother, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -121,7 +124,10 @@ impl<T: Real> Level27<T> {
 
     /// One sweep, then `after(j, chunk)` on all planes, each when its neighbours have been swept. The colours of a plane
     /// follow each other, and the two kinds of planes a plane apart, so that coefficients are in cache when the next of them
-    /// wants them.
+    /// wants them. `fill` fills the halo rows of u.
+    ///
+    /// # Errors
+    /// Those of `fill`.
     pub(super) fn sweep(
         &self,
         numbers: &Numbers<T>,
@@ -129,7 +135,8 @@ impl<T: Real> Level27<T> {
         (relaxation, guess): (Relaxation, Guess),
         [f, u]: [Shared<T>; 2],
         after: Option<&(dyn Fn(usize, usize) + Sync)>,
-    ) {
+        fill: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let (order, rho) = (Order::of(relaxation), T::from_f64(relaxation.rho));
         let Workspace { values, ring, .. } = workspace;
         let (count, spaces, ny) = (values.len(), Shared::of(values), self.grid.shape.ny);
@@ -158,7 +165,7 @@ impl<T: Real> Level27<T> {
             if let Some(after) = after {
                 self.for_each_plane(count, after);
             }
-            return;
+            return Ok(());
         }
         let which = match guess {
             Guess::Zero => Which::Before(order),
@@ -167,7 +174,11 @@ impl<T: Real> Level27<T> {
         let stages = if after.is_some() { 3 } else { 2 };
         let chunks = Chunks::new(ny, count, stages);
         let chunks = if self.grid.periodic[1] { chunks.periodic() } else { chunks };
-        wavefront::run(&self.cpu, chunks, stages, |stage, j, chunk| match (stage, after) {
+        // Sums of planes that have had their turn are all that a sweep from zero asks for.
+        if guess == Guess::Given {
+            fill()?;
+        }
+        let stage = |stage: usize, j: usize, chunk: usize| match (stage, after) {
             (2, Some(after)) => after(j, chunk),
             _ => {
                 for [column, plane] in [2 * stage, 2 * stage + 1].map(|n| order.colour(n)) {
@@ -176,7 +187,9 @@ impl<T: Real> Level27<T> {
                     }
                 }
             }
-        });
+        };
+        let chunks = chunks.open(self.layout.halo().map(|rows| rows > 0));
+        wavefront::run_part(&self.cpu, chunks, stages, stage, |_| fill())
     }
 }
 
@@ -187,15 +200,33 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
-        _: &mut Vector<T>,
+        scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.prepare(guess, u);
-        let (numbers, mut workspace) = (self.numbers(), self.workspace());
-        self.sweep(&numbers, &mut workspace, (relaxation, guess), [f.share(), u.share_mut()], None);
-        Ok(())
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
 
     fn needs_scratch(&self, _: Smoother) -> bool {
         false
+    }
+}
+
+impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {
+    fn smooth_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.prepare(guess, u);
+        let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
+        let fill = &mut || fill(u, &Colour::BOTH);
+        self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
+    }
+    /// Those of four colours.
+    fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
+        &Colour::BOTH
     }
 }

@@ -19,10 +19,10 @@ impl<T: Real> Interpolation<T> {
         (layout.shape().nx + 1 - parity) / 2
     }
 
-    /// A plane of the middle from a fine plane of f; colours that are not given count as zeros.
+    /// A plane of the middle from fine plane j of f; colours that are not given count as zeros.
     #[inline(always)]
     pub(super) fn gather(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], f: &[T], middle: &mut [T]) {
-        let layout = &self.fine_layout;
+        let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
         for (k, out) in middle.chunks_exact_mut(self.row).enumerate() {
             out.fill(T::ZERO);
             for &colour in colours {
@@ -33,7 +33,7 @@ impl<T: Real> Interpolation<T> {
                     None => out[parity..].iter_mut().step_by(2).zip(f).for_each(|(out, &f)| *out = f),
                     Some(_) if parity == 0 => out.iter_mut().zip(f).for_each(|(out, &f)| *out += f),
                     Some(x) => {
-                        let [below, above] = x.rows(j, k);
+                        let [below, above] = x.rows(whole_j, k);
                         add_weighted(out, below, f);
                         add_weighted(&mut out[1..], above, f);
                     }
@@ -50,7 +50,7 @@ impl<T: Real> Interpolation<T> {
     /// u += P_x middle on a fine plane, on some colours.
     #[inline(always)]
     pub(super) fn scatter(&self, x: Option<&Stored<T>>, j: usize, colours: &[Colour], middle: &[T], u: &mut [T]) {
-        let layout = &self.fine_layout;
+        let (layout, whole_j) = (&self.fine_layout, self.first[0] + j);
         for (k, row) in middle.chunks_exact(self.row).enumerate() {
             for &colour in colours {
                 let parity = layout.parity(j, colour);
@@ -60,7 +60,7 @@ impl<T: Real> Interpolation<T> {
                     None => u.iter_mut().zip(row[parity..].iter().step_by(2)).for_each(|(u, &v)| *u += v),
                     Some(_) if parity == 0 => u.iter_mut().zip(row).for_each(|(u, &v)| *u += v),
                     Some(x) => {
-                        let [below, above] = x.rows(j, k);
+                        let [below, above] = x.rows(whole_j, k);
                         let terms = below.iter().zip(row).zip(above.iter().zip(&row[1..]));
                         u.iter_mut().zip(terms).for_each(|(u, ((&a, &x), (&b, &y)))| *u += a * x + b * y);
                     }
@@ -69,36 +69,37 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// From the middle to a plane of the coarse grid: `sum` and `last` are planes of space.
+    /// From the middle to a plane of the coarse grid: `before` is its plane before this part's, `sum` a plane of space.
     #[inline(always)]
     pub(super) fn gather_coarse(
         &self,
         w: &AxisWeights<T>,
         coarse_j: usize,
-        middle: &[Vec<T>],
+        (before, middle): (Option<&[T]>, &[Vec<T>]),
         sum: &mut [T],
         out: &mut [T],
     ) {
-        let (row, nz) = (self.row, self.fine_layout.shape().nz);
+        let (row, nz, first) = (self.row, self.fine_layout.shape().nz, self.first[1]);
         match &w.y {
             None => sum.copy_from_slice(&middle[coarse_j]),
             Some(y) => {
                 sum.copy_from_slice(&middle[2 * coarse_j]);
-                let odd = y.planes.len();
                 // In a ring of an odd number the last plane and the first have nothing between them.
                 let is_ring = self.periodic[1] && middle.len().is_multiple_of(2);
-                let before = if coarse_j > 0 { Some(coarse_j - 1) } else { is_ring.then(|| odd - 1) };
+                // The plane below, and where its weights are.
+                let below = match coarse_j.checked_sub(1) {
+                    Some(below) => Some((&middle[2 * below + 1][..], first + below)),
+                    None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
+                    None => before.map(|before| (before, first - 1)),
+                };
+                let above = middle.get(2 * coarse_j + 1);
                 for k in 0..nz {
                     let at = k * row..(k + 1) * row;
-                    if coarse_j < odd {
-                        add_weighted(
-                            &mut sum[at.clone()],
-                            y.rows(coarse_j, k)[0],
-                            &middle[2 * coarse_j + 1][at.clone()],
-                        );
+                    if let Some(above) = above {
+                        add_weighted(&mut sum[at.clone()], y.rows(first + coarse_j, k)[0], &above[at.clone()]);
                     }
-                    if let Some(before) = before {
-                        add_weighted(&mut sum[at.clone()], y.rows(before, k)[1], &middle[2 * before + 1][at]);
+                    if let Some((below, weights)) = below {
+                        add_weighted(&mut sum[at.clone()], y.rows(weights, k)[1], &below[at]);
                     }
                 }
             }
@@ -112,10 +113,10 @@ impl<T: Real> Interpolation<T> {
                 // Row 2k is read once more only by what comes after; it becomes the sum.
                 if k < odd {
                     let (own, other) = sum.split_at_mut((2 * k + 1) * row);
-                    add_weighted(&mut own[2 * k * row..], z.rows(coarse_j, k)[0], &other[..row]);
+                    add_weighted(&mut own[2 * k * row..], z.rows(first + coarse_j, k)[0], &other[..row]);
                 }
                 if let Some(before) = before {
-                    let weights = z.rows(coarse_j, before)[1];
+                    let weights = z.rows(first + coarse_j, before)[1];
                     let odd_row = 2 * before + 1;
                     if odd_row < 2 * k {
                         let (other, own) = sum.split_at_mut(2 * k * row);
@@ -137,7 +138,7 @@ impl<T: Real> Interpolation<T> {
         }
     }
 
-    /// A plane that is coarse in y, from one of the coarse grid.
+    /// A plane that is coarse in y, from one of the coarse grid, which may be that beyond this part.
     #[inline(always)]
     pub(super) fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
         let (row, nz) = (self.row, self.fine_layout.shape().nz);
@@ -157,7 +158,7 @@ impl<T: Real> Interpolation<T> {
                 let (own, upper) = rest.split_at_mut(row);
                 let below = &lower[2 * k * row..];
                 let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
-                combine(own, z.rows(coarse_j, k), below, above);
+                combine(own, z.rows(self.first[1] + coarse_j, k), below, above);
             }
         }
         self.close_rings(out);

@@ -18,11 +18,12 @@ mod weights;
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
 use isobar_core::stencil::galerkin::{Bodies, Couplings, Execute, Weights};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+use isobar_core::stencil::galerkin_parts::SupportsGalerkinParts;
 
 pub use bodies::BodyCorrection;
 pub use operator::Level27;
@@ -31,6 +32,7 @@ pub use transfer::Interpolation;
 use self::transfer::Fine;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
+use crate::vector::prefer_large_pages;
 
 impl Execute for Cpu {
     /// Neighbouring planes by one thread: that one has them in its cache, and, on machines with several memories, near.
@@ -48,6 +50,10 @@ impl Execute for Cpu {
             }
         });
     }
+
+    fn prefer_large_pages<X>(&self, memory: &[X]) {
+        prefer_large_pages(memory.as_ptr().cast_mut(), memory.len());
+    }
 }
 
 impl SupportsGalerkin for Cpu {
@@ -60,7 +66,7 @@ impl SupportsGalerkin for Cpu {
     }
 
     fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Level27<T>>> {
-        Ok(Arc::new(Level27::new(self, matrix)?))
+        Ok(Arc::new(Level27::new(self, matrix, Slab::whole(matrix.grid.shape))?))
     }
 
     fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Couplings) -> Result<()> {
@@ -93,5 +99,11 @@ impl SupportsGalerkin for Cpu {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         correction.update(bodies);
         Ok(())
+    }
+}
+
+impl SupportsGalerkinParts for Cpu {
+    fn coarse_part<T: Real>(&self, matrix: &Couplings, slab: Slab) -> Result<Arc<Level27<T>>> {
+        Ok(Arc::new(Level27::new(self, matrix, slab)?))
     }
 }

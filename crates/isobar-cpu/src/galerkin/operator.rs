@@ -1,12 +1,13 @@
 //! The 27-point operator: couplings in the vectors' layout.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
@@ -20,7 +21,10 @@ const SINGULAR_PIVOT: f64 = 1e-13;
 pub struct Level27<T> {
     pub(super) cpu: Cpu,
     pub(super) layout: Layout,
+    /// The cells of this part.
     pub(super) grid: Grid,
+    /// The first plane in the whole grid, which is even.
+    first: usize,
     pub(super) offsets: Vec<Offset>,
     numbers: RwLock<Numbers<T>>,
     pub(super) workspace: Mutex<Workspace<T>>,
@@ -29,7 +33,7 @@ pub struct Level27<T> {
 /// The coefficients.
 #[derive(Debug)]
 pub(super) struct Numbers<T> {
-    /// By stored offset, without those across the ends of x and z.
+    /// By stored offset, without those across the ends of x and z; those of a part's halo rows too.
     pub(super) couplings: [Option<Vector<T>>; UPPER],
     pub(super) sums: Vector<T>,
     /// 1 / pivot of the lines in z.
@@ -81,8 +85,9 @@ pub(super) struct Workspace<T> {
 }
 
 impl<T: Real> Level27<T> {
-    pub(super) fn new(cpu: &Cpu, matrix: &Couplings) -> Result<Self> {
-        let (grid, layout) = (matrix.grid, Layout::new(matrix.grid.shape)?);
+    pub(super) fn new(cpu: &Cpu, matrix: &Couplings, slab: Slab) -> Result<Self> {
+        let layout = slab.layout(matrix.grid.shape)?;
+        let grid = Grid { shape: layout.shape(), ..matrix.grid };
         let mut couplings = [const { None }; UPPER];
         for (vector, present) in couplings.iter_mut().zip(matrix.present) {
             *vector = present.then(|| Vector::zeros(cpu, &layout)).transpose()?;
@@ -105,6 +110,7 @@ impl<T: Real> Level27<T> {
             cpu: cpu.clone(),
             layout,
             grid,
+            first: slab.first,
             offsets: matrix.offsets().collect(),
             numbers: RwLock::new(numbers),
             workspace: Mutex::new(workspace),
@@ -120,41 +126,61 @@ impl<T: Real> Level27<T> {
         let shared = couplings.each_mut().map(|vector| vector.as_mut().map(Vector::share_mut));
         let (sums, inverse_pivots) = (sums.share_mut(), inverse_pivots.share_mut());
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
+        let [before, after] = self.layout.halo();
+        let ny = self.grid.shape.ny as isize;
+        (-(before as isize)..0).chain(ny..ny + after as isize).for_each(|j| self.store_couplings(matrix, &shared, j));
         let mut planes: Vec<&mut [Across<T>]> = across.chunks_mut(2).collect();
-        Execute::for_each(&self.cpu, &mut planes, |j, across| {
-            for (n, out) in shared.iter().enumerate() {
-                let &Some(out) = out else { continue };
-                let [dx, _, dz] = upper_offset(n);
+        Execute::for_each(
+            &self.cpu,
+            &mut planes,
+            #[inline(always)]
+            |j, across| {
+                self.store_couplings(matrix, &shared, j as isize);
                 for k in 0..nz {
-                    let row = &matrix.row(j, k as isize, upper_offset(n))[1..=nx];
-                    let leaves = dz != 0 && !(0..nz as isize).contains(&(k as isize + dz));
-                    self.store(out, j, k, |i| {
-                        let is_across = leaves || (dx < 0 && i == 0) || (dx > 0 && i + 1 == nx);
-                        if is_across { 0.0 } else { row[i] }
-                    });
+                    self.store(sums, (j as isize, k), &matrix.sums(self.first + j, k as isize)[1..=nx], 0..0);
                 }
-            }
-            for k in 0..nz {
-                let row = &matrix.sums(j, k as isize)[1..=nx];
-                self.store(sums, j, k, |i| row[i]);
-            }
-            for across in across.iter_mut() {
-                across.couplings.clear();
-                across.lagging.clear();
-            }
-            self.find_across(matrix, j, across);
-            self.find_pivots(matrix, j, across, inverse_pivots);
-        });
+                for across in across.iter_mut() {
+                    across.couplings.clear();
+                    across.lagging.clear();
+                }
+                self.find_across(matrix, j, across);
+                self.find_pivots(matrix, j, across, inverse_pivots);
+            },
+        );
     }
 
-    /// Writes a row.
-    fn store(&self, out: Shared<T>, j: usize, k: usize, value: impl Fn(usize) -> f64) {
+    /// Those of a plane, which may be a halo one.
+    #[inline(always)]
+    fn store_couplings(&self, matrix: &Couplings, out: &[Option<Shared<T>>], j: isize) {
+        let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
+        for (n, out) in out.iter().enumerate() {
+            let &Some(out) = out else { continue };
+            let [dx, _, dz] = upper_offset(n);
+            for k in 0..nz {
+                let row = &matrix.row(self.in_whole(j), k as isize, upper_offset(n))[1..=nx];
+                let leaves = dz != 0 && !(0..nz as isize).contains(&(k as isize + dz));
+                let end = if dx < 0 { 0 } else { nx - 1 };
+                let beyond = if leaves { 0..nx } else { end..end + usize::from(dx != 0) };
+                self.store(out, (j, k), row, beyond);
+            }
+        }
+    }
+
+    /// Writes a row, zeros in some columns.
+    #[inline(always)]
+    fn store(&self, out: Shared<T>, (j, k): (isize, usize), row: &[f64], zeros: Range<usize>) {
+        let (pairs, rest) = row.as_chunks::<2>();
         for parity in 0..2 {
-            let start = self.start(j, parity) + (k * self.layout.pitch()) as isize;
-            let columns = (self.grid.shape.nx + 1 - parity) / 2;
+            let start = self.start_of(j, parity) + (k * self.layout.pitch()) as isize;
             // SAFETY: each plane has one thread.
-            let row = unsafe { out.row_mut(start, columns) };
-            row.iter_mut().enumerate().for_each(|(m, entry)| *entry = T::from_f64(value(2 * m + parity)));
+            let entries = unsafe { out.row_mut(start, (row.len() + 1 - parity) / 2) };
+            entries.iter_mut().zip(pairs).for_each(|(entry, pair)| *entry = T::from_f64(pair[parity]));
+            if let (0, &[last]) = (parity, rest) {
+                entries[pairs.len()] = T::from_f64(last);
+            }
+            for i in zeros.clone().filter(|i| i % 2 == parity) {
+                entries[i / 2] = T::ZERO;
+            }
         }
     }
 
@@ -176,18 +202,45 @@ impl<T: Real> Level27<T> {
     /// Position of the half plane of one parity of i in plane j.
     #[inline(always)]
     pub(super) fn start(&self, j: usize, parity: usize) -> isize {
-        ((Self::colour(j, parity) + 2 * j) * self.layout.half_plane()) as isize
+        self.start_of(j as isize, parity)
+    }
+
+    /// The same of a plane that may be a halo plane.
+    #[inline(always)]
+    pub(super) fn start_of(&self, j: isize, parity: usize) -> isize {
+        ((j + parity as isize).rem_euclid(2) + 2 * j) * self.layout.half_plane() as isize
+    }
+
+    /// Position of a cell, of a plane that may be a halo plane.
+    #[inline(always)]
+    pub(super) fn position(&self, i: usize, j: isize, k: usize) -> isize {
+        self.start_of(j, i % 2) + (i / 2 + self.layout.pitch() * k) as isize
+    }
+
+    /// The plane beside another one, halo planes included.
+    #[inline(always)]
+    pub(super) fn beside(&self, j: usize, dy: isize) -> Option<isize> {
+        let ([before, after], to) = (self.layout.halo().map(|rows| rows as isize), j as isize + dy);
+        if (-before..self.grid.shape.ny as isize + after).contains(&to) {
+            return Some(to);
+        }
+        self.grid.beside(j, dy).map(|to| to as isize)
+    }
+
+    /// A plane of this part, halo planes included, in the whole grid.
+    fn in_whole(&self, j: isize) -> usize {
+        self.first.wrapping_add_signed(j)
     }
 
     /// Couplings of plane j across the ends of x and z, and those that lag behind.
     fn find_across(&self, matrix: &Couplings, j: usize, across: &mut [Across<T>]) {
-        let (grid, pitch) = (self.grid, self.layout.pitch());
+        let (grid, pitch) = (matrix.grid, self.layout.pitch());
         let [nx, ny, nz] = grid.extents();
         if grid.periodic == [false; 3] {
             return;
         }
         for (k, i) in (0..nz).flat_map(|k| (0..nx).map(move |i| (k, i))) {
-            let at = [i, j, k];
+            let at = [i, self.first + j, k];
             let entry = (i / 2 + pitch * k) as u32;
             let half = &mut across[Self::colour(j, i % 2)];
             let mut lag = 0.0;
@@ -200,7 +253,7 @@ impl<T: Real> Level27<T> {
                 let Some(to) = matrix.neighbour(at, offset) else { continue };
                 let c = matrix.coupling(at, offset);
                 if crosses[0] || crosses[2] {
-                    let position = self.layout.index(to[0], to[1], to[2]) as isize;
+                    let position = self.position(to[0], to[1] as isize - self.first as isize, to[2]);
                     let is_lagging = crosses[1] && !ny.is_multiple_of(2) && to[0] % 2 == i % 2;
                     let in_ring = is_lagging.then(|| (u8::from(to[1] != 0), (to[0] / 2 + pitch * to[2]) as u32));
                     half.couplings.push(Wrapped { entry, position, coupling: T::from_f64(c), in_ring });
@@ -216,27 +269,28 @@ impl<T: Real> Level27<T> {
     }
 
     /// 1 / pivot of the lines of plane j, on the way up: pivots are sums of row sums and couplings.
+    #[inline(always)]
     fn find_pivots(&self, matrix: &Couplings, j: usize, across: &[Across<T>], out: Shared<T>) {
         let [nx, _, nz] = self.grid.extents();
         let pitch = self.layout.pitch();
-        let (mut rest, mut diagonal) = (vec![0.0; nx], vec![0.0; nx]);
-        let (mut ratio, mut below) = (vec![0.0; nx], vec![0.0; nx]);
-        let vertical = |offset: &Offset| offset[0] == 0 && offset[1] == 0;
+        let [mut rest, mut diagonal, mut inverses, mut excess] = [(); 4].map(|()| vec![0.0; nx]);
         let zeros = vec![0.0; nx];
+        let mut below = &zeros[..];
         for k in 0..nz {
-            rest.copy_from_slice(&matrix.sums(j, k as isize)[1..=nx]);
-            let mut above = &zeros[..];
+            let row = |offset: Offset| &matrix.row(self.first + j, k as isize, offset)[1..=nx];
+            let is_in_line = |[dx, dy, dz]: Offset| dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz));
+            rest.copy_from_slice(&matrix.sums(self.first + j, k as isize)[1..=nx]);
+            // Columns that are hardly tied to anything show every change of this order.
+            for &offset in self.offsets.iter().filter(|&&offset| !is_in_line(offset)) {
+                rest.iter_mut().zip(row(offset)).for_each(|(sum, c)| *sum += c);
+            }
             diagonal.copy_from_slice(&rest);
-            for &offset in &self.offsets {
-                let row = &matrix.row(j, k as isize, offset)[1..=nx];
-                diagonal.iter_mut().zip(row).for_each(|(sum, c)| *sum += c);
-                let is_inside = (0..nz as isize).contains(&(k as isize + offset[2]));
-                if vertical(&offset) && is_inside {
-                    if offset[2] > 0 {
-                        above = row;
-                    }
-                } else {
-                    rest.iter_mut().zip(row).for_each(|(sum, c)| *sum += c);
+            let mut above = &zeros[..];
+            for &offset in self.offsets.iter().filter(|&&offset| is_in_line(offset)) {
+                let c = row(offset);
+                diagonal.iter_mut().zip(c).for_each(|(sum, c)| *sum += c);
+                if offset[2] > 0 {
+                    above = c;
                 }
             }
             for parity in 0..2 {
@@ -246,16 +300,21 @@ impl<T: Real> Level27<T> {
                     }
                 }
             }
-            let mut inverses = vec![0.0; nx];
-            for i in 0..nx {
-                let excess = below[i] * ratio[i] + rest[i];
-                let pivot = above[i] + excess;
-                let is_regular = pivot > SINGULAR_PIVOT * diagonal[i] && pivot > 0.0;
-                inverses[i] = if is_regular { 1.0 / pivot } else { 0.0 };
-                ratio[i] = excess * inverses[i];
-                below[i] = above[i];
-            }
-            self.store(out, j, k, |i| inverses[i]);
+            // `excess` comes as that of the row before, beside its pivots.
+            excess
+                .iter_mut()
+                .zip(below)
+                .zip(&rest)
+                .for_each(|((excess, below), rest)| *excess = below * *excess + rest);
+            let rows = inverses.iter_mut().zip(excess.iter().zip(above).zip(&diagonal));
+            rows.for_each(|(inverse, ((excess, above), diagonal))| {
+                let pivot = above + excess;
+                let is_regular = (pivot > SINGULAR_PIVOT * diagonal) & (pivot > 0.0);
+                *inverse = if is_regular { 1.0 / pivot } else { 0.0 };
+            });
+            excess.iter_mut().zip(&inverses).for_each(|(excess, inverse)| *excess *= inverse);
+            below = above;
+            self.store(out, (j as isize, k), &inverses, 0..0);
         }
     }
 

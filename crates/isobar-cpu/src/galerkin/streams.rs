@@ -125,10 +125,10 @@ impl<T: Real> Level27<T> {
             if from < 0 || beyond as isize + dz > nz {
                 continue;
             }
-            let Some(to_j) = self.grid.beside(j, dy) else { continue };
+            let Some(to_j) = self.beside(j, dy) else { continue };
             let to_parity = (parity + usize::from(dx != 0)) % 2;
             let shift = (parity as isize + dx - to_parity as isize) / 2;
-            let to = self.start(to_j, to_parity) + from * pitch as isize + shift;
+            let to = self.start_of(to_j, to_parity) + from * pitch as isize + shift;
             let number = number(offset);
             let (c, at) = if number > UPPER {
                 (&numbers.couplings[number - UPPER - 1], own)
@@ -205,14 +205,14 @@ impl<T: Real> Level27<T> {
         for &offset @ [dx, dy, dz] in &self.offsets {
             let (i, k) = (at[0] as isize + dx, at[2] as isize + dz);
             let is_inside = (0..nx as isize).contains(&i) && (0..nz as isize).contains(&k);
-            let Some(to_j) = self.grid.beside(j, dy).filter(|_| is_inside) else { continue };
+            let Some(to_j) = self.beside(j, dy).filter(|_| is_inside) else { continue };
             if !which.has(offset, [parity, j % 2]) {
                 continue;
             }
             let number = number(offset);
-            let to = self.layout.index(i as usize, to_j, k as usize);
+            let to = self.position(i as usize, to_j, k as usize);
             let (c, from) = if number > UPPER {
-                (&numbers.couplings[number - UPPER - 1], self.layout.index(at[0], j, at[2]))
+                (&numbers.couplings[number - UPPER - 1], self.position(at[0], j as isize, at[2]))
             } else {
                 (&numbers.couplings[UPPER - 1 - number], to)
             };
@@ -223,9 +223,10 @@ impl<T: Real> Level27<T> {
                     ring[usize::from(to_j != 0)][(at[0] / 2) + pitch * k as usize]
                 }
                 // SAFETY: promised by the caller.
-                _ => unsafe { u.row(to as isize, 1)[0] },
+                _ => unsafe { u.row(to, 1)[0] },
             };
-            sum += c.entries()[from] * own.map_or(value, |own| own - value);
+            // SAFETY: nobody writes coefficients while they are read.
+            sum += unsafe { c.share().row(from, 1)[0] } * own.map_or(value, |own| own - value);
         }
         sum
     }

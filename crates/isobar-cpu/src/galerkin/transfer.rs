@@ -7,9 +7,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -21,8 +23,7 @@ use super::streams::Order;
 use super::weights::{AxisWeights, Stored, combine};
 use crate::cpu::Cpu;
 use crate::diffusion::Diffusion;
-use crate::seven_point::sweeps::nothing_beyond;
-use crate::seven_point::{ChunkSpace, Stage, store};
+use crate::seven_point::ChunkSpace;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
@@ -33,7 +34,7 @@ pub(super) enum Fine<T: Real> {
 }
 
 impl<T: Real> Fine<T> {
-    fn smoother(&self) -> &dyn LineSmoother<Cpu, T> {
+    fn smoother(&self) -> &dyn PartSmoother<Cpu, T> {
         match self {
             Self::Finest(operator) => &**operator,
             Self::Coarse(operator) => &**operator,
@@ -41,12 +42,15 @@ impl<T: Real> Fine<T> {
     }
 }
 
-/// P = P_x P_y P_z, of the directions that are halved, and R = Pᵀ.
+/// P = P_x P_y P_z, of the directions that are halved, and R = Pᵀ. Between parts a coarse plane takes the odd plane before the part's
+/// first from the part before, as a plane of the middle.
 pub struct Interpolation<T: Real> {
     cpu: Cpu,
     fine: Fine<T>,
     pub(super) fine_layout: Layout,
     pub(super) coarse: Layout,
+    /// The first planes of either part in the whole grids.
+    pub(super) first: [usize; 2],
     /// Cells of the middle in x.
     pub(super) nx: usize,
     /// Entries from one row of the middle to the next: a ghost beyond the last cell, and as much as a fine row reads.
@@ -59,6 +63,10 @@ pub struct Interpolation<T: Real> {
 struct Workspace<T> {
     /// By fine j.
     middle: Vec<Vec<T>>,
+    /// The plane before the first.
+    before: Vec<T>,
+    /// A plane, and halo planes, by which the last plane of the middle goes to the next part; where y is halved and parts meet.
+    edge: Option<Vector<T>>,
     /// A fine plane a thread.
     residual: Vec<Vector<T>>,
     /// Two planes of the middle's rows a thread.
@@ -74,17 +82,24 @@ impl<T: Real> Interpolation<T> {
         let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
         let nx = coarse.shape().nx;
         let row = (nx.max(fine_layout.pitch()) + 1).next_multiple_of(8);
+        let first = [fine_layout, coarse].map(|layout| layout.origin()[1]);
+        let [planes, coarse_planes] = [(fine_layout, first[0]), (coarse, first[1])]
+            .map(|(layout, first)| first.saturating_sub(1)..first + layout.shape().ny + layout.halo()[1]);
         let stored = AxisWeights {
-            x: of(Axis::X).map(|w| Stored::new(w, row)),
-            y: of(Axis::Y).map(|w| Stored::new(w, row)),
-            z: of(Axis::Z).map(|w| Stored::new(w, row)),
+            x: of(Axis::X).map(|w| Stored::new(w, planes, row)),
+            y: of(Axis::Y).map(|w| Stored::new(w, coarse_planes.clone(), row)),
+            z: of(Axis::Z).map(|w| Stored::new(w, coarse_planes, row)),
         };
+        let meets = fine_layout.halo() != [0; 2] && stored.y.is_some();
         let threads = cpu.threads_for(fine_layout.len()).min(shape.ny);
         let plane = Layout::new(isobar_core::layout::Shape::new(shape.nx, 1, shape.nz))?;
         let mut middle = vec![Vec::new(); shape.ny];
         Execute::for_each(&cpu, &mut middle, |_, plane| *plane = vec![T::ZERO; row * shape.nz]);
+        let edge = plane.part_of([0; 2], fine_layout.halo());
         let workspace = Workspace {
             middle,
+            before: vec![T::ZERO; if meets { row * shape.nz } else { 0 }],
+            edge: meets.then(|| Vector::zeros(&cpu, &edge)).transpose()?,
             residual: (0..threads).map(|_| Vector::zeros(&cpu, &plane)).collect::<Result<_>>()?,
             planes: vec![[vec![T::ZERO; row * shape.nz], vec![T::ZERO; row * shape.nz]]; threads],
         };
@@ -93,6 +108,7 @@ impl<T: Real> Interpolation<T> {
             fine,
             fine_layout,
             coarse,
+            first,
             nx,
             row,
             periodic,
@@ -126,10 +142,38 @@ impl<T: Real> Interpolation<T> {
         self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives the last plane of the middle to the next part, and takes that of the one before.
+    fn pass_on(&self, workspace: &mut Workspace<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+        let Workspace { middle, before, edge: Some(edge), .. } = workspace else { return Ok(()) };
+        let Some(last) = middle.last() else { return Ok(()) };
+        // Rows of the middle are no longer than those of a plane of a vector, of both colours.
+        let (nx, pitch) = (self.nx, 2 * self.fine_layout.pitch());
+        let rows = |row: usize| row * pitch..row * pitch + nx;
+        let own = edge.entries_mut();
+        for (k, from) in last.chunks_exact(self.row).enumerate() {
+            own[rows(k)].copy_from_slice(&from[..nx]);
+        }
+        fill(edge, &Colour::BOTH)?;
+        if edge.layout().halo()[0] > 0 {
+            for (k, to) in before.chunks_exact_mut(self.row).enumerate() {
+                to[..nx].copy_from_slice(&edge.all_entries()[rows(k)]);
+            }
+        }
+        Ok(())
+    }
+
     /// coarse_f = P_zᵀ P_yᵀ middle
-    fn restrict_middle(&self, w: &AxisWeights<T>, workspace: &mut Workspace<T>, coarse_f: &mut Vector<T>) {
-        let Workspace { middle, planes, .. } = workspace;
-        let (middle, out, ny) = (&*middle, coarse_f.share_mut(), self.coarse.shape().ny);
+    fn restrict_middle(
+        &self,
+        w: &AxisWeights<T>,
+        workspace: &mut Workspace<T>,
+        coarse_f: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.pass_on(workspace, fill)?;
+        let Workspace { middle, before, edge, planes, .. } = workspace;
+        let before = edge.as_ref().filter(|edge| edge.layout().halo()[0] > 0).map(|_| &before[..]);
+        let (middle, out, ny) = ((before, &middle[..]), coarse_f.share_mut(), self.coarse.shape().ny);
         let plane = 2 * self.coarse.half_plane();
         let threads = planes.len().min(ny);
         let spaces = Shared::of(planes);
@@ -145,12 +189,14 @@ impl<T: Real> Interpolation<T> {
                 );
             }
         });
+        Ok(())
     }
 
     /// middle = P_y P_z coarse_u
     fn prolong_to_middle(&self, w: &AxisWeights<T>, workspace: &mut Workspace<T>, coarse_u: &Vector<T>) {
         let Workspace { middle, planes, .. } = workspace;
-        let (coarse_u, ny) = (coarse_u.entries(), self.coarse.shape().ny);
+        // Beyond the last plane of a part comes its halo plane.
+        let (coarse_u, ny) = (&coarse_u.all_entries()[self.coarse.halo_len()[0]..], self.coarse.shape().ny);
         let (fine_ny, nz, row) = (self.fine_layout.shape().ny, self.fine_layout.shape().nz, self.row);
         let plane = 2 * self.coarse.half_plane();
         let of = |j: usize| &coarse_u[j * plane..(j + 1) * plane];
@@ -177,13 +223,13 @@ impl<T: Real> Interpolation<T> {
                         if 2 * j + 1 == fine_ny {
                             break;
                         }
-                        let other = if j + 1 < ny { j + 1 } else { 0 };
+                        let other = if j + 1 < ny + self.coarse.halo()[1] { j + 1 } else { 0 };
                         self.scatter_coarse(w, other, of(other), next);
                         // SAFETY: as above.
                         let odd = unsafe { &mut middle.row_mut(2 * j as isize + 1, 1)[0] };
                         for k in 0..nz {
                             let at = k * row..(k + 1) * row;
-                            combine(&mut odd[at.clone()], y.rows(j, k), &own[at.clone()], &next[at]);
+                            combine(&mut odd[at.clone()], y.rows(self.first[1] + j, k), &own[at.clone()], &next[at]);
                         }
                         self.close_rings(odd);
                         std::mem::swap(own, next);
@@ -224,7 +270,8 @@ impl<T: Real> Interpolation<T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
-    ) {
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         operator.prepare(guess, u);
         let (w, mut workspace) = (self.weights(), self.workspace());
         let order = Order::of(relaxation);
@@ -235,7 +282,7 @@ impl<T: Real> Interpolation<T> {
             let Workspace { middle, residual, .. } = &mut *workspace;
             let (middle, spaces) = (Shared::of(middle), Shared::of(residual));
             let (numbers, mut inner) = (operator.numbers(), operator.workspace());
-            let vectors @ [_, u] = [f.share(), u.share_mut()];
+            let vectors @ [_, shared] = [f.share(), u.share_mut()];
             let restrict = |j: usize, chunk: usize| {
                 // SAFETY: chunks have one each.
                 let space = unsafe { &mut spaces.row_mut(chunk as isize, 1)[0] };
@@ -243,7 +290,7 @@ impl<T: Real> Interpolation<T> {
                 let is_unsolved = |column: usize| !is_exact || order.turn([column, j % 2]) < 3;
                 for column in [0, 1].into_iter().filter(|&column| is_unsolved(column)) {
                     match guess {
-                        Guess::Zero if is_exact => operator.residual_after(&numbers, (j, column), order, u, r),
+                        Guess::Zero if is_exact => operator.residual_after(&numbers, (j, column), order, shared, r),
                         _ => operator.residual_of(&numbers, (j, column), vectors, r),
                     }
                 }
@@ -253,9 +300,10 @@ impl<T: Real> Interpolation<T> {
                 let beyond = 2 - usize::from(!is_unsolved(1));
                 self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
             };
-            operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict));
+            let fill = &mut || fill(u, &Colour::BOTH);
+            operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict), fill)?;
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f);
+        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
     }
 
     /// Runs `f(j, thread)` for all planes of the finer grid.
@@ -283,16 +331,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let (w, mut workspace) = (self.weights(), self.workspace());
-        let plane = 2 * self.fine_layout.half_plane();
-        let threads = workspace.planes.len();
-        let middle = Shared::of(&mut workspace.middle);
-        let f = f.entries();
-        self.for_each_fine_plane(threads, |j, _| {
-            self.gather_plane(w.x.as_ref(), j, &Colour::BOTH, &f[j * plane..(j + 1) * plane], middle);
-        });
-        self.restrict_middle(&w, &mut workspace, coarse_f);
-        Ok(())
+        self.restrict_part(f, coarse_f, &mut no_neighbours)
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
@@ -310,7 +349,60 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         f: &Vector<T>,
         u: &Vector<T>,
         coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.residual_restrict_part(f, u, coarse_f, scratch, &mut no_neighbours)
+    }
+
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
+    }
+
+    fn prolong_smooth(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut HostScalars)>,
+    ) -> Result<()> {
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cpu, T> {
+        self.fine.smoother()
+    }
+
+    fn restrict_part(&self, f: &Vector<T>, coarse_f: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+        let (w, mut workspace) = (self.weights(), self.workspace());
+        let plane = 2 * self.fine_layout.half_plane();
+        let threads = workspace.planes.len();
+        let middle = Shared::of(&mut workspace.middle);
+        let f = f.entries();
+        self.for_each_fine_plane(threads, |j, _| {
+            self.gather_plane(w.x.as_ref(), j, &Colour::BOTH, &f[j * plane..(j + 1) * plane], middle);
+        });
+        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
+    }
+
+    fn residual_restrict_part(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
@@ -341,11 +433,10 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 });
             }
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f);
-        Ok(())
+        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
     }
 
-    fn smooth_residual_restrict(
+    fn smooth_residual_restrict_part(
         &self,
         relaxation: Relaxation,
         guess: Guess,
@@ -353,17 +444,18 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let operator = match &self.fine {
             Fine::Finest(operator) => operator,
             Fine::Coarse(operator) => {
-                self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f);
-                return Ok(());
+                return self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f, fill);
             }
         };
         if relaxation.smoother != Smoother::LineRedBlack {
-            operator.smooth(relaxation, guess, f, u, scratch)?;
-            return self.residual_restrict(f, u, coarse_f, scratch);
+            operator.smooth_part(relaxation, guess, f, u, scratch, fill)?;
+            fill(u, &Colour::BOTH)?;
+            return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
         }
         let guess = operator.prepare(relaxation, guess, u);
         let (w, mut workspace) = (self.weights(), self.workspace());
@@ -384,13 +476,13 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), &mut nothing_beyond)?;
+            let fill = &mut |colours: &[Colour]| fill(u, colours);
+            operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f);
-        Ok(())
+        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
     }
 
-    fn prolong_smooth(
+    fn prolong_smooth_part(
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
@@ -398,35 +490,27 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
-        let Fine::Finest(fine) = &self.fine else {
-            self.prolong(coarse_u, u)?;
-            self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
-            return norm.map_or(Ok(()), |(scalar, scalars)| self.fine().residual_norm(f, u, scratch, scalar, scalars));
+        let fine = match &self.fine {
+            Fine::Finest(fine) if relaxation.smoother == Smoother::LineRedBlack => fine,
+            fine => {
+                let fine = fine.smoother();
+                self.prolong(coarse_u, u)?;
+                fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+                let Some((scalar, scalars)) = norm else { return Ok(()) };
+                fill(u, &Colour::BOTH)?;
+                return fine.residual_norm(f, u, scratch, scalar, scalars);
+            }
         };
-        if relaxation.smoother != Smoother::LineRedBlack {
-            self.prolong(coarse_u, u)?;
-            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
-            return norm.map_or(Ok(()), |(scalar, scalars)| self.fine().residual_norm(f, u, scratch, scalar, scalars));
-        }
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
         let (middle, vectors) = (&workspace.middle, [f.share(), u.share_mut()]);
-        let (c, mut inner) = (fine.coefficients(), fine.workspace());
-        let (sums, unsolved, needed) =
-            (Shared::of(&mut inner.sums), fine.unsolved(relaxation), fine.needed(relaxation));
+        let needed = fine.needed(relaxation);
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let measure = |j: usize, space: &mut ChunkSpace<T>| {
-            store(sums, j, [fine.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
-        };
-        let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
-        let sweep = (relaxation, Guess::Given, 1);
-        fine.pass_around_sweeps(&c, &mut inner, Some(&prolong), sweep, vectors, after, &mut nothing_beyond)?;
-        if let Some((scalar, scalars)) = norm {
-            scalars.reduce(scalar, [inner.total(0)]);
-        }
-        Ok(())
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

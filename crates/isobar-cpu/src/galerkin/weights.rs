@@ -1,5 +1,7 @@
 //! Weights of interpolation as transfers read them.
 
+use std::ops::Range;
+
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::{Execute, Weights};
 
@@ -13,29 +15,39 @@ pub(super) struct AxisWeights<T> {
     pub(super) z: Option<Stored<T>>,
 }
 
-/// Planes of odd cells, by j: rows of k, as long as those of the middle.
+/// Planes of odd cells, by j of the whole grid: rows of k, as long as those of the middle. Those that are not of this part are
+/// empty.
 pub(super) struct Stored<T> {
     pub(super) planes: Vec<[Vec<T>; 2]>,
+    needed: Range<usize>,
     row: usize,
 }
 
 impl<T: Real> Stored<T> {
-    pub(super) fn new(weights: &Weights, row: usize) -> Self {
-        Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), row }
+    pub(super) fn new(weights: &Weights, needed: Range<usize>, row: usize) -> Self {
+        Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), needed, row }
     }
 
     pub(super) fn set(&mut self, cpu: &Cpu, weights: &Weights) {
         let (grid, row) = (weights.odd, self.row);
-        Execute::for_each(cpu, &mut self.planes, |j, plane| {
-            for (which, stored) in plane.iter_mut().enumerate() {
-                stored.resize(row * grid.shape.nz, T::ZERO);
-                for k in 0..grid.shape.nz {
-                    let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
-                    let to = &mut stored[k * row..][..grid.shape.nx];
-                    to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+        let needed = self.needed.start..self.needed.end.min(self.planes.len());
+        let first = needed.start;
+        Execute::for_each(
+            cpu,
+            &mut self.planes[needed],
+            #[inline(always)]
+            |n, plane| {
+                let j = first + n;
+                for (which, stored) in plane.iter_mut().enumerate() {
+                    stored.resize(row * grid.shape.nz, T::ZERO);
+                    for k in 0..grid.shape.nz {
+                        let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
+                        let to = &mut stored[k * row..][..grid.shape.nx];
+                        to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// [below, above] of row k of plane j.

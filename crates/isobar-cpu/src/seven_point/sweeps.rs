@@ -4,7 +4,7 @@ use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{PartOperator, no_neighbours};
+use isobar_core::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -21,14 +21,6 @@ use crate::vector::Vector;
 pub(crate) const MOST_SWEEPS: usize = 3;
 /// The most stages: half sweeps, one before and one after.
 const MAX_STAGES: usize = 2 * MOST_SWEEPS + 2;
-
-/// What fills the halo rows of a whole grid, which has none.
-///
-/// # Errors
-/// Never.
-pub(crate) fn nothing_beyond(_: &[Colour]) -> Result<()> {
-    Ok(())
-}
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// Whether a sweep leaves no residual on the colour that it ends with, and looks at no old values of the other:
@@ -152,6 +144,33 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         }
     }
 
+    /// A pass of `before`, of a red–black sweep and, where that is asked for, of ‖f − A u‖². `fill` as by
+    /// [`SevenPoint::pass_around_sweeps`].
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub(crate) fn sweep_after(
+        &self,
+        before: Stage<'_, T>,
+        relaxation: Relaxation,
+        vectors: [Shared<T>; 2],
+        norm: Option<(Scalar, &mut HostScalars)>,
+        fill: &mut dyn FnMut(&[Colour]) -> Result<()>,
+    ) -> Result<()> {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let (sums, unsolved) = (Shared::of(&mut workspace.sums), self.unsolved(relaxation));
+        let measure = |j: usize, space: &mut ChunkSpace<T>| {
+            store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, None::<Shared<T>>, space), 0.0]);
+        };
+        let after: Option<Stage<'_, T>> = if norm.is_some() { Some(&measure) } else { None };
+        let sweep = (relaxation, Guess::Given, 1);
+        self.pass_around_sweeps(&c, &mut workspace, Some(before), sweep, vectors, after, fill)?;
+        if let Some((scalar, scalars)) = norm {
+            scalars.reduce(scalar, [workspace.total(0)]);
+        }
+        Ok(())
+    }
+
     /// A pass with the stages of some red–black sweeps in the middle, at most [`MOST_SWEEPS`]. The guess is the first one's.
     /// `fill` fills the halo rows of u for the colours that it is given.
     ///
@@ -190,14 +209,18 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[count] = stage;
             count += 1;
         }
-        // What half sweeps read beyond the part: the other colour, which they leave alone.
+        // What half sweeps read beyond the part: the other colour, which they leave alone; cells of one are in columns of both.
         let first_half = usize::from(before.is_some());
-        let [first, second] = [relaxation.first, relaxation.first.other()];
-        let read = |s: usize| if (s - first_half).is_multiple_of(2) { [second] } else { [first] };
+        let [first, second]: [&[Colour]; 2] = match relaxation.first {
+            _ if is_by_points => [&Colour::BOTH; 2],
+            Colour::Red => [&[Colour::Red], &[Colour::Black]],
+            Colour::Black => [&[Colour::Black], &[Colour::Red]],
+        };
+        let read = |s: usize| if (s - first_half).is_multiple_of(2) { second } else { first };
         if before.is_none() && guess == Guess::Given {
-            fill(&read(0))?;
+            fill(read(0))?;
         }
-        self.pass_on_part(workspace, &stages[..count], |s| fill(&read(s)))
+        self.pass_on_part(workspace, &stages[..count], |s| fill(read(s)))
     }
 
     /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
@@ -237,7 +260,7 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
     }
 }
 
-impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
+impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
     fn smooth_part(
         &self,
         relaxation: Relaxation,
@@ -257,9 +280,6 @@ impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
                 Ok(())
             }
             Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                if relaxation.smoother == Smoother::PointRedBlack {
-                    self.geometry().layout.require_whole()?;
-                }
                 let fill = &mut |colours: &[Colour]| fill(u, colours);
                 self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
             }
@@ -300,9 +320,31 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        self.correct_smooth_residual_part(relaxation, f, e, u, r, scratch, norm, scalars, &mut no_neighbours)
+    }
+
+    fn mixed_needs_scratch(&self, _: Smoother) -> bool {
+        false
+    }
+}
+
+impl<C: Stored<f64>> PartMixedSmoother<Cpu> for SevenPoint<C, f64> {
+    fn correct_smooth_residual_part(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<f64>,
+        e: &Vector<f32>,
+        u: &mut Vector<f64>,
+        r: &mut Vector<f32>,
+        scratch: &mut Vector<f64>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<f64>>,
+    ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
-            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            self.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+            fill(u, &Colour::BOTH)?;
             return self.residual_in_single(f, u, r, scratch, norm, scalars);
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
@@ -314,13 +356,9 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut nothing_beyond;
+        let fill = &mut |colours: &[Colour]| fill(u, colours);
         self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
-    }
-
-    fn mixed_needs_scratch(&self, _: Smoother) -> bool {
-        false
     }
 }

@@ -14,6 +14,7 @@ struct Stencil {
     const T* shift;
     const T* ratio; // of h to that of the first direction with the same field, by direction
     int nx, ny, nz, pitch;
+    int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
 };
 
 struct Fields {
@@ -71,14 +72,14 @@ __device__ __forceinline__ void add_sides(T& sum, const Stencil& op, const Field
 __device__ __forceinline__ T sides(const Stencil& op, const Fields& h, int i, int j, int k) {
     T sum = T(0);
     add_sides<X>(sum, op, h, i, op.nx);
-    add_sides<Y>(sum, op, h, j, op.ny);
+    add_sides<Y>(sum, op, h, j - op.start, op.end - op.start);
     add_sides<Z>(sum, op, h, k, LAYERS(op));
     return sum;
 }
 
 __device__ __forceinline__ bool on_side(const Stencil& op, int i, int j, int k) {
-    return on_fixed<X, 0>(i, op.nx) || on_fixed<X, 1>(i, op.nx) || on_fixed<Y, 0>(j, op.ny) ||
-           on_fixed<Y, 1>(j, op.ny) || on_fixed<Z, 0>(k, LAYERS(op)) || on_fixed<Z, 1>(k, LAYERS(op));
+    return on_fixed<X, 0>(i, op.nx) || on_fixed<X, 1>(i, op.nx) || on_fixed<Y, 0>(j - op.start, op.end - op.start) ||
+           on_fixed<Y, 1>(j - op.start, op.end - op.start) || on_fixed<Z, 0>(k, LAYERS(op)) || on_fixed<Z, 1>(k, LAYERS(op));
 }
 
 __device__ __forceinline__ T load_shift(const Stencil& op, Index at) { return SHIFT ? op.shift[at] : T(0); }

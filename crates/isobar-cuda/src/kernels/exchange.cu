@@ -8,7 +8,7 @@
 #include "intrinsics.cuh"
 
 #ifndef PIECES
-#define PIECES 32
+#define PIECES 128
 #endif
 #ifndef PIECE_BYTES
 #define PIECE_BYTES 65536
@@ -122,6 +122,40 @@ extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4*
     exchange(peers[other], other, sent, received, patience, [&](long long n) { return part + n; }, to);
 }
 
+// What this rank has of a grid, from all `layers_in_all` layers of its rows to all rows of its layers, or back. `words` a row of a
+// half plane. Whoever has the layers stores colours as the larger grid does, whoever has the rows as it meets them. Grid (places,
+// ranks), a rank in y.
+extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows, uint4* layers, int words, int layers_in_all,
+                                        int to_layers, Starts row, Starts layer, Patience patience) {
+    int other = blockIdx.y;
+    unsigned int own_run = words * (layer.at[rank + 1] - layer.at[rank]);
+    unsigned int other_run = words * (layer.at[other + 1] - layer.at[other]);
+    // Of this rank's rows the other's layers, and of the other's rows this rank's layers, in the order in which they travel.
+    auto in_rows = [&](long long n) {
+        unsigned int half = (unsigned int)n / other_run;
+        return rows + ((long long)half * layers_in_all + layer.at[other]) * words + ((unsigned int)n - half * other_run);
+    };
+    auto in_layers = [&](long long n) {
+        unsigned int half = (unsigned int)n / own_run;
+        long long line = 2 * row.at[other] + (half ^ (row.at[other] & 1));
+        return layers + line * own_run + ((unsigned int)n - half * own_run);
+    };
+    long long through_rows = 2LL * (row.at[rank + 1] - row.at[rank]) * other_run;
+    long long through_layers = 2LL * (row.at[other + 1] - row.at[other]) * own_run;
+    if (other == rank) {
+        for (long long n = blockIdx.x * blockDim.x + threadIdx.x; n < through_rows; n += gridDim.x * blockDim.x) {
+            if (to_layers)
+                *in_layers(n) = *in_rows(n);
+            else
+                *in_rows(n) = *in_layers(n);
+        }
+    } else if (to_layers) {
+        exchange(peers[other], other, through_rows, through_layers, patience, in_rows, in_layers);
+    } else {
+        exchange(peers[other], other, through_layers, through_rows, patience, in_layers, in_rows);
+    }
+}
+
 // Half planes of a vector to those of another, from one row on each; their colours exchanged, or not. `words` a half plane.
 extern "C" __global__ void copy_rows(const uint4* from, uint4* to, long long words, long long half_planes, int exchanged) {
     long long stride = (long long)gridDim.x * blockDim.x;
@@ -133,8 +167,8 @@ struct Numbers {
     double* at[SUMS];
 };
 
-// Numbers = their sums over all ranks, added in the order of ranks. Block 32 MOST_RANKS / 16 … at least as many threads as
-// ranks, and as numbers; grid 1.
+// Numbers = their sums over all ranks, added in the order of ranks. A block of at least as many threads as there are ranks, and
+// numbers; grid 1.
 extern "C" __global__ void sum_ranks(const Peer* peers, int rank, int ranks, Numbers numbers, int count,
                                      Patience patience) {
     __shared__ double all[MOST_RANKS][SUMS];

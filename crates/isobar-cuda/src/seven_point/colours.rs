@@ -1,8 +1,9 @@
 //! Relaxation of points by colour, and what coefficients are like: see `kernels/seven_point/colours.cu`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use isobar_core::backend::Scalar;
+use isobar_core::backend::part::Fill;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
@@ -11,7 +12,7 @@ use isobar_core::real::Real;
 use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
-use crate::driver::Pointer;
+use crate::driver::{Pointer, lock};
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
@@ -30,6 +31,8 @@ pub(crate) struct Colours {
     module: Arc<Module>,
     /// `Even` of colours.cu.
     even: Buffer,
+    /// What the coefficients that are there were found to be like.
+    found: Mutex<Look>,
     /// What `measure_fields` leaves.
     measures: Buffer,
     reduction: Reduction,
@@ -82,6 +85,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
             reduction: Reduction::new(context, blocks)?,
             march,
+            found: Mutex::default(),
         };
         let made = self.colours.get_or_init(|| made);
         self.look()?;
@@ -97,9 +101,14 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.colours.get().ok_or_else(|| Error::Unsupported("relaxation by colour that nobody prepared".into()))
     }
 
+    /// What the coefficients are like, as they were looked at when they came.
+    pub(crate) fn found(&self) -> Result<Look> {
+        Ok(*lock(&self.colours()?.found))
+    }
+
     /// Looks at the coefficients that are there, and has kernels know whether all are alike.
-    pub(crate) fn look(&self) -> Result<Look> {
-        let Colours { module, even, measures, .. } = self.colours()?;
+    pub(crate) fn look(&self) -> Result<()> {
+        let Colours { module, even, measures, found: known, .. } = self.colours()?;
         measures.clear(0, measures.bytes())?;
         let blocks = self.layout().len().div_ceil(256).min(8 * self.cuda().context().multiprocessors);
         let arguments = Arguments::new().with(*self.operands()).with(measures.start());
@@ -115,7 +124,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.cuda().context().send(&look.most.map(T::from_f64), even.start())?;
         let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;
         self.cuda().context().send(&[i32::from(is_even)], flag)?;
-        Ok(look)
+        *lock(known) = look;
+        Ok(())
     }
 
     fn launch_cells(&self, name: &'static str, arguments: Arguments) -> Result<()> {
@@ -137,6 +147,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let march = self.colours()?.march as i32;
         let names = match guess {
@@ -144,6 +155,10 @@ impl<K: Kind, T: Real> Passes<K, T> {
             Guess::Zero => ["sweep_cells_zero", "sweep_cells_own_zero"],
         };
         for (name, colour) in names.into_iter().zip([first, first.other()]) {
+            if guess == Guess::Given || colour != first {
+                // Cells of a colour are in columns of both, layer by layer.
+                fill(u, &Colour::BOTH)?;
+            }
             let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
             self.launch_cells(name, arguments.with(f.pointer()).with(u.pointer()))?;
         }

@@ -43,8 +43,8 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     /// As [`isobar_core::operator::Operator::coefficient_vectors`].
     fn coefficient_vectors(stencil: &Self::Stencil) -> f64;
 
-    /// Room for the coefficients, and where kernels find them.
-    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout) -> Result<(Buffer, Self::Operands)>;
+    /// Room for the coefficients, and where kernels find them; `rows` are those of the grid that this layout is a part of.
+    fn allocate<T: Real>(&self, cuda: &Cuda, layout: &Layout, rows: usize) -> Result<(Buffer, Self::Operands)>;
 
     /// Puts coefficients there.
     fn send<T: Real>(

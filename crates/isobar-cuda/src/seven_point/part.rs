@@ -4,9 +4,9 @@
 
 use isobar_core::backend::part::Fill;
 use isobar_core::backend::{Backend, Scalar};
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{PartOperator, PartTransfer, stale_after};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, stale_after};
 use isobar_core::operator::{Guess, Relaxation};
 use isobar_core::options::Smoother;
 
@@ -15,7 +15,7 @@ use crate::cuda::Cuda;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {
+impl<K: Kernels> PartSmoother<Cuda, K::Real> for SevenPoint<K> {
     fn smooth_part(
         &self,
         relaxation: Relaxation,
@@ -27,7 +27,8 @@ impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {
     ) -> Result<()> {
         let Relaxation { smoother, rho, first } = relaxation;
         if smoother == Smoother::PointRedBlack {
-            return Err(Error::Unsupported("relaxation of points on parts of a grid".into()));
+            let first = self.layout_of().local(first);
+            return self.kernels.sweep_cells(rho, first, guess, f, u, fill);
         }
         if smoother == Smoother::LineJacobi {
             if guess == Guess::Given {
@@ -50,7 +51,7 @@ impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {
 }
 
 impl<K: TransferKernels> PartTransfer<Cuda, K::Real> for LevelTransfer<K> {
-    fn fine_part(&self) -> &dyn PartOperator<Cuda, K::Real> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cuda, K::Real> {
         &**self.fine_level()
     }
 
@@ -92,12 +93,9 @@ impl<K: TransferKernels> PartTransfer<Cuda, K::Real> for LevelTransfer<K> {
             kernels.prolong(coarse_u, u)?;
             fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         }
-        match norm {
-            Some((norm, scalars)) => {
-                fill(u, stale_after(relaxation))?;
-                kernels.residual_norm(fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
-            }
-            None => Ok(()),
+        if norm.is_some() {
+            fill(u, stale_after(relaxation))?;
         }
+        self.measure(relaxation, f, u, norm)
     }
 }

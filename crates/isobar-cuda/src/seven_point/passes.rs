@@ -6,9 +6,10 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
+use isobar_core::backend::part::Fill;
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 use isobar_core::stencil::{Axis, Stencil};
@@ -33,6 +34,8 @@ use crate::vector::Vector;
 pub struct Passes<K: Kind, T> {
     cuda: Cuda,
     layout: Layout,
+    /// The grid that this is a part of.
+    whole: Shape,
     pub(super) form: Form<K>,
     coefficient_vectors: f64,
     coefficients: Buffer,
@@ -88,19 +91,21 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Without coefficients, and without kernels of lines, which coarser levels of points do not use.
     pub(crate) fn without_lines(cuda: &Cuda, form: &K::Stencil) -> Result<Self> {
-        let this = Self::make(cuda, form, false)?;
+        let this = Self::make(cuda, form, Slab::whole(form.shape()), false)?;
         // Kernels that fill it write to cells alone, and padding must be closed.
         this.coefficients.clear(0, this.coefficients.bytes())?;
         Ok(this)
     }
 
-    fn make(cuda: &Cuda, stencil: &K::Stencil, has_lines: bool) -> Result<Self> {
+    /// Room for the coefficients of some rows; `has_lines` says whether kernels of lines will be asked for.
+    pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab, has_lines: bool) -> Result<Self> {
         let context = cuda.context();
-        let shape = stencil.shape();
-        let layout = Layout::new(shape)?;
+        let whole = stencil.shape();
+        let layout = slab.layout(whole)?;
+        let shape = layout.shape();
         check_size(shape)?;
         let form = Form::new(K::of(stencil), shape);
-        let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout)?;
+        let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
         let [passes, lines] = if has_lines {
             cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?
         } else {
@@ -112,6 +117,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
+            whole,
             form,
             coefficient_vectors: K::coefficient_vectors(stencil),
             coefficients,
@@ -156,15 +162,16 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.pass_with_ratios(name, &[], vectors, sums, None)
     }
 
-    /// The same with a number in the precision of the vectors.
-    pub(super) fn pass_with_number(
+    /// The same with numbers in the precision of the vectors.
+    pub(super) fn pass_with_numbers(
         &self,
         name: &'static str,
-        number: f64,
+        numbers: &[f64],
         vectors: &[Pointer],
         sums: Pointer,
     ) -> Result<()> {
-        let arguments = with_all(self.pass_arguments().with_real::<T>(number), vectors);
+        let arguments = numbers.iter().fold(self.pass_arguments(), |all, &number| all.with_real::<T>(number));
+        let arguments = with_all(arguments, vectors);
         let blocks = self.pass_grid().into_iter().product();
         self.submit_pass(name, self.reduction.append(arguments, blocks, sums))
     }
@@ -331,7 +338,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     }
 
     /// The stencil. It is replaced as a whole, so a panic elsewhere cannot have spoilt it.
-    pub(super) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
+    pub(crate) fn stencil(&self) -> RwLockReadGuard<'_, K::Stencil> {
         self.stencil.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -367,11 +374,11 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
     type Stencil = K::Stencil;
 
     fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
-        Self::make(cuda, stencil, true)
+        Self::make(cuda, stencil, Slab::whole(stencil.shape()), true)
     }
 
     fn send(&self, stencil: &K::Stencil) -> Result<()> {
-        if stencil.shape() != self.layout.shape() || K::of(stencil) != self.form.kind {
+        if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
             return Err(Error::invalid(
                 "the new coefficients",
                 "they are not of the same form as before; make a new solver",
@@ -381,8 +388,16 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.note_sent(stencil)
     }
 
-    fn sweep_cells(&self, rho: f64, first: Colour, guess: Guess, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.sweep_colours(rho, first, guess, f, u)
+    fn sweep_cells(
+        &self,
+        rho: f64,
+        first: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.sweep_colours(rho, first, guess, f, u, fill)
     }
 
     fn prepare(&self, steps: Steps) -> Result<()> {

@@ -136,6 +136,11 @@ fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
     }
 }
 
+/// The kernel of a sweep.
+fn sweep_of(cycle: &PointCycle) -> &'static str {
+    if cycle.momentum > 0.0 { "relax_points_on" } else { "relax_points" }
+}
+
 impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn periodic(&self) -> [bool; 3] {
         let Shape { nx, ny, nz } = self.layout_of().shape();
@@ -148,7 +153,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn prepare(&self, cycle: &PointCycle) -> Result<()> {
-        if cycle.is_sweep() { self.kernels().prepare_pass("relax_points") } else { self.ready(cycle).map(drop) }
+        if cycle.is_sweep() { self.kernels().prepare_pass(sweep_of(cycle)) } else { self.ready(cycle).map(drop) }
     }
 
     fn relax_points(
@@ -163,7 +168,9 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         let passes = self.kernels();
         let (vectors, norm) = ([f.pointer(), u.pointer(), v.pointer()], scalars.pointer(norm));
         if cycle.is_sweep() {
-            return passes.pass_with_number("relax_points", cycle.relaxation, &vectors, norm);
+            let numbers = [cycle.relaxation, cycle.momentum];
+            let count = if cycle.momentum > 0.0 { 2 } else { 1 };
+            return passes.pass_with_numbers(sweep_of(cycle), &numbers[..count], &vectors, norm);
         }
         let Ready { kernel, block, reduction, .. } = self.ready(cycle)?;
         let tiles = cycle.tiles(Operator::layout(self).shape());

@@ -3,7 +3,7 @@
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::part::{PartOperator, no_neighbours};
+use isobar_core::operator::part::{PartSmoother, no_neighbours};
 use isobar_core::operator::{
     CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
 };
@@ -140,9 +140,6 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         u: &mut Vector<K::Real>,
         scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
-        if relaxation.smoother == Smoother::PointRedBlack {
-            return self.kernels.sweep_cells(relaxation.rho, relaxation.first, guess, f, u);
-        }
         self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
 

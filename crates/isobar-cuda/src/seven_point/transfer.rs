@@ -41,6 +41,20 @@ impl<K> LevelTransfer<K> {
     }
 }
 
+impl<K: TransferKernels> LevelTransfer<K> {
+    /// ‖f − A u‖² after a sweep, where it is asked for.
+    pub(super) fn measure(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<K::Real>,
+        u: &Vector<K::Real>,
+        norm: Option<(Scalar, &mut Scalars)>,
+    ) -> Result<()> {
+        let Some((norm, scalars)) = norm else { return Ok(()) };
+        self.fine.kernels().residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
+    }
+}
+
 impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
     fn fine(&self) -> &dyn LineSmoother<Cuda, K::Real> {
         &*self.fine
@@ -102,12 +116,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         if self.fine.overwrites(relaxation) {
             let (kernels, first) = (self.fine.kernels(), self.fine.layout_of().local(relaxation.first));
             if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch)? {
-                return match norm {
-                    Some((norm, scalars)) => {
-                        kernels.residual_norm(self.fine.left_by(relaxation, Guess::Given), f, u, norm, scalars)
-                    }
-                    None => Ok(()),
-                };
+                return self.measure(relaxation, f, u, norm);
             }
         }
         self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::line::scratch_layout;
-use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, MixedTop, Operator, Relaxation, Transfer};
+use isobar_core::operator::mixed::ChangeSteps;
+use isobar_core::operator::part::PartMixedSmoother;
+use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 
@@ -45,41 +46,6 @@ impl TensorProduct<f64> {
     fn correct_sweep(&self, colour: Colour, f: &Vector<f64>, e: &Vector<f32>, u: &mut Vector<f64>) -> Result<()> {
         let arguments = self.arguments().with(colour as i32).with(f.pointer()).with(u.pointer()).with(e.pointer());
         self.stream(&self.modules.mixed, "correct_sweep", |_| arguments)
-    }
-
-    /// A sweep of u + e + P `coarse`, red first; w is what its black half changed.
-    fn correct_sweep_change(
-        &self,
-        f: &Vector<f64>,
-        [e, coarse]: [&Vector<f32>; 2],
-        u: &mut Vector<f64>,
-        w: &mut Vector<f32>,
-    ) -> Result<()> {
-        let arguments = self.arguments().with(f.pointer()).with(u.pointer());
-        let red = arguments.clone().with(e.pointer()).with(Coarse::of(coarse)).with(w.pointer());
-        self.stream(&self.modules.mixed, "correct_sweep_red", |_| red)?;
-        self.stream(&self.modules.mixed, "sweep_black_change", |_| arguments.with(w.pointer()))
-    }
-}
-
-impl TensorProduct<f32> {
-    /// The red half of a sweep from zero on the residual that goes with a change w, and that residual's norm.
-    fn sweep_red_from_change(
-        &self,
-        w: &Vector<f32>,
-        e: &mut Vector<f32>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        let arguments = self.arguments().with(w.pointer()).with(e.pointer());
-        let with_sum = |blocks| self.reduction.append(arguments, blocks, scalars.pointer(norm));
-        self.stream(&self.modules.mixed, "sweep_red_from_change", with_sum)
-    }
-
-    /// Its black half, the residual being zero there.
-    fn sweep_black_homogeneous(&self, e: &mut Vector<f32>) -> Result<()> {
-        let arguments = self.arguments().with(e.pointer());
-        self.stream(&self.modules.mixed, "sweep_black_homogeneous", |_| arguments)
     }
 }
 
@@ -124,31 +90,19 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
     }
 }
 
-/// A [`MixedTop`] by the kernels of mixed.cu: after a red–black sweep in double precision the black residuals are zero and the
-/// red ones are couplings to what the black half changed, so that this change, rounded, is all that the sweep in single
-/// precision needs. Neither the residual nor that sweep's right-hand side is stored.
-///
-/// Storage: 2 n-vectors in single precision.
-pub(super) struct StreamedTop {
+impl PartMixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {}
+
+/// [`ChangeSteps`] by the kernels of mixed.cu.
+pub(super) struct StreamedSteps {
     double: Arc<SevenPoint<TensorProduct<f64>>>,
     single: Arc<SevenPoint<TensorProduct<f32>>>,
-    transfer: Arc<dyn Transfer<Cuda, f32>>,
-    relaxation: Relaxation,
-    /// The correction. After [`MixedTop::ascend`] its red columns are those of the next one.
-    e: Vector<f32>,
-    /// The residual. After [`MixedTop::ascend`]: the change, in black columns.
-    r: Vector<f32>,
-    /// Not used by sweeps of this kind.
-    scratch: Vector<f64>,
-    scratch_single: Vector<f32>,
 }
 
-impl StreamedTop {
+impl StreamedSteps {
     /// Nothing where a grid does not stream, or sweeps are of another kind.
     pub(super) fn new(
         double: &Arc<SevenPoint<TensorProduct<f64>>>,
         single: &Arc<SevenPoint<TensorProduct<f32>>>,
-        transfer: &Arc<dyn Transfer<Cuda, f32>>,
         relaxation: Relaxation,
     ) -> Result<Option<Self>> {
         let streams = double.kernels().streams() && single.kernels().streams();
@@ -157,65 +111,45 @@ impl StreamedTop {
         }
         double.kernels().prepare_mixed(&["correct_sweep_red", "sweep_black_change"])?;
         single.kernels().prepare_mixed(&["sweep_red_from_change", "sweep_black_homogeneous"])?;
-        let (cuda, layout) = (double.kernels().cuda(), *double.layout());
-        Ok(Some(Self {
-            e: cuda.zeros(&layout)?,
-            r: cuda.zeros(&layout)?,
-            scratch: cuda.zeros(&scratch_layout(&**double, relaxation.smoother)?)?,
-            scratch_single: cuda.zeros(&scratch_layout(&**single, relaxation.smoother)?)?,
-            double: Arc::clone(double),
-            single: Arc::clone(single),
-            transfer: Arc::clone(transfer),
-            relaxation,
-        }))
+        Ok(Some(Self { double: Arc::clone(double), single: Arc::clone(single) }))
     }
 }
 
-impl MixedTop<Cuda> for StreamedTop {
-    fn begin_from_zero(&mut self, b: &Vector<f64>) -> Result<()> {
-        self.double.kernels().cuda().convert(b, &mut self.r)
-    }
-
-    fn begin(&mut self, b: &Vector<f64>, u: &Vector<f64>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
-        self.double.residual_in_single(b, u, &mut self.r, &mut self.scratch, norm, scalars)
-    }
-
-    fn parts(&mut self) -> [&mut Vector<f32>; 2] {
-        [&mut self.r, &mut self.e]
-    }
-
-    fn correct(&mut self, b: &Vector<f64>, u: &mut Vector<f64>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
-        let Self { double, relaxation, e, r, scratch, .. } = self;
-        double.correct_smooth_residual(*relaxation, b, e, u, r, scratch, norm, scalars)
-    }
-
-    fn descend_first(&mut self, coarse_f: &mut Vector<f32>) -> Result<()> {
-        let Self { transfer, relaxation, e, r, scratch_single, .. } = self;
-        transfer.smooth_residual_restrict(*relaxation, Guess::Zero, r, e, coarse_f, scratch_single)
-    }
-
-    /// The red half of the sweep has been taken.
-    fn descend(&mut self, coarse_f: &mut Vector<f32>) -> Result<()> {
-        let kernels = self.single.kernels();
-        kernels.sweep_black_homogeneous(&mut self.e)?;
-        kernels.restrict_coupling(&self.e, coarse_f)
-    }
-
-    /// The norm is that of the residual that the change stands for.
-    fn ascend(
-        &mut self,
-        b: &Vector<f64>,
-        u: &mut Vector<f64>,
+impl ChangeSteps<Cuda> for StreamedSteps {
+    fn correct_red(
+        &self,
+        f: &Vector<f64>,
+        e: &Vector<f32>,
         coarse_u: &Vector<f32>,
-        norm: Scalar,
-        scalars: &mut Scalars,
+        u: &mut Vector<f64>,
+        w: &mut Vector<f32>,
     ) -> Result<()> {
-        let Self { double, single, e, r, .. } = self;
-        double.kernels().correct_sweep_change(b, [e, coarse_u], u, r)?;
-        single.kernels().sweep_red_from_change(r, e, norm, scalars)
+        let double = self.double.kernels();
+        let arguments = double.arguments().with(f.pointer()).with(u.pointer()).with(e.pointer());
+        let arguments = arguments.with(Coarse::of(coarse_u)).with(w.pointer());
+        double.stream(&double.modules.mixed, "correct_sweep_red", |_| arguments)
     }
 
-    fn workspace_bytes(&self) -> usize {
-        2 * self.double.layout().len() * size_of::<f32>()
+    fn change_black(&self, f: &Vector<f64>, u: &mut Vector<f64>, w: &mut Vector<f32>) -> Result<()> {
+        let double = self.double.kernels();
+        let arguments = double.arguments().with(f.pointer()).with(u.pointer()).with(w.pointer());
+        double.stream(&double.modules.mixed, "sweep_black_change", |_| arguments)
+    }
+
+    fn begin_red(&self, w: &Vector<f32>, e: &mut Vector<f32>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
+        let single = self.single.kernels();
+        let arguments = single.arguments().with(w.pointer()).with(e.pointer());
+        let with_sum = |blocks| single.reduction.append(arguments, blocks, scalars.pointer(norm));
+        single.stream(&single.modules.mixed, "sweep_red_from_change", with_sum)
+    }
+
+    fn end_black(&self, e: &mut Vector<f32>) -> Result<()> {
+        let single = self.single.kernels();
+        let arguments = single.arguments().with(e.pointer());
+        single.stream(&single.modules.mixed, "sweep_black_homogeneous", |_| arguments)
+    }
+
+    fn restrict(&self, e: &Vector<f32>, coarse_f: &mut Vector<f32>) -> Result<()> {
+        self.single.kernels().restrict_coupling(e, coarse_f)
     }
 }

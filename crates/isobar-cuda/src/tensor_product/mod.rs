@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::mixed::{ChangeSteps, ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
@@ -32,7 +32,7 @@ use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
-use mixed::StreamedTop;
+use mixed::StreamedSteps;
 use planes::Planes;
 use tables::{Operator, Tables};
 use tile::{ADVANCE, Sources, Tile, rows, streams};
@@ -297,15 +297,19 @@ impl Supports<stencil::TensorProduct> for Cuda {
         hierarchy: &Hierarchy<Self, stencil::TensorProduct, f32>,
         relaxation: Relaxation,
     ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        let transfer = hierarchy.transfers.first();
-        if let Some(transfer) = transfer
-            && let Some(top) = StreamedTop::new(double, single, transfer, relaxation)?
-        {
-            return Ok(Some(Box::new(top)));
+        let transfer = hierarchy.transfers.first().cloned();
+        let steps = match transfer {
+            Some(_) => StreamedSteps::new(double, single, relaxation)?,
+            None => None,
+        };
+        if steps.is_none() {
+            double.kernels().prepare(Steps::Sweeps)?;
         }
-        double.kernels().prepare(Steps::Sweeps)?;
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer.cloned(), relaxation)?;
-        Ok(Some(Box::new(top)))
+        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
+        Ok(Some(match steps {
+            Some(steps) => Box::new(ChangeTop::new(top, Box::new(steps))),
+            None => Box::new(top),
+        }))
     }
 }
 
@@ -342,5 +346,14 @@ impl SupportsPartLevels<stencil::TensorProduct> for Cuda {
         coarse: &Arc<Self::Part<T>>,
     ) -> Result<Arc<Self::PartTransfer<T>>> {
         LevelTransfer::new(fine, coarse)
+    }
+
+    fn change_steps(
+        &self,
+        double: &Arc<Self::Part<f64>>,
+        single: &Arc<Self::Part<f32>>,
+        relaxation: Relaxation,
+    ) -> Result<Option<Box<dyn ChangeSteps<Self>>>> {
+        Ok(StreamedSteps::new(double, single, relaxation)?.map(|steps| Box::new(steps) as _))
     }
 }

@@ -1,16 +1,20 @@
 //! Between a grid and its vertical modes on a card. What each kernel computes is said above it in `modes.cu`.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
+use isobar_core::backend::part::Fill;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::part::{PartModalTransfer, PartOperator, PartSmoother, no_neighbours, stale_after};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::Coarsened;
-use isobar_core::stencil::modes::SupportsModes;
+use isobar_core::stencil::modes::{SupportsModes, problems_of_modes};
+use isobar_core::stencil::parts::SupportsPartModes;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
@@ -86,8 +90,8 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
     fn new(fine: &Arc<SevenPoint<TensorProduct<T>>>, modes: &VerticalModes) -> Result<Self> {
         refuse_while_recording("making modes")?;
         let (cuda, fine_layout) = (fine.kernels().cuda().clone(), *fine.layout_of());
-        let shape = Shape { nz: modes.count(), ..fine_layout.shape() };
-        check_size(shape)?;
+        let layout = fine_layout.own_rows(modes.count())?;
+        check_size(layout.shape())?;
         fine.kernels().prepare(Steps::Sweeps)?;
         fine.kernels().prepare(Steps::Transfers)?;
         // The kernels' own static shared memory is less than this.
@@ -118,7 +122,7 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         module.prepare(&["project", "project_residual_red"], shared_bytes(split))?;
         let this = Self {
             fine: Arc::clone(fine),
-            layout: Layout::new(shape)?,
+            layout,
             table,
             together,
             module,
@@ -170,6 +174,23 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
             let arguments = arguments.with(colour).with(colours.len() as i32).with(i32::from(adds));
             arguments.with(x.pointer()).with(u.pointer())
         })
+    }
+
+    fn expand_and_smooth(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        (relaxation, sweeps): (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        // A sweep overwrites the colour it begins with, whatever it holds.
+        let needed = [self.layout.local(relaxation.first).other()];
+        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
+        self.expand_colours(x, guess, colours, u)?;
+        (0..sweeps).try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill))
     }
 
     fn project_what(
@@ -232,11 +253,7 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        // A sweep overwrites the colour it begins with, whatever it holds.
-        let needed = [self.layout.local(relaxation.first).other()];
-        let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
-        self.expand_colours(x, guess, colours, u)?;
-        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
+        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch, &mut no_neighbours)
     }
 
     fn expand_smooth_project(
@@ -251,12 +268,71 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.expand_smooth(x, guess, smoother, f, u, scratch)?;
-        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
+        self.expand_smooth_project_part(x, guess, smoother, f, u, g, scratch, norm, scalars, &mut no_neighbours)
     }
 
     fn needs_scratch(&self) -> bool {
         false
+    }
+}
+
+impl<T: Real, C: Real> PartModalTransfer<Cuda, T, C> for ModalTransfer<T, C> {
+    fn fine_part(&self) -> &dyn PartOperator<Cuda, T> {
+        &*self.fine
+    }
+
+    fn expand_smooth_project_part(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        g: &mut Vector<C>,
+        scratch: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
+        fill(u, stale_after(smoother.0))?;
+        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
+    }
+
+    fn expand_smooth_norm_part(
+        &self,
+        x: &Vector<C>,
+        guess: Guess,
+        smoother: (Relaxation, usize),
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
+        fill(u, stale_after(smoother.0))?;
+        self.fine.kernels().residual_norm(Residual::Any, f, u, norm, scalars)
+    }
+}
+
+impl SupportsPartModes for Cuda {
+    fn part_modes<T: Real, C: Real>(
+        &self,
+        part: &Arc<SevenPoint<TensorProduct<T>>>,
+        modes: &VerticalModes,
+    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
+        Ok(Arc::new(ModalTransfer::<T, C>::new(part, modes)?))
+    }
+
+    fn problems_of_modes<C: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+        which: Range<usize>,
+        options: &MultigridOptions,
+    ) -> Result<Hierarchy<Self, stencil::TensorProduct, C>> {
+        problems_of_modes(self, stencil, which, options)
     }
 }
 

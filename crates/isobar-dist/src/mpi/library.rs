@@ -56,8 +56,8 @@ impl Status {
 
 type StartSend<H> = unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H, *mut Request) -> c_int;
 type StartReceive<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut Request) -> c_int;
-type AllGather<H> =
-    unsafe extern "C" fn(*const c_void, c_int, H, *mut c_void, *const c_int, *const c_int, H, H) -> c_int;
+type Receive<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut Status) -> c_int;
+type Probe<H> = unsafe extern "C" fn(c_int, c_int, H, *mut c_int, *mut Status) -> c_int;
 
 /// A loaded library with handles of one kind.
 #[derive(Debug)]
@@ -67,10 +67,12 @@ pub(super) struct Mpi<H> {
     pub(super) finalize: unsafe extern "C" fn() -> c_int,
     pub(super) comm_rank: unsafe extern "C" fn(H, *mut c_int) -> c_int,
     pub(super) comm_size: unsafe extern "C" fn(H, *mut c_int) -> c_int,
+    pub(super) comm_dup: unsafe extern "C" fn(H, *mut H) -> c_int,
     pub(super) isend: StartSend<H>,
     pub(super) irecv: StartReceive<H>,
-    pub(super) wait: unsafe extern "C" fn(*mut Request, *mut Status) -> c_int,
-    pub(super) all_gather: AllGather<H>,
+    pub(super) test: unsafe extern "C" fn(*mut Request, *mut c_int, *mut Status) -> c_int,
+    pub(super) probe: Probe<H>,
+    pub(super) receive: Receive<H>,
     pub(super) abort: unsafe extern "C" fn(H, c_int) -> c_int,
     get_library_version: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int,
     /// MPI_COMM_WORLD
@@ -79,6 +81,8 @@ pub(super) struct Mpi<H> {
     pub(super) byte: H,
     /// MPI_THREAD_SERIALIZED
     pub(super) serialized: c_int,
+    /// MPI_ANY_SOURCE
+    pub(super) any_source: c_int,
     pub(super) family: Family,
     /// What was opened.
     pub(super) name: String,
@@ -107,15 +111,18 @@ impl<H: Handle> Mpi<H> {
             finalize: function!(b"MPI_Finalize"),
             comm_rank: function!(b"MPI_Comm_rank"),
             comm_size: function!(b"MPI_Comm_size"),
+            comm_dup: function!(b"MPI_Comm_dup"),
             isend: function!(b"MPI_Isend"),
             irecv: function!(b"MPI_Irecv"),
-            wait: function!(b"MPI_Wait"),
-            all_gather: function!(b"MPI_Allgatherv"),
+            test: function!(b"MPI_Test"),
+            probe: function!(b"MPI_Iprobe"),
+            receive: function!(b"MPI_Recv"),
             abort: function!(b"MPI_Abort"),
             get_library_version: function!(b"MPI_Get_library_version"),
             world,
             byte,
             serialized,
+            any_source: if family == Family::Mpich { -2 } else { -1 },
             family,
             name,
             _library: std::mem::ManuallyDrop::new(library),

@@ -5,6 +5,7 @@
 
 mod job;
 mod library;
+mod watch;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::grid::GridOptions;
-use isobar_core::options::{Form, Method, Norm, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::options::{Count, Form, Method, Norm, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
@@ -91,6 +91,40 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
             assert!((a - b).abs() <= slack * b, "{what}: residual {a:e} instead of {b:e}");
         }
     }
+}
+
+/// Grids for vertical modes: the others, one layer, and layers of which some are left to sweeps.
+pub(crate) const GRIDS_OF_MODES: [([usize; 3], &[usize]); 4] = [
+    ([7, 13, 5], &[1, 2, 3, 4, 6]),
+    ([20, 32, 16], &[1, 2, 3, 4, 6]),
+    ([33, 21, 9], &[2, 3, 6]),
+    ([12, 15, 1], &[2, 3]),
+];
+
+pub(crate) fn modes() -> Vec<SolverOptions> {
+    let base = SolverOptions { method: Method::Modes, tolerance: 1e-8, ..SolverOptions::default() };
+    let mut all = vec![base.clone()];
+    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
+        let mut options = base.clone();
+        change(&mut options);
+        all.push(options);
+    };
+    // One iteration, after which nothing is projected.
+    with(&|options| options.tolerance = 1e-5);
+    // Most ranks have no mode.
+    with(&|options| (options.modes.count, options.tolerance) = (Count::Given(1), 1e-4));
+    // More sweeps than there are in one pass over a grid.
+    with(&|options| (options.modes.sweeps, options.modes.cycles) = (Count::Given(7), Count::Given(2)));
+    with(&|options| options.multigrid.start = Start::Full);
+    with(&|options| options.precision = Precision::Mixed);
+    with(&|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-5));
+    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3));
+    with(&|options| (options.method, options.preconditioner) = (Method::Cg, Preconditioner::Modes));
+    with(&|options| {
+        (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Modes);
+        options.tolerance = 1e-6;
+    });
+    all
 }
 
 pub(crate) fn krylov() -> Vec<SolverOptions> {

@@ -1,77 +1,151 @@
 //! The diffusion operator.
 
-use isobar_core::backend::part::PartBackend;
+use std::sync::Arc;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Compatibility, Deflation, Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::stencil::{Diffusion, Supports};
+use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
-use isobar_dist::Distributed;
-use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, Distributed, threads};
 
-use crate::solves::{distance, solve_alone, solve_on};
-
-/// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
-/// Neumann sides, x periodic where it can be.
-fn problem(shape: Shape) -> DiffusionProblem {
-    let field = |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(1.5 * random(seed, n))).collect();
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([field(1), field(2), field(3)]));
-    problem.active = Some((0..shape.cells()).map(|n| random(4, n) > -0.8).collect());
-    problem.reaction = Some((0..shape.cells()).map(|n| random(5, n).max(0.01)).collect());
-    if shape.nx.is_multiple_of(2) {
-        problem.boundary[0] = [Boundary::Periodic; 2];
-    }
-    problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
-    problem
-}
-
-fn check<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[usize],
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
-    let stencil = problem.stencil().unwrap();
-    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        let (alone, u) = solve_alone(&backend(None), &stencil, &options, &rhs, None);
-        assert!(alone.converged(), "{alone:?}");
-        for &ranks in ranks {
-            let (outcome, together) = solve_on(ranks, &backend, &stencil, &options, &rhs, None).unwrap();
-            assert!(outcome.converged());
-            // Rounding may move the count of a long iteration by one.
-            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{ranks} ranks: {outcome:?}");
-            let error = distance(&together, &u);
-            assert!(error < 1e-7, "{} on {ranks} ranks: {error:e}", problem.shape);
-        }
-    }
-}
+use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
+use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
 
 #[test]
 fn conjugate_gradients() {
     for (nx, ny, nz) in [(7, 13, 5), (8, 16, 4), (12, 9, 1)] {
-        let problem = problem(Shape::new(nx, ny, nz));
-        check(|_| Reference, &problem, &[1, 2, 3, 6]);
-        check(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 6]);
+        let problem = rough(Shape::new(nx, ny, nz));
+        check_rough(|_| Reference, &problem, &[1, 2, 3, 4, 6]);
+        check_rough(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6]);
     }
-    check(|_| Cpu::new(2).unwrap(), &problem(Shape::new(40, 40, 24)), &[2, 3]);
+    check_rough(|_| Cpu::new(2).unwrap(), &rough(Shape::new(40, 40, 24)), &[2, 3]);
+}
+
+#[test]
+fn cycles_that_relax_points() {
+    for (problem, ranks) in smooth() {
+        for options in point_cycles() {
+            check_points(|_| Reference, &problem, ranks, &options);
+            check_points(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+        }
+    }
+}
+
+/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
+#[test]
+fn points_with_several_threads_a_rank() {
+    let shape = Shape::new(48, 64, 32);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
+    problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
+    for options in &point_cycles()[..2] {
+        check_points(|_| Cpu::new(3).unwrap(), &problem, &[2, 3], options);
+    }
+}
+
+/// What one rank takes, while slabs have pairs of rows; the description says which, and why.
+#[test]
+fn what_is_chosen() {
+    let shape = Shape::new(8, 16, 8);
+    let described = |problem: &DiffusionProblem, ranks: usize| {
+        let stencil = problem.stencil().unwrap();
+        let all = threads::run(ranks, |world| {
+            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            Ok(System::new(&backend, &stencil, &SolverOptions::default())?.description().clone())
+        });
+        all.unwrap().swap_remove(ranks - 1)
+    };
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+    let of = described(&problem, 2);
+    assert_eq!((&*of.method, of.smoother), ("multigrid", Smoother::PointRedBlack));
+    assert!(of.notes.iter().any(|note| note.starts_with("points: no direction is stiff")), "{:?}", of.notes);
+    assert!(of.notes.iter().any(|note| note.contains("every rank does all the work from")), "{:?}", of.notes);
+    let of = described(&problem, 16);
+    assert_eq!((&*of.method, &*of.preconditioner), ("cg", "line"));
+    assert!(of.notes.iter().any(|note| note.contains("16 rows are too few for 16 ranks")), "{:?}", of.notes);
+    let of = described(&rough(shape), 3);
+    assert_eq!((&*of.method, &*of.preconditioner), ("cg", "multigrid"));
+    let why = "lines on Galerkin grids, not points: cells are closed";
+    assert!(of.notes.iter().any(|note| note.starts_with(why)), "{:?}", of.notes);
+    let of = described(&rough(shape), 16);
+    assert_eq!((&*of.method, &*of.preconditioner), ("cg", "line"));
+    assert!(of.notes.iter().any(|note| note.contains("16 rows are too few for 16 ranks")), "{:?}", of.notes);
+}
+
+/// New coefficients reach all levels on all ranks.
+#[test]
+fn updates_of_points() {
+    let (problem, _) = smooth().swap_remove(1);
+    let after = problem.stencil().unwrap();
+    let shape = problem.shape;
+    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..problem.clone() };
+    let (before, rhs) = (before.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
+    let options = &point_cycles()[0];
+    let (alone, u) = solve_alone(&Reference, &after, options, &rhs, None);
+    let parts = threads::run(3, |world| {
+        let rank = world.rank();
+        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+        let slab = backend.slabs(shape)?.of(rank);
+        let mut system = System::new(&backend, &before, options)?;
+        system.update(&after)?;
+        let mut v = vec![0.0; slab.shape(shape).cells()];
+        let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
+        let outcome = system.solve(rows_of(&rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
+        assert_eq!(outcome.iterations, alone.iterations);
+        Ok((slab, v))
+    });
+    assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-9);
+}
+
+/// Where nothing fixes u it has the mean 0, and sources must balance, over the cells of all ranks.
+#[test]
+fn what_floats() {
+    for (problem, ranks, options) in floating() {
+        check_floating(|_| Reference, &problem, ranks, &options);
+        check_floating(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+    }
+    let (problem, _, options) = floating().swap_remove(0);
+    let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; problem.shape.cells()]);
+    let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &options);
+    let mut u = vec![0.0; rhs.len()];
+    let target = ArrayViewMut::c_order(&mut u, problem.shape).unwrap();
+    let source = ArrayView::c_order(&rhs, problem.shape).unwrap();
+    let expected = alone.unwrap().solve(source.into(), target.into(), Guess::Zero, &mut ignore).unwrap_err();
+    let found = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap_err();
+    assert_eq!(found.to_string(), expected.to_string());
+    assert!(found.to_string().contains("its sources must add up to 0"), "{found}");
+    let project = SolverOptions { compatibility: Compatibility::Project, ..options };
+    let (outcome, u) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &project, &rhs, None).unwrap();
+    assert!(outcome.converged() && u.iter().all(|&u| u == 0.0) && outcome.removed == Some(1.0), "{outcome:?}");
 }
 
 #[test]
 fn what_is_not_there_is_said() {
     let shape = Shape::new(6, 8, 4);
     let rhs = vec![0.0; shape.cells()];
-    let why = |problem: &DiffusionProblem, options: &SolverOptions| {
-        solve_on(2, |_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
+    let why = |problem: &DiffusionProblem, options: &SolverOptions, ranks: usize| {
+        solve_on(ranks, |_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), options, &rhs, None)
+            .unwrap_err()
+            .to_string()
     };
     let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
-    let mut closed = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
-    assert!(why(&closed, &cg).contains("nothing fixes u"));
-    closed.boundary[0] = [Boundary::Dirichlet(0.0); 2];
-    assert!(why(&closed, &SolverOptions::default()).contains("multigrid for diffusion on several ranks"));
-    closed.boundary[1] = [Boundary::Periodic; 2];
-    assert!(why(&closed, &cg).contains("periodic in y"));
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+    let galerkin = SolverOptions { preconditioner: Preconditioner::Multigrid, ..cg.clone() };
+    let said = why(&problem, &galerkin, 5);
+    assert!(
+        said.contains("8 rows on 5 ranks, which need 9 at least") && said.contains("preconditioner \"line\""),
+        "{said}"
+    );
+    let said = why(&problem, &galerkin, 9);
+    assert!(said.contains("8 rows for 9 ranks") && said.contains("use at most 8 ranks"), "{said}");
+    let deflated = SolverOptions { deflation: Some(Deflation::default()), ..cg.clone() };
+    assert!(why(&problem, &deflated, 2).contains("deflation on several ranks"));
+    problem.boundary[1] = [Boundary::Periodic; 2];
+    assert!(why(&problem, &cg, 2).contains("periodic in y"));
 }

@@ -3,6 +3,9 @@
 mod checks;
 mod diffusion;
 mod failures;
+mod heat;
+mod jumps;
 mod messages;
+mod rocks;
 mod solves;
 mod tensor_product;

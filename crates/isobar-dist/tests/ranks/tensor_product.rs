@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use isobar_core::array::ArrayViewMut;
+use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::options::{Method, Smoother, SolverOptions};
 use isobar_core::problem::Helmholtz;
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::stencil::Stencil;
+use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_dist::{Communicator, Distributed, threads};
 
-use crate::checks::{GRIDS, check_apply, check_solves, krylov, multigrid, problem, rhs};
+use crate::checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem, rhs};
 use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
 
 #[test]
@@ -35,7 +36,7 @@ fn krylov_methods() {
 #[test]
 fn a_rank_for_every_row() {
     let problem = problem(6, 5, 4);
-    for options in krylov() {
+    for options in krylov().into_iter().chain(modes()) {
         check_solves(|_| Reference, &problem, &[5], &options);
         check_solves(|_| Cpu::new(1).unwrap(), &problem, &[5], &options);
     }
@@ -60,11 +61,62 @@ fn multigrid_methods() {
     }
 }
 
+#[test]
+fn vertical_modes() {
+    for ([nx, ny, nz], ranks) in GRIDS_OF_MODES {
+        let problem = problem(nx, ny, nz);
+        for options in modes() {
+            check_solves(|_| Reference, &problem, ranks, &options);
+            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
+        }
+    }
+}
+
+/// A constant is smooth, and falls to the modes.
+#[test]
+fn vertical_modes_of_a_constant() {
+    let problem = problem(20, 24, 12);
+    let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 20 * 24 * 12]);
+    // The residual of a constant is below the rounding of single precision.
+    for options in modes().into_iter().filter(|options| options.precision != Precision::F32) {
+        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &options, &rhs, None);
+        assert!(alone.converged(), "{options:?}");
+        for ranks in [2, 3, 6] {
+            let (outcome, together) =
+                solve_on(ranks, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None).unwrap();
+            assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{ranks}: {options:?}");
+            let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
+            assert!(distance(&together, &u) <= tolerance, "{ranks}: {options:?}");
+        }
+    }
+}
+
+/// Where nobody says, ranks choose what one would.
+#[test]
+fn the_default_is_that_of_one_rank() {
+    for (lambda, expected) in [(1.0, Method::Modes), (0.01, Method::Multigrid)] {
+        let problem = Helmholtz { lambda, ..problem(24, 24, 16) };
+        let stencil = problem.stencil().unwrap();
+        let chosen = |method| SolverOptions { method, ..SolverOptions::default() };
+        let alone = System::new(&Cpu::new(1).unwrap(), &stencil, &chosen(Method::Auto)).unwrap();
+        let described = threads::run(3, |world| {
+            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            let system = System::new(&backend, &stencil, &chosen(Method::Auto))?;
+            Ok((system.description().method.clone(), system.description().notes.clone()))
+        });
+        for (method, notes) in described.unwrap() {
+            assert_eq!(method, chosen(expected).method_name());
+            assert_eq!(method, alone.description().method);
+            assert!(alone.description().notes.iter().all(|note| notes.contains(note)), "{notes:?}");
+        }
+    }
+}
+
 /// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
 #[test]
 fn several_threads_a_rank() {
     let problem = problem(64, 64, 16);
-    for options in [&krylov()[0], &multigrid()[0]] {
+    for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
         check_solves(|_| Cpu::new(3).unwrap(), &problem, &[1, 2, 3], options);
     }
 }
@@ -73,7 +125,7 @@ fn several_threads_a_rank() {
 fn a_first_guess() {
     let problem = problem(16, 24, 6);
     let (stencil, rhs) = (problem.stencil().unwrap(), rhs(&problem));
-    for options in [&krylov()[0], &multigrid()[0]] {
+    for options in [&krylov()[0], &multigrid()[0], &modes()[0], &modes()[1]] {
         let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
         let (_, guess) = solve_alone(&Cpu::new(1).unwrap(), &stencil, &rough, &rhs, None);
         let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencil, options, &rhs, Some(&guess));
@@ -89,21 +141,31 @@ fn updates() {
     let problem = problem(16, 24, 6);
     let other = Helmholtz { courant: 20.0, ..problem.clone() };
     let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));
-    let options = &multigrid()[0];
-    let (alone, u) = solve_alone(&Reference, &after, options, &rhs, None);
+    for options in [&multigrid()[0], &modes()[0]] {
+        check_updates([&before, &after], options, &rhs);
+    }
+}
+
+fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, rhs: &[f64]) {
+    // With as many modes as there were.
+    let mut alone = System::new(&Cpu::new(1).unwrap(), before, options).unwrap();
+    alone.update(after).unwrap();
     let shape = before.shape();
+    let mut u = vec![0.0; rhs.len()];
+    let (source, target) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let guess = isobar_core::operator::Guess::Zero;
+    let alone = alone.solve(source.into(), target.into(), guess, &mut isobar_core::solver::ignore).unwrap();
     let parts = threads::run(3, |world| {
         let rank = world.rank();
         let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
         assert_eq!(backend.device().threads, 1);
         let slab = backend.slabs(shape)?.of(rank);
-        let mut system = System::new(&backend, &before, options)?;
-        system.update(&after)?;
+        let mut system = System::new(&backend, before, options)?;
+        system.update(after)?;
         let mut v = vec![0.0; slab.shape(shape).cells()];
         let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-        let guess = isobar_core::operator::Guess::Zero;
         let outcome =
-            system.solve(rows_of(&rhs, shape, slab).into(), target.into(), guess, &mut isobar_core::solver::ignore)?;
+            system.solve(rows_of(rhs, shape, slab).into(), target.into(), guess, &mut isobar_core::solver::ignore)?;
         assert_eq!(outcome.iterations, alone.iterations);
         Ok((slab, v))
     });

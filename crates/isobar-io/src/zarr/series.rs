@@ -12,7 +12,7 @@ use zarrs::group::GroupBuilder;
 use zarrs::metadata::NodeMetadata;
 use zarrs::metadata_ext::group::consolidated_metadata::ConsolidatedMetadata;
 
-use super::{Variable, check, check_name, check_replaceable, io_error, layers_of_a_chunk, ours, positions};
+use super::{Variable, check, check_name, io_error, layers_of_a_chunk, ours, positions, put_into_place};
 use crate::atomic;
 use crate::error::Result;
 use crate::field::{Field, Mesh};
@@ -100,18 +100,6 @@ impl Frames {
             atomic::sync_tree(self.folder.path())
         };
         fill().map_err(|source| atomic::failed(path, target, source))?;
-        let mut refusal = None;
-        let persisted = self.folder.persist(target, || {
-            check_replaceable(path).map_err(|error| {
-                refusal = Some(error);
-                io::Error::other("not replaceable")
-            })
-        });
-        if let Some(refusal) = refusal {
-            return Err(refusal);
-        }
-        persisted.map_err(|source| atomic::failed(path, target, source))?;
-        atomic::sync_folder(atomic::folder(target));
-        Ok(())
+        put_into_place(self.folder, path, target)
     }
 }

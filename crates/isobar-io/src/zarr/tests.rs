@@ -171,3 +171,55 @@ fn a_missing_folder_is_named() {
     let error = write(Path::new("/nowhere/at/all/u.zarr"), &field(&[0.0; 6], &mesh())).unwrap_err();
     assert!(error.to_string().contains("mkdir -p /nowhere/at/all"), "{error}");
 }
+
+/// Every file of a folder, and what is in it.
+fn files(root: &std::path::Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(root).unwrap().flatten() {
+        if entry.path().is_dir() {
+            all.extend(
+                files(&entry.path())
+                    .into_iter()
+                    .map(|(path, bytes)| (PathBuf::from(entry.file_name()).join(path), bytes)),
+            );
+        } else {
+            all.insert(entry.file_name().into(), fs::read(entry.path()).unwrap());
+        }
+    }
+    all
+}
+
+/// What several processes write is what one writes, byte for byte, zeros and a last chunk that juts out included.
+#[test]
+fn a_shared_store_is_that_of_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = [5, 1 << 10, 1 << 10];
+    let [nz, ny, nx] = shape;
+    let mesh = Mesh::unit([nx, ny, nz]);
+    let layer = |k: usize| (0..ny * nx).map(move |n| if k < 2 { 0.0 } else { (n + k) as f64 });
+    let values: Vec<f64> = (0..nz).flat_map(layer).collect();
+    let [alone, together] = ["alone.zarr", "together.zarr"].map(|name| folder.path().join(name));
+    let facts = BTreeMap::from([("case".to_owned(), "a".to_owned())]);
+    write(&alone, &Field { attributes: facts.clone(), ..Field::new("u", &values, shape, &mesh) }).unwrap();
+    let first = shared::SharedStore::begin(&together, "u", shape).unwrap();
+    let second = shared::SharedStore::join(&together, "u", shape, first.folder()).unwrap();
+    let chunks = first.chunks();
+    assert_eq!(chunks, [0..2, 2..4, 4..5]);
+    for (n, layers) in chunks.into_iter().enumerate() {
+        let values = layers.flat_map(layer).collect();
+        if n == 1 { &first } else { &second }.write_chunk(n, values).unwrap();
+    }
+    assert!(second.write_chunk(2, vec![0.0]).is_err() && !together.exists());
+    second.finish(&mesh, &facts).unwrap();
+    first.finish(&mesh, &facts).unwrap();
+    let [mut alone, mut written] = [&alone, &together].map(|store| files(store));
+    // Which holds copies of the others in no order.
+    let [of_one, of_all] = [&mut alone, &mut written].map(|files| files.remove(&PathBuf::from("zarr.json")).unwrap());
+    assert!(alone == written);
+    let [of_one, of_all] = [of_one, of_all].map(|root| serde_json::from_slice::<Value>(&root).unwrap());
+    assert_eq!(of_one, of_all);
+    assert!(shared::SharedStore::join(&together, "u", shape, &folder.path().join("nowhere")).is_err());
+    // One that is not finished leaves what was there.
+    drop(shared::SharedStore::begin(&together, "u", shape).unwrap());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}

@@ -99,11 +99,10 @@ fn field(grid: &Grid) -> f64 {
 }
 
 impl Setup<'_> {
-    /// Everything but the vectors of a cycle; the grids, finest first.
-    pub(super) fn galerkin(&mut self, matrix: &MatrixSize, size: usize) -> Result<Vec<Shape>> {
+    /// Everything but the vectors of a cycle; the grids, finest first, as many as are `wanted`.
+    pub(super) fn galerkin(&mut self, matrix: &MatrixSize, size: usize, wanted: Option<usize>) -> Result<Vec<Shape>> {
         let mut shapes = vec![matrix.shape];
         let Some(mut fine) = Level::finest(matrix) else { return Ok(shapes) };
-        let wanted = self.options.multigrid.levels;
         let is_small = |level: &Level| level.grid.shape.cells() <= COARSEST_CELLS;
         if self.is_cuda() && matrix.shape.nz > 1 {
             // Elimination factors of the finest level's lines.
@@ -117,9 +116,12 @@ impl Setup<'_> {
             let steps = fine.coarsened();
             let mut weights = 0.0;
             for (n, (_, step)) in steps.iter().enumerate() {
-                // Both weights, and P 1.
-                let own = 3.0 * field(&step.odd);
+                // Both weights, diagonals, and P 1; four numbers a cell while the weights are relaxed.
+                let own = 4.0 * field(&step.odd);
                 self.on_host(own);
+                if !self.is_cuda() {
+                    self.pass(HOST, 4.0 * DOUBLE * step.odd.shape.cells() as f64);
+                }
                 self.on_host(step.next.bytes());
                 self.on_host(-steps.get(n.wrapping_sub(1)).map_or(&fine, |(_, before)| &before.next).bytes());
                 weights += own;
@@ -159,7 +161,7 @@ impl Setup<'_> {
             return Ok(());
         }
         if !self.is_cuda() {
-            // The largest couplings; roots, parents, sizes, places and cells.
+            // The largest couplings; parents, sizes, links, cells and where those of bodies begin.
             self.pass(HOST, field(&level.grid) + 20.0 * level.cells());
         }
         self.keep(DEVICE, BODIES * level.cells());

@@ -251,7 +251,7 @@ impl Setup<'_> {
         let smoother = self.options.multigrid.smoother;
         let jacobi = smoother == Smoother::LineJacobi;
         self.is_cuda()
-            && smoother != Smoother::PointRedBlack
+            && !smoother.begins_with_points()
             && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
     }
 
@@ -310,7 +310,10 @@ impl Setup<'_> {
             MatrixKind::Diffusion { .. } if self.options.multigrid.smoother == Smoother::PointRedBlack => {
                 self.points(matrix, size)?
             }
-            MatrixKind::Diffusion { .. } => self.galerkin(matrix, size)?,
+            MatrixKind::Diffusion { .. } if self.options.multigrid.smoother == Smoother::PointLine => {
+                self.points_above_lines(matrix, size)?
+            }
+            MatrixKind::Diffusion { .. } => self.galerkin(matrix, size, self.options.multigrid.levels)?,
             _ => {
                 let shapes = halved(matrix, self.options.multigrid.levels);
                 for &shape in &shapes[1..] {
@@ -347,6 +350,25 @@ impl Setup<'_> {
             self.operator(&MatrixSize { shape: by.coarse, kind }, &Layout::new(by.coarse)?, size);
             shapes.push(by.coarse);
         }
+        Ok(shapes)
+    }
+
+    /// Points above lines: the faces of the grid below the finest, and that grid's Galerkin levels.
+    fn points_above_lines(&mut self, matrix: &MatrixSize, size: usize) -> Result<Vec<Shape>> {
+        let mut shapes = vec![matrix.shape];
+        let MatrixKind::Diffusion { mut strengths, is_periodic, .. } = matrix.kind else { return Ok(shapes) };
+        let ends = is_periodic.map(|is_ring| [if is_ring { End::Ring } else { End::Closed }; 2]);
+        let Some(by) = halvings(matrix.shape, ends, strengths, Some(2)).into_iter().next() else { return Ok(shapes) };
+        for (strength, is_halved) in strengths.iter_mut().zip(by.halved()) {
+            *strength *= if is_halved { 0.25 } else { 1.0 };
+        }
+        let kind = MatrixKind::Diffusion { fields: 3, has_shift: true, strengths, is_periodic };
+        let coarse = MatrixSize { shape: by.coarse, kind };
+        // Faces and shift as they were before they were arranged.
+        self.keep(HOST, (8 * 4 * by.coarse.cells()) as f64);
+        self.operator(&coarse, &Layout::new(by.coarse)?, size);
+        let wanted = self.options.multigrid.levels.map(|wanted| wanted.saturating_sub(1).max(1));
+        shapes.extend(self.galerkin(&coarse, size, wanted)?);
         Ok(shapes)
     }
 

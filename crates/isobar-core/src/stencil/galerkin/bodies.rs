@@ -10,10 +10,10 @@
 //! `LARGEST` cells are left to coarser grids, where they are small, and so are those that are no weakly tied bodies, see
 //! `LOOSE`: where coefficients are kind there is none, and nothing to pay.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use super::Execute;
 use super::couplings::{Couplings, UPPER, upper_offset};
+use super::{Axis, Execute};
 use crate::layout::{Layout, Shape};
 
 /// ω; twice as much diverges.
@@ -30,8 +30,6 @@ pub const CANCELLED: f64 = 1e-3;
 pub const NEGLIGIBLE: f64 = 1e-14;
 /// Couplings of one direction that vary less belong together.
 pub const CONTRAST: f64 = 0.1;
-/// Planes that one pass joins the cells of.
-const SLAB: usize = 16;
 
 /// The bodies of one θ: disjoint sets of cells.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +40,8 @@ pub struct Bodies {
     pub cells: Vec<u32>,
     /// ω / D
     pub factors: Vec<f64>,
+    /// How many of them, the first, have cells in several parts of a grid, of which `cells` are those of one part.
+    pub shared: usize,
 }
 
 impl Bodies {
@@ -49,10 +49,42 @@ impl Bodies {
     pub fn bytes(&self) -> usize {
         (self.starts.len() + self.cells.len()) * size_of::<u32>() + self.factors.len() * size_of::<f64>()
     }
-}
 
-/// One number a cell, in the order of i, k, j.
-type Numbers = Vec<Vec<f64>>;
+    /// The cells of one.
+    pub fn cells_of(&self, body: usize) -> &[u32] {
+        &self.cells[self.starts[body] as usize..self.starts[body + 1] as usize]
+    }
+
+    /// Those of the whole grid, whose vectors have this layout, for one of several parts: rank r has rows `starts[r]` to
+    /// `starts[r + 1]`, of which none begins with an odd one. All parts have what they share in the same order, whether they have
+    /// cells of it or not.
+    pub fn part(&self, whole: &Layout, starts: &[usize], rank: usize) -> Self {
+        let plane = 2 * whole.half_plane() as u32;
+        let ends = [rank, rank + 1].map(|n| starts[n] as u32 * plane);
+        let part_of = |cell: u32| starts.partition_point(|&start| start <= (cell / plane) as usize);
+        let of_part: Vec<(&[u32], f64, bool)> = (0..self.factors.len())
+            .map(|body| {
+                let cells = self.cells_of(body);
+                let is_shared = cells.iter().any(|&cell| part_of(cell) != part_of(cells[0]));
+                (cells, self.factors[body], is_shared)
+            })
+            .collect();
+        let mut part = Self { starts: vec![0], ..Self::default() };
+        let mut add = |cells: &[u32], factor: f64| {
+            let own = cells.iter().filter(|&&cell| (ends[0]..ends[1]).contains(&cell));
+            part.cells.extend(own.map(|cell| cell - ends[0]));
+            part.starts.push(part.cells.len() as u32);
+            part.factors.push(factor);
+        };
+        let shared = of_part.iter().filter(|(_, _, is_shared)| *is_shared);
+        shared.for_each(|&(cells, factor, _)| add(cells, factor));
+        let is_own = |cells: &[u32]| cells.first().is_some_and(|cell| (ends[0]..ends[1]).contains(cell));
+        let own = of_part.iter().filter(|(cells, _, is_shared)| !is_shared && is_own(cells));
+        own.for_each(|&(cells, factor, _)| add(cells, factor));
+        part.shared = of_part.iter().filter(|(_, _, is_shared)| *is_shared).count();
+        part
+    }
+}
 
 /// The bodies of a matrix whose vectors have this layout, of each θ that has any; those of one θ only where they are not
 /// the same as of the one before.
@@ -61,9 +93,15 @@ pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<
         return Vec::new();
     }
     let largest = largest_couplings(execute, matrix);
+    let mut joined = Joined::apart(execute, matrix);
     let mut all: Vec<Bodies> = Vec::new();
-    for theta in THRESHOLDS {
-        let bodies = Joined::new(execute, matrix, &largest, theta).bodies(execute, matrix, layout);
+    // What a θ has joined stays so for the next, which is smaller.
+    for (n, &theta) in THRESHOLDS.iter().enumerate() {
+        let thetas = [theta, if n > 0 { THRESHOLDS[n - 1] } else { f64::INFINITY }];
+        if !joined.join_strong(execute, &largest, thetas) {
+            continue;
+        }
+        let bodies = joined.bodies(execute, layout);
         if !bodies.factors.is_empty() && all.last() != Some(&bodies) {
             all.push(bodies);
         }
@@ -71,20 +109,21 @@ pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<
     all
 }
 
-/// The largest coupling of each cell.
-fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Numbers {
+/// The largest coupling of each cell, planes in the order of [`Couplings`].
+fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Vec<f64> {
     let Shape { nx, ny, nz } = matrix.grid.shape;
-    let mut largest: Numbers = vec![Vec::new(); ny];
+    let len = matrix.grid.plane();
+    let mut largest = super::zeros(execute, len * ny);
+    let mut planes: Vec<&mut [f64]> = largest.chunks_exact_mut(len).collect();
     execute.for_each(
-        &mut largest,
+        &mut planes,
         #[inline(always)]
         |j, plane| {
-            *plane = vec![0.0; matrix.grid.plane()];
             for k in 0..nz as isize {
                 let out = &mut plane[matrix.grid.at(0, k)..][..nx];
                 for offset in matrix.offsets() {
                     let c = &matrix.row(j, k, offset)[1..=nx];
-                    out.iter_mut().zip(c).for_each(|(largest, c)| *largest = largest.max(*c));
+                    out.iter_mut().zip(c).for_each(|(largest, &c)| *largest = if c > *largest { c } else { *largest });
                 }
             }
             matrix.grid.fill_ghosts(plane);
@@ -94,129 +133,256 @@ fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Numbers {
 }
 
 /// Cells joined by strong couplings.
-struct Joined {
-    shape: Shape,
-    /// A cell of the same body, the body's first cell one of itself.
-    parents: Vec<u32>,
+struct Joined<'a> {
+    matrix: &'a Couplings,
+    /// A cell of the same body, of a lower number but for the body's first cell, which has its own.
+    parents: Vec<AtomicU32>,
+    /// By j, row after row of k: whether a cell is joined to the one before it in its row, behind one entry of 0 and
+    /// before another.
+    along: Vec<Vec<u8>>,
+    /// By j, row after row of k, by stored offset: whether no coupling of the row is left for a smaller θ.
+    settled: Vec<Vec<bool>>,
+    /// Space.
+    sizes: Vec<AtomicU32>,
 }
 
-fn find_root(parents: &[u32], mut cell: u32) -> u32 {
-    while parents[cell as usize] != cell {
-        cell = parents[cell as usize];
+/// The first cell of a body. Other threads may join bodies meanwhile: what is read of them is an earlier state.
+#[inline(always)]
+fn root(parents: &[AtomicU32], cell: u32) -> u32 {
+    let mut at = cell;
+    loop {
+        let parent = parents[at as usize].load(Ordering::Relaxed);
+        if parent == at {
+            return at;
+        }
+        let grandparent = parents[parent as usize].load(Ordering::Relaxed);
+        parents[at as usize].store(grandparent, Ordering::Relaxed);
+        at = grandparent;
     }
-    cell
 }
 
-/// Joins two cells of `parents`, which holds the cells from `first` on.
-fn join(parents: &mut [u32], first: u32, a: u32, b: u32) {
-    let root = |parents: &mut [u32], cell: u32| {
-        let mut at = cell;
-        loop {
-            let parent = parents[(at - first) as usize];
-            if parent == at {
-                return at;
-            }
-            let grandparent = parents[(parent - first) as usize];
-            parents[(at - first) as usize] = grandparent;
-            at = grandparent;
+/// Joins two cells: the higher first cell goes below the lower, so that what comes out depends on no order. Whether they were
+/// apart.
+#[inline(always)]
+fn join(parents: &[AtomicU32], a: u32, b: u32) -> bool {
+    loop {
+        let (a, b) = (root(parents, a), root(parents, b));
+        if a == b {
+            return false;
         }
-    };
-    let (a, b) = (root(parents, a), root(parents, b));
-    parents[(a.max(b) - first) as usize] = a.min(b);
+        let (low, high) = (a.min(b), a.max(b));
+        let hooked = parents[high as usize].compare_exchange(high, low, Ordering::Relaxed, Ordering::Relaxed);
+        if hooked.is_ok() {
+            return true;
+        }
+    }
 }
 
-struct Slab<'p> {
-    first: usize,
-    parents: &'p mut [u32],
+/// `f` of where an entry is not 0.
+#[inline(always)]
+fn for_each_set(row: &[u8], mut f: impl FnMut(usize)) {
+    let (eights, rest) = row.as_chunks::<8>();
+    for (n, eight) in eights.iter().enumerate().filter(|(_, eight)| u64::from_ne_bytes(**eight) != 0) {
+        (0..8).filter(|&i| eight[i] != 0).for_each(|i| f(8 * n + i));
+    }
+    let first = 8 * eights.len();
+    (0..rest.len()).filter(|&i| rest[i] != 0).for_each(|i| f(first + i));
 }
 
-impl Joined {
-    fn new(execute: &impl Execute, matrix: &Couplings, largest: &Numbers, theta: f64) -> Self {
-        let shape @ Shape { nx, ny, nz } = matrix.grid.shape;
-        let plane = nx * nz;
-        let mut parents = vec![0; plane * ny];
-        let slabs = parents.chunks_mut(SLAB * plane).enumerate();
-        let mut slabs: Vec<Slab<'_>> = slabs.map(|(n, parents)| Slab { first: n * SLAB, parents }).collect();
-        execute.for_each(&mut slabs, |_, slab| {
-            let first = (slab.first * plane) as u32;
-            slab.parents.iter_mut().zip(first..).for_each(|(parent, cell)| *parent = cell);
-            let planes = slab.first..slab.first + slab.parents.len() / plane;
-            for j in planes.clone() {
-                strong_links(matrix, largest, theta, j, |a, b, to_j| {
-                    if planes.contains(&to_j) {
-                        join(slab.parents, first, a, b);
+/// Which couplings are at least θ times the largest of either cell, and which of these were not at the θ before; whether there
+/// are any left for a smaller θ.
+#[inline(always)]
+fn are_strong(
+    c: &[f64],
+    own: &[f64],
+    other: &[f64],
+    [theta, before]: [f64; 2],
+    strong: &mut [u8],
+    new: &mut [u8],
+) -> bool {
+    let largest = |own: f64, other: f64| if own > other { own } else { other };
+    let rows = || c.iter().zip(own.iter().zip(other));
+    strong.iter_mut().zip(rows()).for_each(|(strong, (&c, (&own, &other)))| {
+        *strong = u8::from(c > 0.0) & u8::from(c >= theta * largest(own, other));
+    });
+    new.iter_mut().zip(&*strong).zip(rows()).for_each(|((new, strong), (&c, (&own, &other)))| {
+        *new = strong & u8::from(c < before * largest(own, other));
+    });
+    c.iter().zip(&*strong).fold(0, |left, (&c, strong)| left | (u8::from(c > 0.0) & !strong)) != 0
+}
+
+impl<'a> Joined<'a> {
+    /// Every cell by itself.
+    fn apart(execute: &impl Execute, matrix: &'a Couplings) -> Self {
+        let Shape { nx, ny, nz } = matrix.grid.shape;
+        let cells = (nx * ny * nz) as u32;
+        let mut numbers = [Vec::with_capacity(cells as usize), Vec::with_capacity(cells as usize)];
+        for numbers in &mut numbers {
+            execute.prefer_large_pages(numbers.spare_capacity_mut());
+        }
+        let [mut parents, mut sizes] = numbers;
+        parents.extend((0..cells).map(AtomicU32::new));
+        sizes.extend((0..cells).map(|_| AtomicU32::new(0)));
+        Self {
+            matrix,
+            parents,
+            along: vec![vec![0; (nx + 2) * nz]; ny],
+            settled: vec![vec![false; nz * UPPER]; ny],
+            sizes,
+        }
+    }
+
+    /// Joins by couplings of at least θ, given that those of the θ before are joined; whether that changes anything.
+    fn join_strong(&mut self, execute: &impl Execute, largest: &[f64], thetas: [f64; 2]) -> bool {
+        let Self { matrix, parents, along, settled, .. } = self;
+        let has_joined = AtomicBool::new(false);
+        let (grid, present, parents) = (matrix.grid, matrix.present, &**parents);
+        let Shape { nx, nz, .. } = grid.shape;
+        let cell = |j: usize, k: usize| (nx * (k + nz * j)) as u32;
+        let x = super::couplings::along(Axis::X);
+        let largest_of = |j: usize, dx: isize, k: isize| &largest[j * grid.plane() + grid.at(dx, k)..][..nx];
+        if present[x] {
+            let mut planes: Vec<(&mut Vec<u8>, &mut Vec<bool>)> = along.iter_mut().zip(&mut *settled).collect();
+            execute.for_each(
+                &mut planes,
+                #[inline(always)]
+                |j, (plane, settled)| {
+                    let mut joins = false;
+                    let [mut strong, mut new] = [vec![0; nx], vec![0; nx]];
+                    for (k, row) in plane.chunks_exact_mut(nx + 2).enumerate() {
+                        let settled = &mut settled[k * UPPER + x];
+                        if *settled {
+                            continue;
+                        }
+                        let c = &matrix.row(j, k as isize, [1, 0, 0])[1..=nx];
+                        let [own, other] = [0, 1].map(|dx| largest_of(j, dx, k as isize));
+                        *settled = !are_strong(c, own, other, thetas, &mut strong, &mut new);
+                        row[2..=nx].copy_from_slice(&strong[..nx - 1]);
+                        let first = cell(j, k);
+                        let next = |i: usize| if i + 1 < nx { i as u32 + 1 } else { 0 };
+                        for_each_set(&new, |i| joins |= join(parents, first + i as u32, first + next(i)));
                     }
-                });
-            }
-        });
-        drop(slabs);
-        // Across slabs, and across a periodic end.
-        let is_periodic = matrix.grid.periodic[1];
-        for j in (0..ny).filter(|j| (j + 1) % SLAB == 0 || (is_periodic && j + 1 == ny)) {
-            strong_links(matrix, largest, theta, j, |a, b, to_j| {
-                if to_j / SLAB != j / SLAB {
-                    join(&mut parents, 0, a, b);
-                }
-            });
+                    has_joined.fetch_or(joins, Ordering::Relaxed);
+                },
+            );
         }
-        Self { shape, parents }
+        let along = &*along;
+        execute.for_each(
+            settled,
+            #[inline(always)]
+            |j, settled| {
+                let mut joins = false;
+                let [mut strong, mut new] = [vec![0; nx + 1], vec![0; nx]];
+                for n in (0..UPPER).filter(|&n| present[n] && n != x) {
+                    let offset @ [dx, dy, dz] = upper_offset(n);
+                    let Some(to_j) = grid.beside(j, dy) else { continue };
+                    for k in 0..nz {
+                        let to_k = k as isize + dz;
+                        let settled = &mut settled[k * UPPER + n];
+                        if *settled || (!grid.periodic[2] && !(0..nz as isize).contains(&to_k)) {
+                            continue;
+                        }
+                        let c = &matrix.row(j, k as isize, offset)[1..=nx];
+                        let (own, other) = (largest_of(j, 0, k as isize), largest_of(to_j, dx, to_k));
+                        *settled = !are_strong(c, own, other, thetas, &mut strong[1..], &mut new);
+                        let to_k = to_k.rem_euclid(nz as isize) as usize;
+                        // Where both cells hang together with the cells before them, and these with each other, nothing
+                        // is left to join.
+                        let own = &along[j][k * (nx + 2) + 1..][..nx];
+                        let other = &along[to_j][k_row(to_k, nx, dx)..][..nx];
+                        let rows = new.iter_mut().zip(&strong[..nx]).zip(own.iter().zip(other));
+                        rows.for_each(|((new, before), (own, other))| *new &= !(before & own & other));
+                        let (first, to_first) = (cell(j, k), cell(to_j, to_k));
+                        for_each_set(&new, |i| {
+                            let to_i = (i as isize + dx).rem_euclid(nx as isize) as u32;
+                            joins |= join(parents, first + i as u32, to_first + to_i);
+                        });
+                    }
+                }
+                has_joined.fetch_or(joins, Ordering::Relaxed);
+            },
+        );
+        has_joined.into_inner()
     }
 
     /// The bodies that are worth correcting.
-    fn bodies(&self, execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Bodies {
-        let Shape { nx, ny, nz } = self.shape;
-        let plane = nx * nz;
-        let mut roots: Vec<Vec<u32>> = vec![Vec::new(); ny];
-        let sizes: Vec<AtomicU32> = (0..self.parents.len()).map(|_| AtomicU32::new(0)).collect();
-        execute.for_each(&mut roots, |j, roots| {
-            *roots = (j * plane..(j + 1) * plane).map(|cell| find_root(&self.parents, cell as u32)).collect();
-            roots.iter().for_each(|&root| {
-                sizes[root as usize].fetch_add(1, Ordering::Relaxed);
-            });
+    fn bodies(&mut self, execute: &impl Execute, layout: &Layout) -> Bodies {
+        let Self { matrix, parents, sizes, .. } = self;
+        let shape @ Shape { nx, ny, nz } = matrix.grid.shape;
+        let plane = (nx * nz) as u32;
+        let parents = &**parents;
+        // Beside the first cell. One addition for cells in a row, or all threads would wait for the same few numbers.
+        execute.for_each(&mut vec![(); ny], |j, ()| {
+            let (mut last, mut count) = (0, 0);
+            for cell in j as u32 * plane..(j as u32 + 1) * plane {
+                let first = root(parents, cell);
+                parents[cell as usize].store(first, Ordering::Relaxed);
+                if first != last {
+                    if count > 0 {
+                        sizes[last as usize].fetch_add(count, Ordering::Relaxed);
+                    }
+                    (last, count) = (first, 0);
+                }
+                count += u32::from(first != cell);
+            }
+            if count > 0 {
+                sizes[last as usize].fetch_add(count, Ordering::Relaxed);
+            }
         });
-        // Cells of small bodies, gathered by their bodies' first cells.
+        // Cells of small bodies, gathered by their bodies' first cells, whose sizes give way to 1 + their numbers.
         let mut starts = vec![0u32];
-        let mut places = vec![u32::MAX; self.parents.len()];
         let mut total = 0;
-        for (place, size) in places.iter_mut().zip(&sizes) {
-            let size = size.load(Ordering::Relaxed);
-            if (2..=LARGEST).contains(&size) {
-                *place = starts.len() as u32 - 1;
-                total += size;
+        for size in sizes.iter_mut().map(AtomicU32::get_mut) {
+            *size = if (1..LARGEST).contains(size) {
+                total += *size + 1;
                 starts.push(total);
-            }
+                starts.len() as u32 - 1
+            } else {
+                0
+            };
         }
-        let mut next: Vec<u32> = starts[..starts.len() - 1].to_vec();
-        let mut cells = vec![0u32; total as usize];
-        for (cell, &root) in roots.iter().flatten().enumerate() {
-            if let Some(next) = next.get_mut(places[root as usize] as usize) {
-                cells[*next as usize] = cell as u32;
-                *next += 1;
-            }
-        }
-        let mut factors = vec![0.0; starts.len() - 1];
-        const TOGETHER: usize = 256;
-        let mut parts: Vec<&mut [f64]> = factors.chunks_mut(TOGETHER).collect();
-        let root = |[i, j, k]: [usize; 3]| roots[j][i + nx * k];
-        execute.for_each(&mut parts, |part, factors| {
-            for (n, factor) in factors.iter_mut().enumerate() {
-                let body = part * TOGETHER + n;
-                let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
-                *factor = factor_of(matrix, cells.iter().map(|&cell| at(self.shape, cell)), root);
-            }
-        });
         let mut bodies = Bodies { starts: vec![0], ..Bodies::default() };
-        for (body, &factor) in factors.iter().enumerate().filter(|&(_, &factor)| factor > 0.0) {
-            let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
-            bodies.cells.extend(cells.iter().map(|&cell| {
-                let [i, j, k] = at(self.shape, cell);
-                layout.index(i, j, k) as u32
-            }));
-            bodies.starts.push(bodies.cells.len() as u32);
-            bodies.factors.push(factor);
+        if total > 0 {
+            let mut next: Vec<u32> = starts[..starts.len() - 1].to_vec();
+            let mut cells = vec![0u32; total as usize];
+            for (cell, first) in parents.iter().enumerate() {
+                let number = *sizes[first.load(Ordering::Relaxed) as usize].get_mut();
+                if number > 0 {
+                    let next = &mut next[number as usize - 1];
+                    cells[*next as usize] = cell as u32;
+                    *next += 1;
+                }
+            }
+            sizes.iter_mut().for_each(|size| *size.get_mut() = 0);
+            let mut factors = vec![0.0; starts.len() - 1];
+            const TOGETHER: usize = 256;
+            let mut parts: Vec<&mut [f64]> = factors.chunks_mut(TOGETHER).collect();
+            let first_of = |[i, j, k]: [usize; 3]| parents[i + nx * (k + nz * j)].load(Ordering::Relaxed);
+            execute.for_each(&mut parts, |part, factors| {
+                for (n, factor) in factors.iter_mut().enumerate() {
+                    let body = part * TOGETHER + n;
+                    let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
+                    *factor = factor_of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
+                }
+            });
+            for (body, &factor) in factors.iter().enumerate().filter(|&(_, &factor)| factor > 0.0) {
+                let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
+                bodies.cells.extend(cells.iter().map(|&cell| {
+                    let [i, j, k] = at(shape, cell);
+                    layout.index(i, j, k) as u32
+                }));
+                bodies.starts.push(bodies.cells.len() as u32);
+                bodies.factors.push(factor);
+            }
         }
         bodies
     }
+}
+
+/// Where the row of k begins in a plane of [`Joined::along`], `dx` farther.
+#[inline(always)]
+fn k_row(k: usize, nx: usize, dx: isize) -> usize {
+    (k * (nx + 2) + 1).wrapping_add_signed(dx)
 }
 
 fn at(shape: Shape, cell: u32) -> [usize; 3] {
@@ -247,56 +413,34 @@ fn factor_of(matrix: &Couplings, cells: impl Iterator<Item = [usize; 3]>, root: 
     if is_worth_it { DAMPING / leaving } else { 0.0 }
 }
 
-/// `f(a, b, b's plane)` for all strong couplings of plane j with cells of higher number.
-fn strong_links(matrix: &Couplings, largest: &Numbers, theta: f64, j: usize, mut f: impl FnMut(u32, u32, usize)) {
-    let (grid, Shape { nx, nz, .. }) = (matrix.grid, matrix.grid.shape);
-    for n in (0..UPPER).filter(|&n| matrix.present[n]) {
-        let offset @ [dx, dy, dz] = upper_offset(n);
-        let Some(to_j) = grid.beside(j, dy) else { continue };
-        for k in 0..nz {
-            let to_k = k as isize + dz;
-            if !grid.periodic[2] && !(0..nz as isize).contains(&to_k) {
-                continue;
-            }
-            let c = &matrix.row(j, k as isize, offset)[1..=nx];
-            let own = &largest[j][grid.at(0, k as isize)..][..nx];
-            let other = &largest[to_j][grid.at(dx, to_k)..][..nx];
-            let to_k = to_k.rem_euclid(nz as isize) as usize;
-            for i in 0..nx {
-                if c[i] > 0.0 && c[i] >= theta * own[i].max(other[i]) {
-                    let to_i = (i as isize + dx).rem_euclid(nx as isize) as usize;
-                    f((i + nx * (k + nz * j)) as u32, (to_i + nx * (to_k + nz * to_j)) as u32, to_j);
-                }
-            }
-        }
-    }
-}
-
 /// Whether there can be bodies at all, on this grid or on coarser ones: whether anywhere in the seven-point matrix a coupling
 /// is much weaker than the next one in its direction.
 pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
-    let mut found = vec![false; ny];
+    let found = AtomicBool::new(false);
     execute.for_each(
-        &mut found,
+        &mut vec![(); ny],
         #[inline(always)]
-        |j, found| {
+        |j, ()| {
             for n in (0..UPPER).filter(|&n| matrix.present[n]) {
                 let offset @ [dx, dy, dz] = upper_offset(n);
                 let (Some(before_j), Some(_)) = (grid.beside(j, -dy), grid.beside(j, dy)) else { continue };
-                for k in 0..nz as isize {
-                    let c = &matrix.row(j, k, offset)[1..=nx];
-                    let before = &matrix.planes[before_j].couplings[n][grid.at(-dx, k - dz)..][..nx];
-                    // Beyond a closed side is no coupling to compare with.
-                    let is_end = |i: usize| dx == 1 && !grid.periodic[0] && (i == 0 || i + 1 == nx);
-                    let is_side = dz == 1 && !grid.periodic[2] && (k == 0 || k + 1 == nz as isize);
-                    let is_weak = |(i, (&c, &before)): (usize, (&f64, &f64))| {
-                        !is_end(i) && (c < CONTRAST * before || before < CONTRAST * c)
-                    };
-                    *found |= !is_side && c.iter().zip(before).enumerate().any(is_weak);
+                // Beyond a closed side is no coupling to compare with.
+                let [x_end, z_end] = [(dx, 0), (dz, 2)].map(|(d, axis)| usize::from(d == 1 && !grid.periodic[axis]));
+                let columns = x_end..nx.max(2 * x_end) - x_end;
+                for k in z_end..nz.max(2 * z_end) - z_end {
+                    if found.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let c = &matrix.row(j, k as isize, offset)[1..=nx][columns.clone()];
+                    let before = &matrix.stored(before_j, n)[grid.at(-dx, k as isize - dz)..][columns.clone()];
+                    let is_weak = |&c: &f64, &before: &f64| (c < CONTRAST * before) | (before < CONTRAST * c);
+                    if c.iter().zip(before).fold(false, |found, (c, before)| found | is_weak(c, before)) {
+                        found.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         },
     );
-    found.contains(&true)
+    found.into_inner()
 }

@@ -126,12 +126,12 @@ impl Grid {
 }
 
 /// One plane of a matrix.
-#[derive(Clone, Debug, Default)]
-pub struct CouplingPlane {
+#[derive(Debug, Default)]
+pub struct CouplingPlane<'p> {
     /// By stored offset: minus the entry of the matrix, empty where there is none anywhere.
-    pub couplings: [Vec<f64>; UPPER],
+    pub couplings: [&'p mut [f64]; UPPER],
     /// Row sums.
-    pub sums: Vec<f64>,
+    pub sums: &'p mut [f64],
 }
 
 /// A symmetric matrix with couplings to the 26 cells around each:
@@ -146,8 +146,8 @@ pub struct Couplings {
     pub grid: Grid,
     /// Which offsets are stored.
     pub present: [bool; UPPER],
-    /// By j.
-    pub planes: Vec<CouplingPlane>,
+    /// Plane by plane: couplings by stored offset, those that are there, and row sums.
+    numbers: Vec<f64>,
     /// What lies beyond closed sides.
     zeros: Vec<f64>,
 }
@@ -156,14 +156,39 @@ impl Couplings {
     /// A matrix of zeros, its planes first touched by whoever works on them.
     pub fn zeros(execute: &impl Execute, grid: Grid, present: [bool; UPPER]) -> Self {
         let len = grid.plane();
-        let mut planes: Vec<CouplingPlane> = (0..grid.shape.ny).map(|_| CouplingPlane::default()).collect();
-        execute.for_each(&mut planes, |_, plane| {
-            for (couplings, present) in plane.couplings.iter_mut().zip(present) {
-                *couplings = vec![0.0; if present { len } else { 0 }];
-            }
-            plane.sums = vec![0.0; len];
-        });
-        Self { grid, present, planes, zeros: vec![0.0; len] }
+        let arrays = 1 + present.iter().filter(|&&present| present).count();
+        Self { grid, present, numbers: super::zeros(execute, arrays * len * grid.shape.ny), zeros: vec![0.0; len] }
+    }
+
+    /// Arrays of a plane.
+    #[inline(always)]
+    fn arrays(&self) -> usize {
+        1 + self.present.iter().map(|&present| usize::from(present)).sum::<usize>()
+    }
+
+    /// The planes, by j.
+    pub fn planes_mut(&mut self) -> Vec<CouplingPlane<'_>> {
+        let (len, arrays, present) = (self.grid.plane(), self.arrays(), self.present);
+        let planes = self.numbers.chunks_exact_mut(arrays * len);
+        planes
+            .map(|mut rest| {
+                let mut next = || {
+                    let (own, after) = std::mem::take(&mut rest).split_at_mut(len);
+                    rest = after;
+                    own
+                };
+                let couplings = present.map(|present| if present { next() } else { &mut [] });
+                CouplingPlane { couplings, sums: next() }
+            })
+            .collect()
+    }
+
+    /// Couplings at a stored offset of plane j, empty where there are none.
+    #[inline(always)]
+    pub(super) fn stored(&self, j: usize, n: usize) -> &[f64] {
+        let len = self.grid.plane();
+        let before = self.present[..n].iter().map(|&present| usize::from(present)).sum::<usize>();
+        &self.numbers[(j * self.arrays() + before) * len..][..if self.present[n] { len } else { 0 }]
     }
 
     /// The matrix of a diffusion stencil: seven points.
@@ -171,9 +196,8 @@ impl Couplings {
         let grid = Grid::of(stencil);
         let (shape, extents) = (grid.shape, grid.extents());
         let mut matrix = Self::zeros(execute, grid, grid.seven_points());
-        let Self { planes, .. } = &mut matrix;
         execute.for_each(
-            planes,
+            &mut matrix.planes_mut(),
             #[inline(always)]
             |j, plane| {
                 for k in 0..shape.nz {
@@ -184,7 +208,7 @@ impl Couplings {
                     shifts_of_row(stencil, [j, k], &mut plane.sums[start..start + shape.nx]);
                 }
                 plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| grid.fill_ghosts(c));
-                grid.fill_ghosts(&mut plane.sums);
+                grid.fill_ghosts(plane.sums);
             },
         );
         matrix
@@ -201,19 +225,20 @@ impl Couplings {
     pub fn row(&self, j: usize, k: isize, offset @ [dx, dy, dz]: Offset) -> &[f64] {
         let (grid, n) = (&self.grid, number(offset));
         if n > UPPER {
-            let c = &self.planes[j].couplings[n - UPPER - 1];
+            let c = self.stored(j, n - UPPER - 1);
             return &c[grid.at(-1, k)..][..grid.span()];
         }
         // At the other cell.
         let Some(plane) = grid.beside(j, dy) else { return &self.zeros[..grid.span()] };
-        let c = &self.planes[plane].couplings[UPPER - 1 - n];
+        let c = self.stored(plane, UPPER - 1 - n);
         &c[grid.at(dx - 1, k + dz)..][..grid.span()]
     }
 
     /// Row sums of the cells of row (j, k), ghosts included.
     #[inline(always)]
     pub fn sums(&self, j: usize, k: isize) -> &[f64] {
-        &self.planes[j].sums[self.grid.at(-1, k)..][..self.grid.span()]
+        let arrays = self.arrays();
+        &self.numbers[(j * arrays + arrays - 1) * self.grid.plane()..][self.grid.at(-1, k)..][..self.grid.span()]
     }
 
     /// All offsets to other cells that there are couplings for.
@@ -258,7 +283,7 @@ impl Couplings {
     /// The directions to halve, see [`strong`].
     pub fn strong_axes(&self, execute: &impl Execute) -> Vec<Axis> {
         let Shape { nx, nz, .. } = self.grid.shape;
-        let mut sums = vec![[(0.0, 0usize); 3]; self.planes.len()];
+        let mut sums = vec![[(0.0, 0usize); 3]; self.grid.shape.ny];
         execute.for_each(
             &mut sums,
             #[inline(always)]
@@ -272,8 +297,14 @@ impl Couplings {
                             row.iter_mut().zip(c).for_each(|(sum, c)| *sum += c);
                         }
                         let (sum, count) = &mut sums[axis as usize];
-                        *sum += row.iter().map(|c| c.max(0.0)).sum::<f64>();
-                        *count += row.iter().filter(|&&c| c > 0.0).count();
+                        // Sums of every eighth entry, which vector registers have side by side.
+                        let (eights, rest) = row.as_chunks::<8>();
+                        let mut partial = [0.0; 8];
+                        for eight in eights {
+                            partial.iter_mut().zip(eight).for_each(|(sum, c)| *sum += c.max(0.0));
+                        }
+                        *sum += partial.iter().sum::<f64>() + rest.iter().map(|c| c.max(0.0)).sum::<f64>();
+                        *count += row.iter().map(|&c| usize::from(c > 0.0)).sum::<usize>();
                     }
                 }
             },

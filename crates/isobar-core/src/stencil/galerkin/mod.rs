@@ -18,6 +18,7 @@ pub mod bodies;
 pub mod coarsest;
 pub mod couplings;
 pub mod product;
+mod relaxing;
 pub mod setup;
 pub mod weights;
 
@@ -32,6 +33,17 @@ use super::Axis;
 pub trait Execute: Sync {
     /// `f(n, items[n])` for all n, in any order, or at the same time.
     fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
+
+    /// Asks for large pages for memory that has not been touched. Small ones take longer to get than what is computed in
+    /// them does.
+    fn prefer_large_pages<X>(&self, _memory: &[X]) {}
+}
+
+/// Zeros that are first touched by whoever works on them.
+fn zeros(execute: &impl Execute, count: usize) -> Vec<f64> {
+    let all = vec![0.0; count];
+    execute.prefer_large_pages(&all);
+    all
 }
 
 /// One after the other.

@@ -11,65 +11,9 @@
 //! and of a line with itself C(I, I+1) = b E(2I, 2I+1) + a E(2I+1, 2I+2) − a b d(2I+1), d the diagonal.
 //! Row sums are those of A applied to P 1 by differences, restricted: s_c = Pᵀ(A P 1).
 
-use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, upper_offset};
+use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, number, upper_offset};
 use super::weights::Weights;
 use super::{Axis, Execute};
-
-/// A factor of a term: a weight of an odd cell.
-#[derive(Clone, Copy)]
-enum Factor {
-    One,
-    /// Of the odd cell so far from 2I + 1 in pairs of cells; whether its weight above, not below; in the line at the offset.
-    Weight {
-        pair: isize,
-        above: bool,
-        is_other: bool,
-    },
-}
-
-/// A coupling E of the fine cell at 2I + `from`, in the direction `step` along the line, times two weights.
-#[derive(Clone, Copy)]
-struct Term {
-    factors: [Factor; 2],
-    from: isize,
-    step: isize,
-}
-
-const fn w(pair: isize, above: bool, is_other: bool) -> Factor {
-    Factor::Weight { pair, above, is_other }
-}
-
-const fn term(a: Factor, b: Factor, from: isize, step: isize) -> Term {
-    Term { factors: [a, b], from, step }
-}
-
-/// Own weights, and those of the other line.
-const OWN_BELOW: Factor = w(0, false, false);
-const OWN_ABOVE_BEFORE: Factor = w(-1, true, false);
-const OTHER_BELOW: Factor = w(0, false, true);
-const OTHER_ABOVE: Factor = w(0, true, true);
-const OTHER_ABOVE_BEFORE: Factor = w(-1, true, true);
-const OTHER_BELOW_BEFORE: Factor = w(-1, false, true);
-
-/// C(I, I)
-const SAME: [Term; 7] = [
-    term(Factor::One, Factor::One, 0, 0),
-    term(OWN_ABOVE_BEFORE, OTHER_ABOVE_BEFORE, -1, 0),
-    term(OWN_ABOVE_BEFORE, Factor::One, -1, 1),
-    term(Factor::One, OTHER_ABOVE_BEFORE, 0, -1),
-    term(Factor::One, OTHER_BELOW, 0, 1),
-    term(OWN_BELOW, Factor::One, 1, -1),
-    term(OWN_BELOW, OTHER_BELOW, 1, 0),
-];
-/// C(I, I + 1)
-const NEXT: [Term; 3] =
-    [term(Factor::One, OTHER_ABOVE, 0, 1), term(OWN_BELOW, OTHER_ABOVE, 1, 0), term(OWN_BELOW, Factor::One, 1, 1)];
-/// C(I, I − 1)
-const LAST: [Term; 3] = [
-    term(OWN_ABOVE_BEFORE, Factor::One, -1, -1),
-    term(OWN_ABOVE_BEFORE, OTHER_BELOW_BEFORE, -1, 0),
-    term(Factor::One, OTHER_BELOW_BEFORE, 0, -1),
-];
 
 /// Which offsets PᵀAP has couplings for, where A has some for `present` and a direction becomes that of `coarse`.
 pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bool; UPPER] {
@@ -95,7 +39,7 @@ pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> C
     let mut coarse = Couplings::zeros(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid));
     let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
     execute.for_each(
-        &mut coarse.planes,
+        &mut coarse.planes_mut(),
         #[inline(always)]
         |j, plane| making.plane(j, plane),
     );
@@ -115,43 +59,42 @@ impl Making<'_> {
     }
 
     #[inline(always)]
-    fn plane(&self, j: usize, plane: &mut CouplingPlane) {
+    fn plane(&self, j: usize, plane: &mut CouplingPlane<'_>) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         let d = self.axis() as usize;
-        let mut scratch = Scratch::new(self.fine.grid.span());
+        let mut scratch = Scratch::new(self.fine, self.grid);
         for k in 0..nz {
-            let start = self.grid.at(0, k as isize);
-            for n in 0..UPPER {
-                if plane.couplings[n].is_empty() {
-                    continue;
-                }
-                let out = &mut plane.couplings[n][start..start + nx];
+            let (row, start) = ([j, k], self.grid.at(0, k as isize));
+            if d == 0 {
+                scratch.split(self.fine, row);
+            }
+            for (n, couplings) in plane.couplings.iter_mut().enumerate().filter(|(_, c)| !c.is_empty()) {
+                let out = &mut couplings[start..start + nx];
                 let mut across = upper_offset(n);
                 let along = std::mem::take(&mut across[d]);
-                if across == [0; 3] {
-                    self.add(&[term(Factor::One, OTHER_ABOVE, 0, 1), NEXT[2]], across, [j, k], out);
-                    self.subtract_diagonal([j, k], out, &mut scratch);
-                    self.add_ring_end(1, across, [j, k], out);
-                    continue;
-                }
+                let block = Block { making: self, scratch: &scratch, row, across };
                 match along {
-                    0 => self.add(&SAME, across, [j, k], out),
-                    1 => self.add(&NEXT, across, [j, k], out),
-                    _ => self.add(&LAST, across, [j, k], out),
+                    _ if across == [0; 3] => block.own_next(out),
+                    0 => block.same(out),
+                    1 => block.next(out),
+                    _ => block.last(out),
                 }
-                if self.is_one {
-                    self.add(&NEXT, across, [j, k], out);
-                    self.add(&LAST, across, [j, k], out);
-                    self.add_ring_end(1, across, [j, k], out);
-                    self.add_ring_end(-1, across, [j, k], out);
+                if self.is_one && across != [0; 3] {
+                    let mut more = vec![0.0; nx];
+                    for part in [Block::next, Block::last] {
+                        part(&block, &mut more);
+                        out.iter_mut().zip(&more).for_each(|(out, more)| *out += more);
+                    }
+                    self.add_ring_end(1, across, row, out);
+                    self.add_ring_end(-1, across, row, out);
                 } else {
-                    self.add_ring_end(along, across, [j, k], out);
+                    self.add_ring_end(along, across, row, out);
                 }
             }
-            self.sums([j, k], &mut plane.sums[start..start + nx], &mut scratch);
+            self.sums(row, &mut plane.sums[start..start + nx], &mut scratch.one);
         }
         plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| self.grid.fill_ghosts(c));
-        self.grid.fill_ghosts(&mut plane.sums);
+        self.grid.fill_ghosts(plane.sums);
     }
 
     /// The fine row at `from` of a coarse row, and where its cell 2I is for I = 0 and how far apart these are; none where
@@ -181,35 +124,6 @@ impl Making<'_> {
         &self.weights.rows(j, k)[usize::from(above)][i as usize..]
     }
 
-    /// out += Σ terms
-    #[inline(always)]
-    fn add(&self, terms: &[Term], across: Offset, row: [usize; 2], out: &mut [f64]) {
-        for &Term { factors, from, step } in terms {
-            let mut offset = across;
-            offset[self.axis() as usize] = step;
-            if !self.fine.has(offset) {
-                continue;
-            }
-            let Some((j, k, first, stride)) = self.fine_row(row, from) else { continue };
-            let e = self.fine.row(j, k, offset);
-            let weights = factors.map(|factor| match factor {
-                Factor::One => None,
-                Factor::Weight { pair, above, is_other } => {
-                    Some(self.weights(row, pair, above, if is_other { across } else { [0; 3] }))
-                }
-            });
-            let e = e.get(first..).unwrap_or(&[]).iter().step_by(stride);
-            let terms = out.iter_mut().zip(e);
-            match weights {
-                [None, None] => terms.for_each(|(out, e)| *out += e),
-                [Some(a), None] | [None, Some(a)] => terms.zip(a).for_each(|((out, e), a)| *out += e * *a),
-                [Some(a), Some(b)] => {
-                    terms.zip(a).zip(b).for_each(|(((out, e), a), b)| *out += a * b * e);
-                }
-            }
-        }
-    }
-
     /// In a ring of odd length the last cell and the first are both even, and coupled as they are.
     fn add_ring_end(&self, along: isize, across: Offset, row @ [j, k]: [usize; 2], out: &mut [f64]) {
         let d = self.axis() as usize;
@@ -233,45 +147,30 @@ impl Making<'_> {
         }
     }
 
-    /// out −= a b d(2I + 1)
-    #[inline(always)]
-    fn subtract_diagonal(&self, row: [usize; 2], out: &mut [f64], scratch: &mut Scratch) {
-        let Some((j, k, first, stride)) = self.fine_row(row, 1) else { return };
-        self.fine.diagonals(j, k as usize, &mut scratch.diagonal);
-        // `first` counts the ghost, which diagonals have none of.
-        let d = scratch.diagonal.get(first - 1..).unwrap_or(&[]).iter().step_by(stride);
-        let [a, b] = [false, true].map(|above| self.weights(row, 0, above, [0; 3]));
-        for (((out, d), a), b) in out.iter_mut().zip(d).zip(a).zip(b) {
-            *out -= a * b * d;
-        }
-    }
-
     /// s_c = Pᵀ(A P 1)
     #[inline(always)]
-    fn sums(&self, row: [usize; 2], out: &mut [f64], scratch: &mut Scratch) {
+    fn sums(&self, row: [usize; 2], out: &mut [f64], one: &mut TimesOne) {
         if self.axis() == Axis::X {
             // One fine row has all three.
-            self.times_one([row[0], row[1]], scratch);
+            let t = self.times_one([row[0], row[1]], one);
             let below = self.weights(row, 0, false, [0; 3]);
             let above_before = self.weights(row, -1, true, [0; 3]);
-            let t = &scratch.product;
             let n = self.fine.grid.shape.nx;
-            for (i, out) in out.iter_mut().enumerate() {
-                *out += t[2 * i + 1];
-                if 2 * i + 1 < n {
-                    *out += below[i] * t[2 * i + 2];
-                }
-                let before = if i > 0 { t[2 * i] } else { t[n] };
-                *out += above_before[i] * before;
-            }
+            // Every coarse cell is in a pair with the odd cell before it.
+            let pairs = t.as_chunks::<2>().0;
+            let rows = out.iter_mut().zip(pairs).zip(above_before);
+            rows.for_each(|((out, [before, own]), w)| *out = own + w * before);
+            let first = t[if self.fine.grid.periodic[0] { n } else { 0 }];
+            out[0] = t[1] + above_before[0] * first;
+            let rows = out.iter_mut().zip(&pairs[1..]).zip(below).take(n / 2);
+            rows.for_each(|((out, [after, _]), w)| *out += w * after);
             return;
         }
         for (from, weight) in [(0, None), (1, Some((0, false))), (-1, Some((-1, true)))] {
             let Some((j, k, ..)) = self.fine_row(row, from) else { continue };
-            self.times_one([j, k as usize], scratch);
-            let t = &scratch.product[1..];
+            let t = &self.times_one([j, k as usize], one)[1..];
             match weight {
-                None => out.iter_mut().zip(t).for_each(|(out, t)| *out += t),
+                None => out.copy_from_slice(&t[..out.len()]),
                 Some((pair, above)) => {
                     let w = self.weights(row, pair, above, [0; 3]);
                     out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out += w * *t);
@@ -282,38 +181,199 @@ impl Making<'_> {
 
     /// A P 1 of a fine row, by differences, from entry 1.
     #[inline(always)]
-    fn times_one(&self, [j, k]: [usize; 2], scratch: &mut Scratch) {
+    fn times_one<'s>(&'s self, [j, k]: [usize; 2], one: &'s mut TimesOne) -> &'s [f64] {
         let (grid, n) = (self.fine.grid, self.fine.grid.shape.nx);
         let of_one = |dy: isize| grid.beside(j, dy).and_then(|j| self.weights.of_one[j].as_ref());
         let planes = [-1, 0, 1].map(of_one);
-        let t = &mut scratch.product;
-        t[1..=n].copy_from_slice(&self.fine.sums(j, k as isize)[1..=n]);
+        let sums = self.fine.sums(j, k as isize);
         if planes.iter().all(Option::is_none) {
-            return;
+            return sums;
         }
-        let ones = &scratch.ones[..n];
+        let TimesOne { product: t, ones } = one;
+        t[1..=n].copy_from_slice(&sums[1..=n]);
+        // Where P 1 is 1 all around, A P 1 is the row sum.
+        let columns = planes.iter().flatten().map(|of_one| of_one.columns.clone());
+        let columns = columns.fold(n..0, |all, own| all.start.min(own.start)..all.end.max(own.end));
+        let columns = match grid.periodic[0] {
+            true => 0..n,
+            false => columns.start.saturating_sub(1)..(columns.end + 1).min(n),
+        };
+        let ones = &ones[columns.clone()];
         let row = |dx: isize, dy: isize, dz: isize| match planes[(dy + 1) as usize] {
-            Some(plane) => plane.get(grid.at(dx, k as isize + dz)..).and_then(|row| row.get(..n)).unwrap_or(ones),
+            Some(plane) => {
+                let row = plane.values.get(grid.at(dx, k as isize + dz)..);
+                row.and_then(|row| row.get(columns.clone())).unwrap_or(ones)
+            }
             None => ones,
         };
-        let own = row(0, 0, 0);
-        t[1..=n].iter_mut().zip(own).for_each(|(t, v)| *t *= v);
+        let (own, t_part) = (row(0, 0, 0), &mut t[1..][columns.clone()]);
+        t_part.iter_mut().zip(own).for_each(|(t, v)| *t *= v);
         for offset @ [dx, dy, dz] in self.fine.offsets() {
-            let c = &self.fine.row(j, k as isize, offset)[1..=n];
-            let terms = t[1..=n].iter_mut().zip(c).zip(own).zip(row(dx, dy, dz));
+            let c = &self.fine.row(j, k as isize, offset)[1..][columns.clone()];
+            let terms = t_part.iter_mut().zip(c).zip(own).zip(row(dx, dy, dz));
             terms.for_each(|(((t, c), v), other)| *t += c * (v - other));
+        }
+        t
+    }
+}
+
+/// The block of PᵀAP between a row of coarse cells and one at an offset across the direction.
+struct Block<'a> {
+    making: &'a Making<'a>,
+    scratch: &'a Scratch,
+    row: [usize; 2],
+    across: Offset,
+}
+
+impl<'a> Block<'a> {
+    /// E(2I + from, 2I + from + step), zeros where there are none.
+    #[inline(always)]
+    fn e(&self, from: isize, step: isize) -> &'a [f64] {
+        let Self { making, scratch, row, mut across } = *self;
+        across[making.axis() as usize] = step;
+        let n = making.grid.shape.nx;
+        if !making.fine.has(across) {
+            return &scratch.zeros[..n];
+        }
+        if making.axis() == Axis::X {
+            let [odd, even] = &scratch.halves[number(across) - UPPER - 1];
+            return match from {
+                0 => &even[..n],
+                1 => &odd[1..=n],
+                _ => &odd[..n],
+            };
+        }
+        match making.fine_row(row, from) {
+            Some((j, k, ..)) => &making.fine.row(j, k, across)[1..=n],
+            None => &scratch.zeros[..n],
+        }
+    }
+
+    /// Weights of the odd cells at a pair, in the own row or the other one.
+    #[inline(always)]
+    fn w(&self, pair: isize, above: bool, is_other: bool) -> &'a [f64] {
+        let across = if is_other { self.across } else { [0; 3] };
+        &self.making.weights(self.row, pair, above, across)[..self.making.grid.shape.nx]
+    }
+
+    /// Whether E has couplings along the direction, not just across.
+    #[inline(always)]
+    fn is_tridiagonal(&self) -> bool {
+        let Self { making, mut across, .. } = *self;
+        [-1, 1].into_iter().any(|step| {
+            across[making.axis() as usize] = step;
+            making.fine.has(across)
+        })
+    }
+
+    /// C(I, I)
+    #[inline(always)]
+    fn same(&self, out: &mut [f64]) {
+        let n = out.len();
+        let (even, before, after) = (self.e(0, 0), self.e(-1, 0), self.e(1, 0));
+        let (below, other_below) = (self.w(0, false, false), self.w(0, false, true));
+        let (above, other_above) = (self.w(-1, true, false), self.w(-1, true, true));
+        if !self.is_tridiagonal() {
+            for i in 0..n {
+                out[i] = even[i] + above[i] * other_above[i] * before[i] + below[i] * other_below[i] * after[i];
+            }
+            return;
+        }
+        let (before_up, even_down) = (self.e(-1, 1), self.e(0, -1));
+        let (even_up, after_down) = (self.e(0, 1), self.e(1, -1));
+        for i in 0..n {
+            let lower = above[i] * (other_above[i] * before[i] + before_up[i]) + other_above[i] * even_down[i];
+            let upper = below[i] * (other_below[i] * after[i] + after_down[i]) + other_below[i] * even_up[i];
+            out[i] = even[i] + lower + upper;
+        }
+    }
+
+    /// C(I, I + 1)
+    #[inline(always)]
+    fn next(&self, out: &mut [f64]) {
+        let n = out.len();
+        let after = self.e(1, 0);
+        let (below, other_above) = (self.w(0, false, false), self.w(0, true, true));
+        if !self.is_tridiagonal() {
+            for i in 0..n {
+                out[i] = below[i] * other_above[i] * after[i];
+            }
+            return;
+        }
+        let (even_up, after_up) = (self.e(0, 1), self.e(1, 1));
+        for i in 0..n {
+            out[i] = other_above[i] * (even_up[i] + below[i] * after[i]) + below[i] * after_up[i];
+        }
+    }
+
+    /// C(I, I − 1)
+    #[inline(always)]
+    fn last(&self, out: &mut [f64]) {
+        let n = out.len();
+        let before = self.e(-1, 0);
+        let (above, other_below) = (self.w(-1, true, false), self.w(-1, false, true));
+        if !self.is_tridiagonal() {
+            for i in 0..n {
+                out[i] = above[i] * other_below[i] * before[i];
+            }
+            return;
+        }
+        let (before_down, even_down) = (self.e(-1, -1), self.e(0, -1));
+        for i in 0..n {
+            out[i] = other_below[i] * (even_down[i] + above[i] * before[i]) + above[i] * before_down[i];
+        }
+    }
+
+    /// C(I, I + 1) of a row with itself.
+    #[inline(always)]
+    fn own_next(&self, out: &mut [f64]) {
+        let n = out.len();
+        let (even_up, after_up) = (self.e(0, 1), self.e(1, 1));
+        let (below, above) = (self.w(0, false, false), self.w(0, true, false));
+        let diagonals = self.making.weights.diagonals(self.row);
+        for i in 0..n {
+            out[i] = above[i] * even_up[i] + below[i] * after_up[i];
+        }
+        // There is no odd cell after the last of an odd number.
+        for (i, diagonal) in diagonals.iter().enumerate().take(n) {
+            out[i] -= below[i] * above[i] * diagonal;
         }
     }
 }
 
+/// Space of a thread.
 struct Scratch {
-    diagonal: Vec<f64>,
+    /// In x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
+    /// even ones.
+    halves: Vec<[Vec<f64>; 2]>,
+    zeros: Vec<f64>,
+    one: TimesOne,
+}
+
+/// What A P 1 is computed in.
+struct TimesOne {
     product: Vec<f64>,
     ones: Vec<f64>,
 }
 
 impl Scratch {
-    fn new(row: usize) -> Self {
-        Self { diagonal: vec![0.0; row], product: vec![0.0; row], ones: vec![1.0; row] }
+    fn new(fine: &Couplings, coarse: Grid) -> Self {
+        let (n, row) = (coarse.shape.nx, fine.grid.span());
+        let one = TimesOne { product: vec![0.0; row], ones: vec![1.0; row] };
+        Self { halves: vec![[vec![0.0; n + 1], vec![0.0; n]]; UPPER], zeros: vec![0.0; n], one }
+    }
+
+    /// Reads a fine row.
+    #[inline(always)]
+    fn split(&mut self, fine: &Couplings, [j, k]: [usize; 2]) {
+        for n in (0..UPPER).filter(|&n| fine.present[n]) {
+            let row = fine.row(j, k as isize, upper_offset(n));
+            let [odd, even] = &mut self.halves[n];
+            let pairs = row.as_chunks::<2>().0;
+            odd.iter_mut().zip(pairs).for_each(|(odd, pair)| *odd = pair[0]);
+            even.iter_mut().zip(pairs).for_each(|(even, pair)| *even = pair[1]);
+            let last = odd.len() - 1;
+            odd[last] = row[2 * last];
+        }
     }
 }

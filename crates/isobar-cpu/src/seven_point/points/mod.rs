@@ -122,8 +122,14 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
     ) -> Result<()> {
         let (f, u, v) = (f.share(), u.share(), v.share_mut());
         if cycle.is_sweep() {
-            let omega = T::from_f64(cycle.relaxation);
-            self.summing_pass(|c, j, _| self.on_both(c, j, |h| Sweep { h, omega, f, u, v }), norm, scalars);
+            let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
+            if cycle.momentum > 0.0 {
+                let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u, v };
+                self.summing_pass(|c, j, _| self.on_both(c, j, sweep), norm, scalars);
+            } else {
+                let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u, v };
+                self.summing_pass(|c, j, _| self.on_both(c, j, sweep), norm, scalars);
+            }
             return Ok(());
         }
         scalars.reduce(norm, [self.relax_tiles(cycle, [f, u, v])?]);

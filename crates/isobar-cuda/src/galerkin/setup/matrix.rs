@@ -231,7 +231,7 @@ impl Matrix {
         copy.read(&mut values)?;
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut matrix = Couplings::zeros(execute, grid, self.present);
-        for (j, plane) in matrix.planes.iter_mut().enumerate() {
+        for (j, plane) in matrix.planes_mut().iter_mut().enumerate() {
             // Even planes before odd ones.
             let folded = j / 2 + if j % 2 == 1 { ny.div_ceil(2) } else { 0 };
             let all = plane.couplings.iter_mut().filter(|field| !field.is_empty()).chain([&mut plane.sums]);

@@ -22,6 +22,7 @@ struct Halving {
     int coarse[4];
     int halved; // bits of directions
     int rings;
+    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first
 };
 
 constexpr int SIDES = FLAT ? 4 : 6;
@@ -167,9 +168,9 @@ __device__ __forceinline__ Two residuals(const Stencil& op, const Known& known, 
     const Index even = row + plane * (colour + 2 * (Index)j), odd = row + plane * (1 - colour + 2 * (Index)j);
     const bool ring_x = periodic(X) && nx > 1, ring_y = periodic(Y) && ny > 1, ring_z = periodic(Z) && nz > 1;
     // Where there is no neighbour its place is the cell's own, and t is 0. In y the neighbour of an even cell is where odd ones are.
-    const bool has[6] = {i > 0 || ring_x, i + 2 < nx || ring_x, j > 0 || ring_y, j + 1 < ny || ring_y, k > 0 || ring_z, k + 1 < nz || ring_z};
+    const bool has[6] = {i > 0 || ring_x, i + 2 < nx || ring_x, j > op.start || ring_y, j + 1 < op.end || ring_y, k > 0 || ring_z, k + 1 < nz || ring_z};
     const Index west = i > 0 ? odd - 1 : ring_x ? odd + ((nx - 1) >> 1) : even, east = i + 2 < nx ? even + 1 : ring_x ? even - m : odd;
-    const Index south = j > 0 ? -2 * plane : 2 * plane * (ny - 1), north = j + 1 < ny ? 2 * plane : -2 * plane * (ny - 1);
+    const Index south = j > op.start ? -2 * plane : 2 * plane * (ny - 1), north = j + 1 < op.end ? 2 * plane : -2 * plane * (ny - 1);
 #if !FLAT
     const Index below = k > 0 ? -(Index)op.pitch : (Index)op.pitch * (nz - 1);
     const Index above = k + 1 < nz ? (Index)op.pitch : -(Index)op.pitch * (nz - 1);
@@ -244,7 +245,7 @@ __device__ __forceinline__ int beside(const Halving& h, int d, int n) {
     const int own = part_of(h, d, n), count = h.coarse[d];
     if (!is_halved(h, d)) return own;
     const int other = n & 1 ? own + 1 : own - 1;
-    if (other >= 0 && other < count) return other;
+    if (other >= (d == Y ? h.start : 0) && other < (d == Y ? h.end : count)) return other;
     return (h.rings >> d) & 1 ? (n & 1 ? 0 : count - 1) : own;
 }
 
@@ -361,36 +362,45 @@ __device__ __forceinline__ void keep_most(double* to, double value) {
 }
 
 // Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
-// Block 256; as many blocks as keep the card busy.
+// Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
 extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
     constexpr int N = sizeof(Fields) / sizeof(T);
-    double most[N], inverses[N], jump = 0;
     const double never = __longlong_as_double(0x7ff0000000000000LL);
+    double most[N], least[N], jump = 1;
 #pragma unroll
-    for (int n = 0; n < N; n++) most[n] = inverses[n] = 0;
-    const long long cells = (long long)op.nx * op.ny * LAYERS(op);
-    for (long long n = blockIdx.x * 256LL + threadIdx.x; n < cells; n += gridDim.x * 256LL) {
-        const int i = n % op.nx, k = n / op.nx % LAYERS(op), j = n / ((long long)op.nx * LAYERS(op));
-        const Fields here = load(op, place(op, i, j, k));
-        const Fields beside[3] = {i + 1 < op.nx ? load(op, place(op, i + 1, j, k)) : here,
-                                  j + 1 < op.ny ? load(op, place(op, i, j + 1, k)) : here,
-                                  k + 1 < LAYERS(op) ? load(op, place(op, i, j, k + 1)) : here};
+    for (int n = 0; n < N; n++) {
+        most[n] = 0;
+        least[n] = never;
+    }
+    const int first = max(op.start, -1), last = min(op.end, op.ny + 1) - 1;
+    const int rows = (last - first + 1) * LAYERS(op), lane = threadIdx.x % 32;
+    for (int row = blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += gridDim.x * 8) {
+        const int j = first + row / LAYERS(op), k = row % LAYERS(op);
+        const bool is_last[2] = {j == last, k + 1 == LAYERS(op)};
+        for (int i = lane; i < op.nx; i += 32) {
+            const Fields here = load(op, place(op, i, j, k));
+            const Fields beside[3] = {load(op, place(op, min(i + 1, op.nx - 1), j, k)), load(op, place(op, i, j + !is_last[0], k)),
+                                      load(op, place(op, i, j, k + !is_last[1]))};
 #pragma unroll
-        for (int field = 0; field < N; field++) {
-            const double h = here.f[field];
-            most[field] = fmax(most[field], h);
-            inverses[field] = fmax(inverses[field], h > 0 ? 1 / h : never);
+            for (int field = 0; field < N; field++) {
+                const double h = here.f[field];
+                most[field] = fmax(most[field], h);
+                // What is not positive, or no number, has an inverse without bound.
+                least[field] = h > 0 ? fmin(least[field], h) : 0;
+                if (!(h > 0)) jump = never;
 #pragma unroll
-            for (int d = 0; d < 3; d++) {
-                const double other = beside[d].f[field];
-                jump = fmax(jump, h > 0 && other > 0 ? fmax(h / other, other / h) : never);
+                for (int d = 0; d < 3; d++) {
+                    const double other = beside[d].f[field], larger = fmax(h, other), smaller = fmin(h, other);
+                    // Divisions are dear, and few ratios are the largest so far.
+                    if (larger > jump * smaller) jump = larger / smaller;
+                }
             }
         }
     }
 #pragma unroll
     for (int n = 0; n < N; n++) {
         keep_most(result + n, most[n]);
-        keep_most(result + N + n, inverses[n]);
+        keep_most(result + N + n, least[n] > 0 ? 1 / least[n] : never);
     }
     keep_most(result + 2 * N, jump);
 }

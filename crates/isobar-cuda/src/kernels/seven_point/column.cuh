@@ -23,10 +23,10 @@ __device__ __forceinline__ Column neighbours(const Stencil& op, int m, int j, in
     at.to[WEST] = other + (at.i > 0 ? odd - 1 : ((nx - 1) >> 1) - m);
     at.has[EAST] = at.i + 1 < nx || (periodic(X) && nx > 1);
     at.to[EAST] = other + (at.i + 1 < nx ? odd : -m);
-    at.has[SOUTH] = j > 0 || (periodic(Y) && ny > 1);
-    at.to[SOUTH] = other + 2 * plane * (j > 0 ? -1 : ny - 1);
-    at.has[NORTH] = j + 1 < ny || (periodic(Y) && ny > 1);
-    at.to[NORTH] = other + 2 * plane * (j + 1 < ny ? 1 : -(ny - 1));
+    at.has[SOUTH] = j > op.start || (periodic(Y) && ny > 1);
+    at.to[SOUTH] = other + 2 * plane * (j > op.start ? -1 : ny - 1);
+    at.has[NORTH] = j + 1 < op.end || (periodic(Y) && ny > 1);
+    at.to[NORTH] = other + 2 * plane * (j + 1 < op.end ? 1 : -(ny - 1));
 #pragma unroll
     for (int n = 0; n < 4; n++)
         if (!at.has[n]) at.to[n] = 0;

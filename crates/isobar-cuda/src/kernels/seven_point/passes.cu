@@ -11,6 +11,7 @@ struct Plain {
     using E = None;
     const T* __restrict__ x;
     __device__ __forceinline__ T neighbour(Index at) const { return x[at]; }
+    __device__ __forceinline__ void keep(Index, T) const {}
     __device__ __forceinline__ void prefetch(Index at) const { prefetch_l2(x + at); }
     __device__ __forceinline__ T enter(Index at, bool) const { return x[at]; }
     __device__ __forceinline__ None fetch(Index) const { return {}; }
@@ -20,6 +21,7 @@ struct Plain {
 struct Bare {
     using V = None;
     __device__ __forceinline__ None neighbour(Index) const { return {}; }
+    __device__ __forceinline__ void keep(Index, None) const {}
     __device__ __forceinline__ void prefetch(Index) const {}
     __device__ __forceinline__ None enter(Index, bool) const { return {}; }
 };
@@ -90,31 +92,49 @@ extern "C" __global__ void BOUNDS residual_norm(Stencil op, int length, const T*
     grid_sum<1>(pass.sum, sums, partial, counter, norm);
 }
 
-// v = u + omega D^-1 (f - A u);  ||f - A u||^2. In the order of operations of points.cu.
+// Of a cell: the right-hand side, and the value before.
+struct Given {
+    T f, before;
+};
+
+// v = u + omega D^-1 (f - A u), and + momentum (u - v) if it MOVES on;  ||f - A u||^2. In the order of operations of points.cu.
+template <bool MOVES>
+struct RelaxPoints : Plain {
+    using E = Given;
+    T omega, momentum;
+    const T* __restrict__ f;
+    T* v;
+    double sum[1];
+    __device__ __forceinline__ void prefetch(Index at) const {
+        prefetch_l2(x + at);
+        prefetch_l2(f + at);
+        if (MOVES) prefetch_l2(v + at);
+    }
+    __device__ __forceinline__ Given fetch(Index at) const { return {f[at], MOVES ? v[at] : T(0)}; }
+    __device__ __forceinline__ void cell(const Row<T>& row, Given given) {
+        const T residual = given.f - image(row), scale = omega * inverse(row.diagonal());
+        T value = fma(T(1) - omega, row.here, scale * given.f);
+#pragma unroll
+        for (int n = 0; n < (FLAT ? 4 : 6); n++) value = fma(scale * row.t[n], row.v[n], value);
+        v[row.at] = MOVES ? fma(momentum, row.here - given.before, value) : value;
+        sum[0] += double(residual) * double(residual);
+    }
+};
+
 extern "C" __global__ void BOUNDS relax_points(Stencil op, int length, T omega, const T* __restrict__ f,
                                                const T* __restrict__ u, T* __restrict__ v, double* partial,
                                                unsigned int* counter, double* norm) {
     __shared__ double sums[32];
-    struct Pass : Plain {
-        using E = One;
-        T omega;
-        const T* __restrict__ f;
-        T* __restrict__ v;
-        double sum[1];
-        __device__ __forceinline__ void prefetch(Index at) const {
-            prefetch_l2(x + at);
-            prefetch_l2(f + at);
-        }
-        __device__ __forceinline__ One fetch(Index at) const { return {f[at]}; }
-        __device__ __forceinline__ void cell(const Row<T>& row, One f) {
-            const T residual = f.value - image(row), scale = omega * inverse(row.diagonal());
-            T value = fma(T(1) - omega, row.here, scale * f.value);
-#pragma unroll
-            for (int n = 0; n < (FLAT ? 4 : 6); n++) value = fma(scale * row.t[n], row.v[n], value);
-            v[row.at] = value;
-            sum[0] += double(residual) * double(residual);
-        }
-    } pass{{u}, omega, f, v, {0}};
+    RelaxPoints<false> pass{{u}, omega, T(0), f, v, {0}};
+    stream(op, length, pass);
+    grid_sum<1>(pass.sum, sums, partial, counter, norm);
+}
+
+extern "C" __global__ void BOUNDS relax_points_on(Stencil op, int length, T omega, T momentum, const T* __restrict__ f,
+                                                  const T* __restrict__ u, T* __restrict__ v, double* partial,
+                                                  unsigned int* counter, double* norm) {
+    __shared__ double sums[32];
+    RelaxPoints<true> pass{{u}, omega, momentum, f, v, {0}};
     stream(op, length, pass);
     grid_sum<1>(pass.sum, sums, partial, counter, norm);
 }
@@ -175,7 +195,7 @@ extern "C" __global__ void BOUNDS scale_residual(Stencil op, int length, Ratio a
 }
 
 // u += alpha p_old;  p = z + beta p_old;  q = A p;  sigma = <p, q>.
-// p and p_old are different vectors, so that p can be recomputed wherever it is a neighbour.
+// p and p_old are different vectors, so that p can be recomputed wherever it is a neighbour; in halo rows it is stored too.
 extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Ratio alpha_ratio, Ratio beta_ratio,
                                                     const T* __restrict__ z, const T* __restrict__ p_old,
                                                     T* __restrict__ u, T* __restrict__ p, T* __restrict__ q,
@@ -192,6 +212,7 @@ extern "C" __global__ void BOUNDS advance_direction(Stencil op, int length, Rati
         T* __restrict__ q;
         double sum[1];
         __device__ __forceinline__ T neighbour(Index at) const { return fma(beta, p_old[at], z[at]); }
+        __device__ __forceinline__ void keep(Index at, T value) const { p[at] = value; }
         __device__ __forceinline__ void prefetch(Index at) const {
             prefetch_l2(p_old + at);
             prefetch_l2(z + at);
@@ -283,6 +304,7 @@ template <bool SCALED> struct IncompletePoisson {
     const T* __restrict__ r;
     T* __restrict__ z;
     __device__ __forceinline__ Scaled neighbour(Index at) const { return {inverse_diagonal[at], r[at]}; }
+    __device__ __forceinline__ void keep(Index, Scaled) const {}
     __device__ __forceinline__ void prefetch(Index at) const {
         prefetch_l2(inverse_diagonal + at);
         prefetch_l2(r + at);

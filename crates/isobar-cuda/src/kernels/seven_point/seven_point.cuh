@@ -9,8 +9,9 @@
 //   WIDE      whether vectors have 2^31 elements or more.
 //
 // The stencil's header is included below, and must define
-//   struct Stencil          the first argument of all kernels. It has nx, ny, nz and pitch; coefficients, which may change
-//                           between two launches of one recording, are behind pointers.
+//   struct Stencil          the first argument of all kernels. It has nx, ny, nz and pitch, and the rows of the larger grid,
+//                           from start <= 0 to end >= ny, that these are a part of; coefficients, which may change between
+//                           two launches of one recording, are behind pointers.
 //   struct Fields           T f[N]: what a cell says of its faces. Fields{} closes all of them.
 //   Fields load(op, at)     of the cell at a position. Zero in padding, so that a cell beyond the end of a row is closed.
 //   void prefetch(op, at)   brings to L2 what load reads.

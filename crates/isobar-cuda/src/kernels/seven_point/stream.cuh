@@ -8,6 +8,7 @@
 // What a pass computes is a struct with
 //   V, E                values wanted of neighbours too, and values wanted of the cell alone,
 //   V neighbour(at)     reads,
+//   void keep(at, v)    takes what neighbour has read in a halo row, once for each of its cells,
 //   void prefetch(at)   brings what enter and fetch will read to L2,
 //   V enter(at, own)    the same for the cells of a row; where `own`, the cell is this thread's,
 //   E fetch(at)         called for own cells only, a row ahead of
@@ -83,13 +84,14 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
     const bool valid[2] = {m < pairs, 2 * m + 1 < op.nx};
     const Index plane = half_plane(op), start = m + (Index)op.pitch * k;
     auto base = [&](int j, int s) { return start + plane * ((s ^ (j & 1)) + 2 * (Index)j); };
-    auto pair = [&](int j) {
+    auto pair = [&](int j, bool is_halo = false) {
         Pair<V> row{};
 #pragma unroll
         for (int s = 0; s < 2; s++)
             if (valid[s]) {
                 row.h[s] = load(op, base(j, s));
                 row.v[s] = f.neighbour(base(j, s));
+                if (is_halo) f.keep(base(j, s), row.v[s]);
             }
         return row;
     };
@@ -117,7 +119,7 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
     enter(j0, true, here, e, shift);
     {
         Pair<V> before{};
-        if (j0 > 0) before = pair(j0 - 1);
+        if (j0 > op.start) before = pair(j0 - 1, j0 == 0);
         else if (periodic(Y) && ny > 1) before = pair(ny - 1);
 #pragma unroll
         for (int s = 0; s < 2; s++) {
@@ -137,6 +139,7 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
         }
         next = Pair<V>{};
         if (j + 1 < ny) enter(j + 1, j + 1 < j1, next, e_next, shift_next);
+        else if (j + 1 < op.end) next = pair(ny, true);
         else if (periodic(Y) && ny > 1) next = pair(0);
 
         Fields h_west = up(here.h[1]), h_east = down(here.h[0]);

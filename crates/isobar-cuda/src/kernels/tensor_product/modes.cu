@@ -57,8 +57,8 @@ struct ColumnResidual {
         long long colour = (long long)op.pitch * op.nz;
         other = u + plane(op, j, 1 - c) + m;
         rhs = f + plane(op, j, c) + m;
-        to_south = j > 0 ? -2 * colour : 0;
-        to_north = j + 1 < op.ny ? 2 * colour : 0;
+        to_south = j > op.start ? -2 * colour : 0;
+        to_north = j + 1 < op.end ? 2 * colour : 0;
     }
 
     __device__ __forceinline__ T next(const Operator& op, int k) {

@@ -10,7 +10,7 @@ struct Stencil {
     const T* field[3];
     const T* shift;
     const T* ratio;
-    int nx, ny, nz, pitch;
+    int nx, ny, nz, pitch, start, end;
 };
 
 // What diffusion.cuh is specialised by.

@@ -1,0 +1,276 @@
+//! What an iteration takes on many ranks: equation (16) of paper B, and what latency adds to it.
+
+use isobar::Precision;
+use serde::Serialize;
+
+/// What a solver does on one level of an iteration, a cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Columns in x and in y are so many times fewer than on the finest level.
+    pub coarsened: f64,
+    /// Vectors read and written, each once a pass (n_Mem in the paper).
+    pub references: f64,
+    /// Halo rows exchanged with each neighbour (n_halo), in whole rows of this level.
+    pub rows: f64,
+    /// Messages that these take, one after another.
+    pub messages: f64,
+}
+
+/// An iteration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iteration {
+    /// What it is called in case files.
+    pub name: &'static str,
+    /// Finest first.
+    pub levels: Vec<Level>,
+    /// Sums over all ranks.
+    pub sums: f64,
+    /// Vectors held, right-hand side and solution included.
+    pub vectors: f64,
+}
+
+impl Iteration {
+    /// Conjugate gradients with lines: passes of 6 and 4 vectors, z exchanged, two sums.
+    pub fn conjugate_gradients() -> Self {
+        let level = Level { coarsened: 1.0, references: 10.0, rows: 1.0, messages: 1.0 };
+        Self { name: "cg", levels: vec![level], sums: 2.0, vectors: 7.0 }
+    }
+
+    /// A cycle V(1,1) by lines on five levels with two sweeps on the last. Sweep, residual and restriction take four half rows, three
+    /// where they begin with 0; prolongation, sweep and norm a row of the coarser level and three half rows.
+    pub fn multigrid() -> Self {
+        let coarsened = |level: i32| 2f64.powi(level);
+        let level =
+            |level, references, rows, messages| Level { coarsened: coarsened(level), references, rows, messages };
+        let mut levels = vec![level(0, 6.5, 4.0, 8.0)];
+        levels.extend((1..4).map(|n| level(n, 5.5, 3.5, 7.0)));
+        levels.push(level(4, 5.0, 1.5, 3.0));
+        Self { name: "multigrid", levels, sums: 1.0, vectors: 8.0 / 3.0 }
+    }
+
+    /// Vectors read and written an iteration, in those of the finest level.
+    pub fn references(&self) -> f64 {
+        self.levels.iter().map(|level| level.references / level.coarsened.powi(2)).sum()
+    }
+
+    /// Halo rows an iteration, in those of the finest level.
+    pub fn rows(&self) -> f64 {
+        self.levels.iter().map(|level| level.rows / level.coarsened).sum()
+    }
+
+    /// Messages an iteration, one after another.
+    pub fn messages(&self) -> f64 {
+        self.levels.iter().map(|level| level.messages).sum()
+    }
+
+    /// R of equation (16), of a part of so many columns: numbers sent over numbers read and written. ρ is R times the bandwidth of memory
+    /// over that of the network.
+    pub fn ratio(&self, part: Part, ranks: f64) -> f64 {
+        part.border(ranks) * self.rows() / (part.columns() * self.references())
+    }
+}
+
+/// How the grid is divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Division {
+    /// Into squares, each with four neighbours, as paper B does.
+    #[default]
+    Squares,
+    /// Into slabs of rows, as isobar does.
+    Slabs,
+}
+
+/// What one rank has of the grid's columns, were all parts put together into squares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Columns in x, of a part that is as paper B has it.
+    pub nx: f64,
+    /// Columns in y.
+    pub ny: f64,
+    /// How the whole grid, which is √N nx by √N ny, is divided.
+    pub division: Division,
+}
+
+impl Part {
+    /// Columns of a rank.
+    pub fn columns(self) -> f64 {
+        self.nx * self.ny
+    }
+
+    /// Columns at the border of a rank to others: of squares 2 (nx + ny), of slabs two rows of the whole grid.
+    pub fn border(self, ranks: f64) -> f64 {
+        match self.division {
+            _ if ranks <= 1.0 => 0.0,
+            Division::Squares => 2.0 * (self.nx + self.ny),
+            Division::Slabs => (ranks - 1.0).min(2.0) * self.nx * ranks.sqrt(),
+        }
+    }
+
+    /// Rows of a slab, which must be at least one; nothing where parts are squares.
+    pub fn rows(self, ranks: f64) -> Option<f64> {
+        (self.division == Division::Slabs).then(|| self.ny / ranks.sqrt())
+    }
+}
+
+/// Bytes of a number.
+pub fn bytes_a_number(precision: Precision) -> f64 {
+    match precision {
+        Precision::F32 => 4.0,
+        _ => 8.0,
+    }
+}
+
+/// What a machine gives.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Bytes a second that a rank reads and writes in a plain copy.
+    pub memory: f64,
+    /// Bytes a second that a rank sends, while it receives as many.
+    pub network: f64,
+    /// Seconds of a small message.
+    pub latency: f64,
+}
+
+/// Seconds of an iteration on so many ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Reading and writing memory.
+    pub memory: f64,
+    /// Halo rows by the network's bandwidth: ρ times what memory would take at the bandwidth of a copy.
+    pub halo: f64,
+    /// Latencies of messages, one after another.
+    pub messages: f64,
+    /// Latencies of sums, ⌈log₂ N⌉ each.
+    pub sums: f64,
+}
+
+impl Prediction {
+    /// Of a solver whose steps reach `share` of a copy's bandwidth, on parts of `nz` layers.
+    pub fn new(
+        iteration: &Iteration,
+        part: Part,
+        nz: f64,
+        ranks: f64,
+        machine: Machine,
+        share: f64,
+        precision: Precision,
+    ) -> Self {
+        let bytes = iteration.references() * part.columns() * nz * bytes_a_number(precision);
+        let alone = ranks <= 1.0;
+        // Of squares messages go to four neighbours at a time, of slabs to two: both at the same time.
+        let latency = if alone { 0.0 } else { machine.latency };
+        Self {
+            memory: bytes / (share * machine.memory),
+            halo: iteration.ratio(part, ranks) * bytes / machine.network,
+            messages: iteration.messages() * latency,
+            sums: iteration.sums * ranks.log2().ceil() * latency,
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.memory + self.halo + self.messages + self.sums
+    }
+
+    /// How much of an iteration is not waiting for others: what weak scaling from one rank reaches.
+    pub fn efficiency(&self) -> f64 {
+        self.memory / self.total()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn square(n: f64) -> Part {
+        Part { nx: n, ny: n, division: Division::Squares }
+    }
+
+    fn level(level: i32, references: f64, rows: f64) -> Level {
+        Level { coarsened: 2f64.powi(level), references, rows, messages: rows }
+    }
+
+    /// Paper B's own counts (table 1, column Mem(C)): an exchange an iteration of conjugate gradients, four a level of multigrid, two on
+    /// the coarsest, where nothing but two sweeps is done.
+    fn of_paper_b() -> [Iteration; 3] {
+        let [smooth, restrict_smooth, residual, prolongate, norm] = [8.0, 6.0, 3.0, 3.0, 1.0];
+        let finest = level(0, 2.0 * smooth + residual + prolongate + norm, 4.0);
+        let coarse = |n| level(n, restrict_smooth + smooth + residual + prolongate, 4.0);
+        let coarsest = level(4, restrict_smooth + smooth, 2.0);
+        let of = |name, levels| Iteration { name, levels, sums: 0.0, vectors: 0.0 };
+        [
+            of("cg", vec![level(0, 6.0 + 9.0, 1.0)]),
+            of("multigrid", vec![finest, coarse(1), coarse(2), coarse(3), coarsest]),
+            of("multigrid, fine level", vec![finest]),
+        ]
+    }
+
+    #[test]
+    fn the_paper_counts_its_references() {
+        let [cg, multigrid, finest] = of_paper_b();
+        assert_eq!((cg.references(), finest.references()), (15.0, 23.0));
+        assert!((multigrid.references() - 29.6).abs() < 0.05, "{}", multigrid.references());
+    }
+
+    #[test]
+    fn table_2_of_paper_b() {
+        // R times 10⁴ for parts of n × n columns.
+        let printed: [(f64, [f64; 3]); 4] = [
+            (128.0, [20.8, 80.5, 54.3]),
+            (256.0, [10.4, 40.2, 27.2]),
+            (512.0, [5.2, 20.1, 13.6]),
+            (768.0, [3.5, 13.4, 9.1]),
+        ];
+        for (n, expected) in printed {
+            for (iteration, expected) in of_paper_b().iter().zip(expected) {
+                let found = 1e4 * iteration.ratio(square(n), 64.0);
+                assert!((found - expected).abs() <= 0.0501, "{}, {n}: {found}, printed {expected}", iteration.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_paper_predicts_its_overheads() {
+        // Section 5.3: 5 % for conjugate gradients and 20 % for multigrid on 512 × 512 × 128 with memory 100 times as fast as the network.
+        let machine = Machine { memory: 100e9, network: 1e9, latency: 0.0 };
+        let [cg, multigrid, _] = of_paper_b();
+        for (iteration, overhead) in [(cg, 0.052), (multigrid, 0.201)] {
+            let of = Prediction::new(&iteration, square(512.0), 128.0, 64.0, machine, 1.0, Precision::F64);
+            assert!((of.halo / of.memory - overhead).abs() < 5e-4, "{}: {of:?}", iteration.name);
+        }
+    }
+
+    #[test]
+    fn an_iteration_by_hand() {
+        // 10 vectors of 100 × 100 × 10 numbers of 8 bytes are 8 MB: 2 ms at 40 % of 10 GB/s. A halo row of the border's 400 columns is 32 kB:
+        // 32 µs at 1 GB/s. One message and two sums over 2³ ranks at 5 µs: 5 and 30 µs.
+        let machine = Machine { memory: 10e9, network: 1e9, latency: 5e-6 };
+        let of = |part, ranks| {
+            Prediction::new(&Iteration::conjugate_gradients(), part, 10.0, ranks, machine, 0.4, Precision::F64)
+        };
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
+        let eight = of(square(100.0), 8.0);
+        near(eight.memory, 2e-3);
+        near(eight.halo, 32e-6);
+        near(eight.messages, 5e-6);
+        near(eight.sums, 30e-6);
+        near(eight.efficiency(), 2000.0 / 2067.0);
+        let alone = of(square(100.0), 1.0);
+        near(alone.total(), 2e-3);
+        near(alone.efficiency(), 1.0);
+        // Slabs of 16 ranks: the whole grid is 400 columns wide, so two rows of it are 800 columns.
+        let slab = Part { nx: 100.0, ny: 100.0, division: Division::Slabs };
+        near(of(slab, 16.0).halo, 64e-6);
+        assert_eq!((slab.rows(16.0), slab.border(2.0)), (Some(25.0), 100.0 * 2f64.sqrt()));
+    }
+
+    #[test]
+    fn cycles_of_isobar() {
+        // By hand: 6.5 + 5.5 (1/4 + 1/16 + 1/64) + 5/256, and 4 + 3.5 (1/2 + 1/4 + 1/8) + 1.5/16.
+        let cycle = Iteration::multigrid();
+        assert_eq!(cycle.references(), 6.5 + 5.5 * 21.0 / 64.0 + 5.0 / 256.0);
+        assert_eq!(cycle.rows(), 4.0 + 3.5 * 7.0 / 8.0 + 1.5 / 16.0);
+        assert_eq!(cycle.messages(), 8.0 + 3.0 * 7.0 + 3.0);
+    }
+}

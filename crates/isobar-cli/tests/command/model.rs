@@ -1,0 +1,72 @@
+//! `isobar model`.
+
+use crate::support::{assert_fails, isobar, stderr, stdout};
+
+#[test]
+fn a_given_machine_is_predicted() {
+    let args = [
+        "model",
+        "--ranks",
+        "64",
+        "--grid",
+        "16,16,8",
+        "--bandwidth",
+        "250",
+        "--network",
+        "1",
+        "--latency",
+        "10",
+        "--share",
+        "80,40",
+    ];
+    let output =
+        isobar(args.into_iter().chain(["--threads", "1", "--device", "cpu", "--report", "-"])).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    for (key, expected) in [("memory", 250e9), ("network", 1e9), ("latency", 1e-5)] {
+        assert!((report["machine"][key].as_f64().unwrap() / expected - 1.0).abs() < 1e-12, "{key}");
+    }
+    assert_eq!(report["given"], serde_json::json!([true, true, true]));
+    // On 1, 4, 16 and 64 ranks, and of a trillion unknowns, by two methods.
+    let rows = report["predicted"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 5);
+    assert_eq!(rows[0]["efficiency"], 1.0);
+    // 10 vectors of 16 · 16 · 8 numbers at 80 % of 250 GB/s.
+    assert!((rows[0]["an_iteration"].as_f64().unwrap() - 10.0 * 2048.0 * 8.0 / 200e9).abs() < 1e-18);
+    let (last, trillion) = (&rows[3], &rows[4]);
+    assert_eq!((last["ranks"].as_f64(), last["unknowns"].as_f64()), (Some(64.0), Some(64.0 * 2048.0)));
+    // ρ by hand: conjugate gradients send a row of 4 · 16 numbers for 10 of 16 · 16 that they read and write, 250 times as slowly.
+    let rho = 250.0 * 64.0 / 2560.0;
+    assert!((last["rho"].as_f64().unwrap() - rho).abs() < 1e-12 * rho);
+    // A message and two sums over 2⁶ ranks.
+    let seconds = &last["seconds"];
+    assert!((seconds["messages"].as_f64().unwrap() - 1e-5).abs() < 1e-15);
+    assert!((seconds["sums"].as_f64().unwrap() - 12e-5).abs() < 1e-15);
+    assert!((trillion["unknowns"].as_f64().unwrap() / 1e12 - 1.0).abs() < 1e-9);
+    assert!(report["measured"].as_array().unwrap().iter().all(|row| row["an_iteration"].as_f64().unwrap() > 0.0));
+    let summary = stderr(&output);
+    for part in ["250.0 GB/s, as given", "10.0 µs, as given", "Assumed: ", "equation", "1.00e12"] {
+        assert!(summary.contains(part), "{part:?} is not in:\n{summary}");
+    }
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    for (args, part) in [
+        (&["model"][..], "--ranks"),
+        (&["model", "--ranks", "0"], "'0'"),
+        (&["model", "--ranks", "4", "--grid", "8,8"], "three whole numbers"),
+        (&["model", "--ranks", "4", "--latency=-1"], "--latency"),
+        (&["model", "--ranks", "4", "--network", "inf"], "positive number"),
+        (&["model", "--ranks", "4", "--precision", "mixed"], "f64 or f32"),
+        (&["model", "--ranks", "4", "--share", "80"], "two positive numbers"),
+    ] {
+        let output = isobar(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(part), "{part:?} is not in:\n{}", stderr(&output));
+    }
+    let few = isobar(["model", "--ranks", "1000000", "--unknowns", "1e6"]).output().unwrap();
+    assert_fails(&few, &["--unknowns", "less than a column"]);
+    let no_number = isobar(["model", "--ranks", "2", "--unknowns", "nan"]).output().unwrap();
+    assert_fails(&no_number, &["--unknowns"]);
+}

@@ -1,0 +1,389 @@
+//! How weights of interpolation are relaxed: lines in zebra order, whose pivots and sums over planes all half sweeps share.
+
+use super::couplings::{Couplings, Grid, Offset};
+use super::weights::{HALF_SWEEPS, NEARLY_ONE};
+use super::{Axis, Execute};
+use crate::layout::Shape;
+
+/// What weights are computed from.
+pub(super) struct Relaxing<'a> {
+    matrix: &'a Couplings,
+    axis: Axis,
+    odd: Grid,
+    /// To the planes below and above.
+    toward: [Vec<Offset>; 2],
+    /// Within a plane: along the lines, and to other lines.
+    along: Vec<Offset>,
+    across: Vec<Offset>,
+}
+
+/// One plane of weights while they are relaxed, and what all half sweeps share: rows without ghosts.
+pub(super) struct Relaxed<'p> {
+    /// With ghosts, zeros until all are there.
+    weights: [&'p mut [f64]; 2],
+    /// Of the matrix.
+    diagonals: &'p mut [f64],
+    /// D and U, at least 0.
+    toward: [&'p mut [f64]; 2],
+    /// Couplings to the next cell of the line, at least 0.
+    next: &'p mut [f64],
+    /// 1 / pivot of the lines.
+    inverse_pivots: &'p mut [f64],
+}
+
+impl<'p> Relaxed<'p> {
+    pub(super) fn new(own: &'p mut [f64], shared: &'p mut [f64], plane: usize, cells: usize) -> Self {
+        let (below, rest) = own.split_at_mut(plane);
+        let (above, diagonals) = rest.split_at_mut(plane);
+        let (down, rest) = shared.split_at_mut(cells);
+        let (up, rest) = rest.split_at_mut(cells);
+        let (next, inverse_pivots) = rest.split_at_mut(rest.len() / 2);
+        Self { weights: [below, above], diagonals, toward: [down, up], next, inverse_pivots }
+    }
+}
+
+/// Lines' weights while they are solved for, row after row.
+type Values = [Vec<f64>; 2];
+
+impl<'a> Relaxing<'a> {
+    pub(super) fn new(matrix: &'a Couplings, axis: Axis, odd: Grid) -> Self {
+        let d = axis as usize;
+        let line = if axis == Axis::Z { Axis::X } else { Axis::Z };
+        let is_along = |offset: &Offset| offset.iter().enumerate().all(|(n, &o)| (o != 0) == (n == line as usize));
+        let (within, out): (Vec<Offset>, Vec<Offset>) = matrix.offsets().partition(|offset| offset[d] == 0);
+        let (along, across) = within.into_iter().partition(is_along);
+        let (below, above) = out.into_iter().partition(|offset| offset[d] < 0);
+        Self { matrix, axis, odd, toward: [below, above], along, across }
+    }
+
+    /// Where the odd cells of row (j, k) are in the finer grid.
+    #[inline(always)]
+    fn fine_row(&self, j: usize, k: usize) -> (usize, isize) {
+        match self.axis {
+            Axis::X => (j, k as isize),
+            Axis::Y => (2 * j + 1, k as isize),
+            Axis::Z => (j, 2 * k as isize + 1),
+        }
+    }
+
+    /// `f(out, c)` with the odd cells of a row that has all cells and two ghosts, or just them.
+    #[inline(always)]
+    fn with_odd(&self, out: &mut [f64], row: &[f64], f: impl Fn(&mut f64, f64)) {
+        if self.axis == Axis::X {
+            out.iter_mut().zip(row[2..].as_chunks::<2>().0).for_each(|(out, pair)| f(out, pair[0]));
+        } else {
+            out.iter_mut().zip(&row[1..]).for_each(|(out, &c)| f(out, c));
+        }
+    }
+
+    /// The row at an offset in row (j, k)'s plane of odd cells; none beyond its sides, periodic or not: across these weights
+    /// go their own ways.
+    #[inline(always)]
+    fn beside(&self, j: usize, k: usize, [_, dy, dz]: Offset) -> Option<(usize, usize)> {
+        let Shape { ny, nz, .. } = self.odd.shape;
+        let j = j.checked_add_signed(dy).filter(|&j| j < ny)?;
+        Some((j, k.checked_add_signed(dz).filter(|&k| k < nz)?))
+    }
+
+    /// What is shared, and D/(U + D + s⁺).
+    #[inline(always)]
+    pub(super) fn prepare(&self, j: usize, plane: &mut Relaxed<'_>) {
+        let Shape { nx, nz, .. } = self.odd.shape;
+        let d = self.axis as usize;
+        let matrix = self.matrix;
+        let is_relaxed = self.is_relaxed();
+        let [mut out, mut excess] = [vec![0.0; nx], vec![0.0; nx]];
+        for k in 0..nz {
+            let at = k * nx..(k + 1) * nx;
+            let (fine_j, fine_k) = self.fine_row(j, k);
+            let diagonal = &mut plane.diagonals[at.clone()];
+            let [down, up] = &mut plane.toward;
+            let (down, up) = (&mut down[at.clone()], &mut up[at.clone()]);
+            let sums = matrix.sums(fine_j, fine_k);
+            self.with_odd(diagonal, sums, |sum, s| *sum = s);
+            self.with_odd(&mut out, sums, |out, s| *out = s.max(0.0));
+            for (toward, offsets) in [&mut *down, &mut *up].into_iter().zip(&self.toward) {
+                for &offset in offsets {
+                    self.with_odd(toward, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
+                }
+                diagonal.iter_mut().zip(&*toward).for_each(|(sum, c)| *sum += c);
+                toward.iter_mut().for_each(|sum| *sum = sum.max(0.0));
+                out.iter_mut().zip(&*toward).for_each(|(out, c)| *out += c);
+            }
+            let start = self.odd.at(0, k as isize);
+            // At the last plane there may be none above.
+            let number = |i: usize| 2 * [i, j, k][d] + 2;
+            let is_end = |i: usize| number(i) == matrix.grid.extents()[d] && !matrix.grid.periodic[d];
+            for (n, (w, toward)) in plane.weights.iter_mut().zip([&*down, &*up]).enumerate() {
+                let w = &mut w[start..start + nx];
+                let rows = w.iter_mut().zip(toward.iter().zip(&out));
+                rows.for_each(|(w, (&toward, &cap))| *w = if cap > 0.0 { toward / cap } else { 0.5 });
+                let last = nx - 1;
+                for i in if d == 0 { last..nx } else { 0..nx } {
+                    if is_end(i) && out[i] <= 0.0 {
+                        w[i] = if n == 0 { 1.0 } else { 0.0 };
+                    }
+                }
+            }
+            for &offset in self.along.iter().chain(&self.across) {
+                self.with_odd(diagonal, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
+            }
+            if !is_relaxed {
+                continue;
+            }
+            // In x, where a direction may be periodic, the last cell has no next one.
+            let [first, last] = [-1, 1].map(|dx| usize::from(matrix.grid.periodic[0] && dx != 0));
+            for &offset @ [dx, ..] in &self.across {
+                if self.beside(j, k, offset).is_some() {
+                    let row = matrix.row(fine_j, fine_k, offset);
+                    if dx == 0 {
+                        self.with_odd(&mut out, row, |out, c| *out += c.max(0.0));
+                    } else {
+                        let part = if dx < 0 { first..nx } else { 0..nx - last };
+                        let terms = out[part.clone()].iter_mut().zip(&row[1..][part]);
+                        terms.for_each(|(out, c)| *out += c.max(0.0));
+                    }
+                }
+            }
+            let (before, next) = plane.next.split_at_mut(at.start);
+            let next = &mut next[..nx];
+            for &offset in self.along.iter().filter(|offset| offset.iter().sum::<isize>() > 0) {
+                if self.beside(j, k, offset).is_some() {
+                    self.with_odd(next, matrix.row(fine_j, fine_k, offset), |next, c| *next = c.max(0.0));
+                    if offset[0] > 0 {
+                        next[nx - last..].fill(0.0);
+                    }
+                }
+            }
+            let inverses = &mut plane.inverse_pivots[at.clone()];
+            if self.axis == Axis::Z {
+                let (mut excess, mut before) = (0.0f64, 0.0f64);
+                for ((inverse_pivot, &next), &out) in inverses.iter_mut().zip(&*next).zip(&out) {
+                    let e = before * excess + out;
+                    *inverse_pivot = inverse(next + e);
+                    (excess, before) = (e * *inverse_pivot, next);
+                }
+            } else {
+                if k > 0 {
+                    let before = &before[(k - 1) * nx..];
+                    out.iter_mut().zip(before.iter().zip(&excess)).for_each(|(out, (c, excess))| *out += c * excess);
+                }
+                let pivots = inverses.iter_mut().zip(next.iter().zip(&out));
+                pivots.for_each(|(inverse_pivot, (next, e))| *inverse_pivot = inverse(next + e));
+                let rows = excess.iter_mut().zip(out.iter().zip(&*inverses));
+                rows.for_each(|(excess, (e, inverse_pivot))| *excess = e * inverse_pivot);
+            }
+        }
+    }
+
+    /// Whether there are couplings within the planes.
+    pub(super) fn is_relaxed(&self) -> bool {
+        !(self.along.is_empty() && self.across.is_empty())
+    }
+
+    /// Relaxes lines in z (for weights in z: in x) in zebra order of y (for weights in y: of x).
+    pub(super) fn relax(&self, execute: &impl Execute, planes: &mut Vec<Relaxed<'_>>) {
+        if !self.is_relaxed() {
+            return;
+        }
+        if self.axis == Axis::Y {
+            // Odd planes know nothing of each other.
+            execute.for_each(
+                planes,
+                #[inline(always)]
+                |j, plane| {
+                    let mut values = self.values();
+                    for half in 0..HALF_SWEEPS {
+                        self.relax_plane(j, plane, [None; 2], Some(half % 2), &mut values);
+                    }
+                },
+            );
+            return;
+        }
+        let all = std::mem::take(planes);
+        let count = all.len();
+        let (mut even, mut odd): (Vec<_>, Vec<_>) =
+            (Vec::with_capacity(count.div_ceil(2)), Vec::with_capacity(count / 2));
+        for (j, plane) in all.into_iter().enumerate() {
+            if j % 2 == 0 { even.push(plane) } else { odd.push(plane) }
+        }
+        for half in 0..HALF_SWEEPS {
+            let (own, other) = if half % 2 == 0 { (&mut even, &odd) } else { (&mut odd, &even) };
+            execute.for_each(
+                own,
+                #[inline(always)]
+                |n, plane| {
+                    let j = 2 * n + half % 2;
+                    let beside = if half % 2 == 0 { [n.checked_sub(1), Some(n)] } else { [Some(n), Some(n + 1)] };
+                    let beside = beside.map(|n| n.and_then(|n| other.get(n)));
+                    self.relax_plane(j, plane, beside, None, &mut self.values());
+                },
+            );
+        }
+        let (mut even, mut odd) = (even.into_iter(), odd.into_iter());
+        *planes = (0..count).filter_map(|j| if j % 2 == 0 { even.next() } else { odd.next() }).collect();
+    }
+
+    fn values(&self) -> Values {
+        let Shape { nx, nz, .. } = self.odd.shape;
+        let cells = if self.axis == Axis::Z { nx } else { nx * nz };
+        [vec![0.0; cells], vec![0.0; cells]]
+    }
+
+    /// One half sweep on a plane; `parity` says which columns change, if not all.
+    #[inline(always)]
+    fn relax_plane(
+        &self,
+        j: usize,
+        plane: &mut Relaxed<'_>,
+        beside: [Option<&Relaxed<'_>>; 2],
+        parity: Option<usize>,
+        values: &mut Values,
+    ) {
+        let Shape { nx, nz, .. } = self.odd.shape;
+        let row = |k: usize| k * nx..(k + 1) * nx;
+        if self.axis == Axis::Z {
+            for k in 0..nz {
+                self.right_hand_side(j, k, plane, beside, values.each_mut().map(|values| &mut values[..]));
+                let (next, inverses) = (&plane.next[row(k)], &plane.inverse_pivots[row(k)]);
+                let start = self.odd.at(0, k as isize);
+                let [below, above] = &mut plane.weights;
+                solve_along(values, next, inverses, &mut below[start..start + nx], &mut above[start..start + nx]);
+            }
+            return;
+        }
+        for k in 0..nz {
+            self.right_hand_side(j, k, plane, beside, values.each_mut().map(|values| &mut values[row(k)]));
+            let inverses = &plane.inverse_pivots[row(k)];
+            for values in &mut *values {
+                let (before, own) = values.split_at_mut(k * nx);
+                let own = &mut own[..nx];
+                if k > 0 {
+                    let rows = own.iter_mut().zip(&before[row(k - 1)]).zip(plane.next[row(k - 1)].iter().zip(inverses));
+                    rows.for_each(|((own, before), (c, inverse))| *own = (*own + c * before) * inverse);
+                } else {
+                    own.iter_mut().zip(inverses).for_each(|(own, inverse)| *own *= inverse);
+                }
+            }
+        }
+        // Columns of the other parity keep theirs.
+        let changes: Vec<f64> =
+            (0..nx).map(|i| if parity.is_none_or(|parity| i % 2 == parity) { 1.0 } else { 0.0 }).collect();
+        for (weights, values) in plane.weights.iter_mut().zip(values) {
+            for k in (0..nz).rev() {
+                let (own, after) = values.split_at_mut((k + 1) * nx);
+                let own = &mut own[k * nx..];
+                if k + 1 < nz {
+                    let factors = plane.next[row(k)].iter().zip(&plane.inverse_pivots[row(k)]);
+                    let rows = own.iter_mut().zip(&after[..nx]).zip(factors);
+                    rows.for_each(|((own, after), (c, inverse))| *own += c * inverse * after);
+                }
+                let weights = &mut weights[self.odd.at(0, k as isize)..][..nx];
+                if parity.is_none() {
+                    weights.iter_mut().zip(&*own).for_each(|(w, own)| *w = own.clamp(0.0, 1.0));
+                } else {
+                    let rows = weights.iter_mut().zip(own.iter().zip(&changes));
+                    rows.for_each(|(w, (own, &changes))| *w = if changes > 0.0 { own.clamp(0.0, 1.0) } else { *w });
+                }
+            }
+        }
+    }
+
+    /// What is given of the equations of row (j, k), below and above: D or U + ΣQ w′.
+    #[inline(always)]
+    fn right_hand_side(
+        &self,
+        j: usize,
+        k: usize,
+        plane: &Relaxed<'_>,
+        beside: [Option<&Relaxed<'_>>; 2],
+        right: [&mut [f64]; 2],
+    ) {
+        let nx = self.odd.shape.nx;
+        let (fine_j, fine_k) = self.fine_row(j, k);
+        let [below, above] = right;
+        below.copy_from_slice(&plane.toward[0][k * nx..(k + 1) * nx]);
+        above.copy_from_slice(&plane.toward[1][k * nx..(k + 1) * nx]);
+        for &offset @ [dx, dy, _] in &self.across {
+            let Some((_, other_k)) = self.beside(j, k, offset) else { continue };
+            let source = match dy {
+                0 => Some(plane),
+                -1 => beside[0],
+                _ => beside[1],
+            };
+            let Some(source) = source else { continue };
+            let row = self.matrix.row(fine_j, fine_k, offset);
+            // Ghosts of weights are zeros until all are there.
+            let at = self.odd.at(dx, other_k as isize);
+            let w = source.weights.each_ref().map(|w| &w[at..at + nx]);
+            for (right, w) in [&mut *below, &mut *above].into_iter().zip(w) {
+                if self.axis == Axis::X {
+                    let terms = right.iter_mut().zip(w).zip(row[2..].as_chunks::<2>().0);
+                    terms.for_each(|((right, w), pair)| *right += pair[0].max(0.0) * w);
+                } else {
+                    let terms = right.iter_mut().zip(w).zip(&row[1..]);
+                    terms.for_each(|((right, w), c)| *right += c.max(0.0) * w);
+                }
+            }
+        }
+    }
+
+    /// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; fills the ghosts.
+    #[inline(always)]
+    pub(super) fn finish(&self, j: usize, plane: &mut Relaxed<'_>) {
+        let Shape { nx, nz, .. } = self.odd.shape;
+        let (d, fine) = (self.axis as usize, self.matrix.grid);
+        let Relaxed { weights: [below, above], diagonals, .. } = plane;
+        let mut shares = vec![0.0; nx];
+        let is_last = |at: usize| 2 * at + 2 == fine.extents()[d] && !fine.periodic[d];
+        for k in 0..nz {
+            let start = self.odd.at(0, k as isize);
+            let (below, above) = (&mut below[start..start + nx], &mut above[start..start + nx]);
+            match self.axis {
+                Axis::X if is_last(nx - 1) => above[nx - 1] = 0.0,
+                Axis::Y if is_last(j) => above.fill(0.0),
+                Axis::Z if is_last(k) => above.fill(0.0),
+                _ => {}
+            }
+            let diagonals = &diagonals[k * nx..(k + 1) * nx];
+            let pairs = below.iter().zip(&*above).zip(diagonals);
+            shares.iter_mut().zip(pairs).for_each(|(share, ((below, above), &diagonal))| {
+                let total = below + above;
+                let share_of_one = if total > 1.0 - NEARLY_ONE { above / total } else { -1.0 };
+                *share = if diagonal > 0.0 { share_of_one } else { f64::NAN };
+            });
+            // −1: they stay as they are; not a number: there is no row.
+            let set = |w: &mut f64, of_one: f64, share: f64| {
+                let open = if share >= 0.0 { of_one } else { *w };
+                *w = if share.is_nan() { 0.0 } else { open };
+            };
+            below.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, 1.0 - share, share));
+            above.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, share, share));
+        }
+        self.odd.fill_ghosts(below);
+        self.odd.fill_ghosts(above);
+    }
+}
+
+#[inline(always)]
+fn inverse(x: f64) -> f64 {
+    if x > 0.0 { 1.0 / x } else { 0.0 }
+}
+
+/// A line along a row, for both right-hand sides.
+#[inline(always)]
+fn solve_along(right: &mut Values, next: &[f64], inverse_pivots: &[f64], below: &mut [f64], above: &mut [f64]) {
+    let [low, high] = right;
+    let (mut before, mut last) = (0.0f64, [0.0; 2]);
+    for ((low, high), (&c, &inverse)) in low.iter_mut().zip(high.iter_mut()).zip(next.iter().zip(inverse_pivots)) {
+        last = [(before * last[0] + *low) * inverse, (before * last[1] + *high) * inverse];
+        ([*low, *high], before) = (last, c);
+    }
+    let mut after = [0.0; 2];
+    let rows = below.iter_mut().zip(above).zip(low.iter().zip(&*high)).zip(next.iter().zip(inverse_pivots));
+    for (((below, above), (low, high)), (c, inverse)) in rows.rev() {
+        let factor = c * inverse;
+        after = [factor * after[0] + low, factor * after[1] + high];
+        [*below, *above] = after.map(|w| w.clamp(0.0, 1.0));
+    }
+}

@@ -1,0 +1,94 @@
+//! Steps through time.
+
+use std::sync::Arc;
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::layout::Shape;
+use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
+use isobar_core::problem::{Boundary, Heat, Spacing};
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Diffusion, Supports};
+use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+use isobar_cpu::Cpu;
+use isobar_dist::{Communicator, Distributed, threads};
+
+use crate::rocks::rough;
+use crate::solves::distance;
+
+/// Iterations of every step, the state at the end, of which a rank has its own rows, and the energy.
+fn run<B: Supports<Diffusion>>(
+    backend: &B,
+    heat: &Heat,
+    options: HeatOptions,
+    solver: &SolverOptions,
+    first: &[f64],
+) -> isobar_core::error::Result<(Vec<usize>, Vec<f64>, f64)> {
+    let shape = heat.shape();
+    let mut stepper = HeatStepper::new(backend, heat.clone(), options, solver)?;
+    stepper.set(ArrayView::c_order(first, shape)?.into(), None, 0)?;
+    let mut iterations = Vec::new();
+    while !stepper.is_finished() {
+        let step = stepper.step(&mut ignore)?;
+        assert!(step.is_taken, "{step:?}");
+        iterations.push(step.iterations);
+    }
+    let mut u = vec![0.0; shape.cells()];
+    stepper.read(ArrayViewMut::c_order(&mut u, shape)?.into())?;
+    Ok((iterations, u, stepper.energy()?))
+}
+
+#[test]
+fn steps_are_those_of_one_rank() {
+    let plain = Heat::unit_box(Shape::new(8, 14, 6)).unwrap();
+    let mut rock = rough(Shape::new(9, 13, 5));
+    rock.spacing[2] = Spacing::Given(vec![0.1, 0.2, 0.3, 0.2, 0.1]);
+    rock.boundary[0] = [Boundary::Dirichlet(0.3), Boundary::Neumann(0.1)];
+    let rock = Heat::in_cells(&rock, None).unwrap();
+    let solver = SolverOptions {
+        method: Method::Cg,
+        preconditioner: Preconditioner::Line,
+        tolerance: 1e-9,
+        ..SolverOptions::default()
+    };
+    for (n, heat) in [plain, rock].iter().enumerate() {
+        let first = heat.sine([1.0; 3]);
+        let kinds = [
+            (Scheme::CrankNicolson, StepGuess::Extrapolated, None),
+            (Scheme::BackwardEuler, StepGuess::Ones, None),
+            (Scheme::CrankNicolson, StepGuess::Previous, Some(1e-3)),
+        ];
+        for (scheme, guess, error) in kinds {
+            let options = HeatOptions { steps: Steps::new(2e-3, 1e-2).unwrap(), error, scheme, guess };
+            let (alone, u, energy) = run(&Cpu::new(1).unwrap(), heat, options, &solver, &first).unwrap();
+            for ranks in [1, 2, 3, 6] {
+                let what = format!("problem {n}, {scheme:?}, {guess:?} on {ranks} ranks");
+                let shape = heat.shape();
+                let parts = threads::run(ranks, |world| {
+                    let rank = world.rank();
+                    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+                    let slab = backend.slabs(shape)?.of(rank);
+                    Ok((slab, run(&backend, heat, options, &solver, &first)?))
+                });
+                let mut together = vec![f64::NAN; shape.cells()];
+                for (slab, (counts, v, found)) in parts.unwrap() {
+                    assert_eq!(counts.len(), alone.len(), "{what}");
+                    // Rounding may move the count of a long solve by one.
+                    assert!(
+                        counts.iter().zip(&alone).all(|(a, b)| a.abs_diff(*b) <= 3),
+                        "{what}: {counts:?} {alone:?}"
+                    );
+                    assert!((found - energy).abs() <= 1e-6 * energy.abs(), "{what}: {found:e} {energy:e}");
+                    for (at, value) in v.into_iter().enumerate() {
+                        if (slab.first..slab.beyond).contains(&(at / shape.nx % shape.ny)) {
+                            together[at] = value;
+                        }
+                    }
+                }
+                let error = distance(&together, &u);
+                // Lengths of steps that are chosen differ by rounding too.
+                let tolerance = if options.error.is_some() { 1e-5 } else { 1e-7 };
+                assert!(error < tolerance, "{what}: {error:e}");
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Diffusion whose coefficients jump: Galerkin levels on several ranks.
+
+use std::sync::Arc;
+
+use isobar_core::array::ArrayViewMut;
+use isobar_core::backend::part::PartBackend;
+use isobar_core::build::{Solve, System};
+use isobar_core::error::Result;
+use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_cpu::Cpu;
+use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, Distributed, threads};
+
+use crate::rocks::{check_floating, rough};
+use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+
+/// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
+fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
+    let Shape { nx, ny, .. } = shape;
+    let period = |n: usize, of: usize| ((n % of) as f64 / of as f64 - 0.5).powi(2);
+    let kappa = (0..shape.cells()).map(|n| {
+        let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
+        if period(i + 2, 7) + period(j, 9) + period(k + 1, 6) < 0.12 { contrast } else { 1.0 }
+    });
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+    problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
+    problem
+}
+
+/// κ at random over many orders of magnitude.
+fn noise(shape: Shape, contrast: f64) -> DiffusionProblem {
+    let kappa = (0..shape.cells()).map(|n| contrast.powf(0.5 * random(1, n))).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
+    problem
+}
+
+/// Pieces by themselves: one that is tied to nothing, across slabs, beside one that is fixed.
+fn pieces(shape: Shape) -> DiffusionProblem {
+    let mut problem = bubbles(shape, 1e4);
+    let wall = shape.nx / 2;
+    problem.active = Some((0..shape.cells()).map(|n| n % shape.nx != wall && random(8, n) > -0.8).collect());
+    problem.boundary =
+        [[Boundary::Dirichlet(0.0), Boundary::default()], [Boundary::default(); 2], [Boundary::default(); 2]];
+    problem
+}
+
+/// Contrasts, holes, rings in x and z, directions that wait, odd sizes; slabs of three rows and more.
+fn problems() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+    let mut ring = bubbles(Shape::new(16, 26, 12), 1e9);
+    ring.boundary[0] = [Boundary::Periodic; 2];
+    ring.boundary[2] = [Boundary::Periodic; 2];
+    let mut wide = bubbles(Shape::new(14, 33, 10), 1e4);
+    wide.spacing[1] = Spacing::Uniform(12.0);
+    vec![
+        ("bubbles", bubbles(Shape::new(14, 27, 12), 1e3), &[1, 2, 3, 4, 6]),
+        ("light bubbles", bubbles(Shape::new(14, 32, 12), 1e-12), &[2, 3, 4, 6]),
+        ("heavy bubbles", bubbles(Shape::new(13, 40, 9), 1e12), &[1, 2, 3, 6]),
+        ("the same, lighter", bubbles(Shape::new(13, 40, 9), 1e4), &[2, 3, 6]),
+        ("noise", noise(Shape::new(12, 24, 10), 1e12), &[2, 3, 4]),
+        ("rings", ring, &[2, 3, 4, 6]),
+        ("y waits", wide, &[2, 3, 6]),
+        ("flat", bubbles(Shape::new(24, 36, 1), 1e6), &[2, 3, 4]),
+        ("holes", rough(Shape::new(10, 21, 8)), &[1, 2, 3, 4, 6]),
+        ("long rows", rough(Shape::new(32, 24, 5)), &[2, 3]),
+        ("tiny", bubbles(Shape::new(4, 12, 4), 1e6), &[1, 2, 3, 6]),
+    ]
+}
+
+fn multigrid() -> SolverOptions {
+    let (method, preconditioner) = (Method::Cg, Preconditioner::Multigrid);
+    SolverOptions { method, preconditioner, tolerance: 1e-7, ..SolverOptions::default() }
+}
+
+/// Cycles in different forms.
+fn forms() -> Vec<SolverOptions> {
+    let mut all = vec![multigrid()];
+    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
+        let mut options = multigrid();
+        change(&mut options);
+        all.push(options);
+    };
+    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
+    with(&|options| options.multigrid.smoother = Smoother::LineJacobi);
+    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7));
+    with(&|options| options.multigrid.levels = Some(2));
+    with(&|options| options.multigrid.levels = Some(3));
+    with(&|options| options.multigrid.relaxation = Some(1.1));
+    with(&|options| {
+        (options.method, options.multigrid.start, options.max_iterations) = (Method::Multigrid, Start::Full, 6);
+    });
+    with(&|options| (options.method, options.max_iterations) = (Method::Multigrid, 6));
+    with(&|options| (options.precision, options.tolerance) = (Precision::Mixed, 1e-7));
+    all
+}
+
+/// The iterations of one rank but for one, its solution, and so far its residuals.
+fn check<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    for &ranks in ranks {
+        let what = format!("{name}, {} on {ranks} ranks, {options:?}", problem.shape);
+        let (outcome, together) =
+            solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let few = alone.iterations.div_ceil(20);
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= few, "{what}: {outcome:?} instead of {alone:?}");
+        assert_eq!(outcome.stop, alone.stop, "{what}");
+        // Rounding of u times a coupling of 10¹².
+        let is_rough = options.precision != Precision::F64 || ["heavy bubbles", "noise"].contains(&name);
+        let slack = if is_rough { 2e-2 } else { 1e-6 };
+        for (n, (a, b)) in outcome.history.iter().zip(&alone.history).enumerate().take(4) {
+            assert!((a - b).abs() <= slack * b, "{what}: residual {n} is {a:e} instead of {b:e}");
+        }
+        let error = distance(&together, &u);
+        assert!(!alone.converged() || error < 1e-5, "{what}: {error:e}");
+    }
+}
+
+#[test]
+fn jumps_are_solved_for_as_on_one_rank() {
+    for (name, problem, ranks) in problems() {
+        for options in &forms()[..1] {
+            check(|_| Cpu::new(1).unwrap(), (name, &problem, ranks), options);
+        }
+    }
+}
+
+#[test]
+fn every_form_of_cycles() {
+    for (n, (name, problem, ranks)) in problems().into_iter().enumerate().filter(|(n, _)| [0, 5, 6, 8, 10].contains(n))
+    {
+        for options in &forms()[1..] {
+            check(|_| Cpu::new(1 + n % 2).unwrap(), (name, &problem, &ranks[..2]), options);
+        }
+    }
+}
+
+#[test]
+fn cell_by_cell() {
+    for (name, problem) in [("bubbles", bubbles(Shape::new(9, 21, 6), 1e6)), ("holes", rough(Shape::new(8, 16, 5)))] {
+        for options in &forms()[..5] {
+            check(|_| Reference, (name, &problem, &[1, 2, 3]), options);
+        }
+    }
+}
+
+/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
+#[test]
+fn several_threads_a_rank() {
+    let problem = bubbles(Shape::new(40, 64, 24), 1e6);
+    check(|_| Cpu::new(3).unwrap(), ("bubbles", &problem, &[2, 3]), &multigrid());
+}
+
+/// Every part has its own cells of bodies, and all know the same of those that several have.
+#[test]
+fn bodies_are_shared_out() {
+    let shape = Shape::new(14, 32, 12);
+    let layout = Layout::new(shape).unwrap();
+    let matrix = Couplings::of(&Serial, &bubbles(shape, 1e6).stencil().unwrap());
+    let (all, starts) = (bodies::find(&Serial, &matrix, &layout), [0, 8, 14, 32]);
+    for bodies in &all {
+        let parts = [0, 1, 2].map(|rank| bodies.part(&layout, &starts, rank));
+        let shared = parts[0].shared;
+        let mut cells = Vec::new();
+        let mut count = shared;
+        for (part, start) in parts.iter().zip(starts) {
+            assert_eq!((part.shared, &part.factors[..shared]), (shared, &parts[0].factors[..shared]));
+            let plane = 2 * layout.half_plane() as u32;
+            cells.extend(part.cells.iter().map(|cell| cell + start as u32 * plane));
+            count += part.factors.len() - shared;
+        }
+        let mut expected = bodies.cells.clone();
+        [&mut cells, &mut expected].into_iter().for_each(|cells| cells.sort_unstable());
+        assert_eq!((cells, count), (expected, bodies.factors.len()));
+    }
+    let shared: usize = all.iter().map(|bodies| bodies.part(&layout, &starts, 0).shared).sum();
+    assert!(shared > 0 && shared < all.iter().map(|bodies| bodies.factors.len()).sum());
+}
+
+/// A piece that floats, across slabs, beside one that does not.
+#[test]
+fn disconnected_pieces() {
+    let problem = pieces(Shape::new(12, 24, 8));
+    assert!(problem.stencil().unwrap().components().unwrap().anchored.contains(&true));
+    let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
+    check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
+}
+
+/// What a rank's system says of itself, and its rows of the solution after an update.
+fn updated(
+    world: Threads,
+    [before, after]: [&Diffusion; 2],
+    options: &SolverOptions,
+    rhs: &[f64],
+) -> Result<(Slab, Vec<f64>, usize, Vec<String>)> {
+    let (rank, shape) = (world.rank(), before.shape());
+    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+    let slab = backend.slabs(shape)?.of(rank);
+    let mut system = System::new(&backend, before, options)?;
+    system.update(after)?;
+    let mut v = vec![0.0; slab.shape(shape).cells()];
+    let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
+    let outcome = system.solve(rows_of(rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
+    assert!(outcome.converged(), "{outcome:?}");
+    let notes = outcome.notes.into_iter().chain([system.description().preconditioner.clone()]);
+    Ok((slab, v, outcome.iterations, notes.collect()))
+}
+
+/// New coefficients reach all levels on all ranks, bodies that come and go included.
+#[test]
+fn updates() {
+    for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
+        let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+        for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
+            let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
+            let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
+            for ranks in [2, 3] {
+                let parts = threads::run(ranks, |world| updated(world, [&before, &after], &multigrid(), &rhs)).unwrap();
+                assert!(parts.iter().all(|part| part.2.abs_diff(alone.iterations) <= 1), "{shape} {contrasts:?}");
+                let parts: Vec<_> = parts.into_iter().map(|(slab, v, ..)| (slab, v)).collect();
+                assert!(distance(&joined(shape, &parts), &u) < 1e-6);
+            }
+        }
+    }
+}
+
+/// Cycles that relax points, chosen for what was smooth, give way to Galerkin levels, on all ranks at once.
+#[test]
+fn slow_cycles_are_replaced() {
+    let shape = Shape::new(12, 24, 12);
+    let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
+    let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (_, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
+    let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    let parts = threads::run(3, |world| updated(world, [&before, &after], &options, &rhs)).unwrap();
+    for (.., notes) in &parts {
+        assert!(
+            notes.iter().any(|note| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin")),
+            "{notes:?}"
+        );
+        assert_eq!(notes[notes.len() - 1], "multigrid");
+    }
+    let parts: Vec<_> = parts.into_iter().map(|(slab, v, ..)| (slab, v)).collect();
+    assert!(distance(&joined(shape, &parts), &u) < 1e-6);
+}

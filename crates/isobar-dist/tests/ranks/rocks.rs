@@ -1,0 +1,204 @@
+//! What ranks on any back end must do for the diffusion operator.
+
+use isobar_core::backend::part::PartBackend;
+use isobar_core::layout::Shape;
+use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::problem::{
+    Boundary, Coefficient, DiffusionProblem, RhsKind, Source, Spacing, Weighting, Well, random,
+};
+use isobar_core::real::Precision;
+use isobar_core::stencil::{Diffusion, Supports};
+use isobar_dist::Distributed;
+use isobar_dist::threads::Threads;
+
+use crate::solves::{distance, solve_alone, solve_on};
+
+/// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
+/// Neumann sides, x periodic where it can be, a well and a source.
+pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
+    let field = |seed: u64| (0..shape.cells()).map(|n| 10f64.powf(1.5 * random(seed, n))).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([field(1), field(2), field(3)]));
+    problem.active = Some((0..shape.cells()).map(|n| random(4, n) > -0.8).collect());
+    problem.reaction = Some((0..shape.cells()).map(|n| random(5, n).max(0.01)).collect());
+    if shape.nx.is_multiple_of(2) {
+        problem.boundary[0] = [Boundary::Periodic; 2];
+    }
+    problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::Dirichlet(0.0)];
+    let k = [0, shape.nz - 1];
+    problem.wells = vec![Well { i: 1, j: shape.ny / 2, k, value: 0.5, radius: 0.001 }];
+    problem.sources = vec![Source { i: shape.nx - 1, j: shape.ny - 2, k, rate: 2.0 }];
+    problem
+}
+
+/// Conjugate gradients with the diagonal and with lines: the solution of one rank, and its iterations but for one.
+pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        let (alone, u) = solve_alone(&backend(None), &stencil, &options, &rhs, None);
+        assert!(alone.converged(), "{alone:?}");
+        for &ranks in ranks {
+            let (outcome, together) = solve_on(ranks, &backend, &stencil, &options, &rhs, None).unwrap();
+            assert!(outcome.converged());
+            // Rounding may move the count of a long iteration by one.
+            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{ranks} ranks: {outcome:?}");
+            let error = distance(&together, &u);
+            assert!(error < 1e-7, "{} on {ranks} ranks: {error:e}", problem.shape);
+        }
+    }
+}
+
+/// Cubes of κ = 1 or of κ that varies smoothly by a factor of ten, with sides by turns, fixed somewhere.
+pub(crate) fn smooth() -> Vec<(DiffusionProblem, &'static [usize])> {
+    let of = |[nx, ny, nz]: [usize; 3], contrast: f64| {
+        let shape = Shape::new(nx, ny, nz);
+        let at = |n: usize, count: usize| n as f64 / count as f64;
+        let kappa = (0..shape.cells()).map(|n| {
+            let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
+            contrast.powf((at(i, nx) + at(j, ny) + at(k, nz)) / 3.0)
+        });
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+        problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
+        problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
+        problem
+    };
+    let fixed = [Boundary::Dirichlet(0.0); 2];
+    let mut all: Vec<(DiffusionProblem, &[usize])> = vec![
+        (of([16, 32, 8], 1.0), &[1, 2, 3, 4, 6]),
+        (of([16, 32, 8], 10.0), &[1, 2, 3, 4, 6]),
+        (of([7, 13, 5], 1.0), &[1, 2, 3, 4, 6]),
+        (of([9, 27, 6], 10.0), &[2, 3, 4, 6]),
+        (of([12, 40, 1], 10.0), &[2, 3, 5]),
+        (of([33, 64, 4], 1.0), &[2, 3]),
+        (of([8, 33, 8], 10.0), &[2, 3, 6]),
+        (of([16, 24, 8], 1.0), &[2, 3, 6]),
+    ];
+    for (n, (problem, _)) in all.iter_mut().enumerate() {
+        if n % 3 == 0 {
+            problem.boundary = [fixed; 3];
+        }
+    }
+    // Rings in x and z; y, where slabs meet, waits for the others, or is halved alone.
+    all[6].0.boundary[0] = [Boundary::Periodic; 2];
+    all[7].0.boundary[2] = [Boundary::Periodic; 2];
+    all[1].0.spacing[1] = Spacing::Uniform(0.9);
+    all[4].0.spacing[0] = Spacing::Uniform(0.9);
+    all
+}
+
+/// Cycles that relax points, in different forms.
+pub(crate) fn point_cycles() -> Vec<SolverOptions> {
+    let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    let mut all = vec![base.clone()];
+    let mut with = |change: &dyn Fn(&mut SolverOptions)| {
+        let mut options = base.clone();
+        (options.method, options.multigrid.smoother) = (Method::Multigrid, Smoother::PointRedBlack);
+        change(&mut options);
+        all.push(options);
+    };
+    with(&|options| options.multigrid.start = Start::Full);
+    with(&|options| (options.multigrid.pre, options.multigrid.post) = (2, 2));
+    with(&|options| (options.multigrid.pre, options.multigrid.post) = (0, 1));
+    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(1), 7));
+    with(&|options| (options.multigrid.levels, options.max_iterations) = (Some(2), 7));
+    with(&|options| (options.precision, options.tolerance) = (Precision::F32, 1e-3));
+    with(&|options| options.precision = Precision::Mixed);
+    with(&|options| (options.method, options.preconditioner) = (Method::Bicgstab, Preconditioner::Multigrid));
+    all
+}
+
+/// The iterations of one rank, its residuals, and its solution.
+pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    assert!(alone.converged() || alone.iterations == options.max_iterations, "{options:?}: {alone:?}");
+    let (tolerance, slack) = match options.precision {
+        Precision::F32 => (1e-5, 5e-2),
+        Precision::Mixed => (1e-7, 5e-2),
+        Precision::F64 => (1e-9, 1e-3),
+    };
+    for &ranks in ranks {
+        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let (outcome, together) =
+            solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
+        let error = distance(&together, &u);
+        assert!(error <= tolerance, "{what}: {error:e}");
+        // Residuals near rounding differ by that.
+        for (a, b) in outcome.history.iter().zip(&alone.history).filter(|(_, b)| **b > 1e-11 * alone.history[0]) {
+            assert!((a - b).abs() <= slack * b, "{what}: residual {a:e} instead of {b:e}");
+        }
+    }
+}
+
+/// Problems in which something floats: all of the grid, relaxed by points; pockets in it, by lines, or by the diagonal.
+pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptions)> {
+    let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
+    let mut all: Vec<(DiffusionProblem, &[usize], SolverOptions)> = Vec::new();
+    for (n, (mut problem, ranks)) in smooth().into_iter().take(4).enumerate() {
+        problem.boundary = [[Boundary::default(); 2]; 3];
+        let options = if n == 2 { cg(Preconditioner::Line) } else { base.clone() };
+        all.push((problem, ranks, options));
+    }
+    for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi] {
+        let mut problem = rough(Shape::new(9, 14, 6));
+        (problem.reaction, problem.wells, problem.sources) = (None, Vec::new(), Vec::new());
+        // Walls: what is beyond the second is tied to nothing, single cells here and there neither.
+        let [nx, ny] = [9, 14];
+        let is_open = |n: usize| !matches!((n / nx % ny, n % nx), (4 | 9, _) | (6, 5)) && random(7, n) > -0.9;
+        problem.active = Some((0..problem.shape.cells()).map(is_open).collect());
+        problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
+        all.push((problem, &[2, 3, 4, 6], cg(preconditioner)));
+    }
+    all
+}
+
+/// The solution of one rank for a right-hand side that is made to balance.
+pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let floating = stencil.components().unwrap().floating();
+    assert!(floating.count() > 0);
+    let mut rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let mut means = vec![0.0; floating.count()];
+    let of = |n: usize| floating.aggregate(n);
+    (0..rhs.len()).for_each(|n| means[of(n).unwrap_or(0)] += of(n).map_or(0.0, |_| rhs[n]));
+    means.iter_mut().zip(floating.sizes()).for_each(|(mean, size)| *mean /= size as f64);
+    rhs.iter_mut().enumerate().for_each(|(n, f)| *f -= of(n).map_or(0.0, |component| means[component]));
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    assert!(alone.converged(), "{alone:?}");
+    for &ranks in ranks {
+        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let (outcome, together) =
+            solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(outcome.converged() && outcome.iterations.abs_diff(alone.iterations) <= 1, "{what}: {outcome:?}");
+        let error = distance(&together, &u);
+        assert!(error <= 1e-7, "{what}: {error:e}");
+        let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
+        let mut sums = vec![0.0; floating.count()];
+        (0..u.len()).for_each(|n| sums[of(n).unwrap_or(0)] += of(n).map_or(0.0, |_| together[n]));
+        assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{what}: {sums:?}");
+    }
+}
