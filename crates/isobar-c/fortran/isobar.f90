@@ -9,13 +9,16 @@ module isobar
   implicit none
   private
 
-  public :: isobar_problem, isobar_solver, isobar_side
+  public :: isobar_problem, isobar_solver, isobar_heat, isobar_side, isobar_step
   public :: isobar_message, isobar_version
   public :: isobar_neumann, isobar_dirichlet, isobar_periodic
 
   !> Codes.
   integer(c_int32_t), parameter, public :: isobar_ok = 0, isobar_invalid = 1, isobar_not_converged = 2, isobar_interrupted = 3, &
        isobar_device = 4, isobar_out_of_memory = 5, isobar_unsupported = 6, isobar_busy = 7, isobar_internal = 8
+
+  !> Schemes of time steps.
+  integer(c_int32_t), parameter, public :: isobar_crank_nicolson = 0, isobar_backward_euler = 1
 
   integer(c_int32_t), parameter :: f64 = 0, f32 = 1, on_host = -1
 
@@ -64,6 +67,65 @@ module isobar
      procedure :: free => solver_free
      final :: solver_finalize
   end type isobar_solver
+
+  !> A step that was taken.
+  type :: isobar_step
+     !> From 1.
+     integer :: number = 0
+     !> What it led to, and its length.
+     real(c_double) :: time = 0, dt = 0
+     !> The estimate relative to the state where steps choose their length, else 0.
+     real(c_double) :: error = 0
+     real(c_double) :: relative_residual = 0
+     !> Of its solves.
+     integer :: iterations = 0
+     !> Whether the end is reached.
+     logical :: is_last = .false.
+  end type isobar_step
+
+  !> A state u on its way through u_t = ∇·(κ∇u) − c u + f. Arrays are real64.
+  type :: isobar_heat
+     private
+     type(c_ptr) :: handle = c_null_ptr
+   contains
+     procedure, private :: heat_create_3, heat_create_2, heat_create_1
+     !> From a problem of diffusion, the first state, and how to step.
+     generic :: create => heat_create_3, heat_create_2, heat_create_1
+     !> From the text of a case file of kind "heat".
+     procedure :: from_case => heat_from_case
+     !> Takes the next step.
+     procedure :: step => heat_step
+     procedure, private :: heat_state_3, heat_state_2, heat_state_1
+     !> Writes the present state to u.
+     generic :: state => heat_state_3, heat_state_2, heat_state_1
+     procedure, private :: heat_set_3, heat_set_2, heat_set_1
+     !> Goes on with another state.
+     generic :: set_state => heat_set_3, heat_set_2, heat_set_1
+     procedure, private :: heat_update_3, heat_update_0
+     !> Goes on with the coefficients and sides of another problem, and the source f(nx, ny, nz).
+     generic :: update => heat_update_3, heat_update_0
+     !> ½ ∫ κ|∇u|², with what c and f add.
+     procedure :: energy => heat_energy
+     !> The report of the last step's solve, JSON.
+     procedure :: report => heat_report
+     procedure :: free => heat_free
+     final :: heat_finalize
+  end type isobar_heat
+
+  !> isobar_time_steps
+  type, bind(c) :: c_time_steps
+     integer(c_size_t) :: size = 0
+     real(c_double) :: dt = 0, end_time = 0, step_tolerance = 0
+     integer(c_int32_t) :: scheme = isobar_crank_nicolson, extrapolates = 0
+  end type c_time_steps
+
+  !> isobar_step
+  type, bind(c) :: c_step
+     integer(c_size_t) :: number = 0
+     real(c_double) :: time = 0, dt = 0, error = 0, relative_residual = 0
+     integer(c_size_t) :: iterations = 0
+     integer(c_int32_t) :: is_last = 0
+  end type c_step
 
   !> isobar_array
   type, bind(c) :: c_array
@@ -169,6 +231,73 @@ module isobar
        import :: c_ptr
        type(c_ptr), value :: solver
      end subroutine c_solver_free
+
+     function c_heat_create(problem, source, u, steps, options, device, threads, heat) bind(c, name="isobar_heat_create") &
+          result(code)
+       import :: c_ptr, c_array, c_time_steps, c_size_t, c_int32_t
+       type(c_ptr), value :: problem, source, options, device
+       type(c_array), intent(in) :: u
+       type(c_time_steps), intent(in) :: steps
+       integer(c_size_t), value :: threads
+       type(c_ptr), intent(out) :: heat
+       integer(c_int32_t) :: code
+     end function c_heat_create
+
+     function c_heat_from_case(text, folder, device, threads, heat) bind(c, name="isobar_heat_from_case") result(code)
+       import :: c_char, c_ptr, c_size_t, c_int32_t
+       character(kind=c_char), intent(in) :: text(*), folder(*)
+       type(c_ptr), value :: device
+       integer(c_size_t), value :: threads
+       type(c_ptr), intent(out) :: heat
+       integer(c_int32_t) :: code
+     end function c_heat_from_case
+
+     function c_heat_step(heat, progress, data, step) bind(c, name="isobar_heat_step") result(code)
+       import :: c_ptr, c_funptr, c_step, c_int32_t
+       type(c_ptr), value :: heat, data
+       type(c_funptr), value :: progress
+       type(c_step), intent(inout) :: step
+       integer(c_int32_t) :: code
+     end function c_heat_step
+
+     function c_heat_state(heat, u) bind(c, name="isobar_heat_state") result(code)
+       import :: c_ptr, c_array, c_int32_t
+       type(c_ptr), value :: heat
+       type(c_array), intent(in) :: u
+       integer(c_int32_t) :: code
+     end function c_heat_state
+
+     function c_heat_set_state(heat, u) bind(c, name="isobar_heat_set_state") result(code)
+       import :: c_ptr, c_array, c_int32_t
+       type(c_ptr), value :: heat
+       type(c_array), intent(in) :: u
+       integer(c_int32_t) :: code
+     end function c_heat_set_state
+
+     function c_heat_update(heat, problem, source) bind(c, name="isobar_heat_update") result(code)
+       import :: c_ptr, c_int32_t
+       type(c_ptr), value :: heat, problem, source
+       integer(c_int32_t) :: code
+     end function c_heat_update
+
+     function c_heat_energy(heat, energy) bind(c, name="isobar_heat_energy") result(code)
+       import :: c_ptr, c_double, c_int32_t
+       type(c_ptr), value :: heat
+       real(c_double), intent(out) :: energy
+       integer(c_int32_t) :: code
+     end function c_heat_energy
+
+     function c_heat_report(heat, text) bind(c, name="isobar_heat_report") result(code)
+       import :: c_ptr, c_int32_t
+       type(c_ptr), value :: heat
+       type(c_ptr), intent(out) :: text
+       integer(c_int32_t) :: code
+     end function c_heat_report
+
+     subroutine c_heat_free(heat) bind(c, name="isobar_heat_free")
+       import :: c_ptr
+       type(c_ptr), value :: heat
+     end subroutine c_heat_free
   end interface
 
 contains
@@ -363,22 +492,9 @@ contains
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
     character(:), allocatable, target :: given_options, given_device
-    type(c_ptr) :: options_place, device_place
-    integer(c_size_t) :: count
-    options_place = c_null_ptr
-    device_place = c_null_ptr
-    count = 0
-    if (present(options)) then
-       given_options = options // c_null_char
-       options_place = c_loc(given_options)
-    end if
-    if (present(device)) then
-       given_device = trim(device) // c_null_char
-       device_place = c_loc(given_device)
-    end if
-    if (present(threads)) count = int(max(threads, 0), c_size_t)
     call self%free()
-    call settle(c_solver_create(problem%handle, options_place, device_place, count, self%handle), code)
+    call settle(c_solver_create(problem%handle, place_of(options, given_options), place_of(device, given_device), &
+         count_of(threads), self%handle), code)
   end subroutine solver_create
 
   subroutine solve_arrays(self, b, u, from_u, code)
@@ -503,6 +619,237 @@ contains
     type(isobar_solver), intent(inout) :: self
     call self%free()
   end subroutine solver_finalize
+
+  !> dt is the length of a step, of the first one where step_tolerance is given: then steps choose theirs, so that the estimated error of each
+  !> stays below it. scheme is isobar_crank_nicolson or isobar_backward_euler; source is f in every cell. extrapolates = .true. begins the
+  !> solve of a step with a straight line through the states before.
+  subroutine heat_create_3(self, problem, u, dt, end_time, source, scheme, step_tolerance, extrapolates, options, device, &
+       threads, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    real(c_double), intent(in), target :: u(:, :, :)
+    real(c_double), intent(in) :: dt, end_time
+    real(c_double), intent(in), target, optional :: source(:, :, :)
+    integer(c_int32_t), intent(in), optional :: scheme
+    real(c_double), intent(in), optional :: step_tolerance
+    logical, intent(in), optional :: extrapolates
+    character(*), intent(in), optional :: options, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: body
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(source)) then
+       body = array_r64(source)
+       place = c_loc(body)
+    end if
+    call heat_begin(self, problem, array_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+         threads, code)
+  end subroutine heat_create_3
+
+  subroutine heat_create_2(self, problem, u, dt, end_time, source, scheme, step_tolerance, extrapolates, options, device, &
+       threads, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    real(c_double), intent(in), target :: u(:, :)
+    real(c_double), intent(in) :: dt, end_time
+    real(c_double), intent(in), target, optional :: source(:, :)
+    integer(c_int32_t), intent(in), optional :: scheme
+    real(c_double), intent(in), optional :: step_tolerance
+    logical, intent(in), optional :: extrapolates
+    character(*), intent(in), optional :: options, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: body
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(source)) then
+       body = plane_r64(source)
+       place = c_loc(body)
+    end if
+    call heat_begin(self, problem, plane_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+         threads, code)
+  end subroutine heat_create_2
+
+  subroutine heat_create_1(self, problem, u, dt, end_time, source, scheme, step_tolerance, extrapolates, options, device, &
+       threads, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    real(c_double), intent(in), target :: u(:)
+    real(c_double), intent(in) :: dt, end_time
+    real(c_double), intent(in), target, optional :: source(:)
+    integer(c_int32_t), intent(in), optional :: scheme
+    real(c_double), intent(in), optional :: step_tolerance
+    logical, intent(in), optional :: extrapolates
+    character(*), intent(in), optional :: options, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: body
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(source)) then
+       body = line_r64(source)
+       place = c_loc(body)
+    end if
+    call heat_begin(self, problem, line_r64(u), place, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+         threads, code)
+  end subroutine heat_create_1
+
+  subroutine heat_begin(self, problem, u, source, dt, end_time, scheme, step_tolerance, extrapolates, options, device, &
+       threads, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    type(c_array), intent(in) :: u
+    type(c_ptr), intent(in) :: source
+    real(c_double), intent(in) :: dt, end_time
+    integer(c_int32_t), intent(in), optional :: scheme
+    real(c_double), intent(in), optional :: step_tolerance
+    logical, intent(in), optional :: extrapolates
+    character(*), intent(in), optional :: options, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_time_steps) :: steps
+    character(:), allocatable, target :: given_options, given_device
+    steps%size = c_sizeof(steps)
+    steps%dt = dt
+    steps%end_time = end_time
+    if (present(scheme)) steps%scheme = scheme
+    if (present(step_tolerance)) steps%step_tolerance = step_tolerance
+    if (present(extrapolates)) steps%extrapolates = merge(1_c_int32_t, 0_c_int32_t, extrapolates)
+    call self%free()
+    call settle(c_heat_create(problem%handle, source, u, steps, place_of(options, given_options), &
+         place_of(device, given_device), count_of(threads), self%handle), code)
+  end subroutine heat_begin
+
+  subroutine heat_from_case(self, text, folder, device, threads, code)
+    class(isobar_heat), intent(inout) :: self
+    character(*), intent(in) :: text
+    character(*), intent(in), optional :: folder, device
+    integer, intent(in), optional :: threads
+    integer(c_int32_t), intent(out), optional :: code
+    character(:), allocatable :: where_from
+    character(:), allocatable, target :: given_device
+    where_from = ""
+    if (present(folder)) where_from = trim(folder)
+    call self%free()
+    call settle(c_heat_from_case(text // c_null_char, where_from // c_null_char, place_of(device, given_device), &
+         count_of(threads), self%handle), code)
+  end subroutine heat_from_case
+
+  subroutine heat_step(self, step, code)
+    class(isobar_heat), intent(inout) :: self
+    type(isobar_step), intent(out), optional :: step
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_step) :: taken
+    integer(c_int32_t) :: found
+    found = c_heat_step(self%handle, c_null_funptr, c_null_ptr, taken)
+    if (present(step)) step = isobar_step(int(taken%number), taken%time, taken%dt, taken%error, taken%relative_residual, &
+         int(taken%iterations), taken%is_last /= 0)
+    call settle(found, code)
+  end subroutine heat_step
+
+  subroutine heat_state_3(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(inout), target :: u(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_state(self%handle, array_r64(u)), code)
+  end subroutine heat_state_3
+
+  subroutine heat_state_2(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(inout), target :: u(:, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_state(self%handle, plane_r64(u)), code)
+  end subroutine heat_state_2
+
+  subroutine heat_state_1(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(inout), target :: u(:)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_state(self%handle, line_r64(u)), code)
+  end subroutine heat_state_1
+
+  subroutine heat_set_3(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_set_state(self%handle, array_r64(u)), code)
+  end subroutine heat_set_3
+
+  subroutine heat_set_2(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:, :)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_set_state(self%handle, plane_r64(u)), code)
+  end subroutine heat_set_2
+
+  subroutine heat_set_1(self, u, code)
+    class(isobar_heat), intent(inout) :: self
+    real(c_double), intent(in), target :: u(:)
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_set_state(self%handle, line_r64(u)), code)
+  end subroutine heat_set_1
+
+  subroutine heat_update_3(self, problem, source, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    real(c_double), intent(in), target :: source(:, :, :)
+    integer(c_int32_t), intent(out), optional :: code
+    type(c_array), target :: body
+    body = array_r64(source)
+    call settle(c_heat_update(self%handle, problem%handle, c_loc(body)), code)
+  end subroutine heat_update_3
+
+  subroutine heat_update_0(self, problem, code)
+    class(isobar_heat), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_heat_update(self%handle, problem%handle, c_null_ptr), code)
+  end subroutine heat_update_0
+
+  function heat_energy(self) result(energy)
+    class(isobar_heat), intent(in) :: self
+    real(c_double) :: energy
+    call settle(c_heat_energy(self%handle, energy))
+  end function heat_energy
+
+  function heat_report(self) result(report)
+    class(isobar_heat), intent(in) :: self
+    character(:), allocatable :: report
+    type(c_ptr) :: text
+    call settle(c_heat_report(self%handle, text))
+    report = text_at(text)
+  end function heat_report
+
+  subroutine heat_free(self)
+    class(isobar_heat), intent(inout) :: self
+    call c_heat_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine heat_free
+
+  subroutine heat_finalize(self)
+    type(isobar_heat), intent(inout) :: self
+    call self%free()
+  end subroutine heat_finalize
+
+  !> A text as C has it, kept in `copy`; null where it is not given.
+  function place_of(text, copy) result(place)
+    character(*), intent(in), optional :: text
+    character(:), allocatable, target, intent(out) :: copy
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(text)) then
+       copy = trim(text) // c_null_char
+       place = c_loc(copy)
+    end if
+  end function place_of
+
+  pure function count_of(threads) result(count)
+    integer, intent(in), optional :: threads
+    integer(c_size_t) :: count
+    count = 0
+    if (present(threads)) count = int(max(threads, 0), c_size_t)
+  end function count_of
 
   !> Hands a code to the caller, or ends the program where it is a failure that nobody looks at.
   subroutine settle(found, code)

@@ -20,6 +20,12 @@
 // In host memory.
 #define ISOBAR_HOST -1
 
+// Of second order, for which the energy of no step grows.
+#define ISOBAR_CRANK_NICOLSON 0
+
+// Of first order, which smooths rough states at once.
+#define ISOBAR_BACKWARD_EULER 1
+
 // No flow, or a given flux κ ∂u/∂n into the domain, per area.
 #define ISOBAR_NEUMANN 0
 
@@ -56,6 +62,9 @@
 // A defect of isobar; the handle it struck is to be freed.
 #define ISOBAR_INTERNAL 8
 
+// A state u on its way through u_t = ∇·(κ∇u) − c u + f, with all the memory that steps take, on one device.
+typedef struct isobar_heat isobar_heat;
+
 // A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
 typedef struct isobar_problem isobar_problem;
 
@@ -79,6 +88,46 @@ typedef struct {
   // Null: the caller's work on it is finished.
   void *stream;
 } isobar_array;
+
+// How to step. All 0 but `size`, `dt` and `end_time` is Crank and Nicolson's scheme by steps of one length.
+typedef struct {
+  // sizeof(isobar_time_steps), which tells versions of it apart.
+  size_t size;
+  // Length of a step; of the first one where steps choose theirs.
+  double dt;
+  // The time at the end; it begins at 0, and the last step is shortened where need be.
+  double end_time;
+  // Not 0: steps choose their length so that the estimated error of each, relative to the state, stays below it.
+  double step_tolerance;
+  // ISOBAR_CRANK_NICOLSON or ISOBAR_BACKWARD_EULER.
+  int32_t scheme;
+  // Not 0: the solve of a step begins with a straight line through the states before instead of the last one.
+  int32_t extrapolates;
+} isobar_time_steps;
+
+// Sees every iteration; anything but 0 ends the solve. It is called on the thread that solves, or one of the solver's, and must not use
+// that solver.
+typedef int32_t (*isobar_progress)(void *data,
+                                   size_t iteration,
+                                   double relative_residual);
+
+// A step that was taken.
+typedef struct {
+  // From 1.
+  size_t number;
+  // That it led to.
+  double time;
+  // Its length.
+  double dt;
+  // The estimate of its error relative to the state where steps choose their length, else 0.
+  double error;
+  // The true one of its solve.
+  double relative_residual;
+  // Of its solves.
+  size_t iterations;
+  // 1 where the end is reached, else 0.
+  int32_t is_last;
+} isobar_step;
 
 // What holds on a side of the box. All 0 is a closed one.
 typedef struct {
@@ -139,12 +188,6 @@ typedef struct {
   const double *y_faces;
 } isobar_tensor_product;
 
-// Sees every iteration; anything but 0 ends the solve. It is called on the thread that solves, or one of the solver's, and must not use
-// that solver.
-typedef int32_t (*isobar_progress)(void *data,
-                                   size_t iteration,
-                                   double relative_residual);
-
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -158,6 +201,84 @@ isobar_array isobar_host_array(void *data,
                                size_t ny,
                                size_t nx,
                                int32_t dtype);
+
+// Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
+// null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first
+// residual of a step. Nothing that is passed here is kept.
+//
+// Asks of the caller:
+// `problem` is a handle, the arrays and texts are what they say, `out` can be written.
+int32_t isobar_heat_create(const isobar_problem *problem,
+                           const isobar_array *source,
+                           const isobar_array *u,
+                           const isobar_time_steps *steps,
+                           const char *options,
+                           const char *device,
+                           size_t threads,
+                           isobar_heat **out);
+
+// Begins the run through time that the text of a case file (TOML) of kind "heat" describes, with its first state. Relative paths in it are
+// relative to `folder`; null is the working directory. Output and checkpoints are the caller's.
+//
+// Asks of the caller:
+// Texts end with a zero; `out` can be written.
+int32_t isobar_heat_from_case(const char *text,
+                              const char *folder,
+                              const char *device,
+                              size_t threads,
+                              isobar_heat **out);
+
+// Takes the next step, and says what it was in `step`, which may be null, as may be `progress`, which sees the iterations of its solve. After
+// ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED the state is the one before the step. A step after the last is ISOBAR_INVALID.
+//
+// Asks of the caller:
+// `heat` is a handle; `step` is null or can be written.
+int32_t isobar_heat_step(isobar_heat *heat,
+                         isobar_progress progress,
+                         void *data,
+                         isobar_step *step);
+
+// Writes the present state to an array, in host memory or in that of the device.
+//
+// Asks of the caller:
+// `heat` is a handle; the array is what it says, and nobody else uses it meanwhile.
+int32_t isobar_heat_state(isobar_heat *heat,
+                          const isobar_array *u);
+
+// Replaces the present state, as a model does that changes it between steps; number and time of steps go on.
+//
+// Asks of the caller:
+// As isobar_heat_state.
+int32_t isobar_heat_set_state(isobar_heat *heat,
+                              const isobar_array *u);
+
+// Other coefficients, boundary values and sources from the next step on, on the same grid with the same active cells; the state stays.
+//
+// Asks of the caller:
+// `heat` and `problem` are handles; `source` is null or an array.
+int32_t isobar_heat_update(isobar_heat *heat,
+                           const isobar_problem *problem,
+                           const isobar_array *source);
+
+// ½ ∫ κ|∇u|² of the present state, with what c and f add: ½ uᵀK u − sᵀu.
+//
+// Asks of the caller:
+// `heat` is a handle; `energy` can be written.
+int32_t isobar_heat_energy(isobar_heat *heat,
+                           double *energy);
+
+// The report of the last step's solve, as isobar_solver_report. The text is valid until the handle is used again.
+//
+// Asks of the caller:
+// `heat` is a handle; `text` can be written.
+int32_t isobar_heat_report(isobar_heat *heat,
+                           const char **text);
+
+// Frees a run; null is allowed.
+//
+// Asks of the caller:
+// `heat` is a handle that is not used again, or null.
+void isobar_heat_free(isobar_heat *heat);
 
 // Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
 // is the working directory.

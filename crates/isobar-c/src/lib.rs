@@ -4,13 +4,18 @@
 //!
 //! * [`problem`] what is to be solved: from the text of a case file, or from arrays,
 //! * [`solver`] made once and used many times,
+//! * [`heat`] a state on its way through time,
 //! * [`mod@array`] a caller's array, wherever it lies,
+//! * [`outcome`] what comes of a solve, and who looks on,
 //! * [`status`] codes, and the text of the last error.
 //!
 //! Every function returns a code, never panics, and may be called from any thread. A handle that is used from two threads at
 //! once says so by `ISOBAR_BUSY` and comes to no harm.
 
 pub mod array;
+mod handle;
+pub mod heat;
+pub mod outcome;
 pub mod problem;
 pub mod solver;
 pub mod status;

@@ -11,6 +11,7 @@ use isobar::{RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
+use crate::handle::{free_handle, hand_out_handle, required, sized};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
@@ -87,31 +88,6 @@ pub struct TensorProductArrays {
     pub y_faces: *const f64,
 }
 
-/// Gives a new handle away.
-///
-/// # Safety
-/// `out` can be written.
-pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> Result<i32> {
-    if out.is_null() {
-        return Err(Failure::invalid("the place for the new handle is a null pointer"));
-    }
-    // SAFETY: not null, and can be written, as the caller promises.
-    unsafe { *out = std::ptr::null_mut() };
-    let made = Box::into_raw(Box::new(make()?));
-    // SAFETY: as before.
-    unsafe { *out = made };
-    Ok(ISOBAR_OK)
-}
-
-/// A reference, or a failure that names it.
-///
-/// # Safety
-/// `pointer` is null or what it is said to be, for as long as 'a.
-pub(crate) unsafe fn required<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
-    // SAFETY: null or valid, as the caller promises.
-    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is a null pointer")))
-}
-
 /// Makes a problem from the text of a case file (TOML), of any kind but "heat". Relative paths in it are relative to `folder`; null
 /// is the working directory.
 ///
@@ -136,16 +112,6 @@ pub unsafe extern "C" fn isobar_problem_from_case(
     })
 }
 
-fn check_size(what: &str, found: usize, expected: usize) -> Result<()> {
-    if found == expected {
-        return Ok(());
-    }
-    Err(Failure::invalid(format!(
-        "{what}.size is {found}, but this version of isobar has {expected}; set it to sizeof({what}), and compile with the \
-         header of the library that is linked"
-    )))
-}
-
 /// Makes a problem of diffusion from arrays.
 ///
 /// # Safety
@@ -154,11 +120,8 @@ fn check_size(what: &str, found: usize, expected: usize) -> Result<()> {
 pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionArrays, out: *mut *mut Problem) -> i32 {
     coded(|| {
         let make = || {
-            // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
-            let size = unsafe { *required("description", description.cast::<usize>())? };
-            check_size("isobar_diffusion", size, size_of::<DiffusionArrays>())?;
             // SAFETY: promised by the caller.
-            unsafe { diffusion(required("description", description)?) }
+            unsafe { diffusion(sized("isobar_diffusion", description)?) }
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
@@ -231,11 +194,8 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
 ) -> i32 {
     coded(|| {
         let make = || {
-            // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
-            let size = unsafe { *required("description", description.cast::<usize>())? };
-            check_size("isobar_tensor_product", size, size_of::<TensorProductArrays>())?;
             // SAFETY: promised by the caller.
-            let given = unsafe { required("description", description)? };
+            let given = unsafe { sized("isobar_tensor_product", description)? };
             let (nx, ny, nz) = (given.nx, given.ny, given.nz);
             let numbers = |name: &str, data: *const f64, [m, n]: [usize; 2]| {
                 let length = m.checked_mul(n).filter(|&length| length > 0 && length <= isize::MAX as usize / 8);
@@ -313,11 +273,6 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
 /// `problem` is a handle that is not used again, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_problem_free(problem: *mut Problem) {
-    if !problem.is_null() {
-        coded(|| {
-            // SAFETY: made by `hand_out_handle`, and not used again, as the caller promises.
-            drop(unsafe { Box::from_raw(problem) });
-            Ok(ISOBAR_OK)
-        });
-    }
+    // SAFETY: promised by the caller.
+    unsafe { free_handle(problem) }
 }

@@ -1,23 +1,20 @@
 //! Solving.
 
 use std::ffi::{CString, c_char, c_void};
-use std::ops::ControlFlow;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-use isobar::{Device, Guess, Outcome, Stop};
-use isobar_case::report::{Checks, Seconds, to_json};
+use isobar::{Device, Guess, Outcome};
 use isobar_case::{Label, solver_options};
 
 use crate::array::Array;
-use crate::problem::{Problem, hand_out_handle, required};
-use crate::status::{
-    Failure, ISOBAR_BUSY, ISOBAR_INTERNAL, ISOBAR_INTERRUPTED, ISOBAR_NOT_CONVERGED, ISOBAR_OK, Result, coded,
-};
+use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required};
+use crate::outcome::{Progress, judged, observer, report};
+use crate::problem::Problem;
+use crate::status::{Failure, ISOBAR_OK, coded};
 use crate::text;
 
 /// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
-pub struct Solver(Mutex<State>);
+pub struct Solver(Exclusive<State>);
 
 struct State {
     solver: isobar::Solver,
@@ -26,32 +23,6 @@ struct State {
     setup: f64,
     last: Option<(Outcome, f64)>,
     report: CString,
-}
-
-/// Sees every iteration; anything but 0 ends the solve. It is called on the thread that solves, or one of the solver's, and must not use
-/// that solver.
-pub type Progress = Option<unsafe extern "C" fn(data: *mut c_void, iteration: usize, relative_residual: f64) -> i32>;
-
-/// A caller's data on its way to the caller's function.
-struct Data(*mut c_void);
-
-// SAFETY: nothing is done with it but to hand it to the caller's function, which is told that it may be another thread's.
-unsafe impl Send for Data {}
-
-impl Solver {
-    fn lock(&self) -> Result<MutexGuard<'_, State>> {
-        self.0.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let message =
-                    "the solver is in use; use it from one thread at a time, and not in its own progress function";
-                Failure { code: ISOBAR_BUSY, message: message.into() }
-            }
-            TryLockError::Poisoned(_) => {
-                let message = "the solver has met an internal error; free it, and make a new one";
-                Failure { code: ISOBAR_INTERNAL, message: message.into() }
-            }
-        })
-    }
 }
 
 /// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
@@ -81,7 +52,7 @@ pub unsafe extern "C" fn isobar_solver_create(
             let setup = clock.elapsed().as_secs_f64();
             let label = problem.0.label();
             let state = State { solver, label, setup, last: None, report: CString::default() };
-            Ok(Solver(Mutex::new(state)))
+            Ok(Solver(Exclusive::new("solver", state)))
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
@@ -106,33 +77,18 @@ pub unsafe extern "C" fn isobar_solver_solve(
     coded(|| {
         // SAFETY: promised by the caller.
         let (solver, b, u) = unsafe { (required("solver", solver)?, required("b", b)?, required("u", u)?) };
-        let mut state = solver.lock()?;
+        let mut state = solver.0.lock()?;
         let clock = Instant::now();
         let (from, to) = (b.raw("b")?, u.raw("u")?);
         let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-        let data = Data(data);
-        let mut observe = move |seen: &isobar::Progress| {
-            // All of it, not the pointer inside alone.
-            let data = &data;
-            // SAFETY: the caller's function with the caller's data.
-            let wish = progress.map_or(0, |f| unsafe { f(data.0, seen.iteration, seen.relative_residual) });
-            if wish == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
         // SAFETY: promised by the caller.
-        let outcome = unsafe { state.solver.solve_raw(&from, &to, guess, &mut observe)? };
-        let code = match outcome.stop {
-            Stop::Converged => Ok(ISOBAR_OK),
-            Stop::Interrupted => Err((ISOBAR_INTERRUPTED, "the progress function ended the solve".to_owned())),
-            stop => {
-                let (after, reached) = (outcome.iterations, outcome.relative_residual);
-                let advice = outcome.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-                let text =
-                    format!("not converged: {stop} after {after} iterations, relative residual {reached:.3e}{advice}");
-                Err((ISOBAR_NOT_CONVERGED, text))
-            }
+        let outcome = unsafe {
+            let mut observe = observer(progress, data);
+            state.solver.solve_raw(&from, &to, guess, &mut observe)?
         };
+        let judged = judged(&outcome);
         state.last = Some((outcome, clock.elapsed().as_secs_f64()));
-        code.map_err(|(code, message)| Failure { code, message })
+        judged
     })
 }
 
@@ -145,7 +101,7 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
     coded(|| {
         // SAFETY: promised by the caller.
         let (solver, u, v) = unsafe { (required("solver", solver)?, required("u", u)?, required("v", v)?) };
-        let mut state = solver.lock()?;
+        let mut state = solver.0.lock()?;
         // SAFETY: promised by the caller.
         unsafe { state.solver.apply_raw(&u.raw("u")?, &v.raw("v")?)? };
         Ok(ISOBAR_OK)
@@ -161,7 +117,7 @@ pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *con
     coded(|| {
         // SAFETY: promised by the caller.
         let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
-        problem.0.matrix.update(&mut solver.lock()?.solver)?;
+        problem.0.matrix.update(&mut solver.0.lock()?.solver)?;
         Ok(ISOBAR_OK)
     })
 }
@@ -176,19 +132,14 @@ pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *c
     coded(|| {
         // SAFETY: promised by the caller.
         let solver = unsafe { required("solver", solver)? };
-        if text.is_null() {
-            return Err(Failure::invalid("the place for the text is a null pointer"));
-        }
-        let mut state = solver.lock()?;
+        let mut state = solver.0.lock()?;
         let Some((outcome, total)) = &state.last else {
             return Err(Failure::invalid("no solve to report; call isobar_solver_solve first"));
         };
-        let seconds = Seconds::of_solve(state.setup, outcome, *total);
-        let report = state.label.report(state.solver.description(), outcome, Checks::NONE, seconds);
-        let report = CString::new(to_json(&report)).map_err(|error| Failure::invalid(error.to_string()))?;
+        let report = report(&state.label, state.solver.description(), outcome, [state.setup, *total])?;
         state.report = report;
-        // SAFETY: not null, and can be written, as the caller promises.
-        unsafe { *text = state.report.as_ptr() };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out("text", text, state.report.as_ptr())? };
         Ok(ISOBAR_OK)
     })
 }
@@ -199,11 +150,6 @@ pub unsafe extern "C" fn isobar_solver_report(solver: *mut Solver, text: *mut *c
 /// `solver` is a handle that is not used again, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn isobar_solver_free(solver: *mut Solver) {
-    if !solver.is_null() {
-        coded(|| {
-            // SAFETY: made by `hand_out_handle`, and not used again, as the caller promises.
-            drop(unsafe { Box::from_raw(solver) });
-            Ok(ISOBAR_OK)
-        });
-    }
+    // SAFETY: promised by the caller.
+    unsafe { free_handle(solver) }
 }

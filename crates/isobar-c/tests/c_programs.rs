@@ -50,19 +50,29 @@ fn the_example_solves() {
     }
 }
 
+/// What the first programs in either language print.
+const LARGEST: &str = "largest u: 0.073666\n";
+
+#[test]
+fn a_first_solve() {
+    // At the centre u is 0.0736714 (a Fourier series), of which cells in the middle see a little less.
+    let Some(text) = run_program("examples/poisson.c", true) else { return };
+    assert_eq!(text, LARGEST);
+}
+
 #[test]
 fn misuse_comes_back_as_codes() {
     let Some(text) = run_program("tests/misuse.c", true) else { return };
     assert_eq!(text, "0 failures\n");
 }
 
-#[test]
-fn the_heat_equation_is_stepped_from_fortran() {
+/// Compiles a Fortran program with warnings denied, runs it, and returns what it prints.
+fn run_fortran(source: &str) -> Option<String> {
     let compiler = std::env::var("FC").unwrap_or_else(|_| "gfortran".to_owned());
     if Command::new(&compiler).arg("--version").output().is_err() {
         assert!(std::env::var_os("ISOBAR_REQUIRE_FORTRAN").is_none(), "no Fortran compiler ({compiler})");
-        eprintln!("no Fortran compiler ({compiler}): examples/heat.f90 was not compiled");
-        return;
+        eprintln!("no Fortran compiler ({compiler}): {source} was not compiled");
+        return None;
     }
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = TempDir::new().unwrap();
@@ -70,12 +80,35 @@ fn the_heat_equation_is_stepped_from_fortran() {
     let mut compile = Command::new(compiler);
     compile.args(["-std=f2018", "-Wall", "-Wextra", "-Wno-compare-reals", "-Werror", "-fcheck=all"]);
     compile.arg("-J").arg(folder.path());
-    for source in ["fortran/isobar.f90", "examples/heat.f90"] {
+    for source in ["fortran/isobar.f90", source] {
         compile.arg(crate_folder.join(source));
     }
     run(compile.arg("-L").arg(libraries()).arg("-lisobar_c").arg("-o").arg(&program));
-    let text = run(Command::new(&program).env("LD_LIBRARY_PATH", libraries()));
+    Some(run(Command::new(&program).env("LD_LIBRARY_PATH", libraries())))
+}
+
+#[test]
+fn the_heat_equation_is_stepped_from_c() {
+    let Some(text) = run_program("examples/heat.c", false) else { return };
+    assert!(text.starts_with("after 40 steps, at 0.020"), "{text}");
+}
+
+#[test]
+fn the_heat_equation_is_stepped_from_fortran() {
+    let Some(text) = run_fortran("examples/heat.f90") else { return };
+    assert!(text.starts_with("after 20 steps") && text.contains("has been reached"), "{text}");
+}
+
+#[test]
+fn a_fortran_model_solves_in_its_steps() {
+    let Some(text) = run_fortran("examples/model_step.f90") else { return };
     assert!(text.starts_with("after 20 steps") && text.contains("problem is a null pointer"), "{text}");
+}
+
+#[test]
+fn a_first_solve_from_fortran() {
+    let Some(text) = run_fortran("examples/poisson.f90") else { return };
+    assert_eq!(text, LARGEST);
 }
 
 #[test]

@@ -51,6 +51,55 @@ static void *on_another_thread(void *data)
     return NULL;
 }
 
+static void of_heat(isobar_problem *problem, isobar_array *state)
+{
+    isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.25}, wrong;
+    isobar_heat *heat;
+    isobar_step step;
+    const char *text;
+    expect(isobar_heat_create(NULL, NULL, state, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "problem is a null");
+    expect(isobar_heat_create(problem, NULL, NULL, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "u is a null");
+    expect(isobar_heat_create(problem, NULL, state, NULL, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "isobar_time_steps");
+    expect(isobar_heat_create(problem, NULL, state, &steps, NULL, "cpu", 1, NULL), ISOBAR_INVALID, "null pointer");
+    wrong = steps, wrong.size = 8;
+    expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "isobar_time_steps.size is 8");
+    wrong = steps, wrong.dt = NAN;
+    expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "dt");
+    wrong = steps, wrong.end_time = -1.0;
+    expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "end_time");
+    wrong = steps, wrong.scheme = 5;
+    expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "scheme 5");
+    wrong = steps, wrong.step_tolerance = -1.0;
+    expect(isobar_heat_create(problem, NULL, state, &wrong, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "-1");
+    isobar_array flat = *state;
+    flat.shape[0] = 1;
+    expect(isobar_heat_create(problem, NULL, &flat, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "shape");
+    expect(isobar_heat_create(problem, &flat, state, &steps, NULL, "cpu", 1, &heat), ISOBAR_INVALID, "source");
+    expect(isobar_heat_from_case("[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\n", NULL, "cpu", 1, &heat), ISOBAR_INVALID, "poisson");
+    if (heat)
+        ++failures;
+
+    expect(isobar_heat_create(problem, NULL, state, &steps, NULL, "cpu", 1, &heat), ISOBAR_OK, "");
+    expect(isobar_heat_report(heat, &text), ISOBAR_INVALID, "no step");
+    expect(isobar_heat_energy(heat, NULL), ISOBAR_INVALID, "energy is a null");
+    expect(isobar_heat_state(heat, &flat), ISOBAR_INVALID, "shape");
+    expect(isobar_heat_step(heat, stop, NULL, &step), ISOBAR_INTERRUPTED, "progress function");
+    for (size_t number = 1; number <= 3; ++number) {
+        expect(isobar_heat_step(heat, NULL, NULL, &step), ISOBAR_OK, "");
+        if (step.number != number || step.is_last != (number == 3))
+            ++failures;
+        expect(isobar_heat_set_state(heat, state), ISOBAR_OK, "");
+    }
+    if (fabs(step.dt - 0.05) > 1e-12 || fabs(step.time - 0.25) > 1e-12)
+        ++failures;
+    expect(isobar_heat_step(heat, NULL, NULL, NULL), ISOBAR_INVALID, "has been reached");
+    expect(isobar_heat_report(heat, &text), ISOBAR_OK, "");
+    if (!strstr(text, "\"converged\""))
+        ++failures;
+    isobar_heat_free(heat);
+    isobar_heat_free(NULL);
+}
+
 int main(void)
 {
     static double kappa[CELLS], b[CELLS], u[CELLS];
@@ -165,6 +214,7 @@ int main(void)
     if (!strstr(text, "\"max_iterations\"") || !strstr(text, "\"case\": \"arrays\""))
         ++failures;
     isobar_solver_free(weak);
+    of_heat(problem, &rhs);
     isobar_solver_free(NULL);
     isobar_problem_free(NULL);
     isobar_solver_free(solver);

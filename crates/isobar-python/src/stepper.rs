@@ -111,11 +111,22 @@ impl Stepper {
         })
     }
 
-    /// Sets the first state.
-    fn set(&self, py: Python<'_>, state: Array) -> PyResult<()> {
+    /// Replaces the state; number and time of steps go on.
+    fn replace(&self, py: Python<'_>, state: Array) -> PyResult<()> {
         // SAFETY: the Python part keeps the array while it calls.
         let source = unsafe { state.0.source() }.map_err(raise)?;
-        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).set(source)).map_err(raise)
+        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).replace(source)).map_err(raise)
+    }
+
+    /// Other coefficients, sides and sources from the next step on.
+    fn update(&self, py: Python<'_>, given: Given, source: Option<Array>) -> PyResult<()> {
+        let problem = given.problem()?;
+        let body = source.map(|array| array.values()).transpose()?;
+        py.detach(|| {
+            let heat = Heat::in_cells(&problem, body)?;
+            self.inner.lock().unwrap_or_else(PoisonError::into_inner).update(heat)
+        })
+        .map_err(raise)
     }
 
     /// Takes the next step.

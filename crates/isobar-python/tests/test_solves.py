@@ -15,6 +15,7 @@ SIDES = {
     "dirichlet": ({"x": 1.0, "y": 2.0}, [(None, None), (2.0, 2.0), (1.0, 1.0)]),
     "one dirichlet": ({"top": -1.0}, [(None, -1.0), (None, None), (None, None)]),
     "periodic": ({"x": "periodic", "bottom": 0.0}, [(0.0, None), (None, None), ("periodic", "periodic")]),
+    "zero": (0.0, [(0.0, 0.0)] * 3),
     "all periodic": ("periodic", [("periodic", "periodic")] * 3),
     "closed": (None, None),
     "flux": (

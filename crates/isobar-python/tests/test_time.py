@@ -31,6 +31,29 @@ def test_steps_are_those_of_a_direct_solver(rng, scheme, theta):
     assert run.finished and run.time == 0.05
 
 
+def test_coefficients_and_states_change_between_steps(rng):
+    fields = [rng.uniform(0.5, 2.0, (5, 6, 7)) for _ in range(3)]
+    u = rng.standard_normal(fields[0].shape)
+    V, eye = 1.0 / u.size, np.eye(u.size)
+    heats = [isobar.Heat(kappa, boundary={"west": n}, source=None if n == 0 else n) for n, kappa in enumerate(fields)]
+    run = heats[0].steps(u, dt=1e-2, end_time=0.03, scheme="backward-euler", tolerance=1e-12, device="cpu")
+    for n, kappa in enumerate(fields):
+        if n > 0:
+            run.update(heats[n])
+        if n == 2:
+            u = rng.standard_normal(u.shape)
+            run.u = u
+        K, s = oracle.assemble(kappa, boundary=[(None, None), (None, None), (n, None)], f=float(n))
+        u = np.linalg.solve(K.toarray() + eye * (V / 1e-2), u.ravel() * (V / 1e-2) + s.ravel()).reshape(u.shape)
+        assert next(run).number == n + 1
+        np.testing.assert_allclose(run.u, u, atol=1e-9)
+    assert run.finished
+    with pytest.raises(TypeError, match="update takes an isobar.Heat, not ndarray"):
+        run.update(fields[0])
+    with pytest.raises(ValueError, match="(?i)grid|shape|cells"):
+        run.update(isobar.Heat(np.ones((5, 6, 8)), boundary={"west": 0.0}))
+
+
 def test_whole_runs(rng):
     heat = isobar.Heat(np.ones((8, 8)), boundary=0.0)
     result = heat.solve(1.0, dt=1e-3, end_time=0.01)

@@ -31,7 +31,7 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of its arrays: (nz, ny, nx), or as many of them as it was made with."""
+        """(nz, ny, nx) of its arrays, or as many of them as it was made with."""
         return self._system.shape[3 - self._dimensions :]
 
     @property
@@ -207,7 +207,8 @@ def _boundary(boundary, dimensions):
     if boundary is None:
         boundary = {}
     elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet"}:
-        boundary = {"all": boundary} if boundary else {}
+        # A number is one, 0 too.
+        boundary = {} if isinstance(boundary, dict) and not boundary else {"all": boundary}
     # Directions that kappa has not have no sides.
     known = _SIDES[: 2 * dimensions]
     groups = {"all": known, "x": _SIDES[:2], "y": _SIDES[2:4], "z": _SIDES[4:]}

@@ -52,7 +52,7 @@ class Result:
 
     @property
     def stop(self) -> str:
-        """Why it ended: converged, max_iterations, stagnated, breakdown, diverged or interrupted."""
+        """Why it ended, one of converged, max_iterations, stagnated, breakdown, diverged and interrupted."""
         return self._outcome.stop
 
     @property

@@ -128,10 +128,9 @@ class Heat:
         if first_guess not in ("previous", "extrapolated"):
             raise ValueError(f"first_guess {first_guess!r}; use \"previous\" or \"extrapolated\"")
         text = to_json({"tolerance": tolerance, **options})
-        source = None if self._source is None else fitted(self._source, self._full, "source")
         stepper = _isobar.Stepper(
             self._given,
-            source,
+            self._body(),
             (float(dt), float(end_time), step_tolerance),
             scheme,
             first_guess == "extrapolated",
@@ -144,6 +143,9 @@ class Heat:
             initial = np.full(self.shape, float(initial))
         run.u = initial
         return run
+
+    def _body(self):
+        return None if self._source is None else fitted(self._source, self._full, "source")
 
     def solve(self, initial: Any = 0.0, *, progress: Any = None, **options: Any) -> Result:
         """Takes all steps, as `steps`, and returns the last state; the result has ``steps``."""
@@ -167,7 +169,7 @@ class Steps:
 
     @property
     def u(self) -> Any:
-        """The present state; can be set."""
+        """The present state. Where it is set between two steps, number and time of steps go on."""
         shape = self._stepper.shape
         target = like(Handle(np.empty(0), (0, (), None, "f8", None, None)), shape[3 - self._dimensions :])
         self._stepper.state(fitted(target, shape, "u"))
@@ -176,12 +178,25 @@ class Steps:
     @u.setter
     def u(self, state: Any) -> None:
         given = readable(state, "initial")
-        self._stepper.set(fitted(given, self._stepper.shape, "initial"))
+        self._stepper.replace(fitted(given, self._stepper.shape, "initial"))
 
     def read(self, out: Any) -> Any:
         """Write the present state to an array, which may be on the device."""
         self._stepper.state(fitted(writable(out, "out"), self._stepper.shape, "out"))
         return out
+
+    def update(self, heat: Heat) -> None:
+        """Go on with the coefficients, boundary values and source of another `Heat` on the same grid, from the next step on.
+
+        >>> run = isobar.Heat(np.ones(40), boundary={"x": 0.0}).steps(1.0, dt=1e-3, end_time=2e-3)
+        >>> first = next(run)
+        >>> run.update(isobar.Heat(np.full(40, 2.0), boundary={"x": 0.0}))
+        >>> next(run).number
+        2
+        """
+        if not isinstance(heat, Heat):
+            raise TypeError(f"update takes an isobar.Heat, not {type(heat).__name__}")
+        self._stepper.update(heat._given, heat._body())
 
     @property
     def time(self) -> float:

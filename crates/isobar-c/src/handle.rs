@@ -1,0 +1,105 @@
+//! Handles, and what is behind pointers.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use crate::status::{Failure, ISOBAR_BUSY, ISOBAR_INTERNAL, ISOBAR_OK, Result, coded};
+
+/// What is used from one thread at a time.
+pub(crate) struct Exclusive<T> {
+    /// What messages call it.
+    name: &'static str,
+    inner: Mutex<T>,
+}
+
+impl<T> Exclusive<T> {
+    pub(crate) fn new(name: &'static str, inner: T) -> Self {
+        Self { name, inner: Mutex::new(inner) }
+    }
+
+    /// For one call, which does not wait for another.
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>> {
+        let name = self.name;
+        self.inner.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let message = format!(
+                    "the {name} is in use; use it from one thread at a time, and not in its own progress function"
+                );
+                Failure { code: ISOBAR_BUSY, message }
+            }
+            TryLockError::Poisoned(_) => {
+                let message = format!("the {name} has met an internal error; free it, and make a new one");
+                Failure { code: ISOBAR_INTERNAL, message }
+            }
+        })
+    }
+}
+
+/// Gives a new handle away.
+///
+/// # Safety
+/// `out` can be written.
+pub(crate) unsafe fn hand_out_handle<T>(out: *mut *mut T, make: impl FnOnce() -> Result<T>) -> Result<i32> {
+    if out.is_null() {
+        return Err(Failure::invalid("the place for the new handle is a null pointer"));
+    }
+    // SAFETY: not null, and can be written, as the caller promises.
+    unsafe { *out = std::ptr::null_mut() };
+    let made = Box::into_raw(Box::new(make()?));
+    // SAFETY: as before.
+    unsafe { *out = made };
+    Ok(ISOBAR_OK)
+}
+
+/// A reference, or a failure that names it.
+///
+/// # Safety
+/// `pointer` is null or what it is said to be, for as long as 'a.
+pub(crate) unsafe fn required<'a, T>(what: &str, pointer: *const T) -> Result<&'a T> {
+    // SAFETY: null or valid, as the caller promises.
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid(format!("{what} is a null pointer")))
+}
+
+/// Frees a handle; null is allowed.
+///
+/// # Safety
+/// `handle` is from [`hand_out_handle`] and not used again, or null.
+pub(crate) unsafe fn free_handle<T>(handle: *mut T) {
+    if !handle.is_null() {
+        coded(|| {
+            // SAFETY: made by `hand_out_handle`, and not used again, as the caller promises.
+            drop(unsafe { Box::from_raw(handle) });
+            Ok(ISOBAR_OK)
+        });
+    }
+}
+
+/// Writes a result to where the caller wants it; `name` is what messages call that place.
+///
+/// # Safety
+/// `place` is null or can be written.
+pub(crate) unsafe fn hand_out<T>(name: &str, place: *mut T, value: T) -> Result<()> {
+    if place.is_null() {
+        return Err(Failure::invalid(format!("{name} is a null pointer")));
+    }
+    // SAFETY: not null, and can be written, as the caller promises.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// A description that begins with its own size, by which versions of it are told apart; `name` is what C calls its type.
+///
+/// # Safety
+/// `description` is null, or what its size says it is, for as long as 'a.
+pub(crate) unsafe fn sized<'a, T>(name: &str, description: *const T) -> Result<&'a T> {
+    // SAFETY: promised by the caller. Of a description of another size nothing but the size is read.
+    let found = unsafe { *required(name, description.cast::<usize>())? };
+    if found != size_of::<T>() {
+        return Err(Failure::invalid(format!(
+            "{name}.size is {found}, but this version of isobar has {}; set it to sizeof({name}), and compile with the header of the \
+             library that is linked",
+            size_of::<T>()
+        )));
+    }
+    // SAFETY: promised by the caller.
+    unsafe { required(name, description) }
+}

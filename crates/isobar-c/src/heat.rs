@@ -1,0 +1,316 @@
+//! The heat equation through time.
+
+use std::ffi::{CString, c_char, c_void};
+use std::path::Path;
+use std::time::Instant;
+
+use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
+use isobar::{Device, HeatOptions, Outcome, TimeStepper, problem};
+use isobar_case::heat::step_options;
+use isobar_case::{Case, Label, LinearSystem, solver_options};
+
+use crate::array::Array;
+use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required, sized};
+use crate::outcome::{Progress, judged, observer, report};
+use crate::problem::Problem;
+use crate::status::{Failure, ISOBAR_OK, Result, coded};
+use crate::text;
+
+/// A state u on its way through u_t = ∇·(κ∇u) − c u + f, with all the memory that steps take, on one device.
+pub struct Heat(Exclusive<State>);
+
+struct State {
+    stepper: TimeStepper,
+    label: Label,
+    /// Seconds of making it.
+    setup: f64,
+    last: Option<(Outcome, f64)>,
+    report: CString,
+}
+
+/// Of second order, for which the energy of no step grows.
+pub const ISOBAR_CRANK_NICOLSON: i32 = 0;
+/// Of first order, which smooths rough states at once.
+pub const ISOBAR_BACKWARD_EULER: i32 = 1;
+
+/// How to step. All 0 but `size`, `dt` and `end_time` is Crank and Nicolson's scheme by steps of one length.
+#[repr(C)]
+pub struct TimeSteps {
+    /// sizeof(isobar_time_steps), which tells versions of it apart.
+    pub size: usize,
+    /// Length of a step; of the first one where steps choose theirs.
+    pub dt: f64,
+    /// The time at the end; it begins at 0, and the last step is shortened where need be.
+    pub end_time: f64,
+    /// Not 0: steps choose their length so that the estimated error of each, relative to the state, stays below it.
+    pub step_tolerance: f64,
+    /// ISOBAR_CRANK_NICOLSON or ISOBAR_BACKWARD_EULER.
+    pub scheme: i32,
+    /// Not 0: the solve of a step begins with a straight line through the states before instead of the last one.
+    pub extrapolates: i32,
+}
+
+/// A step that was taken.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// From 1.
+    pub number: usize,
+    /// That it led to.
+    pub time: f64,
+    /// Its length.
+    pub dt: f64,
+    /// The estimate of its error relative to the state where steps choose their length, else 0.
+    pub error: f64,
+    /// The true one of its solve.
+    pub relative_residual: f64,
+    /// Of its solves.
+    pub iterations: usize,
+    /// 1 where the end is reached, else 0.
+    pub is_last: i32,
+}
+
+fn start(
+    name: String,
+    heat: problem::Heat,
+    initial: &[f64],
+    options: HeatOptions,
+    solver: &SolverOptions,
+    device: &Device,
+) -> Result<Heat> {
+    let clock = Instant::now();
+    let label = Label { case: name, kind: "heat", shape: heat.shape() };
+    let mut stepper = TimeStepper::new(device, heat, options, &step_options(solver, device))?;
+    stepper.set(initial)?;
+    let setup = clock.elapsed().as_secs_f64();
+    let state = State { stepper, label, setup, last: None, report: CString::default() };
+    Ok(Heat(Exclusive::new("heat equation", state)))
+}
+
+/// The heat equation of a problem of diffusion with the source density f of every cell.
+///
+/// # Safety
+/// `source` is null, or what it says it is.
+unsafe fn in_space(system: &LinearSystem, source: *const Array) -> Result<problem::Heat> {
+    // SAFETY: promised by the caller.
+    let body = unsafe { source.as_ref().map(|f| f.values("source", system.shape())).transpose()? };
+    Ok(system.heat(body)?)
+}
+
+fn how_to_step(steps: &TimeSteps) -> Result<HeatOptions> {
+    let scheme = match steps.scheme {
+        ISOBAR_CRANK_NICOLSON => Scheme::CrankNicolson,
+        ISOBAR_BACKWARD_EULER => Scheme::BackwardEuler,
+        other => {
+            let message = format!("scheme {other}; use ISOBAR_CRANK_NICOLSON or ISOBAR_BACKWARD_EULER");
+            return Err(Failure::invalid(message));
+        }
+    };
+    let guess = if steps.extrapolates == 0 { StepGuess::Previous } else { StepGuess::Extrapolated };
+    let error = (steps.step_tolerance != 0.0).then_some(steps.step_tolerance);
+    Ok(HeatOptions { steps: Steps::new(steps.dt, steps.end_time)?, error, scheme, guess })
+}
+
+/// Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
+/// null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first
+/// residual of a step. Nothing that is passed here is kept.
+///
+/// # Safety
+/// `problem` is a handle, the arrays and texts are what they say, `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_create(
+    problem: *const Problem,
+    source: *const Array,
+    u: *const Array,
+    steps: *const TimeSteps,
+    options: *const c_char,
+    device: *const c_char,
+    threads: usize,
+    out: *mut *mut Heat,
+) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller.
+            let (heat, u, steps, options, device) = unsafe {
+                let system = &required("problem", problem)?.0;
+                let heat = in_space(system, source)?;
+                let initial = required("u", u)?.values("u", system.shape())?;
+                let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
+                (heat, initial, sized("isobar_time_steps", steps)?, options, device)
+            };
+            let options = solver_options(options.unwrap_or(""))?;
+            let device = Device::parse(device.unwrap_or("auto"), (threads > 0).then_some(threads))?;
+            start("arrays".into(), heat, &u, how_to_step(steps)?, &options, &device)
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+/// Begins the run through time that the text of a case file (TOML) of kind "heat" describes, with its first state. Relative paths in it are
+/// relative to `folder`; null is the working directory. Output and checkpoints are the caller's.
+///
+/// # Safety
+/// Texts end with a zero; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_from_case(
+    text: *const c_char,
+    folder: *const c_char,
+    device: *const c_char,
+    threads: usize,
+    out: *mut *mut Heat,
+) -> i32 {
+    coded(|| {
+        let make = || {
+            // SAFETY: promised by the caller.
+            let (text, folder, device) = unsafe {
+                (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
+            };
+            let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; give that of a case file"))?;
+            let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
+            let isobar_case::Problem::Heat(heat) = &case.problem else {
+                let kind = case.problem.kind();
+                return Err(Failure::invalid(format!(
+                    "problem.kind is \"{kind}\", not \"heat\"; use isobar_problem_from_case and isobar_solver_create"
+                )));
+            };
+            let (in_space, _, initial) = heat.parts()?;
+            let device = Device::parse(device.unwrap_or("auto"), (threads > 0).then_some(threads))?;
+            start(case.name(), in_space, &initial, heat.options(), &case.solver, &device)
+        };
+        // SAFETY: promised by the caller.
+        unsafe { hand_out_handle(out, make) }
+    })
+}
+
+/// Takes the next step, and says what it was in `step`, which may be null, as may be `progress`, which sees the iterations of its solve. After
+/// ISOBAR_NOT_CONVERGED and ISOBAR_INTERRUPTED the state is the one before the step. A step after the last is ISOBAR_INVALID.
+///
+/// # Safety
+/// `heat` is a handle; `step` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_step(
+    heat: *mut Heat,
+    progress: Progress,
+    data: *mut c_void,
+    step: *mut Step,
+) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let clock = Instant::now();
+        // SAFETY: promised by the caller.
+        let taken = unsafe {
+            let mut observe = observer(progress, data);
+            state.stepper.step_observed(&mut observe)?
+        };
+        let seen = Step {
+            number: taken.number,
+            time: taken.time,
+            dt: taken.dt,
+            error: taken.error.unwrap_or(0.0),
+            relative_residual: taken.outcome.relative_residual,
+            iterations: taken.iterations,
+            is_last: state.stepper.is_finished().into(),
+        };
+        let judged = if taken.is_taken { Ok(ISOBAR_OK) } else { judged(&taken.outcome) };
+        state.last = Some((taken.outcome, clock.elapsed().as_secs_f64()));
+        if !step.is_null() {
+            // SAFETY: not null, and can be written, as the caller promises.
+            unsafe { step.write(seen) };
+        }
+        judged
+    })
+}
+
+/// Writes the present state to an array, in host memory or in that of the device.
+///
+/// # Safety
+/// `heat` is a handle; the array is what it says, and nobody else uses it meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (heat, to) = (required("heat", heat)?, required("u", u)?.raw("u")?.target()?);
+            heat.0.lock()?.stepper.state(to)?;
+        }
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// Replaces the present state, as a model does that changes it between steps; number and time of steps go on.
+///
+/// # Safety
+/// As isobar_heat_state.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let (heat, from) = (required("heat", heat)?, required("u", u)?.raw("u")?.source()?);
+            heat.0.lock()?.stepper.replace(from)?;
+        }
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// Other coefficients, boundary values and sources from the next step on, on the same grid with the same active cells; the state stays.
+///
+/// # Safety
+/// `heat` and `problem` are handles; `source` is null or an array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let (heat, changed) = unsafe { (required("heat", heat)?, in_space(&required("problem", problem)?.0, source)?) };
+        heat.0.lock()?.stepper.update(changed)?;
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// ½ ∫ κ|∇u|² of the present state, with what c and f add: ½ uᵀK u − sᵀu.
+///
+/// # Safety
+/// `heat` is a handle; `energy` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_energy(heat: *mut Heat, energy: *mut f64) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let found = required("heat", heat)?.0.lock()?.stepper.energy()?;
+            hand_out("energy", energy, found)?;
+        }
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// The report of the last step's solve, as isobar_solver_report. The text is valid until the handle is used again.
+///
+/// # Safety
+/// `heat` is a handle; `text` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_report(heat: *mut Heat, text: *mut *const c_char) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let Some((outcome, total)) = &state.last else {
+            return Err(Failure::invalid("no step to report; call isobar_heat_step first"));
+        };
+        let report = report(&state.label, state.stepper.description(), outcome, [state.setup, *total])?;
+        state.report = report;
+        // SAFETY: promised by the caller.
+        unsafe { hand_out("text", text, state.report.as_ptr())? };
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// Frees a run; null is allowed.
+///
+/// # Safety
+/// `heat` is a handle that is not used again, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_heat_free(heat: *mut Heat) {
+    // SAFETY: promised by the caller.
+    unsafe { free_handle(heat) }
+}
