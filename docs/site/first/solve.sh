@@ -1,0 +1,1 @@
+isobar solve poisson.toml --output u.npy --plot u.png --report u.json
