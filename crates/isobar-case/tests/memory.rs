@@ -91,6 +91,7 @@ fn predictions_hold() {
     let above_lines = "solver.multigrid.smoother=point-line";
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
+    let ring = ["diffusion.boundary.west=periodic", "diffusion.boundary.east=periodic"];
     // What the library behind vertical modes makes once for all solvers of a process: 4 MB.
     measure(HELMHOLTZ, &[modes, "solver.modes.count=8"]);
     for (text, sets) in [
@@ -121,6 +122,8 @@ fn predictions_hold() {
         (DIFFUSION, &[deflated, &jacobi, "grid.nz=1", "grid.nx=512", "grid.ny=256", "grid.size=[2.0, 1.0, 1.0]"]),
         (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]"]),
         (DIFFUSION, &["diffusion.boundary.west=neumann", "solver.compatibility=project", &lines]),
+        (DIFFUSION, &[&x, &lines, "grid.nx=63", ring[0], ring[1], "solver.compatibility=project"]),
+        (DIFFUSION, &[&jacobi, cg, "grid.nx=63", ring[0], ring[1], "diffusion.boundary.top=dirichlet"]),
         (
             DIFFUSION,
             &[&x, &lines, "diffusion.active=1.0", "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]"],

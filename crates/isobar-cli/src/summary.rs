@@ -72,6 +72,7 @@ fn solver(case: &Case, description: &Description) -> String {
     }
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
         text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
+            _ if case.solver.multigrid.smoother != Smoother::Auto => "; what suits solver.multigrid.smoother",
             ("cg", "multigrid") if description.smoother == Smoother::PointLine => {
                 "; chosen for these coefficients, and watched: lines on all grids follow where it is slow"
             }

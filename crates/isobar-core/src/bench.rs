@@ -119,6 +119,8 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     options: &SolverOptions,
     steps: &[StepTraffic],
 ) -> Result<Vec<Timed>> {
+    let around = stencil.around()?;
+    let stencil = &*around;
     let choice = backend.choice(stencil, &backend.operator::<f64>(stencil)?, options)?;
     let options = options.resolved(&choice)?;
     let mut timed = time_in::<B, S, f64>(backend, stencil, &options, steps)?;

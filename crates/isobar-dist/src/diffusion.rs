@@ -51,6 +51,7 @@ where
     }
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
+        stencil.turns().require_one("a checkerboard")?;
         self.slab(stencil.shape())?.layout(stencil.shape())
     }
 

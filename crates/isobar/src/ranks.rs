@@ -225,8 +225,9 @@ impl OnRanks for TensorProduct {
 impl OnRanks for Diffusion {
     /// Those that relax points: there are no others on ranks.
     fn levels(&self) -> Vec<Shape> {
-        let steps = halvings(self.shape(), self.ends(), self.strengths(), None);
-        std::iter::once(self.shape()).chain(steps.iter().map(|by| by.coarse)).collect()
+        let shape = self.turns().around(self.shape());
+        let steps = halvings(shape, self.ends(), self.strengths(), None);
+        std::iter::once(shape).chain(steps.iter().map(|by| by.coarse)).collect()
     }
 
     fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {

@@ -174,7 +174,7 @@ impl DiffusionCase {
         Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
         let mut section: DiffusionSection = document.read("diffusion")?;
-        section.check(document, shape)?;
+        section.check(document)?;
         if kind == "heat" && document.get("diffusion.unknowns").is_some() {
             let message = "is for problems of kind \"poisson\" and \"diffusion\"; here it is heat.unknowns";
             return Err(document.failure_at_key("diffusion.unknowns", message));
@@ -256,7 +256,7 @@ impl DiffusionSection {
         std::iter::once(coefficient).chain(others.into_iter().flatten())
     }
 
-    fn check(&self, document: &Document<'_>, shape: Shape) -> Result<()> {
+    fn check(&self, document: &Document<'_>) -> Result<()> {
         let values = [
             ("diffusion.coefficient", Some(&self.coefficient), true, false),
             ("diffusion.coefficient_y", self.coefficient_y.as_ref(), true, false),
@@ -271,7 +271,6 @@ impl DiffusionSection {
             }
         }
         let names = [["west", "east"], ["south", "north"], ["bottom", "top"]];
-        let cells = [shape.nx, shape.ny, shape.nz];
         for (d, [lower, upper]) in self.boundary.all().into_iter().enumerate() {
             let periodic = [lower, upper].map(|side| side == Boundary::Periodic);
             let key = |n: usize| format!("diffusion.boundary.{}", names[d][n]);
@@ -279,15 +278,6 @@ impl DiffusionSection {
                 let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
                 let message = format!("\"periodic\", but {} is not; make both so", names[d][other]);
                 return Err(document.failure_at_key(&key(this), &message));
-            }
-            if periodic[0] && d < 2 && cells[d] > 1 && cells[d] % 2 == 1 {
-                let axis = ["x", "y"][d];
-                let message = format!(
-                    "{axis} is periodic with {} cells; use an even number, grid.n{axis} = {}",
-                    cells[d],
-                    cells[d] + 1
-                );
-                return Err(document.failure_at_key(&key(0), &message));
             }
         }
         Ok(())

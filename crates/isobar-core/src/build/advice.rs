@@ -59,6 +59,11 @@ pub(super) fn advice(
         Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.precision != Precision::F64 => {
             "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
         }
+        Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => {
+            "rounding in single precision, or the method, amplifies the error: use solver.precision \"f64\", and if that does not \
+             help solver.method = \"cg\""
+                .into()
+        }
         Stop::Breakdown => match options.method {
             Method::Cg => match evidence.broken {
                 Some(Broken::Direction { sigma, rho }) if sigma < -NEGATIVE * rho => format!(
@@ -69,6 +74,11 @@ pub(super) fn advice(
                     "rᵀD⁻¹r = {rho:.1e}: the matrix has a negative diagonal entry, so it is not positive definite, which \
                      conjugate gradients need; use solver.method = \"bicgstab\""
                 ),
+                _ if options.precision == Precision::F32 => {
+                    "conjugate gradients met a direction of no length, as rounding in single precision makes them: use \
+                     solver.precision \"mixed\" or \"f64\""
+                        .into()
+                }
                 _ => "conjugate gradients met a direction of no length, by rounding as far as can be told: loosen \
                       solver.tolerance, or use solver.method = \"bicgstab\""
                     .into(),
@@ -108,7 +118,11 @@ mod tests {
         assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
-        assert!(!of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
+        assert!(of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
+        let double = SolverOptions { precision: Precision::F64, ..single };
+        assert!(!of(Stop::Breakdown, 1e-2, &double).contains("single precision"));
+        let single = SolverOptions { precision: Precision::F32, ..cycles };
+        assert!(of(Stop::Diverged, 1.0, &single).contains("single precision"));
     }
 
     #[test]

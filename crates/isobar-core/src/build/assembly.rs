@@ -129,6 +129,11 @@ fn unsupported(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!("{what} is not for matrices of this kind; use {instead}"))
 }
 
+fn no_such_smoother(smoother: Smoother) -> Error {
+    let what = format!("solver.multigrid.smoother: {:?}", smoother.name());
+    unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
+}
+
 /// A maker, what updates its operator, and the bytes of that.
 type Another<'a, B, S, T> = (Maker<'a, B, S, T>, Vec<Update<S>>, usize);
 
@@ -265,20 +270,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
         let wanted = self.options.multigrid.levels;
-        let (by_points, name) = match self.options.multigrid.smoother {
-            Smoother::PointRedBlack => {
-                (Some(self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?), "point-red-black")
-            }
-            Smoother::PointLine => {
-                (Some(self.backend.point_line_hierarchy(self.stencil, &self.operator, wanted)?), "point-line")
-            }
-            _ => (None, ""),
+        let by_points = match self.options.multigrid.smoother {
+            Smoother::PointRedBlack => Some(self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?),
+            Smoother::PointLine => Some(self.backend.point_line_hierarchy(self.stencil, &self.operator, wanted)?),
+            _ => None,
         };
         if let Some(hierarchy) = by_points {
-            return hierarchy.ok_or_else(|| {
-                let what = format!("solver.multigrid.smoother: \"{name}\"");
-                unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
-            });
+            return hierarchy.ok_or_else(|| no_such_smoother(self.options.multigrid.smoother));
         }
         let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
         hierarchy.ok_or_else(|| {
@@ -354,6 +352,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let made = self.backend.modes::<T, C>(self.stencil, &self.operator, self.options, tolerance)?;
         let Modes { transfer, problems, plan } =
             made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
+        let smoother = self.options.multigrid.smoother;
+        if smoother.begins_with_points() {
+            return Err(no_such_smoother(smoother));
+        }
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
         // All of them, of which a rank may have some.
         let levels = problems.shapes().into_iter().map(|level| Shape { nz: plan.count, ..level }).collect();

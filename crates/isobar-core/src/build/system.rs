@@ -20,6 +20,7 @@ use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::Precision;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
+use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
 
 /// A linear system on one back end: the operator in double precision, which judges, and an iteration
@@ -36,6 +37,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
     pub(super) options: SolverOptions,
     pub(super) layout: Layout,
+    /// Of this grid around the caller's.
+    turns: Turns,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
@@ -112,6 +115,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_own = own.is_some();
         let is_automatic = options.preconditioner == Preconditioner::Auto;
         options.validate()?;
+        let turns = stencil.turns();
+        if is_own {
+            turns.require_one("a preconditioner of your own")?;
+        }
+        let described = turns.describe(stencil.shape());
+        let around = stencil.around()?;
+        let stencil = &*around;
         let layout = backend.layout(stencil)?;
         let operator = backend.operator::<f64>(stencil)?;
         let choice = backend.choice(stencil, &operator, options)?;
@@ -141,6 +151,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, is_floating)?;
         notes.extend(choice.why.clone());
+        notes.extend(described);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
         if singular.is_some() && is_incomplete && !is_own {
@@ -191,6 +202,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             iteration,
             options,
             layout,
+            turns,
             description,
         })
     }
@@ -287,6 +299,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// b
     pub fn rhs_mut(&mut self) -> &mut B::Vector<f64> {
         &mut self.b
+    }
+
+    /// How often the solver's grid, that of its vectors, goes around the stencil's.
+    pub(crate) fn turns(&self) -> Turns {
+        self.turns
     }
 
     /// u
@@ -426,9 +443,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     ) -> Result<Outcome> {
         let clock = Instant::now();
         self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
-        upload(&self.backend, rhs, &mut self.b)?;
+        upload(&self.backend, self.turns, rhs, &mut self.b)?;
         if guess == Guess::Given {
-            upload(&self.backend, u.as_source(), &mut self.u)?;
+            upload(&self.backend, self.turns, u.as_source(), &mut self.u)?;
         }
         if self.description.device.ranks > 1 {
             // Bringing arrays is no part of the solve, on whichever rank it takes longest.
@@ -446,7 +463,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         let mut outcome = self.run(norms, guess, observer, clock)?;
         let clock = Instant::now();
         if outcome.is_returned {
-            download(&self.backend, &self.u, &mut u)?;
+            download(&self.backend, self.turns, &self.u, &mut u)?;
         }
         outcome.timing.upload = upload;
         outcome.timing.download = clock.elapsed().as_secs_f64();
@@ -455,12 +472,14 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
         self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
-        upload(&self.backend, u, &mut self.u)?;
+        upload(&self.backend, self.turns, u, &mut self.u)?;
         self.capabilities.operator.apply(&self.u, &mut self.b)?;
-        download(&self.backend, &self.b, &mut v)
+        download(&self.backend, self.turns, &self.b, &mut v)
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
+        let around = stencil.around()?;
+        let stencil = &*around;
         self.stencil.check_update(stencil)?;
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
@@ -487,8 +506,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
-        match arrays.into_iter().find(|(_, shape)| *shape != self.layout.shape()) {
-            Some((what, shape)) => Err(Error::shape(what, shape.to_string(), self.layout.shape().to_string())),
+        let expected = self.turns.once(self.layout.shape());
+        match arrays.into_iter().find(|(_, shape)| *shape != expected) {
+            Some((what, shape)) => Err(Error::shape(what, shape.to_string(), expected.to_string())),
             None => Ok(()),
         }
     }

@@ -23,6 +23,17 @@ pub enum Smoother {
 }
 
 impl Smoother {
+    /// Its name in case files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::LineJacobi => "line-jacobi",
+            Self::LineRedBlack => "line-red-black",
+            Self::PointLine => "point-line",
+            Self::PointRedBlack => "point-red-black",
+        }
+    }
+
     /// The same with lines for [`Smoother::Auto`].
     #[must_use]
     pub fn or_lines(self) -> Self {

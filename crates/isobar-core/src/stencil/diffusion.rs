@@ -1,8 +1,10 @@
 //! Diffusion with a coefficient in every cell: −∇·(κ∇u) + c u by cell-centred finite volumes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::Stencil;
+use super::rings::Turns;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
 use crate::layout::{Shape, Slab};
@@ -152,18 +154,11 @@ impl Diffusion {
         if let Some(shift) = &shift {
             check("the shift", shift)?;
         }
-        for (d, ([lower, upper], n)) in sides.into_iter().zip([shape.nx, shape.ny, shape.nz]).enumerate() {
+        for [lower, upper] in sides {
             if (lower == Side::Periodic) != (upper == Side::Periodic) {
                 return Err(Error::invalid(
                     "diffusion.boundary",
                     "one side of a direction is periodic and the other is not; make both periodic",
-                ));
-            }
-            // Neighbours have different colours, the first and the last cell of a periodic row included.
-            if d < 2 && lower == Side::Periodic && n > 1 && n % 2 == 1 {
-                return Err(Error::invalid(
-                    "diffusion.boundary",
-                    format!("{} is periodic with {n} cells; use an even number", ["x", "y"][d]),
                 ));
             }
         }
@@ -424,6 +419,17 @@ impl Stencil for Diffusion {
 
     fn choice(&self, options: &SolverOptions) -> Choice {
         self.choice_on_host(options).unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
+    }
+
+    fn turns(&self) -> Turns {
+        Turns::of(self.shape, Axis::ALL.map(|axis| self.is_periodic(axis)))
+    }
+
+    fn around(&self) -> Result<Cow<'_, Self>> {
+        match self.turns() {
+            Turns::ONE => Ok(Cow::Borrowed(self)),
+            turns => self.repeated(turns).map(Cow::Owned),
+        }
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

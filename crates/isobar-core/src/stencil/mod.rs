@@ -7,6 +7,7 @@
 //!   [`point_levels`] other ones for coefficients that are smooth, on grids as [`halving`] makes them,
 //! * [`parts`] what a back end must offer for a grid to be divided among devices,
 //! * [`modes`] the two-dimensional problems that a tensor product falls apart into,
+//! * [`rings`] periodic directions of an odd number of cells,
 //! * [`matrix_market`] matrices as files.
 
 mod aggregation;
@@ -24,9 +25,11 @@ pub mod modes;
 mod own;
 pub mod parts;
 pub mod point_levels;
+pub mod rings;
 mod stored_matrix;
 mod tensor_product;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::backend::AggregateBackend;
@@ -35,6 +38,7 @@ use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
 use crate::options::{Choice, SolverOptions};
 use crate::real::Real;
+use rings::Turns;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
@@ -60,6 +64,19 @@ pub trait Stencil: Clone + Send + Sync + 'static {
 
     /// The solver that suits it where these options leave that open.
     fn choice(&self, options: &SolverOptions) -> Choice;
+
+    /// How often a solver's grid goes around this one: more than once where a checkerboard does not fit on it.
+    fn turns(&self) -> Turns {
+        Turns::ONE
+    }
+
+    /// The same matrix on so many turns.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where it cannot be had.
+    fn around(&self) -> Result<Cow<'_, Self>> {
+        Ok(Cow::Borrowed(self))
+    }
 
     /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
@@ -97,8 +114,10 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// The vectors that the matrix acts on.
     ///
     /// # Errors
-    /// Those of [`Layout::new`].
+    /// Those of [`Layout::new`]; [`Error::Unsupported`](crate::Error::Unsupported) for rings of an odd number of cells, of which
+    /// [`Stencil::around`] makes even ones.
     fn layout(&self, stencil: &S) -> Result<Layout> {
+        stencil.turns().require_one("a checkerboard")?;
         Layout::new(stencil.shape())
     }
 

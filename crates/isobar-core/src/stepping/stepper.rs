@@ -7,7 +7,7 @@ use super::{Evolve, HeatOptions, Moment, Step};
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
-use crate::build::{download, find_not_finite, upload};
+use crate::build::{download, fetch, find_not_finite, send, upload};
 use crate::error::{Error, Result};
 use crate::layout::{Shape, Slab};
 use crate::operator::{CgOperator, Guess};
@@ -16,7 +16,7 @@ use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
 use crate::real::Precision;
 use crate::solver::Observer;
-use crate::stencil::{Diffusion, Supports};
+use crate::stencil::{Diffusion, Stencil, Supports};
 
 /// Steps of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
 ///
@@ -92,29 +92,30 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let dt = options.steps.length(0);
         let stencil = heat.shifted(1.0 / (theta * dt))?;
         let system = System::new(backend, &stencil, solver)?;
-        let layout = backend.layout(&stencil)?;
+        let (turns, layout) = (system.turns(), backend.layout(&*stencil.around()?)?);
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
             Mass::Given(volumes) => {
-                let operator = backend.operator::<f64>(&heat.only_mass(volumes, 1.0 / (theta * dt))?)?;
+                let matrix = heat.only_mass(volumes, 1.0 / (theta * dt))?.repeated(turns)?;
+                let operator = backend.operator::<f64>(&matrix)?;
                 let step = backend.capabilities(&operator).operator;
                 Some((operator, step))
             }
         };
         let (shape, first) = (heat.shape(), layout.origin()[1]);
-        let rows = Slab { first, beyond: first + layout.shape().ny };
-        let send = |values: &[f64]| -> Result<B::Vector<f64>> {
+        let rows = Slab { first, beyond: first + turns.once(layout.shape()).ny };
+        let vector_of = |values: &[f64]| -> Result<B::Vector<f64>> {
             let mut vector = backend.zeros(&layout)?;
-            backend.upload(ArrayView::c_order(values, shape)?.rows(rows)?, &mut vector)?;
+            send(backend, turns, ArrayView::c_order(values, shape)?.rows(rows)?, &mut vector)?;
             Ok(vector)
         };
         let ones = (options.guess == StepGuess::Ones)
             .then(|| {
                 let active = heat.stiffness.cells().map(|at| f64::from(u8::from(heat.stiffness.is_active(at))));
-                send(&active.collect::<Vec<_>>())
+                vector_of(&active.collect::<Vec<_>>())
             })
             .transpose()?;
-        let source = heat.source.as_deref().map(send).transpose()?;
+        let source = heat.source.as_deref().map(vector_of).transpose()?;
         let control = options.error.map(|tolerance| Control::new(backend, &layout, tolerance)).transpose()?;
         let before = (options.guess == StepGuess::Extrapolated).then(|| backend.zeros(&layout)).transpose()?;
         let mut this = Self {
@@ -171,7 +172,8 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         self.dt = dt;
         self.system.update(&self.heat.shifted(self.c())?)?;
         if let (Some((operator, _)), Mass::Given(volumes)) = (&self.mass, &self.heat.mass) {
-            self.backend.update(&**operator, &self.heat.only_mass(volumes, self.c())?)?;
+            let matrix = self.heat.only_mass(volumes, self.c())?.repeated(self.system.turns())?;
+            self.backend.update(&**operator, &matrix)?;
         }
         self.set_scalars()
     }
@@ -390,7 +392,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     fn set(&mut self, state: Source<'_>, before: Option<Source<'_>>, steps: usize) -> Result<()> {
         self.check_shape("the state", state.shape())?;
         find_not_finite("the state", state)?;
-        upload(&self.backend, self.own(state)?, &mut self.u)?;
+        upload(&self.backend, self.system.turns(), self.own(state)?, &mut self.u)?;
         self.has_before = false;
         let before = before.filter(|_| self.before.is_some());
         if let Some(source) = before {
@@ -399,7 +401,7 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
         }
         let before = before.map(|source| self.own(source)).transpose()?;
         if let (Some(source), Some(to)) = (before, &mut self.before) {
-            upload(&self.backend, source, to)?;
+            upload(&self.backend, self.system.turns(), source, to)?;
             self.has_before = true;
         }
         // Cells that take no part hold 0.
@@ -408,9 +410,10 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             let shape = self.heat.shape();
             for vector in std::iter::once(&mut self.u).chain(&mut self.before) {
                 let mut own = ArrayViewMut::c_order(&mut values, shape)?.into_rows(self.rows)?;
-                self.backend.download(vector, &mut own)?;
+                fetch(&self.backend, self.system.turns(), vector, &mut own)?;
                 values.iter_mut().zip(&mask).filter(|(_, inactive)| **inactive).for_each(|(value, _)| *value = 0.0);
-                self.backend.upload(ArrayView::c_order(&values, shape)?.rows(self.rows)?, vector)?;
+                let own = ArrayView::c_order(&values, shape)?.rows(self.rows)?;
+                send(&self.backend, self.system.turns(), own, vector)?;
             }
         }
         (self.taken, self.time, self.wanted) = (steps, 0.0, self.options.steps.length(0));
@@ -419,14 +422,14 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
 
     fn read(&mut self, state: Target<'_>) -> Result<()> {
         self.check_shape("the state", state.shape())?;
-        download(&self.backend, &self.u, &mut self.own_mut(state)?)
+        download(&self.backend, self.system.turns(), &self.u, &mut self.own_mut(state)?)
     }
 
     fn read_before(&mut self, state: Target<'_>) -> Result<bool> {
         self.check_shape("the state", state.shape())?;
         let mut state = self.own_mut(state)?;
         match (&self.before, self.has_before) {
-            (Some(before), true) => download(&self.backend, before, &mut state).map(|()| true),
+            (Some(before), true) => download(&self.backend, self.system.turns(), before, &mut state).map(|()| true),
             _ => Ok(false),
         }
     }
@@ -448,7 +451,8 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             backend.dot(u, source, SOURCE, scalars)?;
         }
         let bank = backend.read(scalars)?;
-        Ok(0.5 * bank[PRODUCT.index()] - if source.is_some() { bank[SOURCE.index()] } else { 0.0 })
+        let energy = 0.5 * bank[PRODUCT.index()] - if source.is_some() { bank[SOURCE.index()] } else { 0.0 };
+        Ok(energy / self.system.turns().count() as f64)
     }
 
     fn update(&mut self, heat: Heat) -> Result<()> {
@@ -458,14 +462,14 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
             let message = "it has other active cells, or volumes of another kind; make a new stepper";
             return Err(Error::invalid("the new problem", message));
         }
-        let shape = heat.shape();
+        let (shape, turns) = (heat.shape(), self.system.turns());
         match (&heat.source, &mut self.source) {
             (Some(values), Some(source)) => {
-                self.backend.upload(ArrayView::c_order(values, shape)?.rows(self.rows)?, source)?;
+                send(&self.backend, turns, ArrayView::c_order(values, shape)?.rows(self.rows)?, source)?;
             }
             (Some(values), None) => {
-                let mut source = self.backend.zeros(&self.backend.layout(&heat.stiffness)?)?;
-                self.backend.upload(ArrayView::c_order(values, shape)?.rows(self.rows)?, &mut source)?;
+                let mut source = self.backend.zeros(&self.backend.layout(&*heat.stiffness.around()?)?)?;
+                send(&self.backend, turns, ArrayView::c_order(values, shape)?.rows(self.rows)?, &mut source)?;
                 self.source = Some(source);
             }
             (None, Some(source)) => self.backend.clear(source)?,

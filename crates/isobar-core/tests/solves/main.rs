@@ -15,3 +15,4 @@ mod modes;
 mod one_application;
 mod order;
 mod point_cycles;
+mod rings;

@@ -5,7 +5,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Count, Method, ModesOptions, Preconditioner, SolverOptions};
+use isobar_core::options::{Count, Method, ModesOptions, Preconditioner, Smoother, SolverOptions};
 use isobar_core::outcome::Outcome;
 use isobar_core::problem::{Helmholtz, random};
 use isobar_core::reference::Reference;
@@ -234,4 +234,10 @@ fn what_has_no_modes_is_refused() {
     let message = refused(&by_modes(Count::Given(5), 1e-5));
     assert!(message.contains("5 modes") && message.contains("4 layers"), "{message}");
     assert!(refused(&by_modes(Count::Given(0), 1e-5)).contains("0 modes"));
+    for smoother in [Smoother::PointRedBlack, Smoother::PointLine] {
+        let mut options = by_modes(Count::Auto, 1e-5);
+        options.multigrid.smoother = smoother;
+        let message = refused(&options);
+        assert!(message.contains(smoother.name()) && message.contains("line-red-black"), "{message}");
+    }
 }

@@ -10,6 +10,7 @@ use crate::layout::{Layout, Shape};
 use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
 use crate::real::Precision;
 use crate::stencil::halving::{End, halvings};
+use crate::stencil::rings::Turns;
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 /// What a matrix's memory depends on, which is known before its numbers are.
@@ -96,6 +97,19 @@ impl MatrixSize {
         };
         Choice::new(method, preconditioner)
     }
+
+    /// How often a solver's grid goes around the matrix's.
+    fn turns(&self) -> Turns {
+        match self.kind {
+            MatrixKind::Diffusion { is_periodic, .. } => Turns::of(self.shape, is_periodic),
+            _ => Turns::ONE,
+        }
+    }
+
+    /// The matrix that a solver works with.
+    fn around(&self) -> Self {
+        Self { shape: self.turns().around(self.shape), ..*self }
+    }
 }
 
 /// What the memory of a solver depends on, of where it works.
@@ -134,9 +148,15 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, pr
         let [multigrid, modes] = [of(Method::Multigrid)?, of(Method::Modes)?];
         return Ok(Memory { host: multigrid.host.max(modes.host), device: multigrid.device.max(modes.device) });
     }
+    let (turns, matrix) = (matrix.turns(), &matrix.around());
     let layout = Layout::new(matrix.shape)?;
     let mut setup = Setup { processor, options: &options, now: [0.0; 2], most: [0.0; 3] };
     let double = size_of::<f64>();
+    if let (MatrixKind::Diffusion { fields, has_shift, .. }, true) = (matrix.kind, turns != Turns::ONE) {
+        // The stencil on all turns, and an array on its way.
+        let arrays = (fields + usize::from(has_shift) + 1) as f64;
+        setup.keep(if setup.is_cuda() { HOST } else { DEVICE }, arrays * (matrix.shape.cells() * double) as f64);
+    }
     setup.operator(matrix, &layout, double);
     match options.precision {
         Precision::F64 => setup.iteration(matrix, &layout, double, double)?,

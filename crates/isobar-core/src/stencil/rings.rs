@@ -1,0 +1,170 @@
+//! Rings of an odd number of cells: periodic directions that a checkerboard does not fit on.
+//!
+//! In a ring of n cells, n odd, the first and the last are neighbours of one colour. Going twice around it makes a ring of 2n
+//! cells, on which colours alternate; with the coefficients and the right-hand side of the first turn repeated on the second, A u = b has the
+//! solution of the n cells repeated, since shifting by n changes neither A nor b. Iterates need not be repeated, as their errors know of
+//! colours and of tiles: what a caller gets is the mean of the turns, whose residual is the mean of theirs, and so, relative to b, at most what
+//! the solve reports. A solve takes twice the work and memory, on any back end, and callers' arrays stay what they are.
+
+use super::{Coefficients, Diffusion, Stencil};
+use crate::array::ArrayView;
+use crate::error::{Error, Result};
+use crate::layout::Shape;
+use crate::real::Real;
+
+/// How often a solver's grid goes around that of the caller's arrays, in x and y.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    x: usize,
+    y: usize,
+}
+
+impl Turns {
+    /// Once: the solver's grid is the caller's.
+    pub const ONE: Self = Self { x: 1, y: 1 };
+
+    /// As few as make all rings in x and y even.
+    pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
+        let turns = |n: usize, is_ring: bool| if is_ring && n > 1 && n % 2 == 1 { 2 } else { 1 };
+        Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]) }
+    }
+
+    /// How many times each cell is there.
+    pub fn count(self) -> usize {
+        self.x * self.y
+    }
+
+    /// The solver's grid.
+    pub fn around(self, shape: Shape) -> Shape {
+        Shape { nx: self.x * shape.nx, ny: self.y * shape.ny, ..shape }
+    }
+
+    /// The caller's grid.
+    pub fn once(self, around: Shape) -> Shape {
+        Shape { nx: around.nx / self.x, ny: around.ny / self.y, ..around }
+    }
+
+    /// What a user should know, if there is anything.
+    pub fn describe(self, shape: Shape) -> Option<String> {
+        let rings = [("x", self.x, shape.nx), ("y", self.y, shape.ny)];
+        let odd: Vec<_> = rings
+            .iter()
+            .filter(|ring| ring.1 > 1)
+            .map(|(axis, _, n)| format!("{axis} is a ring of {n} cells"))
+            .collect();
+        (!odd.is_empty()).then(|| {
+            format!(
+                "{}, an odd number: solved on two turns of it, {} cells, which takes twice the time of an even number{}",
+                odd.join(" and "),
+                self.around(shape).cells(),
+                if odd.len() > 1 { " in each" } else { "" }
+            )
+        })
+    }
+
+    /// Values of the caller's grid in C order, on all turns.
+    pub(crate) fn repeat<T: Real>(self, source: &ArrayView<'_, T>) -> Vec<T> {
+        let shape = source.shape();
+        let mut values = Vec::with_capacity(self.around(shape).cells());
+        for (k, j) in (0..shape.nz).flat_map(|k| (0..self.y * shape.ny).map(move |j| (k, j % shape.ny))) {
+            let start = values.len();
+            match source.line(j, k) {
+                Some(line) => values.extend_from_slice(line),
+                None => values.extend((0..shape.nx).map(|i| source.get(i, j, k))),
+            }
+            for _ in 1..self.x {
+                values.extend_from_within(start..start + shape.nx);
+            }
+        }
+        values
+    }
+
+    /// Means over the turns of a layer of the solver's grid, in the place of the first.
+    pub(crate) fn take_means<T: Real>(self, shape: Shape, layer: &mut [T]) {
+        let (width, weight) = (self.x * shape.nx, T::from_f64(1.0 / self.count() as f64));
+        for (j, i) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (j, i))) {
+            let turns = (0..self.y).flat_map(|y| (0..self.x).map(move |x| (x, y)));
+            let at = |(x, y)| i + x * shape.nx + width * (j + y * shape.ny);
+            let sum = turns.fold(T::ZERO, |sum, turn| sum + layer[at(turn)]);
+            layer[at((0, 0))] = weight * sum;
+        }
+    }
+
+    /// Fails where there is more than one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], with what cannot be had then.
+    pub fn require_one(self, what: &str) -> Result<()> {
+        if self == Self::ONE {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "{what} where x or y is periodic with an odd number of cells; use an even number"
+        )))
+    }
+}
+
+impl Diffusion {
+    /// The same with everything repeated on as many turns.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for coefficients on a GPU.
+    pub(crate) fn repeated(&self, turns: Turns) -> Result<Self> {
+        if turns == Turns::ONE {
+            return Ok(self.clone());
+        }
+        if matches!(self.coefficients(), Coefficients::DeviceCells { .. }) {
+            turns.require_one("coefficients in the memory of a GPU")?;
+        }
+        let repeat = |values: &[f64]| Ok::<_, Error>(turns.repeat(&ArrayView::c_order(values, self.shape())?));
+        let coefficients = match self.coefficients() {
+            Coefficients::Cells { fields, axes } => Coefficients::Cells {
+                fields: fields.iter().map(|field| repeat(field).map(Into::into)).collect::<Result<_>>()?,
+                axes: *axes,
+            },
+            Coefficients::Faces([x, y, z]) => {
+                Coefficients::Faces([repeat(x)?.into(), repeat(y)?.into(), repeat(z)?.into()])
+            }
+            device @ Coefficients::DeviceCells { .. } => device.clone(),
+        };
+        let shift = self.stored_shift().map(repeat).transpose()?;
+        Self::new(turns.around(self.shape()), coefficients, shift, self.sides())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::Side;
+
+    #[test]
+    fn two_turns_of_an_odd_ring() {
+        let shape = Shape::new(3, 5, 2);
+        let ring = [Side::Periodic; 2];
+        let all = Turns::of(shape, [true; 3]);
+        assert_eq!((all.count(), all.around(shape)), (4, Shape::new(6, 10, 2)));
+        assert_eq!(all.once(all.around(shape)), shape);
+        assert_eq!(Turns::of(Shape::new(1, 4, 3), [true; 3]), Turns::ONE);
+        assert_eq!(Turns::of(shape, [false, false, true]), Turns::ONE);
+        let values: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + n as f64).collect();
+        let cells = Coefficients::Cells { fields: vec![values.clone().into()], axes: [(0, 1.0); 3] };
+        let stencil =
+            Diffusion::new(shape, cells, Some(values.clone()), [ring, ring, [Side::Fixed, Side::Closed]]).unwrap();
+        let twice = stencil.repeated(all).unwrap();
+        // A commutes with the shift by a turn, so that the product of what is repeated is repeated.
+        let view = |values: &[f64]| all.repeat(&ArrayView::c_order(values, shape).unwrap());
+        let once = stencil.times(&values);
+        let (found, expected) = (twice.times(&view(&values)), view(&once));
+        let difference = found.iter().zip(&expected).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
+        assert!(difference < 1e-10, "{difference}");
+        let mut layer: Vec<f64> = (0..60).map(f64::from).collect();
+        all.take_means(shape, &mut layer);
+        // Cell (1, 2) is at columns 1 and 4 of rows 2 and 7, six columns wide.
+        assert_eq!(layer[13], (13.0 + 16.0 + 43.0 + 46.0) / 4.0);
+        assert_eq!((stencil.turns(), twice.turns()), (all, Turns::ONE));
+        assert_eq!(stencil.around().unwrap().shape(), twice.shape());
+        let text = all.describe(shape).unwrap();
+        assert!(["x is a ring of 3", "y is a ring of 5", "120 cells"].iter().all(|part| text.contains(part)), "{text}");
+        assert_eq!(Turns::ONE.describe(shape), None);
+    }
+}

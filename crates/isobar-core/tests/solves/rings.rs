@@ -1,0 +1,165 @@
+//! Rings of an odd number of cells, which are solved for on two turns: answers are those of the matrix itself.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::error::Result;
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{
+    Compatibility, Deflation, Method, Preconditioner, Scheme, Smoother, SolverOptions, StepGuess, Steps,
+};
+use isobar_core::precond::OwnPreconditioner;
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, Spacing, materials, random};
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::Diffusion;
+use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
+
+const RING: [Boundary; 2] = [Boundary::Periodic; 2];
+
+/// Another number in every cell.
+fn noise(shape: Shape, seed: u64) -> Vec<f64> {
+    (0..shape.cells()).map(|n| random(seed, n)).collect()
+}
+
+/// M = I
+struct Unchanged;
+
+impl OwnPreconditioner for Unchanged {
+    fn apply(&mut self, r: &[f64], z: &mut [f64]) -> Result<()> {
+        z.copy_from_slice(r);
+        Ok(())
+    }
+}
+
+fn problem(shape: Shape, boundary: [[Boundary; 2]; 3], seed: u64) -> DiffusionProblem {
+    let rock = materials::noise(shape, 1.0, seed).unwrap();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(rock));
+    problem.boundary = boundary;
+    problem
+}
+
+fn solve(system: &mut System<Reference, Diffusion>, stencil: &Diffusion, shape: Shape, tolerance: f64, what: &str) {
+    let b = noise(shape, 5);
+    let mut u = noise(shape, 6);
+    let view = ArrayViewMut::c_order(&mut u, shape).unwrap();
+    let outcome =
+        system.solve(ArrayView::c_order(&b, shape).unwrap().into(), view.into(), Guess::Given, &mut ignore).unwrap();
+    assert!(outcome.converged(), "{what}: {outcome:?}");
+    let mut residual: Vec<f64> = b.iter().zip(stencil.times(&u)).map(|(b, au)| b - au).collect();
+    let norm = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if stencil.cells().all(|at| stencil.shift(at) == 0.0) {
+        // Nothing fixes u: what no u can produce was taken out of b, and the mean out of u.
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        assert!(mean(&u).abs() < 1e-12 * norm(&u), "{what}");
+        let removed = mean(&b);
+        residual.iter_mut().for_each(|r| *r -= removed);
+    }
+    assert!(norm(&residual) < 1.01 * tolerance * norm(&b), "{what}: {:e} of {:e}", norm(&residual), norm(&b));
+}
+
+#[test]
+fn every_method_solves_on_odd_rings() {
+    let fixed = [Boundary::Dirichlet(0.0), Boundary::Neumann(0.0)];
+    let closed = [Boundary::Neumann(0.0); 2];
+    let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+    let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
+    points.multigrid.smoother = Smoother::PointRedBlack;
+    let ways = [
+        SolverOptions::default(),
+        SolverOptions { precision: Precision::Mixed, ..cg(Preconditioner::Multigrid) },
+        SolverOptions { deflation: Some(Deflation::default()), ..cg(Preconditioner::Ic { block: None }) },
+        cg(Preconditioner::Line),
+        cg(Preconditioner::SsorAi),
+        SolverOptions { method: Method::Bicgstab, ..cg(Preconditioner::Jacobi) },
+        SolverOptions { method: Method::Jacobi, max_iterations: 20_000, ..SolverOptions::default() },
+        points,
+    ];
+    for (shape, boundary) in [
+        (Shape::new(7, 4, 3), [RING, fixed, closed]),
+        (Shape::new(6, 5, 1), [fixed, RING, closed]),
+        (Shape::new(5, 7, 3), [RING, RING, fixed]),
+        (Shape::new(9, 3, 2), [RING, RING, closed]),
+        (Shape::new(3, 1, 1), [RING, closed, closed]),
+    ] {
+        let problem = problem(shape, boundary, 3);
+        let stencil = problem.stencil().unwrap();
+        for way in &ways {
+            let tolerance = 1e-7;
+            let compatibility = Compatibility::Project;
+            let options =
+                SolverOptions { tolerance, compatibility, norm: isobar_core::options::Norm::Rhs, ..way.clone() };
+            let what = format!("{shape} {boundary:?} {:?} {:?}", options.method, options.preconditioner);
+            let mut system = System::new(&Reference, &stencil, &options).unwrap();
+            let notes = &system.description().notes;
+            assert!(notes.iter().any(|note| note.contains("two turns")), "{what}: {notes:?}");
+            solve(&mut system, &stencil, shape, tolerance, &what);
+            // Other coefficients, in place.
+            let other = self::problem(shape, boundary, 8).stencil().unwrap();
+            system.update(&other).unwrap();
+            solve(&mut system, &other, shape, tolerance, &what);
+            let mut v = vec![0.0; shape.cells()];
+            let u = noise(shape, 7);
+            let view = ArrayViewMut::c_order(&mut v, shape).unwrap();
+            system.apply(ArrayView::c_order(&u, shape).unwrap().into(), view.into()).unwrap();
+            let most = v.iter().zip(other.times(&u)).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
+            assert!(most < 1e-10, "{what}: {most:e}");
+        }
+    }
+}
+
+#[test]
+fn what_knows_the_grid_says_so() {
+    let shape = Shape::new(5, 4, 1);
+    let problem = problem(shape, [RING, [Boundary::Dirichlet(1.0); 2], [Boundary::Neumann(0.0); 2]], 1);
+    let stencil = problem.stencil().unwrap();
+    let refused = System::with_preconditioner(&Reference, &stencil, &SolverOptions::default(), Box::new(Unchanged));
+    let message = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(message.contains("odd number of cells") && message.contains("even"), "{message}");
+    let mut system = System::new(&Reference, &stencil, &SolverOptions::default()).unwrap();
+    let (b, mut u) = (vec![1.0; 40], vec![0.0; 40]);
+    let around = Shape::new(10, 4, 1);
+    let view = ArrayViewMut::c_order(&mut u, around).unwrap();
+    let wrong = system
+        .solve(ArrayView::c_order(&b, around).unwrap().into(), view.into(), Guess::Zero, &mut ignore)
+        .unwrap_err();
+    assert!(wrong.to_string().contains("5×4×1"), "{wrong}");
+}
+
+/// M (u' − u)/dt + K u' = s after a step of backward Euler, and ½ uᵀK u − sᵀu.
+#[test]
+fn time_steps_on_odd_rings() {
+    for widths in [Spacing::Uniform(0.2), Spacing::Given((0..5).map(|n| 0.1 + 0.03 * n as f64).collect())] {
+        let shape = Shape::new(7, 5, 3);
+        let mut problem = problem(shape, [RING, RING, [Boundary::Dirichlet(1.0), Boundary::Neumann(0.0)]], 4);
+        problem.spacing[1] = widths;
+        let heat = Heat::in_cells(&problem, Some(noise(shape, 2))).unwrap();
+        let source = heat.source.clone().unwrap();
+        let options = HeatOptions {
+            steps: Steps::new(0.01, 0.02).unwrap(),
+            error: None,
+            scheme: Scheme::BackwardEuler,
+            guess: StepGuess::Ones,
+        };
+        let solver = SolverOptions { tolerance: 1e-12, method: Method::Cg, ..SolverOptions::default() };
+        let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
+        let before = noise(shape, 1);
+        stepper.set(ArrayView::c_order(&before, shape).unwrap().into(), None, 0).unwrap();
+        assert!(stepper.step(&mut ignore).unwrap().is_taken);
+        let mut after = vec![0.0; shape.cells()];
+        stepper.read(ArrayViewMut::c_order(&mut after, shape).unwrap().into()).unwrap();
+        let c = 100.0;
+        let mass = heat.shifted(c).unwrap();
+        let (with_mass, stiff) = (mass.times(&after), heat.stiffness.times(&after));
+        let (old, old_stiff) = (mass.times(&before), heat.stiffness.times(&before));
+        // (K + c M) u' = c M u + s
+        for n in 0..shape.cells() {
+            let right = old[n] - old_stiff[n] + source[n];
+            assert!((with_mass[n] - right).abs() < 1e-9, "{n}: {} {right}", with_mass[n]);
+        }
+        let energy: f64 = (0..shape.cells()).map(|n| after[n] * (0.5 * stiff[n] - source[n])).sum();
+        let found = stepper.energy().unwrap();
+        assert!((found - energy).abs() < 1e-9 * energy.abs(), "{found} {energy}");
+    }
+}
