@@ -1,0 +1,202 @@
+//! One method a kernel.
+
+use isobar_core::backend::part::Fill;
+use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::operator::Guess;
+use isobar_core::real::Real;
+use isobar_core::stencil::{Axis, Stencil};
+
+use super::super::kind::Kind;
+use super::super::{Kernels, Residual, Steps};
+use super::{Passes, with_all};
+use crate::cuda::Cuda;
+use crate::launch::Arguments;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+impl<K: Kind, T: Real> Kernels for Passes<K, T> {
+    type Real = T;
+    type Stencil = K::Stencil;
+
+    fn new(cuda: &Cuda, stencil: &K::Stencil) -> Result<Self> {
+        Self::make(cuda, stencil, Slab::whole(stencil.shape()), true)
+    }
+
+    fn send(&self, stencil: &K::Stencil) -> Result<()> {
+        if stencil.shape() != self.whole || K::of(stencil) != self.form.kind {
+            return Err(Error::invalid(
+                "the new coefficients",
+                "they are not of the same form as before; make a new solver",
+            ));
+        }
+        self.form.kind.send::<T>(&self.cuda, &self.layout, &self.operands, stencil)?;
+        self.note_sent(stencil)
+    }
+
+    fn sweep_cells(
+        &self,
+        rho: f64,
+        first: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        self.sweep_colours(rho, first, guess, f, u, fill)
+    }
+
+    fn prepare(&self, steps: Steps) -> Result<()> {
+        match steps {
+            Steps::Direction => self.passes.prepare(&["advance_direction"], 0),
+            Steps::Lines if self.is_flat() => self.passes.prepare(&["divide_by_diagonal", "scale_residual"], 0),
+            Steps::Lines => {
+                self.ratios()?;
+                self.lines.prepare(&["solve_lines", "precondition_residual"], 0)
+            }
+            Steps::Sweeps => match &self.sweeps {
+                Some((_, module)) => {
+                    self.inverse_pivots()?;
+                    module.prepare(&["sweep_lines", "sweep_lines_zero"], 0)
+                }
+                None => {
+                    self.ratios()?;
+                    self.lines.prepare(&["relax_lines", "relax_lines_zero"], 0)
+                }
+            },
+            Steps::Transfers => {
+                if let Some((_, module)) = &self.sweeps {
+                    module.prepare(&["residual_coupled", "residual_of_colour"], 0)?;
+                }
+                self.passes.prepare(&["residual_field"], 0)
+            }
+        }
+    }
+
+    fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn coefficient_vectors(&self) -> f64 {
+        self.coefficient_vectors
+    }
+
+    fn coefficient_bytes(&self) -> usize {
+        self.coefficients.bytes()
+    }
+
+    /// Columns that are periodic look at their other end, which lags behind.
+    fn looks_at_itself(&self) -> bool {
+        !self.is_flat() && self.form.kind.periodic() >> Axis::Z as u32 & 1 != 0
+    }
+
+    fn needs_scratch(&self) -> bool {
+        true
+    }
+
+    fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        self.pass("apply", &[x.pointer(), y.pointer()])
+    }
+
+    fn residual(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass_with_sums("residual", &[f.pointer(), u.pointer(), r.pointer()], scalars.pointer(norm))
+    }
+
+    fn residual_norm(
+        &self,
+        _: Residual,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.pass_with_sums("residual_norm", &[f.pointer(), u.pointer()], scalars.pointer(norm))
+    }
+
+    fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        self.pass("divide_by_diagonal", &[r.pointer(), z.pointer()])
+    }
+
+    fn scale_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let vectors = [q.pointer(), r.pointer(), z.pointer()];
+        self.pass_with_ratios("scale_residual", &[alpha], &vectors, scalars.sums(out), Some(scalars))
+    }
+
+    fn advance_direction(
+        &self,
+        [z, p]: [&Vector<T>; 2],
+        [u, next, q]: [&mut Vector<T>; 3],
+        ratios: [Ratio; 2],
+        sigma: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let vectors = [z.pointer(), p.pointer(), u.pointer(), next.pointer(), q.pointer()];
+        self.pass_with_ratios("advance_direction", &ratios, &vectors, scalars.pointer(sigma), Some(scalars))
+    }
+
+    fn solve_lines(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        if self.is_flat() {
+            return self.divide_by_diagonal(r, z);
+        }
+        let arguments = Arguments::new().with(self.operands).with(r.pointer()).with(z.pointer());
+        self.columns("solve_lines", 2, arguments.with(self.ratios()?))
+    }
+
+    fn precondition_residual(
+        &self,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        if self.is_flat() {
+            return self.scale_residual(r, q, z, alpha, out, scalars);
+        }
+        let arguments = Arguments::new().with(self.operands).with(scalars.ratio(alpha));
+        let arguments = with_all(arguments, &[q.pointer(), r.pointer(), z.pointer(), self.ratios()?]);
+        let blocks = self.line_grid(2).into_iter().product();
+        self.columns("precondition_residual", 2, self.reduction.append(arguments, blocks, scalars.sums(out)))
+    }
+
+    /// Where a thread has a whole column, what it eliminates upwards goes to `scratch`: what the column held is still wanted
+    /// where ρ ≠ 1, and where it looks at its other end.
+    fn sweep(
+        &self,
+        rho: f64,
+        colour: Colour,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        let own = u.pointer();
+        self.relax(rho, Some(colour), f, (guess == Guess::Given).then_some(own), own, scratch.pointer())
+    }
+
+    fn sweep_to(&self, rho: f64, guess: Guess, f: &Vector<T>, u: &mut Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        let given = (guess == Guess::Given).then_some(u.pointer());
+        self.relax(rho, None, f, given, to.pointer(), to.pointer())
+    }
+}
