@@ -33,6 +33,10 @@ reproduce PAPER *ARGS:
 model RANKS *ARGS:
     cargo run --release -- model --ranks {{RANKS}} {{ARGS}}
 
+# The wheel for any Linux with glibc 2.28 or newer, into target/wheels; needs `pip install 'maturin[zig]'`.
+wheel:
+    maturin build --release --zig --compatibility manylinux_2_28 -m crates/isobar-python/Cargo.toml --out target/wheels
+
 # The site, with its gallery; $PYTHON has the package, Sphinx, MyST, furo and matplotlib.
 site:
     docs/site/build

@@ -9,8 +9,8 @@ module isobar
   implicit none
   private
 
-  public :: isobar_problem, isobar_solver, isobar_heat, isobar_side, isobar_step
-  public :: isobar_message, isobar_version
+  public :: isobar_problem, isobar_solver, isobar_heat, isobar_ranks, isobar_side, isobar_step, isobar_array
+  public :: isobar_message, isobar_version, isobar_cuda_array
   public :: isobar_neumann, isobar_dirichlet, isobar_periodic
 
   !> Codes.
@@ -40,12 +40,28 @@ module isobar
      generic :: diffusion => diffusion_r64, diffusion_r32
      !> [nx, ny, nz]
      procedure :: extents => problem_extents
+     !> Divides the grid among ranks: from now on arrays are those of this rank's rows.
+     procedure :: divide => problem_divide
      procedure, private :: rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
      !> b from a source density f, or from none: f times volumes, and what comes from boundary values.
      generic :: rhs => rhs_r64_3, rhs_r64_2, rhs_r64_1, rhs_r32_3
      procedure :: free => problem_free
      final :: problem_finalize
   end type isobar_problem
+
+  !> The ranks of an MPI communicator, in a program that calls MPI_Init before and MPI_Finalize after. Those that free, or leave, what was
+  !> made on ranks do so before MPI_Finalize, or never.
+  type :: isobar_ranks
+     private
+     type(c_ptr) :: handle = c_null_ptr
+   contains
+     !> From a communicator, an integer; of mpi_f08 its MPI_VAL. All of its ranks together.
+     procedure :: create => ranks_create
+     !> The first and the last of this rank's rows in y, of ny of them.
+     procedure :: rows => ranks_rows
+     procedure :: free => ranks_free
+     final :: ranks_finalize
+  end type isobar_ranks
 
   !> A solver with all its memory.
   type :: isobar_solver
@@ -57,9 +73,12 @@ module isobar
      procedure, private :: solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
      !> A u = b; b and u may be the same array. from_u = .true. begins with what u holds.
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
+     !> The same with arrays of isobar_cuda_array.
+     generic :: solve => solve_arrays
+     procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
      !> v = A u
-     generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
+     generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3, apply_arrays
      !> The coefficients of another problem, in place.
      procedure :: update => solver_update
      !> The report of the last solve, JSON.
@@ -127,15 +146,16 @@ module isobar
      integer(c_int32_t) :: is_last = 0
   end type c_step
 
-  !> isobar_array
-  type, bind(c) :: c_array
+  !> An array by its address, in the memory of a GPU: isobar_cuda_array makes one.
+  type, bind(c) :: isobar_array
+     private
      type(c_ptr) :: data = c_null_ptr
      integer(c_size_t) :: shape(3) = 1
      integer(c_intptr_t) :: strides(3) = 0
      integer(c_int32_t) :: dtype = f64
      integer(c_int32_t) :: device = on_host
      type(c_ptr) :: stream = c_null_ptr
-  end type c_array
+  end type isobar_array
 
   !> isobar_diffusion
   type, bind(c) :: c_diffusion
@@ -179,11 +199,46 @@ module isobar
      end function c_problem_shape
 
      function c_problem_rhs(problem, f, b) bind(c, name="isobar_problem_rhs") result(code)
-       import :: c_ptr, c_array, c_int32_t
+       import :: c_ptr, isobar_array, c_int32_t
        type(c_ptr), value :: problem, f
-       type(c_array), intent(in) :: b
+       type(isobar_array), intent(in) :: b
        integer(c_int32_t) :: code
      end function c_problem_rhs
+
+     function c_problem_divide(problem, ranks) bind(c, name="isobar_problem_divide") result(code)
+       import :: c_ptr, c_int32_t
+       type(c_ptr), value :: problem, ranks
+       integer(c_int32_t) :: code
+     end function c_problem_divide
+
+     function c_problem_rows(description, ny, ranks, problem) bind(c, name="isobar_problem_diffusion_rows") result(code)
+       import :: c_diffusion, c_ptr, c_size_t, c_int32_t
+       type(c_diffusion), intent(in) :: description
+       integer(c_size_t), value :: ny
+       type(c_ptr), value :: ranks
+       type(c_ptr), intent(out) :: problem
+       integer(c_int32_t) :: code
+     end function c_problem_rows
+
+     function c_ranks_create(communicator, ranks) bind(c, name="isobar_ranks_create") result(code)
+       import :: c_ptr, c_int32_t
+       integer(c_int32_t), value :: communicator
+       type(c_ptr), intent(out) :: ranks
+       integer(c_int32_t) :: code
+     end function c_ranks_create
+
+     function c_ranks_rows(ranks, ny, first, count) bind(c, name="isobar_ranks_rows") result(code)
+       import :: c_ptr, c_size_t, c_int32_t
+       type(c_ptr), value :: ranks
+       integer(c_size_t), value :: ny
+       integer(c_size_t), intent(out) :: first, count
+       integer(c_int32_t) :: code
+     end function c_ranks_rows
+
+     subroutine c_ranks_free(ranks) bind(c, name="isobar_ranks_free")
+       import :: c_ptr
+       type(c_ptr), value :: ranks
+     end subroutine c_ranks_free
 
      subroutine c_problem_free(problem) bind(c, name="isobar_problem_free")
        import :: c_ptr
@@ -199,18 +254,18 @@ module isobar
      end function c_solver_create
 
      function c_solver_solve(solver, b, u, from_u, progress, data) bind(c, name="isobar_solver_solve") result(code)
-       import :: c_ptr, c_funptr, c_array, c_int32_t
+       import :: c_ptr, c_funptr, isobar_array, c_int32_t
        type(c_ptr), value :: solver, data
-       type(c_array), intent(in) :: b, u
+       type(isobar_array), intent(in) :: b, u
        integer(c_int32_t), value :: from_u
        type(c_funptr), value :: progress
        integer(c_int32_t) :: code
      end function c_solver_solve
 
      function c_solver_apply(solver, u, v) bind(c, name="isobar_solver_apply") result(code)
-       import :: c_ptr, c_array, c_int32_t
+       import :: c_ptr, isobar_array, c_int32_t
        type(c_ptr), value :: solver
-       type(c_array), intent(in) :: u, v
+       type(isobar_array), intent(in) :: u, v
        integer(c_int32_t) :: code
      end function c_solver_apply
 
@@ -234,9 +289,9 @@ module isobar
 
      function c_heat_create(problem, source, u, steps, options, device, threads, heat) bind(c, name="isobar_heat_create") &
           result(code)
-       import :: c_ptr, c_array, c_time_steps, c_size_t, c_int32_t
+       import :: c_ptr, isobar_array, c_time_steps, c_size_t, c_int32_t
        type(c_ptr), value :: problem, source, options, device
-       type(c_array), intent(in) :: u
+       type(isobar_array), intent(in) :: u
        type(c_time_steps), intent(in) :: steps
        integer(c_size_t), value :: threads
        type(c_ptr), intent(out) :: heat
@@ -261,16 +316,16 @@ module isobar
      end function c_heat_step
 
      function c_heat_state(heat, u) bind(c, name="isobar_heat_state") result(code)
-       import :: c_ptr, c_array, c_int32_t
+       import :: c_ptr, isobar_array, c_int32_t
        type(c_ptr), value :: heat
-       type(c_array), intent(in) :: u
+       type(isobar_array), intent(in) :: u
        integer(c_int32_t) :: code
      end function c_heat_state
 
      function c_heat_set_state(heat, u) bind(c, name="isobar_heat_set_state") result(code)
-       import :: c_ptr, c_array, c_int32_t
+       import :: c_ptr, isobar_array, c_int32_t
        type(c_ptr), value :: heat
-       type(c_array), intent(in) :: u
+       type(isobar_array), intent(in) :: u
        integer(c_int32_t) :: code
      end function c_heat_set_state
 
@@ -334,6 +389,31 @@ contains
     version = text_at(c_version())
   end function isobar_version
 
+  !> u(nx, ny, nz) in the memory of a GPU: address is that of u(1, 1, 1) there, extents [nx, ny, nz], ordinal the number of the CUDA device.
+  !> strides are in elements, [1, nx, nx ny] where they are not given; kind is real32's where it is c_float's, else real64's. stream is the
+  !> cudaStream_t after whose work it is to be used, and whose later work may use the result; without it the caller's work on it is finished.
+  function isobar_cuda_array(address, extents, ordinal, strides, kind, stream) result(array)
+    type(c_ptr), intent(in) :: address
+    integer, intent(in) :: extents(3)
+    integer, intent(in) :: ordinal
+    integer, intent(in), optional :: strides(3), kind
+    type(c_ptr), intent(in), optional :: stream
+    type(isobar_array) :: array
+    integer(c_intptr_t) :: size
+    array%data = address
+    array%shape = int(extents(3:1:-1), c_size_t)
+    array%device = int(ordinal, c_int32_t)
+    size = c_sizeof(0.0_c_double)
+    if (present(kind)) then
+       if (kind == c_float) then
+          array%dtype = f32
+          size = c_sizeof(0.0_c_float)
+       end if
+    end if
+    if (present(strides)) array%strides = size * int(strides(3:1:-1), c_intptr_t)
+    if (present(stream)) array%stream = stream
+  end function isobar_cuda_array
+
   subroutine problem_from_case(self, text, folder, code)
     class(isobar_problem), intent(inout) :: self
     character(*), intent(in) :: text
@@ -347,15 +427,18 @@ contains
   end subroutine problem_from_case
 
   !> kappa(nx, ny, nz); spacing is [dx, dy, dz], 1/n where it is not given; sides(1, d) is the lower side of direction d.
-  !> Arrays are read at once. kappa_z is κ in z where it differs.
-  subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code)
+  !> Arrays are read at once. kappa_z is κ in z where it differs. With ranks they are those of this rank's rows of a grid that has ny, and the
+  !> problem is divided.
+  subroutine diffusion_r64(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     real(c_double), intent(in), target :: kappa(:, :, :)
     real(c_double), intent(in), optional :: spacing(3)
     type(isobar_side), intent(in), optional :: sides(2, 3)
     real(c_double), intent(in), target, optional :: kappa_z(:, :, :), reaction(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: array, along_z, reacting
+    class(isobar_ranks), intent(in), optional :: ranks
+    integer, intent(in), optional :: ny
+    type(isobar_array), target :: array, along_z, reacting
     type(c_diffusion) :: description
     array = array_r64(kappa)
     description%kappa = c_loc(array)
@@ -367,17 +450,19 @@ contains
        reacting = array_r64(reaction)
        description%reaction = c_loc(reacting)
     end if
-    call make(self, description, spacing, sides, code)
+    call make(self, description, spacing, sides, code, ranks, ny)
   end subroutine diffusion_r64
 
-  subroutine diffusion_r32(self, kappa, spacing, sides, kappa_z, reaction, code)
+  subroutine diffusion_r32(self, kappa, spacing, sides, kappa_z, reaction, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     real(c_float), intent(in), target :: kappa(:, :, :)
     real(c_double), intent(in), optional :: spacing(3)
     type(isobar_side), intent(in), optional :: sides(2, 3)
     real(c_float), intent(in), target, optional :: kappa_z(:, :, :), reaction(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: array, along_z, reacting
+    class(isobar_ranks), intent(in), optional :: ranks
+    integer, intent(in), optional :: ny
+    type(isobar_array), target :: array, along_z, reacting
     type(c_diffusion) :: description
     array = array_r32(kappa)
     description%kappa = c_loc(array)
@@ -389,21 +474,66 @@ contains
        reacting = array_r32(reaction)
        description%reaction = c_loc(reacting)
     end if
-    call make(self, description, spacing, sides, code)
+    call make(self, description, spacing, sides, code, ranks, ny)
   end subroutine diffusion_r32
 
-  subroutine make(self, description, spacing, sides, code)
+  subroutine make(self, description, spacing, sides, code, ranks, ny)
     class(isobar_problem), intent(inout) :: self
     type(c_diffusion), intent(inout) :: description
     real(c_double), intent(in), optional :: spacing(3)
     type(isobar_side), intent(in), optional :: sides(2, 3)
     integer(c_int32_t), intent(out), optional :: code
+    class(isobar_ranks), intent(in), optional :: ranks
+    integer, intent(in), optional :: ny
     description%size = c_sizeof(description)
     if (present(spacing)) description%spacing = spacing
     if (present(sides)) description%sides = sides
     call self%free()
-    call settle(c_problem_diffusion(description, self%handle), code)
+    if (present(ranks)) then
+       call settle(c_problem_rows(description, count_of(ny), ranks%handle, self%handle), code)
+    else
+       call settle(c_problem_diffusion(description, self%handle), code)
+    end if
   end subroutine make
+
+  subroutine problem_divide(self, ranks, code)
+    class(isobar_problem), intent(inout) :: self
+    class(isobar_ranks), intent(in) :: ranks
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_problem_divide(self%handle, ranks%handle), code)
+  end subroutine problem_divide
+
+  subroutine ranks_create(self, communicator, code)
+    class(isobar_ranks), intent(inout) :: self
+    integer, intent(in) :: communicator
+    integer(c_int32_t), intent(out), optional :: code
+    call self%free()
+    call settle(c_ranks_create(int(communicator, c_int32_t), self%handle), code)
+  end subroutine ranks_create
+
+  subroutine ranks_rows(self, ny, first, last, code)
+    class(isobar_ranks), intent(in) :: self
+    integer, intent(in) :: ny
+    integer, intent(out) :: first, last
+    integer(c_int32_t), intent(out), optional :: code
+    integer(c_size_t) :: before, count
+    before = 0
+    count = 0
+    call settle(c_ranks_rows(self%handle, count_of(ny), before, count), code)
+    first = int(before) + 1
+    last = int(before + count)
+  end subroutine ranks_rows
+
+  subroutine ranks_free(self)
+    class(isobar_ranks), intent(inout) :: self
+    call c_ranks_free(self%handle)
+    self%handle = c_null_ptr
+  end subroutine ranks_free
+
+  subroutine ranks_finalize(self)
+    type(isobar_ranks), intent(inout) :: self
+    call self%free()
+  end subroutine ranks_finalize
 
   function problem_extents(self) result(extents)
     class(isobar_problem), intent(in) :: self
@@ -418,7 +548,7 @@ contains
     real(c_double), intent(inout), target :: b(:, :, :)
     real(c_double), intent(in), target, optional :: f(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: source
+    type(isobar_array), target :: source
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(f)) then
@@ -433,7 +563,7 @@ contains
     real(c_double), intent(inout), target :: b(:, :)
     real(c_double), intent(in), target, optional :: f(:, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: source
+    type(isobar_array), target :: source
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(f)) then
@@ -448,7 +578,7 @@ contains
     real(c_double), intent(inout), target :: b(:)
     real(c_double), intent(in), target, optional :: f(:)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: source
+    type(isobar_array), target :: source
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(f)) then
@@ -463,7 +593,7 @@ contains
     real(c_float), intent(inout), target :: b(:, :, :)
     real(c_float), intent(in), target, optional :: f(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: source
+    type(isobar_array), target :: source
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(f)) then
@@ -499,7 +629,7 @@ contains
 
   subroutine solve_arrays(self, b, u, from_u, code)
     class(isobar_solver), intent(inout) :: self
-    type(c_array), intent(in) :: b, u
+    type(isobar_array), intent(in) :: b, u
     logical, intent(in), optional :: from_u
     integer(c_int32_t), intent(out), optional :: code
     integer(c_int32_t) :: begins
@@ -507,6 +637,13 @@ contains
     if (present(from_u)) begins = merge(1_c_int32_t, 0_c_int32_t, from_u)
     call settle(c_solver_solve(self%handle, b, u, begins, c_null_funptr, c_null_ptr), code)
   end subroutine solve_arrays
+
+  subroutine apply_arrays(self, u, v, code)
+    class(isobar_solver), intent(inout) :: self
+    type(isobar_array), intent(in) :: u, v
+    integer(c_int32_t), intent(out), optional :: code
+    call settle(c_solver_apply(self%handle, u, v), code)
+  end subroutine apply_arrays
 
   subroutine solve_r64_3(self, b, u, from_u, code)
     class(isobar_solver), intent(inout) :: self
@@ -636,7 +773,7 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: body
+    type(isobar_array), target :: body
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(source)) then
@@ -660,7 +797,7 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: body
+    type(isobar_array), target :: body
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(source)) then
@@ -684,7 +821,7 @@ contains
     character(*), intent(in), optional :: options, device
     integer, intent(in), optional :: threads
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: body
+    type(isobar_array), target :: body
     type(c_ptr) :: place
     place = c_null_ptr
     if (present(source)) then
@@ -699,7 +836,7 @@ contains
        threads, code)
     class(isobar_heat), intent(inout) :: self
     class(isobar_problem), intent(in) :: problem
-    type(c_array), intent(in) :: u
+    type(isobar_array), intent(in) :: u
     type(c_ptr), intent(in) :: source
     real(c_double), intent(in) :: dt, end_time
     integer(c_int32_t), intent(in), optional :: scheme
@@ -795,7 +932,7 @@ contains
     class(isobar_problem), intent(in) :: problem
     real(c_double), intent(in), target :: source(:, :, :)
     integer(c_int32_t), intent(out), optional :: code
-    type(c_array), target :: body
+    type(isobar_array), target :: body
     body = array_r64(source)
     call settle(c_heat_update(self%handle, problem%handle, c_loc(body)), code)
   end subroutine heat_update_3
@@ -844,11 +981,11 @@ contains
     end if
   end function place_of
 
-  pure function count_of(threads) result(count)
-    integer, intent(in), optional :: threads
+  pure function count_of(given) result(count)
+    integer, intent(in), optional :: given
     integer(c_size_t) :: count
     count = 0
-    if (present(threads)) count = int(max(threads, 0), c_size_t)
+    if (present(given)) count = int(max(given, 0), c_size_t)
   end function count_of
 
   !> Hands a code to the caller, or ends the program where it is a failure that nobody looks at.
@@ -886,7 +1023,7 @@ contains
   !> Where an array is: strides are the distances of its second elements from its first, so that sections need no copy.
   function array_r64(u) result(array)
     real(c_double), intent(in), target :: u(:, :, :)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
     if (size(u) == 0) return
@@ -900,7 +1037,7 @@ contains
 
   function plane_r64(u) result(array)
     real(c_double), intent(in), target :: u(:, :)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
     if (size(u) == 0) return
@@ -913,7 +1050,7 @@ contains
 
   function line_r64(u) result(array)
     real(c_double), intent(in), target :: u(:)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%shape = int([1, 1, size(u)], c_size_t)
     if (size(u) == 0) return
@@ -925,7 +1062,7 @@ contains
 
   function array_r32(u) result(array)
     real(c_float), intent(in), target :: u(:, :, :)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([size(u, 3), size(u, 2), size(u, 1)], c_size_t)
@@ -940,7 +1077,7 @@ contains
 
   function plane_r32(u) result(array)
     real(c_float), intent(in), target :: u(:, :)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([1, size(u, 2), size(u, 1)], c_size_t)
@@ -954,7 +1091,7 @@ contains
 
   function line_r32(u) result(array)
     real(c_float), intent(in), target :: u(:)
-    type(c_array) :: array
+    type(isobar_array) :: array
     integer(c_intptr_t) :: first
     array%dtype = f32
     array%shape = int([1, 1, size(u)], c_size_t)

@@ -68,6 +68,9 @@ typedef struct isobar_heat isobar_heat;
 // A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
 typedef struct isobar_problem isobar_problem;
 
+// The ranks of a communicator, seen by one of them.
+typedef struct isobar_ranks isobar_ranks;
+
 // A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
 typedef struct isobar_solver isobar_solver;
 
@@ -204,7 +207,7 @@ isobar_array isobar_host_array(void *data,
 
 // Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
 // null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first
-// residual of a step. Nothing that is passed here is kept.
+// residual of a step. Nothing that is passed here is kept. Of a problem that is divided among ranks, `source` and `u` are this rank's rows.
 //
 // Asks of the caller:
 // `problem` is a handle, the arrays and texts are what they say, `out` can be written.
@@ -303,7 +306,7 @@ int32_t isobar_problem_diffusion(const isobar_diffusion *description,
 int32_t isobar_problem_tensor_product(const isobar_tensor_product *description,
                                       isobar_problem **out);
 
-// The shape of its arrays, {nz, ny, nx}.
+// The shape of its arrays, {nz, ny, nx}; of one that is divided among ranks, those of this rank.
 //
 // Asks of the caller:
 // `problem` is a handle, and three numbers can be written to `shape`.
@@ -325,9 +328,58 @@ int32_t isobar_problem_rhs(const isobar_problem *problem,
 // `problem` is a handle that is not used again, or null.
 void isobar_problem_free(isobar_problem *problem);
 
+// Takes part in what the ranks of a communicator do together, in a program that runs under MPI: it calls MPI_Init before, and MPI_Finalize
+// after. `communicator` is an MPI_Fint: in Fortran the communicator, in C MPI_Comm_c2f(communicator), or MPI_Comm_toint(communicator) from MPI 5
+// on. Messages go over a duplicate of it, which is freed when this handle is and all that was made on it.
+//
+// All ranks make the calls that are about such ranks, this one being the first, in the same order; where one of them fails, it fails on all,
+// with the code and the message of the first rank that has one. MPI that was started for fewer threads than MPI_THREAD_SERIALIZED
+// is used from the thread that has started it, which is to make these calls. MPICH, Open MPI and the MPI 5 ABI will do.
+//
+// Asks of the caller:
+// `ranks` can be written.
+int32_t isobar_ranks_create(int32_t communicator,
+                            isobar_ranks **ranks);
+
+// Which rows in y of a grid with `ny` of them are this rank's: `count` rows from row `first` on, counted from 0. They are as many on all ranks or
+// nearly so, and begin where coarser grids can be divided too.
+//
+// Asks of the caller:
+// `ranks` is a handle, `first` and `count` can be written.
+int32_t isobar_ranks_rows(const isobar_ranks *ranks,
+                          size_t ny,
+                          size_t *first,
+                          size_t *count);
+
+// Divides a problem, which every rank has made of the whole grid, among ranks. From now on its arrays, and those of all that is made from it, are
+// those of this rank's own rows, {nz, count, nx}; a solver and a run through time are made and used by all ranks together, each on its share of the
+// cores or on its card. The progress functions of all ranks are heard.
+//
+// Asks of the caller:
+// Both are handles.
+int32_t isobar_problem_divide(isobar_problem *problem,
+                              const isobar_ranks *ranks);
+
+// As isobar_problem_diffusion with isobar_problem_divide, from arrays of this rank's own rows of a grid with `ny` rows, {nz, count, nx};
+// widths and sides are those of the whole grid. All ranks together. Every rank keeps the coefficients of the whole grid.
+//
+// Asks of the caller:
+// `description` and what it points to can be read, `ranks` is a handle, `out` can be written.
+int32_t isobar_problem_diffusion_rows(const isobar_diffusion *description,
+                                      size_t ny,
+                                      const isobar_ranks *ranks,
+                                      isobar_problem **out);
+
+// Frees ranks; null is allowed. What was made on them can still be used.
+//
+// Asks of the caller:
+// `ranks` is a handle that is not used again, or null.
+void isobar_ranks_free(isobar_ranks *ranks);
+
 // Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 // stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-// `threads` is how many the CPU uses; 0 is one a core.
+// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a card, and 0
+// threads are this rank's share of the cores of its machine.
 //
 // Asks of the caller:
 // `problem` is a handle, texts end with a zero, `out` can be written.

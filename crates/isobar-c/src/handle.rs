@@ -24,11 +24,11 @@ impl<T> Exclusive<T> {
                 let message = format!(
                     "the {name} is in use; use it from one thread at a time, and not in its own progress function"
                 );
-                Failure { code: ISOBAR_BUSY, message }
+                Failure::new(ISOBAR_BUSY, message)
             }
             TryLockError::Poisoned(_) => {
                 let message = format!("the {name} has met an internal error; free it, and make a new one");
-                Failure { code: ISOBAR_INTERNAL, message }
+                Failure::new(ISOBAR_INTERNAL, message)
             }
         })
     }

@@ -5,14 +5,16 @@ use std::path::Path;
 use std::time::Instant;
 
 use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
-use isobar::{Device, HeatOptions, Outcome, TimeStepper, problem};
+use isobar::{ArrayView, Device, HeatOptions, Outcome, Ranks, TimeStepper, problem};
 use isobar_case::heat::step_options;
-use isobar_case::{Case, Label, LinearSystem, solver_options};
+use isobar_case::{Case, Label, solver_options};
 
 use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required, sized};
 use crate::outcome::{Progress, judged, observer, report};
 use crate::problem::Problem;
+use crate::ranks::{on_all, own_shape, whole_values};
+use crate::solver::open;
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
@@ -26,6 +28,8 @@ struct State {
     setup: f64,
     last: Option<(Outcome, f64)>,
     report: CString,
+    /// Those that the grid is divided among.
+    ranks: Option<Ranks>,
 }
 
 /// Of second order, for which the energy of no step grows.
@@ -70,30 +74,38 @@ pub struct Step {
     pub is_last: i32,
 }
 
-fn start(
+/// What a run is made from.
+struct Start {
     name: String,
     heat: problem::Heat,
-    initial: &[f64],
+    /// Of this rank's cells.
+    initial: Vec<f64>,
     options: HeatOptions,
-    solver: &SolverOptions,
-    device: &Device,
-) -> Result<Heat> {
-    let clock = Instant::now();
-    let label = Label { case: name, kind: "heat", shape: heat.shape() };
-    let mut stepper = TimeStepper::new(device, heat, options, &step_options(solver, device))?;
-    stepper.set(initial)?;
-    let setup = clock.elapsed().as_secs_f64();
-    let state = State { stepper, label, setup, last: None, report: CString::default() };
-    Ok(Heat(Exclusive::new("heat equation", state)))
+    solver: SolverOptions,
+    device: Device,
+}
+
+impl Start {
+    fn begin(self, clock: Instant, ranks: Option<&Ranks>) -> Result<Heat> {
+        let Self { name, heat, initial, options, solver, device } = self;
+        let label = Label { case: name, kind: "heat", shape: heat.shape() };
+        let own = own_shape(ranks, heat.shape())?;
+        let mut stepper = TimeStepper::new(&device, heat, options, &step_options(&solver, &device))?;
+        stepper.set(ArrayView::c_order(&initial, own)?)?;
+        let (setup, ranks) = (clock.elapsed().as_secs_f64(), ranks.cloned());
+        let state = State { stepper, label, setup, last: None, report: CString::default(), ranks };
+        Ok(Heat(Exclusive::new("heat equation", state)))
+    }
 }
 
 /// The heat equation of a problem of diffusion with the source density f of every cell.
 ///
 /// # Safety
 /// `source` is null, or what it says it is.
-unsafe fn in_space(system: &LinearSystem, source: *const Array) -> Result<problem::Heat> {
+unsafe fn in_space(problem: &Problem, source: *const Array) -> Result<problem::Heat> {
+    let (system, ranks) = (&problem.system, problem.ranks());
     // SAFETY: promised by the caller.
-    let body = unsafe { source.as_ref().map(|f| f.values("source", system.shape())).transpose()? };
+    let body = unsafe { source.as_ref().map(|f| whole_values(f, "source", ranks, system.shape())).transpose()? };
     Ok(system.heat(body)?)
 }
 
@@ -113,7 +125,7 @@ fn how_to_step(steps: &TimeSteps) -> Result<HeatOptions> {
 
 /// Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
 /// null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first
-/// residual of a step. Nothing that is passed here is kept.
+/// residual of a step. Nothing that is passed here is kept. Of a problem that is divided among ranks, `source` and `u` are this rank's rows.
 ///
 /// # Safety
 /// `problem` is a handle, the arrays and texts are what they say, `out` can be written.
@@ -130,17 +142,22 @@ pub unsafe extern "C" fn isobar_heat_create(
 ) -> i32 {
     coded(|| {
         let make = || {
+            let clock = Instant::now();
             // SAFETY: promised by the caller.
-            let (heat, u, steps, options, device) = unsafe {
-                let system = &required("problem", problem)?.0;
-                let heat = in_space(system, source)?;
-                let initial = required("u", u)?.values("u", system.shape())?;
-                let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
-                (heat, initial, sized("isobar_time_steps", steps)?, options, device)
-            };
-            let options = solver_options(options.unwrap_or(""))?;
-            let device = Device::parse(device.unwrap_or("auto"), (threads > 0).then_some(threads))?;
-            start("arrays".into(), heat, &u, how_to_step(steps)?, &options, &device)
+            let problem = unsafe { required("problem", problem)? };
+            let ranks = problem.ranks();
+            on_all(ranks, || {
+                // SAFETY: promised by the caller.
+                let (heat, initial, steps, options, device) = unsafe {
+                    let heat = in_space(problem, source)?;
+                    let initial = required("u", u)?.values("u", own_shape(ranks, heat.shape())?)?;
+                    let (options, device) = (text::optional("options", options)?, text::optional("device", device)?);
+                    (heat, initial, sized("isobar_time_steps", steps)?, options, device)
+                };
+                let (options, solver) = (how_to_step(steps)?, solver_options(options.unwrap_or(""))?);
+                let device = open(ranks, device, threads)?;
+                Start { name: "arrays".into(), heat, initial, options, solver, device }.begin(clock, ranks)
+            })
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
@@ -162,6 +179,7 @@ pub unsafe extern "C" fn isobar_heat_from_case(
 ) -> i32 {
     coded(|| {
         let make = || {
+            let clock = Instant::now();
             // SAFETY: promised by the caller.
             let (text, folder, device) = unsafe {
                 (text::optional("text", text)?, text::optional("folder", folder)?, text::optional("device", device)?)
@@ -174,9 +192,10 @@ pub unsafe extern "C" fn isobar_heat_from_case(
                     "problem.kind is \"{kind}\", not \"heat\"; use isobar_problem_from_case and isobar_solver_create"
                 )));
             };
-            let (in_space, _, initial) = heat.parts()?;
-            let device = Device::parse(device.unwrap_or("auto"), (threads > 0).then_some(threads))?;
-            start(case.name(), in_space, &initial, heat.options(), &case.solver, &device)
+            let ((in_space, _, initial), options) = (heat.parts()?, heat.options());
+            let device = open(None, device, threads)?;
+            let (name, solver) = (case.name(), case.solver.clone());
+            Start { name, heat: in_space, initial, options, solver, device }.begin(clock, None)
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
@@ -198,12 +217,13 @@ pub unsafe extern "C" fn isobar_heat_step(
     coded(|| {
         // SAFETY: promised by the caller.
         let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let State { stepper, ranks, .. } = &mut *state;
         let clock = Instant::now();
-        // SAFETY: promised by the caller.
-        let taken = unsafe {
-            let mut observe = observer(progress, data);
-            state.stepper.step_observed(&mut observe)?
-        };
+        let taken = on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            let mut observe = unsafe { observer(progress, data, ranks.as_ref())? };
+            Ok(stepper.step_observed(&mut observe)?)
+        })?;
         let seen = Step {
             number: taken.number,
             time: taken.time,
@@ -231,11 +251,13 @@ pub unsafe extern "C" fn isobar_heat_step(
 pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe {
-            let (heat, to) = (required("heat", heat)?, required("u", u)?.raw("u")?.target()?);
-            heat.0.lock()?.stepper.state(to)?;
-        }
-        Ok(ISOBAR_OK)
+        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let State { stepper, ranks, .. } = &mut *state;
+        on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            stepper.state(unsafe { required("u", u)?.raw("u")?.target()? })?;
+            Ok(ISOBAR_OK)
+        })
     })
 }
 
@@ -247,11 +269,13 @@ pub unsafe extern "C" fn isobar_heat_state(heat: *mut Heat, u: *const Array) -> 
 pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        unsafe {
-            let (heat, from) = (required("heat", heat)?, required("u", u)?.raw("u")?.source()?);
-            heat.0.lock()?.stepper.replace(from)?;
-        }
-        Ok(ISOBAR_OK)
+        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let State { stepper, ranks, .. } = &mut *state;
+        on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            stepper.replace(unsafe { required("u", u)?.raw("u")?.source()? })?;
+            Ok(ISOBAR_OK)
+        })
     })
 }
 
@@ -263,9 +287,19 @@ pub unsafe extern "C" fn isobar_heat_set_state(heat: *mut Heat, u: *const Array)
 pub unsafe extern "C" fn isobar_heat_update(heat: *mut Heat, problem: *const Problem, source: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (heat, changed) = unsafe { (required("heat", heat)?, in_space(&required("problem", problem)?.0, source)?) };
-        heat.0.lock()?.stepper.update(changed)?;
-        Ok(ISOBAR_OK)
+        let mut state = unsafe { required("heat", heat)? }.0.lock()?;
+        let State { stepper, ranks, .. } = &mut *state;
+        on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            let problem = unsafe { required("problem", problem)? };
+            if problem.ranks().is_some() != ranks.is_some() {
+                let message = "the problem is to be divided among the ranks of the run: call isobar_problem_divide";
+                return Err(Failure::invalid(message));
+            }
+            // SAFETY: promised by the caller.
+            stepper.update(unsafe { in_space(problem, source)? })?;
+            Ok(ISOBAR_OK)
+        })
     })
 }
 

@@ -5,6 +5,7 @@
 //! * [`problem`] what is to be solved: from the text of a case file, or from arrays,
 //! * [`solver`] made once and used many times,
 //! * [`heat`] a state on its way through time,
+//! * [`ranks`] a grid that is divided among the ranks of a program that runs under MPI,
 //! * [`mod@array`] a caller's array, wherever it lies,
 //! * [`outcome`] what comes of a solve, and who looks on,
 //! * [`status`] codes, and the text of the last error.
@@ -17,6 +18,7 @@ mod handle;
 pub mod heat;
 pub mod outcome;
 pub mod problem;
+pub mod ranks;
 pub mod solver;
 pub mod status;
 mod text;

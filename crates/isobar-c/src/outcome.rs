@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_void};
 use std::ops::ControlFlow;
 
-use isobar::{Description, Outcome, Stop};
+use isobar::{Description, Outcome, Ranks, Stop};
 use isobar_case::Label;
 use isobar_case::report::{Checks, Seconds, to_json};
 
@@ -19,37 +19,47 @@ struct Data(*mut c_void);
 // SAFETY: nothing is done with it but to hand it to the caller's function, which is told that it may be another thread's.
 unsafe impl Send for Data {}
 
-/// Calls the caller's function after every iteration.
+/// Calls the caller's function after every iteration; on ranks, where one has such a function, all end when one of them wants to.
+///
+/// # Errors
+/// A failure of MPI.
 ///
 /// # Safety
 /// `progress` may be called with `data` for as long as the observer is used.
 pub(crate) unsafe fn observer(
     progress: Progress,
     data: *mut c_void,
-) -> impl FnMut(&isobar::Progress) -> ControlFlow<()> + Send {
+    ranks: Option<&Ranks>,
+) -> Result<impl FnMut(&isobar::Progress) -> ControlFlow<()> + Send> {
     let data = Data(data);
-    move |seen| {
+    let mut listeners = [f64::from(u8::from(progress.is_some()))];
+    if let Some(ranks) = ranks {
+        ranks.sum(&mut listeners)?;
+    }
+    let all = ranks.filter(|_| listeners != [0.0]);
+    Ok(move |seen: &isobar::Progress| {
         // All of it, not the pointer inside alone.
         let data = &data;
         // SAFETY: promised by the caller of `observer`.
         let wish = progress.map_or(0, |f| unsafe { f(data.0, seen.iteration, seen.relative_residual) });
-        if wish == 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    }
+        let mut wishes = [f64::from(u8::from(wish != 0))];
+        // Where ranks cannot be asked the call fails in any case.
+        let is_asked = all.is_none_or(|ranks| ranks.sum(&mut wishes).is_ok());
+        if is_asked && wishes == [0.0] { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })
 }
 
 /// The code of a solve.
 pub(crate) fn judged(outcome: &Outcome) -> Result<i32> {
     match outcome.stop {
         Stop::Converged => Ok(ISOBAR_OK),
-        Stop::Interrupted => {
-            Err(Failure { code: ISOBAR_INTERRUPTED, message: "the progress function ended the solve".into() })
-        }
+        Stop::Interrupted => Err(Failure::new(ISOBAR_INTERRUPTED, "the progress function ended the solve")),
         stop => {
             let (after, reached) = (outcome.iterations, outcome.relative_residual);
             let advice = outcome.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             let message =
                 format!("not converged: {stop} after {after} iterations, relative residual {reached:.3e}{advice}");
-            Err(Failure { code: ISOBAR_NOT_CONVERGED, message })
+            Err(Failure::new(ISOBAR_NOT_CONVERGED, message))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::c_char;
 use std::path::Path;
 use std::slice;
+use std::sync::OnceLock;
 
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
@@ -12,11 +13,32 @@ use isobar_case::{Case, LinearSystem, Matrix};
 
 use crate::array::Array;
 use crate::handle::{free_handle, hand_out_handle, required, sized};
+use crate::ranks::{on_all, own_shape, whole_values};
 use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
 /// A linear system A u = b, as data. It can be freed as soon as a solver was made from it.
-pub struct Problem(pub(crate) LinearSystem);
+pub struct Problem {
+    pub(crate) system: LinearSystem,
+    /// Those that its grid is divided among.
+    ranks: OnceLock<isobar::Ranks>,
+}
+
+impl Problem {
+    fn new(system: LinearSystem) -> Self {
+        Self { system, ranks: OnceLock::new() }
+    }
+
+    /// Those that its grid is divided among.
+    pub(crate) fn ranks(&self) -> Option<&isobar::Ranks> {
+        self.ranks.get()
+    }
+
+    pub(crate) fn divide(&self, ranks: isobar::Ranks) -> Result<()> {
+        let again = "the problem is divided already; make another one";
+        self.ranks.set(ranks).map_err(|_| Failure::invalid(again))
+    }
+}
 
 /// No flow, or a given flux κ ∂u/∂n into the domain, per area.
 pub const ISOBAR_NEUMANN: i32 = 0;
@@ -105,7 +127,7 @@ pub unsafe extern "C" fn isobar_problem_from_case(
             let (text, folder) = unsafe { (text::optional("text", text)?, text::optional("folder", folder)?) };
             let text = text.ok_or_else(|| Failure::invalid("text is a null pointer; give that of a case file"))?;
             let case = Case::parse(&Path::new(folder.unwrap_or("")).join("case"), text, &[])?;
-            Ok(Problem(LinearSystem::from_case(case)?))
+            Ok(Problem::new(LinearSystem::from_case(case)?))
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
@@ -121,22 +143,28 @@ pub unsafe extern "C" fn isobar_problem_diffusion(description: *const DiffusionA
     coded(|| {
         let make = || {
             // SAFETY: promised by the caller.
-            unsafe { diffusion(sized("isobar_diffusion", description)?) }
+            unsafe { diffusion(sized("isobar_diffusion", description)?, None) }
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
     })
 }
 
+/// From arrays of the whole grid, or of this rank's rows of one with so many rows.
+///
 /// # Safety
 /// What the description points to can be read.
-unsafe fn diffusion(given: &DiffusionArrays) -> Result<Problem> {
+pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::Ranks, usize)>) -> Result<Problem> {
     // SAFETY: promised by the caller.
     let [kappa, kappa_y, kappa_z, reaction, active] = unsafe {
         [given.kappa, given.kappa_y, given.kappa_z, given.reaction, given.active].map(|array| array.as_ref())
     };
     let kappa = kappa.ok_or_else(|| Failure::invalid("kappa is a null pointer; give a coefficient in every cell"))?;
-    let shape = kappa.raw("kappa")?.shape();
+    let own = kappa.raw("kappa")?.shape();
+    let (ranks, shape) = match rows {
+        Some((ranks, ny)) => (Some(ranks), Shape { ny, ..own }),
+        None => (None, own),
+    };
     if shape.cells() == 0 {
         return Err(isobar::Error::shape("kappa", shape.to_string(), "one cell or more").into());
     }
@@ -144,12 +172,14 @@ unsafe fn diffusion(given: &DiffusionArrays) -> Result<Problem> {
     for (name, array) in named.into_iter().filter_map(|(name, array)| Some((name, array?))) {
         if array.raw(name)?.memory() != RawMemory::Host {
             let message =
-                "in the memory of a GPU; coefficients are read from host memory, right-hand sides from either";
+                "in the memory of a GPU; copy it to host memory, from which coefficients are read; b and u may stay";
             return Err(isobar::Error::Unsupported(format!("{name}: {message}")).into());
         }
     }
-    // SAFETY: promised by the caller.
-    let read = |name: &str, array: Option<&Array>| array.map(|array| unsafe { array.values(name, shape) }).transpose();
+    let read = |name: &str, array: Option<&Array>| {
+        // SAFETY: promised by the caller.
+        array.map(|array| unsafe { whole_values(array, name, ranks, shape) }).transpose()
+    };
     let along_x = read("kappa", Some(kappa))?.unwrap_or_default();
     let coefficient = match (read("kappa_y", kappa_y)?, read("kappa_z", kappa_z)?) {
         (None, None) => Coefficient::Isotropic(along_x),
@@ -159,8 +189,14 @@ unsafe fn diffusion(given: &DiffusionArrays) -> Result<Problem> {
     };
     let mut problem = DiffusionProblem::new(shape, coefficient);
     problem.reaction = read("reaction", reaction)?;
-    // SAFETY: promised by the caller.
-    problem.active = active.map(|array| unsafe { array.mask("active", shape) }).transpose()?;
+    let mask = |array: &Array| -> Result<Vec<bool>> {
+        // SAFETY: promised by the caller.
+        let own = unsafe { array.mask("active", own_shape(ranks, shape)?)? };
+        let Some(ranks) = ranks else { return Ok(own) };
+        let numbers: Vec<f64> = own.into_iter().map(|is_active| f64::from(u8::from(is_active))).collect();
+        Ok(ranks.collect_rows(&numbers, shape)?.into_iter().map(|number| number != 0.0).collect())
+    };
+    problem.active = active.map(mask).transpose()?;
     for (d, cells) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate() {
         if !given.widths[d].is_null() {
             // SAFETY: as many numbers as there are cells, which the caller promises can be read.
@@ -180,7 +216,7 @@ unsafe fn diffusion(given: &DiffusionArrays) -> Result<Problem> {
             };
         }
     }
-    Ok(Problem(LinearSystem::from_diffusion(problem)?))
+    Ok(Problem::new(LinearSystem::from_diffusion(problem)?))
 }
 
 /// Makes a problem from the profiles of a tensor-product matrix.
@@ -218,14 +254,14 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
                 numbers("y_faces", given.y_faces, [nx, ny.saturating_add(1)])?,
             )?;
             let matrix = Matrix::TensorProduct(TensorProduct::new(vertical, horizontal)?);
-            Ok(Problem(LinearSystem::from_matrix(matrix)))
+            Ok(Problem::new(LinearSystem::from_matrix(matrix)))
         };
         // SAFETY: promised by the caller.
         unsafe { hand_out_handle(out, make) }
     })
 }
 
-/// The shape of its arrays, {nz, ny, nx}.
+/// The shape of its arrays, {nz, ny, nx}; of one that is divided among ranks, those of this rank.
 ///
 /// # Safety
 /// `problem` is a handle, and three numbers can be written to `shape`.
@@ -233,7 +269,8 @@ pub unsafe extern "C" fn isobar_problem_tensor_product(
 pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *mut usize) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let Shape { nx, ny, nz } = unsafe { required("problem", problem)? }.0.shape();
+        let problem = unsafe { required("problem", problem)? };
+        let Shape { nx, ny, nz } = own_shape(problem.ranks(), problem.system.shape())?;
         if shape.is_null() {
             return Err(Failure::invalid("shape is a null pointer"));
         }
@@ -252,18 +289,27 @@ pub unsafe extern "C" fn isobar_problem_shape(problem: *const Problem, shape: *m
 pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const Array, b: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (problem, to) = unsafe { (required("problem", problem)?, required("b", b)?) };
-        let shape = problem.0.shape();
-        // SAFETY: promised by the caller.
-        let body = unsafe { f.as_ref().map(|f| f.values("f", shape)).transpose()? };
-        let values = problem.0.rhs(body)?;
-        let to = to.raw("b")?;
-        if to.shape() != shape {
-            return Err(isobar::Error::shape("b", to.shape().to_string(), shape.to_string()).into());
-        }
-        // SAFETY: promised by the caller.
-        unsafe { to.write(&values)? };
-        Ok(ISOBAR_OK)
+        let problem = unsafe { required("problem", problem)? };
+        let (shape, ranks) = (problem.system.shape(), problem.ranks());
+        let own = own_shape(ranks, shape)?;
+        on_all(ranks, || {
+            // SAFETY: promised by the caller.
+            let body = unsafe { f.as_ref().map(|f| whole_values(f, "f", ranks, shape)).transpose()? };
+            // SAFETY: promised by the caller.
+            let to = unsafe { required("b", b)? }.raw("b")?;
+            if to.shape() != own {
+                return Err(isobar::Error::shape("b", to.shape().to_string(), own.to_string()).into());
+            }
+            let mut values = problem.system.rhs(body)?;
+            if let Some(ranks) = ranks {
+                let rows = ranks.rows(shape)?;
+                let planes = values.chunks_exact(shape.nx * shape.ny);
+                values = planes.flat_map(|plane| &plane[rows.start * shape.nx..rows.end * shape.nx]).copied().collect();
+            }
+            // SAFETY: promised by the caller.
+            unsafe { to.write(&values)? };
+            Ok(ISOBAR_OK)
+        })
     })
 }
 

@@ -3,14 +3,15 @@
 use std::ffi::{CString, c_char, c_void};
 use std::time::Instant;
 
-use isobar::{Device, Guess, Outcome};
+use isobar::{Device, Guess, Outcome, Ranks};
 use isobar_case::{Label, solver_options};
 
 use crate::array::Array;
 use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required};
 use crate::outcome::{Progress, judged, observer, report};
 use crate::problem::Problem;
-use crate::status::{Failure, ISOBAR_OK, coded};
+use crate::ranks::on_all;
+use crate::status::{Failure, ISOBAR_OK, Result, coded};
 use crate::text;
 
 /// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
@@ -23,11 +24,23 @@ struct State {
     setup: f64,
     last: Option<(Outcome, f64)>,
     report: CString,
+    /// Those that the grid is divided among.
+    ranks: Option<Ranks>,
+}
+
+/// The device of this process, or of all ranks.
+pub(crate) fn open(ranks: Option<&Ranks>, device: Option<&str>, threads: usize) -> Result<Device> {
+    let (device, threads) = (device.unwrap_or("auto"), (threads > 0).then_some(threads));
+    Ok(match ranks {
+        Some(ranks) => ranks.open(device, threads)?,
+        None => Device::parse(device, threads)?,
+    })
 }
 
 /// Makes a solver. `options` are the keys of section "solver" of a case file, as TOML or as a JSON object, such as "tolerance = 1e-8"; null
 /// stands for those of the problem's case, or for none. `device` is "auto", "cpu", "cuda" or "cuda:N"; null is "auto".
-/// `threads` is how many the CPU uses; 0 is one a core.
+/// `threads` is how many the CPU uses; 0 is one a core. Of a problem that is divided among ranks, "auto" is "cpu", "cuda" gives each rank a card, and 0
+/// threads are this rank's share of the cores of its machine.
 ///
 /// # Safety
 /// `problem` is a handle, texts end with a zero, `out` can be written.
@@ -43,15 +56,18 @@ pub unsafe extern "C" fn isobar_solver_create(
         let make = || {
             let clock = Instant::now();
             // SAFETY: promised by the caller.
-            let (problem, options, device) = unsafe {
-                (required("problem", problem)?, text::optional("options", options)?, text::optional("device", device)?)
-            };
-            let options = options.map_or_else(|| Ok(problem.0.options()), solver_options)?;
-            let device = Device::parse(device.unwrap_or("auto"), (threads > 0).then_some(threads))?;
-            let solver = problem.0.matrix.solver(&device, &options)?;
+            let problem = unsafe { required("problem", problem)? };
+            let (system, ranks) = (&problem.system, problem.ranks());
+            let solver = on_all(ranks, || {
+                // SAFETY: promised by the caller.
+                let (options, device) =
+                    unsafe { (text::optional("options", options)?, text::optional("device", device)?) };
+                let options = options.map_or_else(|| Ok(system.options()), solver_options)?;
+                Ok(system.matrix.solver(&open(ranks, device, threads)?, &options)?)
+            })?;
             let setup = clock.elapsed().as_secs_f64();
-            let label = problem.0.label();
-            let state = State { solver, label, setup, last: None, report: CString::default() };
+            let (label, ranks) = (system.label(), ranks.cloned());
+            let state = State { solver, label, setup, last: None, report: CString::default(), ranks };
             Ok(Solver(Exclusive::new("solver", state)))
         };
         // SAFETY: promised by the caller.
@@ -76,16 +92,19 @@ pub unsafe extern "C" fn isobar_solver_solve(
 ) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (solver, b, u) = unsafe { (required("solver", solver)?, required("b", b)?, required("u", u)?) };
+        let solver = unsafe { required("solver", solver)? };
         let mut state = solver.0.lock()?;
+        let State { solver, ranks, .. } = &mut *state;
         let clock = Instant::now();
-        let (from, to) = (b.raw("b")?, u.raw("u")?);
         let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-        // SAFETY: promised by the caller.
-        let outcome = unsafe {
-            let mut observe = observer(progress, data);
-            state.solver.solve_raw(&from, &to, guess, &mut observe)?
-        };
+        let outcome = on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (from, to) = (required("b", b)?.raw("b")?, required("u", u)?.raw("u")?);
+                let mut observe = observer(progress, data, ranks.as_ref())?;
+                Ok(solver.solve_raw(&from, &to, guess, &mut observe)?)
+            }
+        })?;
         let judged = judged(&outcome);
         state.last = Some((outcome, clock.elapsed().as_secs_f64()));
         judged
@@ -100,11 +119,13 @@ pub unsafe extern "C" fn isobar_solver_solve(
 pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Array, v: *const Array) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (solver, u, v) = unsafe { (required("solver", solver)?, required("u", u)?, required("v", v)?) };
-        let mut state = solver.0.lock()?;
-        // SAFETY: promised by the caller.
-        unsafe { state.solver.apply_raw(&u.raw("u")?, &v.raw("v")?)? };
-        Ok(ISOBAR_OK)
+        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
+        let State { solver, ranks, .. } = &mut *state;
+        on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            unsafe { solver.apply_raw(&required("u", u)?.raw("u")?, &required("v", v)?.raw("v")?)? };
+            Ok(ISOBAR_OK)
+        })
     })
 }
 
@@ -116,9 +137,13 @@ pub unsafe extern "C" fn isobar_solver_apply(solver: *mut Solver, u: *const Arra
 pub unsafe extern "C" fn isobar_solver_update(solver: *mut Solver, problem: *const Problem) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
-        problem.0.matrix.update(&mut solver.0.lock()?.solver)?;
-        Ok(ISOBAR_OK)
+        let mut state = unsafe { required("solver", solver)? }.0.lock()?;
+        let State { solver, ranks, .. } = &mut *state;
+        on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            unsafe { required("problem", problem)? }.system.matrix.update(solver)?;
+            Ok(ISOBAR_OK)
+        })
     })
 }
 

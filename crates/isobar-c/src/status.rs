@@ -33,13 +33,19 @@ thread_local! {
 pub(crate) struct Failure {
     pub(crate) code: i32,
     pub(crate) message: String,
+    /// Whether it names a cell, of which other ranks do not know.
+    pub(crate) names_cell: bool,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
+    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), names_cell: false }
+    }
+
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self { code: ISOBAR_INVALID, message: message.into() }
+        Self::new(ISOBAR_INVALID, message)
     }
 }
 
@@ -51,7 +57,8 @@ impl From<Error> for Failure {
             Error::Device { .. } => ISOBAR_DEVICE,
             _ => ISOBAR_INVALID,
         };
-        Self { code, message: isobar_case::Error::from(error).to_string() }
+        let names_cell = matches!(error, Error::NotFinite { .. });
+        Self { names_cell, ..Self::new(code, isobar_case::Error::from(error).to_string()) }
     }
 }
 
@@ -66,9 +73,9 @@ pub(crate) fn coded(call: impl FnOnce() -> Result<i32>) -> i32 {
     let result = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!("internal error in isobar: {}; please report it", said.unwrap_or("no message"));
-        Err(Failure { code: ISOBAR_INTERNAL, message })
+        Err(Failure::new(ISOBAR_INTERNAL, message))
     });
-    result.unwrap_or_else(|Failure { code, message }| {
+    result.unwrap_or_else(|Failure { code, message, .. }| {
         // A zero would end the text.
         let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
         LAST_ERROR.with_borrow_mut(|last| *last = text);

@@ -2,22 +2,13 @@
 //!
 //! They link the static library, or the shared one.
 
-use std::path::{Path, PathBuf};
+mod programs;
+
+use std::path::Path;
 use std::process::Command;
 
+use programs::{C_STRICT, crate_folder, fortran, libraries, run};
 use tempfile::TempDir;
-
-/// Where cargo has put the libraries, beside this test.
-fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_path_buf()
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{command:?}\n{text}{}", String::from_utf8_lossy(&output.stderr));
-    text
-}
 
 /// Compiles a program with warnings denied, links it in either way, runs it, and returns what it prints.
 fn run_program(source: &str, shared: bool) -> Option<String> {
@@ -26,12 +17,11 @@ fn run_program(source: &str, shared: bool) -> Option<String> {
         eprintln!("no C compiler ({compiler}): {source} was not compiled");
         return None;
     }
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = TempDir::new().unwrap();
     let program = folder.path().join("program");
     let mut compile = Command::new(compiler);
-    compile.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(crate_folder.join("include"));
-    compile.arg(crate_folder.join(source)).arg("-o").arg(&program);
+    compile.args(C_STRICT).arg(crate_folder().join("include"));
+    compile.arg(crate_folder().join(source)).arg("-o").arg(&program);
     if shared {
         compile.arg("-L").arg(libraries()).args(["-lisobar_c", "-lm", "-lpthread"]);
     } else {
@@ -68,20 +58,12 @@ fn misuse_comes_back_as_codes() {
 
 /// Compiles a Fortran program with warnings denied, runs it, and returns what it prints.
 fn run_fortran(source: &str) -> Option<String> {
-    let compiler = std::env::var("FC").unwrap_or_else(|_| "gfortran".to_owned());
-    if Command::new(&compiler).arg("--version").output().is_err() {
-        assert!(std::env::var_os("ISOBAR_REQUIRE_FORTRAN").is_none(), "no Fortran compiler ({compiler})");
-        eprintln!("no Fortran compiler ({compiler}): {source} was not compiled");
-        return None;
-    }
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut compile = fortran(source)?;
     let folder = TempDir::new().unwrap();
     let program = folder.path().join("program");
-    let mut compile = Command::new(compiler);
-    compile.args(["-std=f2018", "-Wall", "-Wextra", "-Wno-compare-reals", "-Werror", "-fcheck=all"]);
     compile.arg("-J").arg(folder.path());
     for source in ["fortran/isobar.f90", source] {
-        compile.arg(crate_folder.join(source));
+        compile.arg(crate_folder().join(source));
     }
     run(compile.arg("-L").arg(libraries()).arg("-lisobar_c").arg("-o").arg(&program));
     Some(run(Command::new(&program).env("LD_LIBRARY_PATH", libraries())))
@@ -109,6 +91,12 @@ fn a_fortran_model_solves_in_its_steps() {
 fn a_first_solve_from_fortran() {
     let Some(text) = run_fortran("examples/poisson.f90") else { return };
     assert_eq!(text, LARGEST);
+}
+
+#[test]
+fn fortran_describes_arrays_of_a_gpu() {
+    let Some(text) = run_fortran("tests/cuda_array.f90") else { return };
+    assert_eq!(text, "0 failures\n");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use isobar_core::error::{Error, Result};
 use isobar_core::real::Real;
 
+use crate::together::{Tell, Told};
+
 /// What one rank sends to another and receives from it. An empty slice is no message.
 #[derive(Debug)]
 pub struct Message<'a> {
@@ -83,6 +85,23 @@ pub trait Communicator: Debug + Send + Sync + 'static {
 
     /// Says whether this rank computes and exchanges by turns from now on: one that then does neither for long is found to hang.
     fn set_iterating(&self, _is_iterating: bool) {}
+
+    /// Whether it is to be used from the thread that made it alone.
+    fn is_bound_to_thread(&self) -> bool {
+        false
+    }
+
+    /// Begins what all ranks do together, and says so; or that it is a part of what they do already.
+    fn begin(&self) -> bool {
+        true
+    }
+
+    /// Ends what all ranks have done together: `mine` is what went wrong on this one. Returns the failure of the first rank that has
+    /// one, and that rank, when all know it, and nothing is under way between them any more; nothing where all is well, or where
+    /// that failure is this rank's own. A transport that cannot tell others says nothing.
+    fn settle(&self, _mine: Option<Told>) -> Option<(usize, Told)> {
+        None
+    }
 
     /// Ends the whole job, as far as a transport can: a rank that waits for this one must not wait for ever. Where that ends
     /// this process too, it does not return.
@@ -172,16 +191,16 @@ pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
     if world.size() == 1 {
         return mine;
     }
-    let text = mine.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    // Its kind, and its words.
+    let mut text = mine.as_ref().err().map(|error| error.tell().to_bytes()).unwrap_or_default();
     let mut lengths = vec![0.0; world.size()];
-    lengths[world.rank()] = if mine.is_err() { text.len().max(1) as f64 } else { 0.0 };
+    lengths[world.rank()] = text.len() as f64;
     world.sum(&mut lengths)?;
     if lengths.iter().all(|&length| length == 0.0) {
         return mine;
     }
     let counts: Vec<usize> = lengths.iter().map(|&length| length as usize).collect();
     let mut texts = vec![b' '; counts.iter().sum()];
-    let mut text = text.into_bytes();
     text.resize(counts[world.rank()], b' ');
     world.all_gather(&text, &counts, &mut texts)?;
     let rank = counts.iter().position(|&count| count > 0).unwrap_or(0);
@@ -190,21 +209,21 @@ pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
         counts.iter().all(|count| *count == first.len()) && texts.chunks(first.len()).all(|t| t == first);
     match mine {
         Err(error) if is_everybodys => Err(error),
-        _ => {
-            let message = String::from_utf8_lossy(first).trim().to_owned();
-            Err(Error::Device { device: format!("rank {rank} of {}", world.size()), message })
-        }
+        _ => Err(match Told::from_bytes(first) {
+            Some(told) => Error::told([rank, world.size()], told),
+            None => Error::Device { device: format!("rank {rank} of {}", world.size()), message: "no message".into() },
+        }),
     }
 }
 
 /// Numbers as they are in memory.
-pub(crate) fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
+pub fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
     // SAFETY: `Real` is sealed: f32 or f64, of which every byte is initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// The same, to write: any bytes are a number.
-pub(crate) fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
+pub fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes are an f32 or f64.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -46,6 +46,11 @@ impl<B: PartBackend> Distributed<B> {
         &*self.world
     }
 
+    /// The job, for what outlives this.
+    pub fn shared_world(&self) -> Arc<dyn Communicator> {
+        Arc::clone(&self.world)
+    }
+
     /// How the rows of a grid are divided.
     ///
     /// # Errors
@@ -266,7 +271,8 @@ impl<B: PartBackend> Backend for Distributed<B> {
     }
 
     fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.inner.enter(work)
+        // What communicates in `work` must do so on this thread where a transport says so.
+        if self.world.is_bound_to_thread() { work() } else { self.inner.enter(work) }
     }
 
     /// On all ranks, so that none counts as work that it waits for another.

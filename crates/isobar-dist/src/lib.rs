@@ -4,7 +4,8 @@
 //! the same solver on slabs of rows. Solvers do not know; what differs is that halo rows are filled before a step that
 //! reads them, and that sums are those of all ranks.
 //!
-//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes,
+//! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes; [`together`] what they
+//!   all do or none,
 //! * [`Slabs`] which rank has which rows,
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
@@ -30,10 +31,12 @@ mod points;
 mod slabs;
 mod tensor_product;
 pub mod threads;
+mod together;
 mod vector;
 
 pub use communicator::{Communicator, Message};
 pub use distributed::Distributed;
 pub use operator::DistributedOperator;
 pub use slabs::{Slabs, collect_layers, gather_rows};
+pub use together::{Kind, Tell, Told, together};
 pub use vector::Vector;

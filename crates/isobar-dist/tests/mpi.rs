@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::grid::GridOptions;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, SolverOptions};
@@ -23,7 +23,7 @@ use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
-use isobar_dist::{Distributed, mpi};
+use isobar_dist::{Distributed, Message, mpi, together};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Set for ranks: what they are to do.
@@ -31,6 +31,7 @@ const RANK: &str = "ISOBAR_TEST_RANK";
 const SOLVE: &str = "solve";
 const BE_SLOW: &str = "be slow";
 const HANG: &str = "hang";
+const BE_A_GUEST: &str = "be a guest";
 /// Seconds that ranks may be silent in tests of that.
 const LIMIT: &str = "2";
 
@@ -38,6 +39,7 @@ fn main() {
     match std::env::var(RANK).as_deref() {
         Ok(HANG) => return hang().unwrap(),
         Ok(BE_SLOW) => return be_slow().unwrap(),
+        Ok(BE_A_GUEST) => return be_a_guest().unwrap(),
         Ok(_) => return be_a_rank().unwrap(),
         Err(_) => {}
     }
@@ -52,7 +54,7 @@ fn main() {
     for (n, folder) in found.into_iter().enumerate() {
         for ranks in [1, 2, 3, 4, 6] {
             let folder = folder.clone();
-            all.push(Trial::test(format!("mpi_{n}::{ranks}_ranks"), move || on_ranks(&folder, ranks, None)));
+            all.push(Trial::test(format!("mpi_{n}::{ranks}_ranks"), move || on_ranks(&folder, ranks, SOLVE, None)));
         }
         for (name, what) in [("slow_ranks_are_waited_for", BE_SLOW), ("a_rank_that_hangs_is_named", HANG)] {
             let folder = folder.clone();
@@ -67,7 +69,11 @@ fn main() {
         for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"] {
             let (folder, library) = (folder.clone(), folder.join("../lib").join(name));
             if library.exists() {
-                all.push(Trial::test(format!("mpi_{n}::{name}"), move || on_ranks(&folder, 3, Some(&library))));
+                for (what, ranks) in [(SOLVE, 3), (BE_A_GUEST, 3), (BE_A_GUEST, 1)] {
+                    let (folder, library) = (folder.clone(), library.clone());
+                    let name = format!("mpi_{n}::{name}::{what}_{ranks}").replace(' ', "_");
+                    all.push(Trial::test(name, move || on_ranks(&folder, ranks, what, Some(&library))));
+                }
             }
         }
     }
@@ -77,9 +83,9 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-fn on_ranks(folder: &Path, ranks: usize, library: Option<&Path>) -> std::result::Result<(), Failed> {
+fn on_ranks(folder: &Path, ranks: usize, what: &str, library: Option<&Path>) -> std::result::Result<(), Failed> {
     let environment: Vec<(&str, &OsStr)> = library.iter().map(|library| ("ISOBAR_MPI", library.as_os_str())).collect();
-    let (is_fine, text) = launch(folder, ranks, SOLVE, &environment)?;
+    let (is_fine, text) = launch(folder, ranks, what, &environment)?;
     let seen = text.lines().filter(|line| line.contains(&format!("of {ranks} is fine"))).count();
     if is_fine && seen == ranks { Ok(()) } else { Err(text.into()) }
 }
@@ -127,6 +133,61 @@ fn hang() -> Result<()> {
         std::thread::sleep(Duration::from_secs(60));
     }
     world.barrier()
+}
+
+/// On a communicator of a program, here one whose MPI this library has started: ranks fail by turns and go on.
+fn be_a_guest() -> Result<()> {
+    let host = mpi::start()?;
+    let all = match mpi::find()?.family {
+        mpi::Family::OpenMpi => 0,
+        mpi::Family::Mpich => 0x4400_0000,
+        mpi::Family::Standard => 0x101,
+    };
+    assert!(matches!(mpi::on_communicator(987_654_321), Err(Error::Invalid { .. })));
+    let world = mpi::on_communicator(all)?;
+    let (rank, size) = (world.rank(), world.size());
+    let (next, before) = ((rank + 1) % size, (rank + size - 1) % size);
+    let mine = || Error::Unsupported("it is raining".into());
+    for round in 0..12 {
+        messages::check_messages(&*world)?;
+        // More than is sent without the other side's asking for it, and little.
+        let sent = vec![rank as u8; if round % 2 == 0 { 3 << 20 } else { 10 }];
+        let fails = round % size;
+        let failed = together(&*world, || {
+            if rank == fails && round % 3 > 0 {
+                return Err(mine());
+            }
+            let mut received = vec![0; sent.len()];
+            world.exchange(&mut [
+                Message { peer: next, tag: 7, send: &sent, receive: &mut [] },
+                Message { peer: before, tag: 7, send: &[], receive: &mut received },
+            ])?;
+            // One within another is a part of it.
+            together(&*world, || if rank == fails { Err(mine()) } else { Ok(()) })?;
+            world.exchange(&mut [
+                Message { peer: next, tag: 8, send: &sent, receive: &mut [] },
+                Message { peer: before, tag: 8, send: &[], receive: &mut received },
+            ])?;
+            Ok(received)
+        });
+        let expected = if size == 1 { mine().to_string() } else { format!("rank {fails} of {size}: {}", mine()) };
+        assert_eq!(failed.unwrap_err().to_string(), expected, "round {round}");
+    }
+    // What all say is said of none.
+    let failed = together(&*world, || Err::<(), _>(mine()));
+    assert_eq!(failed.unwrap_err().to_string(), mine().to_string());
+    if size > 1 {
+        // Ranks that do not do the same.
+        let failed =
+            together(&*world, || world.all_gather_equal(&[0; 4][..if rank == 0 { 4 } else { 2 }])).unwrap_err();
+        assert!(failed.to_string().contains("same calls") || failed.to_string().contains("trunc"), "{failed}");
+    }
+    assert_eq!(together(&*world, || Ok::<_, Error>(rank))?, rank);
+    messages::check_messages(&*world)?;
+    drop(world);
+    host.barrier()?;
+    println!("rank {rank} of {size} is fine");
+    host.barrier()
 }
 
 fn be_a_rank() -> Result<()> {

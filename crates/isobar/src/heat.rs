@@ -1,8 +1,9 @@
 //! The heat equation on any device.
 
 use std::fmt;
+use std::sync::Arc;
 
-use isobar_core::array::{Source, Target};
+use isobar_core::array::Source;
 use isobar_core::build::Description;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
@@ -10,17 +11,21 @@ use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
 use isobar_core::solver::{Observer, ignore};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Moment, Step, Tried, trial};
+use isobar_dist::{Communicator, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
-use crate::ranks::one_rank_only;
+use crate::ranks::{one_rank_only, require_same_system};
 
 /// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
 /// stepping takes.
 ///
-/// As one of several [`Ranks`](crate::Ranks) it takes arrays of the whole grid, and reads and writes its own rows of them.
+/// As one of several [`Ranks`](crate::Ranks) it takes arrays of its own rows, or of the whole grid, of which it reads and writes its
+/// own rows.
 pub struct TimeStepper {
     inner: Box<dyn Evolve>,
+    /// The ranks, where there are several.
+    world: Option<Arc<dyn Communicator>>,
     shape: Shape,
 }
 
@@ -32,6 +37,14 @@ fn of_one_process() -> Error {
     )
 }
 
+/// What all ranks do, or this process alone.
+fn on_all<R>(world: Option<&Arc<dyn Communicator>>, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    match world {
+        Some(world) => together(&**world, work),
+        None => work(),
+    }
+}
+
 impl TimeStepper {
     /// Puts everything on a device; the state is 0.
     ///
@@ -39,14 +52,30 @@ impl TimeStepper {
     /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; what the device reports.
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
         let shape = heat.shape();
-        let inner: Box<dyn Evolve> = match device {
-            Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::CpuRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::CudaRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-            Device::Cards(_) => return Err(of_one_process()),
+        let world = match device {
+            Device::CpuRanks(backend) => Some(backend.shared_world()),
+            Device::CudaRanks(backend) => Some(backend.shared_world()),
+            _ => None,
         };
-        Ok(Self { inner, shape })
+        let make = || -> Result<Box<dyn Evolve>> {
+            if let Some(world) = &world {
+                require_same_system(&**world, &heat.stiffness, Some(solver))?;
+            }
+            Ok(match device {
+                Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+                Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+                Device::CpuRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+                Device::CudaRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+                Device::Cards(_) => return Err(of_one_process()),
+            })
+        };
+        let inner = on_all(world.as_ref(), make)?;
+        Ok(Self { inner, world, shape })
+    }
+
+    /// What all ranks do, where there are several.
+    fn each<R>(&mut self, work: impl FnOnce(&mut dyn Evolve) -> Result<R>) -> Result<R> {
+        on_all(self.world.as_ref(), || work(&mut *self.inner))
     }
 
     /// Sets the first state.
@@ -54,7 +83,8 @@ impl TimeStepper {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape); [`Error::NotFinite`](crate::Error::NotFinite), naming the cell.
     pub fn set<'a>(&mut self, state: impl Input<'a>) -> Result<()> {
-        self.inner.set(state.source(self.shape)?, None, 0)
+        let shape = self.shape;
+        self.each(|inner| inner.set(state.source(shape)?, None, 0))
     }
 
     /// Replaces the state between two steps, as a model does that has more than diffusion in it; number and time of steps go on. Steps that
@@ -74,8 +104,11 @@ impl TimeStepper {
     /// # Errors
     /// As [`TimeStepper::set`].
     pub fn restore(&mut self, state: &[f64], before: Option<&[f64]>, steps: usize) -> Result<()> {
-        let before: Option<Source<'_>> = before.map(|before| before.source(self.shape)).transpose()?;
-        self.inner.set(state.source(self.shape)?, before, steps)
+        let shape = self.shape;
+        self.each(|inner| {
+            let before: Option<Source<'_>> = before.map(|before| before.source(shape)).transpose()?;
+            inner.set(state.source(shape)?, before, steps)
+        })
     }
 
     /// Goes on from where a run was whose steps choose their length, after [`TimeStepper::restore`].
@@ -90,7 +123,13 @@ impl TimeStepper {
     /// [`Error::Invalid`](crate::Error::Invalid) for another grid, other active cells, or coefficients of another form; what
     /// the device reports.
     pub fn update(&mut self, heat: Heat) -> Result<()> {
-        self.inner.update(heat)
+        let world = self.world.clone();
+        self.each(|inner| {
+            if let Some(world) = &world {
+                require_same_system(&**world, &heat.stiffness, None)?;
+            }
+            inner.update(heat)
+        })
     }
 
     /// Takes the first step from a state with one preconditioner after another. Returns those that converge, the fastest
@@ -120,7 +159,7 @@ impl TimeStepper {
     /// [`Error::Invalid`](crate::Error::Invalid) after the last one; what the device reports. A solve that does not
     /// converge is an outcome, and leaves the state as it was.
     pub fn step(&mut self) -> Result<Step> {
-        self.inner.step(&mut ignore)
+        self.step_observed(&mut ignore)
     }
 
     /// The same with an observer of the step's solve.
@@ -128,7 +167,7 @@ impl TimeStepper {
     /// # Errors
     /// As [`TimeStepper::step`].
     pub fn step_observed(&mut self, observer: &mut Observer<'_>) -> Result<Step> {
-        self.inner.step(observer)
+        self.each(|inner| inner.step(observer))
     }
 
     /// Reads the state.
@@ -136,8 +175,8 @@ impl TimeStepper {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape); what the device reports.
     pub fn state<'a>(&mut self, to: impl Output<'a>) -> Result<()> {
-        let to: Target<'_> = to.target(self.shape)?;
-        self.inner.read(to)
+        let shape = self.shape;
+        self.each(|inner| inner.read(to.target(shape)?))
     }
 
     /// Reads the state before, where steps extrapolate. Returns whether there is one.
@@ -145,8 +184,8 @@ impl TimeStepper {
     /// # Errors
     /// As [`TimeStepper::state`].
     pub fn state_before<'a>(&mut self, to: impl Output<'a>) -> Result<bool> {
-        let to: Target<'_> = to.target(self.shape)?;
-        self.inner.read_before(to)
+        let shape = self.shape;
+        self.each(|inner| inner.read_before(to.target(shape)?))
     }
 
     /// ½ uᵀK u − sᵀu; without a source ½ ∫ κ |∇u|², which never grows.
@@ -154,7 +193,7 @@ impl TimeStepper {
     /// # Errors
     /// What the device reports.
     pub fn energy(&mut self) -> Result<f64> {
-        self.inner.energy()
+        self.each(|inner| inner.energy())
     }
 
     /// Steps taken.

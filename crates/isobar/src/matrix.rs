@@ -87,12 +87,10 @@ macro_rules! matrices {
                     Device::Cuda(backend) => make(backend, self, options, own)?,
                     _ if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
                     Device::CpuRanks(backend) => {
-                        let part = self.on_cores(backend, options)?;
-                        Box::new(OnRows::new(part, backend.slab(Stencil::shape(self))?, self.levels()))
+                        Box::new(OnRows::new(backend, self, options, || self.on_cores(backend, options))?)
                     }
                     Device::CudaRanks(backend) => {
-                        let part = self.on_card(backend, options)?;
-                        Box::new(OnRows::new(part, backend.slab(Stencil::shape(self))?, self.levels()))
+                        Box::new(OnRows::new(backend, self, options, || self.on_card(backend, options))?)
                     }
                     Device::Cards(cards) => cards.solver(self, options)?,
                 }))

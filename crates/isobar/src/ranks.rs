@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::array::{Source, Target};
+use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Description, Solve, System};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Shape, Slab};
@@ -11,17 +12,17 @@ use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
 use isobar_core::solver::Observer;
 use isobar_core::stencil::halving::halvings;
-use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
+use isobar_core::stencil::{Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
-use isobar_dist::communicator::agree;
-use isobar_dist::{Communicator, Distributed, Slabs};
+use isobar_dist::communicator::{agree, bytes_of_mut};
+use isobar_dist::{Communicator, Distributed, Slabs, Tell, together};
 
 use crate::device::Device;
 
-/// The processes of a job that an MPI launcher such as `mpirun` has started, seen by one of them.
+/// The processes of a job that an MPI launcher such as `mpirun` has started, or of a program's communicator, seen by one of them.
 ///
-/// All of them make the same calls. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of this rank's own rows,
+/// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of this rank's own rows,
 /// [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz, rows, nx); or arrays of the whole grid on every rank, of
 /// which each reads and writes its own rows.
 #[derive(Clone, Debug)]
@@ -41,6 +42,33 @@ impl Ranks {
             return Ok(Some(Self { world: isobar_dist::mpi::start()? }));
         }
         Ok(None)
+    }
+
+    /// Takes part in what the ranks of a communicator do, in a program that runs under MPI: it calls `MPI_Init` before, and
+    /// `MPI_Finalize` after. The communicator is a number, as Fortran has it; C's is that of `MPI_Comm_c2f`. A call of all of its
+    /// ranks. Messages go over a duplicate of it, which is freed with the last solver on these ranks.
+    ///
+    /// Where one rank fails all get its error, and the program goes on. Nobody watches over ranks that hang. MPI that was started for
+    /// fewer threads than `MPI_THREAD_SERIALIZED` is used from the thread alone that started it; its calls wait for each other a
+    /// little longer then, where there are several threads a rank.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where MPI does not run in this process,
+    /// [`Error::Invalid`](crate::Error::Invalid) for a number that is no communicator.
+    pub fn on_communicator(communicator: i32) -> Result<Self> {
+        #[cfg(unix)]
+        return Ok(Self { world: isobar_dist::mpi::on_communicator(communicator)? });
+        #[cfg(not(unix))]
+        Err(Error::Unsupported(format!("communicator {communicator}: MPI on this system")))
+    }
+
+    /// Does something on all ranks: on those of a program's communicator it succeeds on all, or fails on all, with the error of the
+    /// first rank that has one.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn together<R, E: Tell>(&self, work: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        together(&*self.world, work)
     }
 
     /// The number that a launcher says this process has among several, before the job is started; nothing where there is no
@@ -94,6 +122,24 @@ impl Ranks {
         }
     }
 
+    /// The same by the names of [`Device::parse`]: `auto` and `cpu` are this process's share of the cores, or so many `threads`;
+    /// `cuda` gives each rank of a machine a card, `cuda:N` that one.
+    ///
+    /// # Errors
+    /// Those of [`Device::parse`] and [`Ranks::device`].
+    pub fn open(&self, device: &str, threads: Option<usize>) -> Result<Device> {
+        self.together(|| {
+            let here = self.number_here()?;
+            let threads = Some(threads.unwrap_or_else(|| self.threads()));
+            let own = match device {
+                "auto" => Device::parse("cpu", threads),
+                "cuda" => Device::cuda(here % isobar_cuda::devices().map_or(1, |cards| cards.len().max(1))),
+                _ => Device::parse(device, threads),
+            };
+            self.device(own?)
+        })
+    }
+
     /// The rows of a grid that this rank works on.
     ///
     /// # Errors
@@ -109,6 +155,14 @@ impl Ranks {
     /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
     pub fn gather_rows(&self, u: &mut [f64], shape: Shape) -> Result<()> {
         isobar_dist::gather_rows(&*self.world, u, shape)
+    }
+
+    /// Collects the rows of all ranks, (nz, rows, nx) in C order, on each of them: (nz, ny, nx).
+    ///
+    /// # Errors
+    /// As [`Ranks::collect_layers`].
+    pub fn collect_rows(&self, rows: &[f64], shape: Shape) -> Result<Vec<f64>> {
+        isobar_dist::collect_layers(&*self.world, rows, shape, &vec![0..shape.nz; self.size()])
     }
 
     /// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the rows of each, which are
@@ -156,16 +210,7 @@ impl Ranks {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming that rank; a failure of MPI.
     pub fn require_same(&self, what: &str, data: &[u8]) -> Result<()> {
-        let digest = |data: &[u8]| {
-            // FNV-1a, which is the same everywhere.
-            data.iter()
-                .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-        };
-        let own = digest(data).to_le_bytes();
-        let mut first = own;
-        self.world.broadcast(&mut first)?;
-        let is_same = if own == first { Ok(()) } else { Err(Error::invalid(what, "not the same as on rank 0")) };
-        self.agree(is_same)
+        require_same(&*self.world, what, data)
     }
 
     /// values = the sums of all ranks' values, the same on all
@@ -182,6 +227,60 @@ impl Ranks {
     }
 }
 
+/// Fails on all ranks where one has another matrix than rank 0, or other options.
+pub(crate) fn require_same_system<S: OnRanks>(
+    world: &dyn Communicator,
+    matrix: &S,
+    options: Option<&SolverOptions>,
+) -> Result<()> {
+    let fields = matrix.fields();
+    let form =
+        format!("{} {} {} {} {options:?}", std::any::type_name::<S>(), matrix.shape(), matrix.form(), fields.len());
+    require_same(world, "the shape of the grid, a side of it, or an option of the solver", form.as_bytes())?;
+    let own: Vec<f64> = fields.into_iter().flat_map(weighed).collect();
+    let mut first = own.clone();
+    world.broadcast(bytes_of_mut(&mut first))?;
+    // Machines may differ in the last digits of what they compute.
+    let is_same = own
+        .as_chunks()
+        .0
+        .iter()
+        .zip(first.as_chunks().0)
+        .all(|(&[sum, _], &[first, size])| (sum - first).abs() <= 1e-9 * size);
+    agree(
+        world,
+        if is_same {
+            Ok(())
+        } else {
+            Err(Error::invalid(
+                "a coefficient of the matrix",
+                "not the same as on rank 0; give every rank the coefficients of the whole grid, not those of its own rows alone",
+            ))
+        },
+    )
+}
+
+/// A sum of numbers with weights that tell their places apart, and the sum of their sizes.
+fn weighed(numbers: &[f64]) -> [f64; 2] {
+    const GOLDEN: f64 = 0.618_033_988_749_894_8;
+    let term = |(n, &value): (usize, &f64)| [value * (1.0 + (n as f64 * GOLDEN).fract()), value.abs()];
+    numbers.iter().enumerate().map(term).fold([0.0; 2], |[sum, size], [a, b]| [sum + a, size + b])
+}
+
+/// Fails on all ranks where one has other data than rank 0.
+fn require_same(world: &dyn Communicator, what: &str, data: &[u8]) -> Result<()> {
+    let digest = |data: &[u8]| {
+        // FNV-1a, which is the same everywhere.
+        data.iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    };
+    let own = digest(data).to_le_bytes();
+    let mut first = own;
+    world.broadcast(&mut first)?;
+    let is_same = if own == first { Ok(()) } else { Err(Error::invalid(what, "not the same as on rank 0")) };
+    agree(world, is_same)
+}
+
 /// A rank that computes on a card, which it joins to those of the others.
 pub(crate) fn join(card: &Cuda, world: &Arc<dyn Communicator>) -> Result<Distributed<Cuda>> {
     let joined = card.join(world.rank(), world.size(), &mut |mine| world.all_gather_equal(mine))?;
@@ -193,6 +292,16 @@ pub(crate) trait OnRanks: Stencil {
     /// The grids of multigrid, finest first, as they are without ranks; as many as there can be.
     fn levels(&self) -> Vec<Shape> {
         std::iter::successors(Some(self.shape()), Shape::halved).collect()
+    }
+
+    /// What it is made of, cell by cell or column by column.
+    fn fields(&self) -> Vec<&[f64]> {
+        Vec::new()
+    }
+
+    /// What else makes it another one.
+    fn form(&self) -> String {
+        String::new()
     }
 
     /// A solver of this rank's rows, on its cores.
@@ -213,6 +322,13 @@ pub(crate) fn one_rank_only(what: &str) -> Error {
 }
 
 impl OnRanks for TensorProduct {
+    fn fields(&self) -> Vec<&[f64]> {
+        let (vertical, horizontal) = (self.vertical(), self.horizontal());
+        let layers = [&vertical.a, &vertical.b, &vertical.c, &vertical.d];
+        let columns = [&horizontal.area, &horizontal.west, &horizontal.east, &horizontal.south, &horizontal.north];
+        layers.into_iter().chain(columns).map(Vec::as_slice).collect()
+    }
+
     fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
         Ok(Box::new(System::new(backend, self, options)?))
     }
@@ -223,6 +339,24 @@ impl OnRanks for TensorProduct {
 }
 
 impl OnRanks for Diffusion {
+    fn fields(&self) -> Vec<&[f64]> {
+        let coefficients: Vec<&[f64]> = match self.coefficients() {
+            Coefficients::Cells { fields, .. } => fields.iter().map(|field| &**field).collect(),
+            Coefficients::Faces(faces) => faces.iter().map(|faces| &**faces).collect(),
+            // Cannot be divided.
+            Coefficients::DeviceCells { .. } => Vec::new(),
+        };
+        coefficients.into_iter().chain(self.stored_shift()).collect()
+    }
+
+    fn form(&self) -> String {
+        let axes = match self.coefficients() {
+            Coefficients::Cells { axes, .. } => Some(axes),
+            _ => None,
+        };
+        format!("{:?} {axes:?}", self.sides())
+    }
+
     /// Those that relax points: there are no others on ranks.
     fn levels(&self) -> Vec<Shape> {
         let shape = self.turns().around(self.shape());
@@ -251,16 +385,27 @@ pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> De
 
 /// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own rows, or of these alone.
 pub(crate) struct OnRows<S> {
+    world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
     slab: Slab,
     levels: Vec<Shape>,
     description: Description,
 }
 
-impl<S> OnRows<S> {
-    /// Of a part, given the grids of multigrid as they are without ranks.
-    pub(crate) fn new(part: Box<dyn Solve<S>>, slab: Slab, levels: Vec<Shape>) -> Self {
-        Self { description: described_whole(part.description(), &levels), part, slab, levels }
+impl<S: OnRanks> OnRows<S> {
+    /// Of the parts that `make` makes of a matrix.
+    pub(crate) fn new<B: PartBackend>(
+        backend: &Distributed<B>,
+        matrix: &S,
+        options: &SolverOptions,
+        make: impl FnOnce() -> Result<Box<dyn Solve<S>>>,
+    ) -> Result<Self> {
+        together(backend.world(), || {
+            require_same_system(backend.world(), matrix, Some(options))?;
+            let (part, slab, levels) = (make()?, backend.slab(matrix.shape())?, matrix.levels());
+            let description = described_whole(part.description(), &levels);
+            Ok(Self { world: backend.shared_world(), part, slab, levels, description })
+        })
     }
 
     fn is_own(&self, shape: Shape) -> bool {
@@ -284,21 +429,32 @@ pub(crate) fn about_whole(error: Error, slab: Slab) -> Error {
     }
 }
 
-impl<S> Solve<S> for OnRows<S> {
+impl<S: OnRanks> Solve<S> for OnRows<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
-        let outcome = self.part.solve(rhs, u, guess, observer);
-        // A solve may have put another preconditioner in the place of one that was slow.
-        self.description = described_whole(self.part.description(), &self.levels);
-        outcome.map_err(|error| about_whole(error, self.slab))
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
+            let outcome = self.part.solve(rhs, u, guess, observer);
+            // A solve may have put another preconditioner in the place of one that was slow.
+            self.description = described_whole(self.part.description(), &self.levels);
+            outcome.map_err(|error| about_whole(error, self.slab))
+        })
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.part.apply(self.own(u)?, self.own_target(v)?)
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            let (u, v) = (self.own(u)?, self.own_target(v)?);
+            self.part.apply(u, v)
+        })
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        self.part.update(stencil)
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            require_same_system(&*world, stencil, None)?;
+            self.part.update(stencil)
+        })
     }
 
     fn description(&self) -> &Description {
@@ -306,6 +462,6 @@ impl<S> Solve<S> for OnRows<S> {
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        self.part.copy_bandwidth()
+        together(&*self.world, || self.part.copy_bandwidth())
     }
 }

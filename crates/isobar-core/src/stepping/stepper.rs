@@ -34,7 +34,7 @@ use crate::stencil::{Diffusion, Stencil, Supports};
 /// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
 /// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step allocates no vector, and the host touches none.
 ///
-/// On several ranks arrays are those of the whole grid on each, which reads and writes its own rows of them.
+/// On several ranks arrays are those of a rank's own rows, or of the whole grid on each, which reads and writes its own rows of them.
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
@@ -335,18 +335,36 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
     }
 
     /// The rows of a caller's array that vectors have.
-    fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
-        if self.rows == Slab::whole(self.heat.shape()) { Ok(array) } else { array.rows(self.rows) }
+    fn own<'a>(&self, what: &str, array: Source<'a>) -> Result<Source<'a>> {
+        if self.is_own(what, array.shape())? { Ok(array) } else { array.rows(self.rows) }
     }
 
     /// The same to write to.
-    fn own_mut<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
-        if self.rows == Slab::whole(self.heat.shape()) { Ok(array) } else { array.into_rows(self.rows) }
+    fn own_mut<'a>(&self, what: &str, array: Target<'a>) -> Result<Target<'a>> {
+        if self.is_own(what, array.shape())? { Ok(array) } else { array.into_rows(self.rows) }
+    }
+
+    /// Whether an array has the rows that vectors have alone; else it is one of the whole grid.
+    fn is_own(&self, what: &str, shape: Shape) -> Result<bool> {
+        if shape == self.rows.shape(self.heat.shape()) {
+            Ok(true)
+        } else {
+            self.check_shape(what, shape).map(|()| false)
+        }
     }
 
     fn check_shape(&self, what: &str, shape: Shape) -> Result<()> {
         let expected = self.heat.shape();
         if shape == expected { Ok(()) } else { Err(Error::shape(what, shape.to_string(), expected.to_string())) }
+    }
+
+    /// Fails for a NaN or an infinity in a caller's array, naming the cell of the whole grid.
+    fn check_finite(&self, what: &str, array: Source<'_>) -> Result<()> {
+        let first = if self.is_own(what, array.shape())? { self.rows.first } else { 0 };
+        find_not_finite(what, array).map_err(|error| match error {
+            Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + first, k },
+            other => other,
+        })
     }
 }
 
@@ -390,16 +408,14 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     }
 
     fn set(&mut self, state: Source<'_>, before: Option<Source<'_>>, steps: usize) -> Result<()> {
-        self.check_shape("the state", state.shape())?;
-        find_not_finite("the state", state)?;
-        upload(&self.backend, self.system.turns(), self.own(state)?, &mut self.u)?;
+        self.check_finite("the state", state)?;
+        upload(&self.backend, self.system.turns(), self.own("the state", state)?, &mut self.u)?;
         self.has_before = false;
         let before = before.filter(|_| self.before.is_some());
         if let Some(source) = before {
-            self.check_shape("the state before", source.shape())?;
-            find_not_finite("the state before", source)?;
+            self.check_finite("the state before", source)?;
         }
-        let before = before.map(|source| self.own(source)).transpose()?;
+        let before = before.map(|source| self.own("the state before", source)).transpose()?;
         if let (Some(source), Some(to)) = (before, &mut self.before) {
             upload(&self.backend, self.system.turns(), source, to)?;
             self.has_before = true;
@@ -421,13 +437,11 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     }
 
     fn read(&mut self, state: Target<'_>) -> Result<()> {
-        self.check_shape("the state", state.shape())?;
-        download(&self.backend, self.system.turns(), &self.u, &mut self.own_mut(state)?)
+        download(&self.backend, self.system.turns(), &self.u, &mut self.own_mut("the state", state)?)
     }
 
     fn read_before(&mut self, state: Target<'_>) -> Result<bool> {
-        self.check_shape("the state", state.shape())?;
-        let mut state = self.own_mut(state)?;
+        let mut state = self.own_mut("the state", state)?;
         match (&self.before, self.has_before) {
             (Some(before), true) => download(&self.backend, self.system.turns(), before, &mut state).map(|()| true),
             _ => Ok(false),

@@ -2,9 +2,17 @@
 //!
 //! Nothing is linked: the library is found at run time, and its handles are of one of three kinds, see [`Family`]. It is
 //! looked for only where a launcher such as `mpirun` has started this process, so that all else works without.
+//!
+//! * `library` where it is, and whose; `functions` what it offers, `channel` messages by it,
+//! * `job` processes that are this library's own, which it starts, watches (`watch`), and ends where one fails,
+//! * `guest` a communicator of a program that has started MPI for itself; `settle` what its ranks do where one fails.
 
+mod channel;
+mod functions;
+mod guest;
 mod job;
 mod library;
+mod settle;
 mod watch;
 
 use std::sync::Arc;
@@ -12,7 +20,8 @@ use std::sync::Arc;
 use isobar_core::error::{Error, Result};
 
 use crate::communicator::Communicator;
-pub use library::Family;
+pub use functions::Family;
+use functions::{Handle, Mpi};
 use library::Opened;
 
 /// What launchers tell the processes that they start: the rank, and the number of ranks.
@@ -101,6 +110,34 @@ pub fn start() -> Result<Arc<dyn Communicator>> {
         ))),
         _ => Ok(world),
     }
+}
+
+/// Takes part in what a program does on one of its communicators, which it names by a number, as Fortran does: that of
+/// `MPI_Comm_c2f`. The program starts MPI before and ends it after; its own messages are never met. A call of all ranks.
+///
+/// Where one rank fails all get to know, see [`together`](crate::together()); none ends the program.
+///
+/// # Errors
+/// [`Error::Device`] where MPI does not run in this process; [`Error::Invalid`] for a number that is no communicator.
+pub fn on_communicator(communicator: i32) -> Result<Arc<dyn Communicator>> {
+    fn on<H: Handle>(mpi: Mpi<H>, communicator: i32) -> Option<Result<Arc<dyn Communicator>>> {
+        match guest::is_running(&mpi) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return Some(Err(error)),
+        }
+        Some(guest::Guest::new(mpi, communicator).map(|guest| Arc::new(guest) as Arc<dyn Communicator>))
+    }
+    let running = library::loaded().into_iter().find_map(|opened| match opened {
+        Opened::Integers(mpi) => on(mpi, communicator),
+        Opened::Pointers(mpi) => on(mpi, communicator),
+    });
+    running.unwrap_or_else(|| {
+        Err(failure(
+            "MPI does not run in this process: call MPI_Init before, and MPI_Finalize after all that is done on the communicator;              MPI is to be a shared library of the program"
+                .into(),
+        ))
+    })
 }
 
 fn failure(message: String) -> Error {

@@ -16,8 +16,8 @@ use std::time::Duration;
 use isobar_core::error::Result;
 
 use super::failure;
+use super::functions::{Handle, Request, Status};
 use super::job::World;
-use super::library::{Handle, Request, Status};
 use crate::patience::{Idle, Lived, remedy};
 
 /// The tag of letters.
@@ -62,11 +62,12 @@ impl Drop for Post {
 
 impl<H: Handle> World<H> {
     fn tell(&self, post: &mut Post, to: usize, what: u64, about: usize) {
-        let letter: Box<Letter> = Box::new([what, self.rank as u64, about as u64]);
+        let mpi = &self.channel.mpi;
+        let letter: Box<Letter> = Box::new([what, self.channel.rank as u64, about as u64]);
         let mut request = 0;
         let (data, length, to) = ((&raw const *letter).cast(), size_of::<Letter>() as c_int, to as c_int);
         // SAFETY: the letter stays where it is until the request is done.
-        let status = unsafe { (self.mpi.isend)(data, length, self.mpi.byte, to, TAG, self.letters, &raw mut request) };
+        let status = unsafe { (mpi.isend)(data, length, mpi.constants.byte, to, TAG, self.letters, &raw mut request) };
         if status == 0 {
             post.sent.push((request, letter));
         } else {
@@ -77,25 +78,25 @@ impl<H: Handle> World<H> {
 
     /// Reads the letters that have come, and answers.
     fn attend(&self, post: &mut Post) {
-        let mut status = Status::new();
+        let (mpi, mut status) = (&self.channel.mpi, Status::new());
         post.sent.retain_mut(|(request, _)| {
             let mut is_done = 0;
             // SAFETY: a request that was started and is not done yet; there is room for any family's status.
-            let code = unsafe { (self.mpi.test)(request, &raw mut is_done, &raw mut status) };
+            let code = unsafe { (mpi.test)(request, &raw mut is_done, &raw mut status) };
             code == 0 && is_done == 0
         });
-        let (any, byte, letters) = (self.mpi.any_source, self.mpi.byte, self.letters);
+        let (any, byte, letters) = (mpi.constants.any_source, mpi.constants.byte, self.letters);
         loop {
             let mut is_there = 0;
             // SAFETY: there is room for any family's status.
-            let code = unsafe { (self.mpi.probe)(any, TAG, letters, &raw mut is_there, &raw mut status) };
+            let code = unsafe { (mpi.probe)(any, TAG, letters, &raw mut is_there, &raw mut status) };
             if code != 0 || is_there == 0 {
                 return;
             }
             let mut letter: Letter = [0; 3];
             let (to, length) = ((&raw mut letter).cast(), size_of::<Letter>() as c_int);
             // SAFETY: it is there, so that nothing is waited for; letters are of that length.
-            let code = unsafe { (self.mpi.receive)(to, length, byte, any, TAG, letters, &raw mut status) };
+            let code = unsafe { (mpi.receive)(to, length, byte, any, TAG, letters, &raw mut status) };
             if code != 0 {
                 return;
             }
@@ -103,7 +104,7 @@ impl<H: Handle> World<H> {
             match what {
                 ASK => {
                     post.is_asked = true;
-                    self.tell(post, from as usize, HERE, self.rank);
+                    self.tell(post, from as usize, HERE, self.channel.rank);
                 }
                 HERE => post.here.push(from as usize),
                 SILENT => self.say_silent(about as usize),
@@ -175,7 +176,7 @@ impl Patience {
             // One rank says it, where several wait.
             let speaker = usize::from(peer == 0);
             match &mut self.since_told {
-                None if speaker != world.rank => {
+                None if speaker != world.channel.rank => {
                     world.tell(post, speaker, SILENT, peer);
                     self.since_told = Some(Duration::ZERO);
                 }
@@ -215,7 +216,7 @@ impl Watch {
                 if nothing_done > limit && since_asked < limit {
                     let seconds = limit.as_secs_f64();
                     let what = format!("it hangs: it has neither computed nor exchanged anything for {seconds} s");
-                    world.abort(world.rank, &format!("{what}; {}", remedy(limit)));
+                    world.abort(world.channel.rank, &format!("{what}; {}", remedy(limit)));
                 }
             }
         };

@@ -96,7 +96,8 @@ def host_values(value, what: str) -> Handle:
     """A small array of a problem, in host memory and double precision: `Handle` of it."""
     handle = readable(value, what)
     if handle.parts[4] is not None:
-        raise ValueError(f"{what}: in the memory of a GPU; coefficients are read from host memory, right-hand sides from either")
+        remedy = "copy it by cupy.asnumpy, tensor.cpu() or numpy.asarray; right-hand sides and solutions may stay"
+        raise ValueError(f"{what}: in the memory of a GPU, but coefficients are read from host memory; {remedy}")
     return handle
 
 

@@ -1,0 +1,197 @@
+//! A communicator of the program that this library is a part of.
+//!
+//! The program has started MPI and will end it. What is under way here never meets its own messages: it goes over duplicates of the
+//! communicator. Nothing ends the program: where a rank fails, all of them leave what they are at and get its error, see
+//! [`settle`](super::settle). Nobody watches over ranks that hang, since a program may allow MPI one thread only.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use isobar_core::error::{Error, Result};
+
+use super::channel::Channel;
+use super::failure;
+use super::functions::{Handle, Mpi};
+use super::settle::Affairs;
+use crate::communicator::{Communicator, Message};
+use crate::together::{Tell, Told};
+
+/// One rank of a program's communicator.
+pub(super) struct Guest<H: Handle> {
+    pub(super) channel: Channel<H>,
+    /// A duplicate for what is told when a rank has failed.
+    pub(super) letters: H,
+    /// Whether the program has allowed calls of MPI on one thread alone.
+    is_bound: bool,
+    affairs: Mutex<Affairs>,
+}
+
+impl<H: Handle> fmt::Debug for Guest<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {} over {}", self.rank(), self.size(), self.channel.mpi.family)
+    }
+}
+
+/// Whether a program is between MPI_Init and MPI_Finalize.
+pub(super) fn is_running<H: Handle>(mpi: &Mpi<H>) -> Result<bool> {
+    Ok(mpi.ask("MPI_Initialized", mpi.initialized)? != 0 && mpi.ask("MPI_Finalized", mpi.finalized)? == 0)
+}
+
+/// While it lives, a wrong handle is an error code, not the end of the program.
+struct Codes<'m, H: Handle> {
+    mpi: &'m Mpi<H>,
+    before: Vec<(H, H)>,
+}
+
+impl<'m, H: Handle> Codes<'m, H> {
+    fn new(mpi: &'m Mpi<H>) -> Result<Self> {
+        let mut this = Self { mpi, before: Vec::new() };
+        // Which of them hears of what has no communicator has changed with MPI 4.
+        for communicator in [mpi.constants.world, mpi.constants.only_self] {
+            let before = mpi.ask_of("MPI_Comm_get_errhandler", mpi.get_errhandler, communicator, H::ZERO)?;
+            this.before.push((communicator, before));
+            // SAFETY: both are handles.
+            let code = unsafe { (mpi.set_errhandler)(communicator, mpi.constants.errors_return) };
+            mpi.check("MPI_Comm_set_errhandler", code)?;
+        }
+        Ok(this)
+    }
+}
+
+impl<H: Handle> Drop for Codes<'_, H> {
+    fn drop(&mut self) {
+        for (communicator, before) in &mut self.before {
+            // SAFETY: both are handles; the second was got for this.
+            unsafe {
+                (self.mpi.set_errhandler)(*communicator, *before);
+                (self.mpi.errhandler_free)(before);
+            }
+        }
+    }
+}
+
+impl<H: Handle> Guest<H> {
+    /// As all of the communicator's ranks do.
+    pub(super) fn new(mpi: Mpi<H>, communicator: i32) -> Result<Self> {
+        let wrong = |why: &str| Error::invalid("communicator", format!("{communicator} is {why}"));
+        let provided = mpi.ask("MPI_Query_thread", mpi.query_thread)?;
+        let is_bound = provided < mpi.constants.serialized;
+        require_thread(&mpi, is_bound)?;
+        let duplicates = {
+            let _codes = Codes::new(&mpi)?;
+            // SAFETY: takes any number, while MPI runs.
+            let theirs = unsafe { (mpi.constants.from_fortran)(communicator) };
+            if theirs == mpi.constants.null || (theirs == H::ZERO && mpi.family != super::Family::Mpich) {
+                return Err(wrong("none that there is; give that of MPI_Comm_c2f, or Fortran's own"));
+            }
+            let is_between = mpi
+                .ask_of("MPI_Comm_test_inter", mpi.comm_test_inter, theirs, 0)
+                .map_err(|_| wrong("no communicator; give that of MPI_Comm_c2f, or Fortran's own"))?;
+            if is_between != 0 {
+                return Err(wrong("an intercommunicator; give one of MPI_Intercomm_merge"));
+            }
+            let duplicate = || -> Result<H> {
+                let made = mpi.ask_of("MPI_Comm_dup", mpi.comm_dup, theirs, H::ZERO)?;
+                // SAFETY: both are handles.
+                let code = unsafe { (mpi.set_errhandler)(made, mpi.constants.errors_return) };
+                mpi.check("MPI_Comm_set_errhandler", code).map(|()| made)
+            };
+            [duplicate()?, duplicate()?]
+        };
+        let [messages, letters] = duplicates;
+        let channel = Channel::new(mpi, messages)?;
+        let affairs = Mutex::new(Affairs::new(channel.size));
+        Ok(Self { channel, letters, is_bound, affairs })
+    }
+
+    pub(super) fn affairs(&self) -> MutexGuard<'_, Affairs> {
+        self.affairs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Fails on a thread that may not use MPI.
+fn require_thread<H: Handle>(mpi: &Mpi<H>, is_bound: bool) -> Result<()> {
+    if is_bound && mpi.ask("MPI_Is_thread_main", mpi.is_thread_main)? == 0 {
+        return Err(failure(
+            "the program has allowed MPI the thread that started it alone; call from that one, or start MPI by MPI_Init_thread \
+             with MPI_THREAD_SERIALIZED"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+impl<H: Handle> Communicator for Guest<H> {
+    fn rank(&self) -> usize {
+        self.channel.rank
+    }
+
+    fn size(&self) -> usize {
+        self.channel.size
+    }
+
+    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
+        require_thread(&self.channel.mpi, self.is_bound)?;
+        let mut affairs = self.affairs();
+        if let Some((rank, failure)) = affairs.failure() {
+            return Err(Error::told([rank, self.size()], failure));
+        }
+        let mut started = Vec::with_capacity(2 * messages.len());
+        let mut is_told = false;
+        // SAFETY: the slices stay borrowed until all is over, which after a failure it is when all have met.
+        let result = unsafe { self.channel.start(messages, &mut started) }.and_then(|()| {
+            self.channel.wait(&mut started, &mut |peer| {
+                is_told = self.has_letters(&affairs);
+                if is_told { Err(failure(format!("rank {peer} does not answer"))) } else { Ok(()) }
+            })
+        });
+        affairs.note(&started);
+        let Err(error) = result else { return Ok(()) };
+        // Where this rank was told, others have something to say.
+        let mine = (!is_told).then(|| error.tell());
+        let (rank, failure) = self.meet(&mut affairs, mine, &mut started);
+        Err(Error::told([rank, self.size()], failure))
+    }
+
+    fn is_bound_to_thread(&self) -> bool {
+        self.is_bound
+    }
+
+    fn begin(&self) -> bool {
+        self.affairs().begin()
+    }
+
+    fn settle(&self, mine: Option<Told>) -> Option<(usize, Told)> {
+        let has_failed = self.affairs().failure().is_some();
+        let settled = match &mine {
+            _ if has_failed => Ok(()),
+            None => self.barrier(),
+            Some(_) => require_thread(&self.channel.mpi, self.is_bound)
+                .map(|()| drop(self.meet(&mut self.affairs(), mine.clone(), &mut []))),
+        };
+        let failure = self.affairs().end(mine.as_ref());
+        failure.or_else(|| settled.err().map(|error| (self.rank(), error.tell())))
+    }
+
+    fn abort(&self, why: &str) {
+        let message = format!("error: rank {} of {}: {why}\n", self.rank(), self.size());
+        let _gone = std::io::stderr().write_all(message.as_bytes());
+        // SAFETY: may be called at any time between start and end.
+        unsafe { (self.channel.mpi.abort)(self.channel.communicator, 1) };
+    }
+}
+
+impl<H: Handle> Drop for Guest<H> {
+    fn drop(&mut self) {
+        let mpi = &self.channel.mpi;
+        // What MPI has ended is gone; what this thread may not free stays until then.
+        if is_running(mpi).unwrap_or(false) && require_thread(mpi, self.is_bound).is_ok() {
+            // SAFETY: handles of duplicates that nobody can use any more.
+            unsafe {
+                (mpi.comm_free)(&raw mut self.channel.communicator);
+                (mpi.comm_free)(&raw mut self.letters);
+            }
+        }
+    }
+}
