@@ -160,6 +160,13 @@ fn solves_are_those_of_one_process(mpi: &Path) {
     let cycles = ["--set", "solver.method=multigrid"];
     let modes = ["--set", "solver.method=modes"];
     let mixed = ["--set", "solver.method=multigrid", "--precision", "mixed"];
+    let ic = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=ic"];
+    let deflated = ["--set", "solver.method=deflated-cg", "--set", "solver.preconditioner.kind=neumann"];
+    let b = files.path().join("b.npy");
+    let values: Vec<f64> = (0..24 * 28 * 8).map(|n| f64::from(n).sin()).collect();
+    isobar_io::npy::write(fs::File::create(&b).unwrap(), &[8, 28, 24], &values).unwrap();
+    let rhs = format!("problem.rhs.path={}", b.display());
+    let from_file = ["--set", "problem.rhs.kind=file", "--set", &rhs];
     let trials = [
         (&panel, &cycles[..]),
         (&panel, &modes),
@@ -169,6 +176,9 @@ fn solves_are_those_of_one_process(mpi: &Path) {
         (&smooth, &[]),
         (&rock, &[]),
         (&bubbles, &[]),
+        (&rock, &ic),
+        (&rock, &deflated),
+        (&rock, &from_file),
     ];
     for (case, method) in trials {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 use pulp::WithSimd;
 
@@ -31,6 +31,8 @@ pub struct Aggregates {
     runs: Vec<Run>,
     /// The first run of each plane; a run never crosses into the next plane.
     first_runs: Vec<usize>,
+    /// Those of the halo rows of a part, counted from the beginning of their plane.
+    halo: [Option<Vec<Run>>; 2],
     parts: Vec<Part>,
     /// One sum for each aggregate that a part may meet.
     partial_sums: Mutex<Vec<f64>>,
@@ -89,7 +91,10 @@ impl Aggregates {
             part
         });
         let parts = parts.collect();
-        Ok(Self { layout, runs, first_runs, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
+        // The row before the first has the colours of the one after it.
+        let [before, after] = map.halo();
+        let halo = [(before, 1), (after, shape.ny)].map(|(ids, j)| ids.map(|ids| runs_of_row(&layout, j, ids)));
+        Ok(Self { layout, runs, first_runs, halo, parts, partial_sums: Mutex::new(vec![0.0; sums]) })
     }
 
     /// The runs of some planes: start, end and aggregate.
@@ -101,11 +106,20 @@ impl Aggregates {
         })
     }
 
-    /// A plane of Z a.
-    pub(crate) fn expand<T: Real>(&self, plane: usize, a: &[f64], out: &mut [T]) {
-        let origin = plane * 2 * self.layout.half_plane();
-        for (start, end, aggregate) in self.runs(plane..plane + 1) {
-            out[start - origin..end - origin].fill(aggregate.map_or(T::ZERO, |aggregate| T::from_f64(a[aggregate])));
+    /// A plane of Z a, which may be a halo row: that before the first is −1.
+    pub(crate) fn expand<T: Real>(&self, plane: isize, a: &[f64], out: &mut [T]) {
+        let (runs, origin) = match &self.halo {
+            [Some(runs), _] if plane < 0 => (&runs[..], 0),
+            [_, Some(runs)] if plane.unsigned_abs() == self.layout.shape().ny => (&runs[..], 0),
+            _ => {
+                let plane = plane.unsigned_abs();
+                let runs = self.first_runs[plane]..=self.first_runs[plane + 1];
+                (&self.runs[runs], plane * 2 * self.layout.half_plane())
+            }
+        };
+        for pair in runs.windows(2) {
+            let value = if pair[0].id == AggregateMap::NONE { T::ZERO } else { T::from_f64(a[pair[0].id as usize]) };
+            out[pair[0].start - origin..pair[1].start - origin].fill(value);
         }
     }
 
@@ -118,6 +132,23 @@ impl Aggregates {
             }
         });
     }
+}
+
+/// The runs of a row whose cells are in these aggregates, x first, then layers, with an empty one behind; colours are those of
+/// row j.
+fn runs_of_row(layout: &Layout, j: usize, ids: &[u32]) -> Vec<Run> {
+    let (nx, half_plane) = (layout.shape().nx, layout.half_plane());
+    let mut runs: Vec<Run> = Vec::new();
+    for start in 0..2 * half_plane {
+        let (m, k) = (start % layout.pitch(), start % half_plane / layout.pitch());
+        let i = 2 * m + layout.parity(j, Colour::BOTH[start / half_plane]);
+        let id = if i < nx { ids[i + nx * k] } else { AggregateMap::NONE };
+        if runs.last().is_none_or(|run| run.id != id) {
+            runs.push(Run { start, id });
+        }
+    }
+    runs.push(Run { start: 2 * half_plane, id: AggregateMap::NONE });
+    runs
 }
 
 /// A dense square matrix, row after row.

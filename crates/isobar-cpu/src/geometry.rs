@@ -124,6 +124,12 @@ impl<'a, T: Real> Geometry<'a, T> {
         beside(j, self.layout.shape().ny, north, self.periodic[1])
     }
 
+    /// The number of the plane beside plane j, which is −1 or the number of planes for a halo row; that of plane j itself where there
+    /// is none.
+    pub(crate) fn number_beside(&self, j: usize, north: bool) -> isize {
+        self.start_beside(j, north).0 / self.plane_len() as isize
+    }
+
     /// Where the plane beside plane j starts, a halo row perhaps, and how it is reached; plane j itself where there is none.
     fn start_beside(&self, j: usize, north: bool) -> (isize, Link) {
         let rows = self.layout.shape().ny;

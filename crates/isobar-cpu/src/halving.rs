@@ -8,7 +8,7 @@ use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::aggregate::Components;
-use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours};
 use isobar_core::operator::{AggregateOperator, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -227,6 +227,14 @@ impl SupportsPointParts for Cpu {
 
     fn ties_of_whole<T: Real>(&self, part: &Diffusion<T>, components: &Components) -> Result<Vec<f64>> {
         part.ties(components)
+    }
+
+    fn part_triangular<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
+        Some(Arc::clone(part) as _)
+    }
+
+    fn part_aggregates<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 
     const DIVIDES_GALERKIN: bool = true;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::mixed::UnfusedTop;
+use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::SolverOptions;
 use isobar_core::real::Real;
@@ -342,6 +343,10 @@ impl SupportsParts<stencil::TensorProduct> for Cpu {
 
     fn update_part<T: Real>(&self, part: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
         self.update(part, stencil)
+    }
+
+    fn part_points<T: Real>(&self, part: &Arc<TensorProduct<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 }
 

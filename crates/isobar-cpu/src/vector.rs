@@ -103,6 +103,11 @@ impl<T: Real> Vector<T> {
         unsafe { std::slice::from_raw_parts_mut(inner.as_mut_ptr().cast(), inner.len() * GUARD) }
     }
 
+    /// The entry at a position, which may be in a halo row.
+    pub(crate) fn at(&self, position: isize) -> T {
+        self.all_entries()[self.layout.halo_len()[0].wrapping_add_signed(position)]
+    }
+
     /// For reading in kernels, guards and halo rows within reach.
     pub(crate) fn share(&self) -> Shared<T> {
         Shared::new(

@@ -175,7 +175,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
         }
         for (stripes, name) in stripes {
             let options = DeflationOptions { stripes, coarse: CoarseSolve::Inverse };
-            let mut deflation = Deflation::new(std::sync::Arc::clone(&aggregating), &options)?;
+            let mut deflation = Deflation::new(std::sync::Arc::clone(&aggregating), shape, &options)?;
             let time = seconds(cuda, || deflation.project(&p, &mut q, first, &mut scalars))?;
             report(&traffic::PROJECT, &format!("project, {name}"), time);
         }

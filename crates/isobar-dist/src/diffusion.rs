@@ -14,8 +14,8 @@ use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
 use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
 
-use crate::distributed::{Aggregates, Distributed, one_rank_only};
-use crate::galerkin::{by_galerkin, has_galerkin, own_rows};
+use crate::distributed::{Aggregates, Distributed};
+use crate::galerkin::{by_galerkin, has_galerkin};
 use crate::operator::DistributedOperator;
 use crate::points::{by_points, has_points};
 use crate::vector::Vector;
@@ -64,7 +64,10 @@ where
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities { aggregates: Some(Arc::clone(operator) as _), ..operator.capabilities() }
+        let parts = self.inner().part_triangular::<T>(operator.part());
+        let triangular = parts.map(|part| Arc::new(DistributedOperator::of_part(self, part)) as _);
+        let (points, aggregates) = (self.points::<Diffusion, T>(operator), Some(Arc::clone(operator) as _));
+        Capabilities { points, triangular, aggregates, ..operator.capabilities() }
     }
 
     fn lines<T: Real>(
@@ -118,28 +121,37 @@ where
     }
 }
 
-/// What singular systems ask; nothing of deflation.
-impl<B: SupportsPointParts, T: Real> AggregateOperator<Distributed<B>, T>
-    for DistributedOperator<B, <B as SupportsParts<Diffusion>>::Part<T>>
-{
+type Part<B, T> = <B as SupportsParts<Diffusion>>::Part<T>;
+
+/// What is known of the whole grid's matrix, where parts have the steps of deflation.
+fn of_whole<B: SupportsPointParts, T: Real>(
+    operator: &DistributedOperator<B, Part<B, T>>,
+) -> Result<Arc<dyn AggregateOperator<B, T>>> {
+    let part = operator.ranks().inner().part_aggregates::<T>(operator.part());
+    part.ok_or_else(|| Error::Unsupported("deflation on several of these devices; run on one".into()))
+}
+
+/// Aggregates are those of the whole grid, of whose matrix every rank knows all.
+impl<B: SupportsPointParts, T: Real> AggregateOperator<Distributed<B>, T> for DistributedOperator<B, Part<B, T>> {
     fn subtract_aggregated(
         &self,
-        _: &Aggregates<B::Aggregates>,
-        _: &B::AggregateVector,
-        _: &Vector<B::Vector<T>>,
-        _: &mut Vector<B::Vector<T>>,
-        _: Scalar,
-        _: &mut B::Scalars,
+        aggregates: &Aggregates<B::Aggregates>,
+        a: &B::AggregateVector,
+        p: &Vector<B::Vector<T>>,
+        q: &mut Vector<B::Vector<T>>,
+        sigma: Scalar,
+        scalars: &mut B::Scalars,
     ) -> Result<()> {
-        one_rank_only("deflation")
+        of_whole::<B, T>(self)?.subtract_aggregated(&aggregates.part, a, &*p.part()?, q.part_mut(), sigma, scalars)?;
+        self.combine([sigma], scalars)
     }
 
-    fn galerkin(&self, _: &AggregateMap) -> Result<Vec<Entry>> {
-        one_rank_only("deflation")
+    fn galerkin(&self, map: &AggregateMap) -> Result<Vec<Entry>> {
+        of_whole::<B, T>(self)?.galerkin(map)
     }
 
     fn subtracts_aggregated(&self) -> bool {
-        false
+        of_whole::<B, T>(self).is_ok()
     }
 
     fn ties(&self, components: &Components) -> Result<Vec<f64>> {
@@ -151,10 +163,10 @@ impl<B: SupportsPointParts, T: Real> AggregateOperator<Distributed<B>, T>
     }
 
     fn own_cells(&self, of_whole: AggregateMap) -> Result<AggregateMap> {
-        own_rows(Operator::<_, T>::layout(self), &of_whole)
+        of_whole.of_part(Operator::<_, T>::layout(self))
     }
 
     fn bodies(&self) -> Result<AggregateMap> {
-        one_rank_only("deflation")
+        of_whole::<B, T>(self)?.bodies()
     }
 }

@@ -8,8 +8,10 @@ use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::backend::{
     AggregateBackend, AggregateMap, Backend, BodyAfter, DeviceInfo, Ratio, Scalar, iterate_after_first,
 };
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::PointSmoother;
+use isobar_core::operator::part::Handed;
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 use isobar_core::stencil::parts::SupportsParts;
@@ -74,6 +76,34 @@ impl<B: PartBackend> Distributed<B> {
     {
         let part = self.inner.part(stencil, self.slab(stencil.shape())?)?;
         Ok(Arc::new(DistributedOperator::of_part(self, part)))
+    }
+
+    /// Relaxation of points of this rank's rows, where parts relax them.
+    pub(crate) fn points<S: Stencil, T: Real>(
+        &self,
+        operator: &DistributedOperator<B, B::Part<T>>,
+    ) -> Option<Arc<dyn PointSmoother<Self, T>>>
+    where
+        B: SupportsParts<S>,
+    {
+        let part = self.inner.part_points::<T>(operator.part())?;
+        Some(Arc::new(DistributedOperator::of_part(self, part)))
+    }
+
+    /// Receives what the rank before has sent, and sends to the one behind, where unknowns are gone through in order.
+    pub(crate) fn hand_on<T: Real>(&self, handed: Handed<'_, T>) -> Result<()> {
+        /// Beside those of the colours.
+        const TAG: u32 = 2;
+        let (rank, Handed { upwards, send, receive }) = (self.world.rank(), handed);
+        let peer = |is_next: bool| if is_next { rank + 1 } else { rank - 1 };
+        let mut messages = Vec::with_capacity(2);
+        if !send.is_empty() {
+            messages.push(Message { peer: peer(upwards), tag: TAG, send: bytes_of(send), receive: &mut [] });
+        }
+        if !receive.is_empty() {
+            messages.push(Message { peer: peer(!upwards), tag: TAG, send: &[], receive: bytes_of_mut(receive) });
+        }
+        self.world.exchange(&mut messages)
     }
 
     /// Whether there are others.
@@ -286,14 +316,10 @@ impl<B: PartBackend> Backend for Distributed<B> {
     }
 }
 
-pub(crate) fn one_rank_only<R>(what: &str) -> Result<R> {
-    Err(Error::Unsupported(format!("{what} on several ranks; run on one")))
-}
-
 /// This rank's cells of aggregates, which all ranks number in the same way.
 #[derive(Debug)]
 pub struct Aggregates<A> {
-    part: A,
+    pub(crate) part: A,
     count: usize,
 }
 

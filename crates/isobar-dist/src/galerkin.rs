@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::AggregateMap;
 use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
@@ -88,7 +87,7 @@ pub(crate) fn by_galerkin<B: SupportsPointParts, T: Real>(
         None => (whole.coarsest, update),
         Some(inverse) => {
             let operator = Arc::clone(finest);
-            let cells = own_rows(Operator::<_, T>::layout(&*operator), &every_cell(stencil.shape())?)?;
+            let cells = every_cell(stencil.shape())?.of_part(Operator::<_, T>::layout(&*operator))?;
             let solver = Arc::new(DenseSolver::new(backend, &cells, &inverse(stencil)?)?);
             let solves = Arc::clone(&solver) as Arc<dyn CoarsestSolver<Distributed<B>, T>>;
             let both = move |stencil: &Diffusion| update(stencil).and_then(|()| solver.update(&inverse(stencil)?));
@@ -121,20 +120,6 @@ where
     let transfer: Arc<DistributedTransfer<B, O, dyn PartTransfer<B, T>, T>> =
         DistributedTransfer::new(fine, part, coarse, gathered)?;
     Ok(transfer)
-}
-
-/// Of aggregates of the whole grid those of the cells that a part with this layout has, with the same numbers.
-///
-/// # Errors
-/// Those of [`AggregateMap::new`].
-pub(crate) fn own_rows(part: &Layout, of_whole: &AggregateMap) -> Result<AggregateMap> {
-    let (own, whole, first) = (part.shape(), of_whole.shape(), part.origin()[1]);
-    if of_whole.is_whole() {
-        return Ok(AggregateMap::whole(own));
-    }
-    let layers = of_whole.ids().chunks_exact(whole.nx * whole.ny);
-    let rows = layers.flat_map(|layer| &layer[whole.nx * first..][..own.nx * own.ny]);
-    AggregateMap::new(own, rows.copied().collect(), of_whole.count())
 }
 
 /// A correction of bodies of which several ranks may have cells.

@@ -10,11 +10,13 @@
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
 //!   relaxed each by itself, `galerkin` those of 27 points,
+//! * `cells` steps from cell to cell: relaxation of points, and substitution, in which a rank follows the one before,
 //! * `modes` vertical modes, of whose problems every rank solves some, on `own` levels; `mixed` the finest level in two precisions.
 //!
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
 
+mod cells;
 pub mod communicator;
 mod diffusion;
 mod distributed;

@@ -39,6 +39,11 @@ impl<B: PartBackend, O: ?Sized> DistributedOperator<B, O> {
         Self { is_whole: true, backend: backend.clone(), part }
     }
 
+    /// The ranks that share it.
+    pub(crate) fn ranks(&self) -> &Distributed<B> {
+        &self.backend
+    }
+
     /// This rank's part.
     pub fn part(&self) -> &Arc<O> {
         &self.part
@@ -156,7 +161,9 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> CgOperator<Distributed<B>, 
     }
 }
 
-impl<B: PartBackend, T: Real, O: PartOperator<B, T>> Diagonal<Distributed<B>, T> for DistributedOperator<B, O> {
+impl<B: PartBackend, T: Real, O: PartOperator<B, T> + ?Sized> Diagonal<Distributed<B>, T>
+    for DistributedOperator<B, O>
+{
     fn divide_by_diagonal(&self, r: &Vector<B::Vector<T>>, z: &mut Vector<B::Vector<T>>) -> Result<()> {
         self.part.divide_by_diagonal(&*r.part()?, z.part_mut())
     }

@@ -39,7 +39,7 @@ where
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        operator.capabilities()
+        Capabilities { points: self.points::<TensorProduct, T>(operator), ..operator.capabilities() }
     }
 
     fn lines<T: Real>(

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::Backend;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
 /// To which aggregate each cell belongs.
@@ -15,11 +15,13 @@ pub struct AggregateMap {
     ids: OnceLock<Vec<u32>>,
     count: usize,
     is_whole: bool,
+    /// Of a part, the aggregates of the cells in its halo rows, x first, then layers.
+    halo: [Option<Vec<u32>>; 2],
 }
 
 impl PartialEq for AggregateMap {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = (self.shape, self.count) == (other.shape, other.count);
+        let is_same = (self.shape, self.count, &self.halo) == (other.shape, other.count, &other.halo);
         is_same && ((self.is_whole && other.is_whole) || self.ids() == other.ids())
     }
 }
@@ -52,12 +54,40 @@ impl AggregateMap {
 
     /// From ids that are known to be right.
     pub(crate) fn from_parts(shape: Shape, ids: Vec<u32>, count: usize) -> Self {
-        Self { shape, ids: OnceLock::from(ids), count, is_whole: false }
+        Self { shape, ids: OnceLock::from(ids), count, is_whole: false, halo: [None, None] }
     }
 
     /// All cells in one aggregate.
     pub fn whole(shape: Shape) -> Self {
-        Self { shape, ids: OnceLock::new(), count: 1, is_whole: true }
+        Self { shape, ids: OnceLock::new(), count: 1, is_whole: true, halo: [None, None] }
+    }
+
+    /// Of these aggregates, which are a whole grid's, those of the cells of a part, with the same numbers. Those of its halo rows
+    /// are known too.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a part of another grid.
+    pub fn of_part(&self, part: &Layout) -> Result<Self> {
+        let (own, whole, first, [before, after]) = (part.shape(), self.shape, part.origin()[1], part.halo());
+        if (own.nx, own.nz) != (whole.nx, whole.nz) || first < before || first + own.ny + after > whole.ny {
+            return Err(Error::shape("a part of a map of aggregates", own.to_string(), format!("rows of {whole}")));
+        }
+        let rows = |first: usize, count: usize| -> Vec<u32> {
+            if self.is_whole {
+                return vec![0; whole.nx * count * whole.nz];
+            }
+            let layers = self.ids().chunks_exact(whole.nx * whole.ny);
+            layers.flat_map(|layer| &layer[whole.nx * first..][..whole.nx * count]).copied().collect()
+        };
+        let halo = [(before > 0).then(|| rows(first - 1, 1)), (after > 0).then(|| rows(first + own.ny, 1))];
+        let ids = if self.is_whole { OnceLock::new() } else { OnceLock::from(rows(first, own.ny)) };
+        Ok(Self { shape: own, ids, count: self.count, is_whole: self.is_whole, halo })
+    }
+
+    /// The aggregates of the cells in the halo rows of a part, before its first row and after its last: an id or
+    /// [`AggregateMap::NONE`] for each, x first, then layers.
+    pub fn halo(&self) -> [Option<&[u32]>; 2] {
+        self.halo.each_ref().map(Option::as_deref)
     }
 
     /// Whether it was made as [`AggregateMap::whole`].
@@ -86,7 +116,19 @@ impl AggregateMap {
         (id != Self::NONE).then_some(id as usize)
     }
 
-    /// The same aggregates without those that `keep` refuses.
+    /// The aggregate of cell (i, j, k), which may be in a halo row; the one before the first row has the j before 0, which wraps
+    /// around.
+    pub fn aggregate_at(&self, [i, j, k]: [usize; 3]) -> Option<usize> {
+        let Shape { nx, ny, .. } = self.shape;
+        let id = match &self.halo {
+            [Some(before), _] if j == usize::MAX => before[i + nx * k],
+            [_, Some(after)] if j == ny => after[i + nx * k],
+            _ => return self.aggregate(i + nx * (j + ny * k)),
+        };
+        (id != Self::NONE).then_some(id as usize)
+    }
+
+    /// The same aggregates without those that `keep` refuses, of a whole grid.
     #[must_use]
     pub fn filtered(self, keep: impl Fn(usize) -> bool) -> Self {
         if self.is_whole && keep(0) {
@@ -109,7 +151,7 @@ impl AggregateMap {
         sizes
     }
 
-    /// The same aggregates, numbered without gaps in the order of their first cells.
+    /// The same aggregates, of a whole grid, numbered without gaps in the order of their first cells.
     #[must_use]
     pub fn compacted(self) -> Self {
         if self.is_whole {
@@ -225,5 +267,26 @@ mod tests {
         assert_eq!(map.ids(), [0, none, 1, 0, 2, 1]);
         assert_eq!((map.count(), map.sizes()), (3, vec![2, 2, 1]));
         assert!(AggregateMap::new(Shape::new(2, 1, 1), vec![0, 3], 3).is_err());
+    }
+
+    #[test]
+    fn a_part_knows_its_halo_rows() {
+        use crate::layout::Slab;
+        let (whole, none) = (Shape::new(2, 5, 3), AggregateMap::NONE);
+        let ids: Vec<u32> = (0..30).map(|n| if n % 7 == 0 { none } else { n }).collect();
+        let (map, all) = (AggregateMap::new(whole, ids, 30).unwrap(), AggregateMap::whole(whole));
+        for slab in [Slab { first: 0, beyond: 2 }, Slab { first: 2, beyond: 3 }, Slab { first: 3, beyond: 5 }] {
+            let layout = slab.layout(whole).unwrap();
+            let (part, [before, after]) = (map.of_part(&layout).unwrap(), layout.halo());
+            assert_eq!((part.count(), part.halo().map(|row| row.is_some())), (30, [before > 0, after > 0]));
+            for j in slab.first - before..slab.beyond + after {
+                for (i, k) in (0..3).flat_map(|k| (0..2).map(move |i| (i, k))) {
+                    let at = [i, j.wrapping_sub(slab.first), k];
+                    assert_eq!(part.aggregate_at(at), map.aggregate(i + 2 * (j + 5 * k)), "{slab:?} {at:?}");
+                    assert_eq!(all.of_part(&layout).unwrap().aggregate_at(at), Some(0));
+                }
+            }
+        }
+        assert!(map.of_part(&Layout::new(Shape::new(3, 5, 3)).unwrap()).is_err());
     }
 }

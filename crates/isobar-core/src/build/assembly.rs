@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::jacobi::choose;
+use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
@@ -125,6 +125,13 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
         .with(|cycle| Ok(Box::new(MixedMultigrid::new(*cycle, top, options.multigrid.start)?) as _))
 }
 
+/// Of what a matrix has on one device, and not where ranks share it.
+fn not_on_ranks(what: &str, instead: &str) -> Error {
+    Error::Unsupported(format!(
+        "{what} is not divided among ranks on devices of this kind; use {instead}, or run on one"
+    ))
+}
+
 fn unsupported(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!("{what} is not for matrices of this kind; use {instead}"))
 }
@@ -219,7 +226,13 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     fn projection(&self) -> Result<Option<Box<dyn Projection<B, T>>>> {
         let Some(deflation) = &self.options.deflation else { return Ok(None) };
         match &self.capabilities.aggregates {
-            Some(operator) => Ok(Some(Box::new(Deflation::new(Arc::clone(operator), deflation)?))),
+            Some(operator) if !operator.subtracts_aggregated() => {
+                Err(not_on_ranks("solver.method: \"deflated-cg\"", "\"cg\" or \"multigrid\""))
+            }
+            Some(operator) => {
+                let deflation = Deflation::new(Arc::clone(operator), self.stencil.shape(), deflation)?;
+                Ok(Some(Box::new(deflation)))
+            }
             None => Err(Error::Unsupported(
                 "solver.method: \"deflated-cg\" is for problems of kind \"diffusion\" or \"poisson\"; use \"cg\" or \
                  \"multigrid\""
@@ -233,6 +246,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let kind = self.options.preconditioner;
         let triangular = || {
             self.capabilities.triangular.clone().ok_or_else(|| {
+                if self.capabilities.aggregates.is_some() {
+                    let what = format!("solver.preconditioner.kind: {:?}", kind.name());
+                    return not_on_ranks(&what, "\"jacobi\", \"line\" or \"multigrid\"");
+                }
                 Error::Unsupported(format!(
                     "solver.preconditioner.kind: {:?} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \
                      \"jacobi\", \"line\" or \"multigrid\"",
@@ -276,7 +293,14 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             _ => None,
         };
         if let Some(hierarchy) = by_points {
-            return hierarchy.ok_or_else(|| no_such_smoother(self.options.multigrid.smoother));
+            return hierarchy.ok_or_else(|| {
+                let smoother = self.options.multigrid.smoother;
+                if self.capabilities.aggregates.is_some() {
+                    let what = format!("solver.multigrid.smoother: {:?}", smoother.name());
+                    return not_on_ranks(&what, "\"line-red-black\"");
+                }
+                no_such_smoother(smoother)
+            });
         }
         let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
         hierarchy.ok_or_else(|| {
@@ -308,6 +332,9 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// Relaxation of points.
     fn jacobi(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
         let points = self.capabilities.points.clone().ok_or_else(|| {
+            if self.capabilities.aggregates.is_some() {
+                return not_on_ranks("solver.method: \"jacobi\"", "\"cg\" or \"multigrid\"");
+            }
             Error::Unsupported(
                 "solver.method: \"jacobi\" is not for matrices of this kind on this device; use \"cg\", \"multigrid\", or the \
                  preconditioner \"jacobi\" of \"cg\""
@@ -315,12 +342,14 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             )
         })?;
         let shape = self.stencil.shape();
-        let cycle = self.options.jacobi.cycle(shape, points.periodic(), self.is_floating, points.suggested_tile())?;
-        let (cycle, tried) = choose(&*points, &self.options.jacobi, cycle)?;
-        let is_accelerated = self.options.jacobi.acceleration == Acceleration::Chebyshev;
-        let relaxed = Relaxed::new(points, cycle, is_accelerated)?;
+        let options = &self.options.jacobi;
+        let (options, why) = if self.backend.device().ranks > 1 { on_ranks(options) } else { (options.clone(), None) };
+        let cycle = options.cycle(shape, points.periodic(), self.is_floating, points.suggested_tile())?;
+        let (cycle, tried) = choose(&*points, &options, cycle)?;
+        let is_accelerated = options.acceleration == Acceleration::Chebyshev;
+        let relaxed = Relaxed::new(points, shape, cycle, is_accelerated)?;
         let notes: Vec<_> =
-            describe(&cycle, shape).into_iter().chain(tried).chain(relaxed.describe_momentum()).collect();
+            describe(&cycle, shape).into_iter().chain(why).chain(tried).chain(relaxed.describe_momentum()).collect();
         let mut parts = Parts::new(Box::new(relaxed) as _);
         parts.notes.extend(notes);
         Ok(parts)

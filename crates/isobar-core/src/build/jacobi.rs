@@ -6,7 +6,7 @@ use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::PointSmoother;
-use crate::options::{Count, JacobiOptions, Overlap, PointCycle};
+use crate::options::{Acceleration, Count, JacobiOptions, Overlap, PointCycle};
 use crate::real::Real;
 
 /// What a cycle takes: beside its sub-iterations, and for each of them. s
@@ -38,7 +38,8 @@ pub(super) fn choose<B: Backend, T: Real>(
 ) -> Result<(PointCycle, Option<String>)> {
     let shape = points.layout().shape();
     let (fixed_count, fixed_overlap) = (options.sub_iterations != Count::Auto, options.overlap != Overlap::Auto);
-    let is_settled = cycle.is_sweep() || options.exact || (fixed_count && fixed_overlap) || cycle.tiles(shape) == 1;
+    let has_one = cycle.tiles(shape) == 1 || points.backend().device().ranks > 1;
+    let is_settled = cycle.is_sweep() || options.exact || (fixed_count && fixed_overlap) || has_one;
     let is_large = shape.cells() > LARGEST && points.backend().device().kind == "cpu";
     if is_settled || is_large {
         return Ok((cycle, None));
@@ -65,6 +66,17 @@ pub(super) fn choose<B: Backend, T: Real>(
         cost.sub_iteration, cost.beside
     );
     Ok((best, Some(note)))
+}
+
+/// What the options come to where ranks share a grid, and what to say about it: plain sweeps, where nothing asks for tiles. These
+/// would go on in other ranks' rows; and clocks differ, so that nothing is tried.
+pub(super) fn on_ranks(options: &JacobiOptions) -> (JacobiOptions, Option<String>) {
+    let asks_for_tiles = options.exact || options.tile.is_some() || options.overlap != Overlap::Auto;
+    if options.sub_iterations != Count::Auto || options.acceleration != Acceleration::None || asks_for_tiles {
+        return (options.clone(), None);
+    }
+    let plain = JacobiOptions { sub_iterations: Count::Given(1), ..options.clone() };
+    (plain, Some("plain sweeps: tiles are not divided among ranks".into()))
 }
 
 /// Times cycles of few and of more sub-iterations.

@@ -4,11 +4,11 @@
 //! needs those of one colour again after the other was swept: such a step asks for them.
 
 use super::{
-    CgOperator, Correction, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, ModalTransfer, Relaxation,
-    Transfer,
+    CgOperator, Correction, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, ModalTransfer, PointSmoother,
+    Relaxation, Transfer, Triangular,
 };
 use crate::backend::part::{Fill, PartBackend};
-use crate::backend::{Backend, Ratio, Scalar};
+use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
 use crate::layout::Colour;
 use crate::options::Smoother;
@@ -47,6 +47,80 @@ pub trait PartOperator<B: PartBackend, T: Real>:
 impl<B: PartBackend, T: Real, O> PartOperator<B, T> for O where
     O: CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + PartSmoother<B, T>
 {
+}
+
+/// [`PointSmoother`] on a part, by sweeps. [`PointSmoother::relax_points`] reads the halo rows of u.
+pub trait PartPoints<B: PartBackend, T: Real>: PointSmoother<B, T> + PartSmoother<B, T> {}
+
+impl<B: PartBackend, T: Real, O: PointSmoother<B, T> + PartSmoother<B, T>> PartPoints<B, T> for O {}
+
+/// What goes from part to part where unknowns are gone through in order: a piece of the row at the end of one, which is the
+/// halo row of the next.
+#[derive(Debug)]
+pub struct Handed<'a, T> {
+    /// Whether parts take their turns from the first to the last, or from the last to the first.
+    pub upwards: bool,
+    /// What the next part needs; empty where there is nothing to send.
+    pub send: &'a [T],
+    /// What the part before has sent; empty where nothing comes.
+    pub receive: &'a mut [T],
+}
+
+/// Hands pieces on. What is sent in one call the neighbour receives in one call, in the same order.
+pub type HandOn<'f, T> = dyn FnMut(Handed<'_, T>) -> Result<()> + 'f;
+
+/// [`Triangular`] on a part, with unknowns numbered as those of the whole grid. [`Triangular::relax_lower`] and
+/// [`Triangular::relax_upper`] read the halo rows of w, [`Triangular::incomplete_poisson`] those of r and of D⁻¹. Factorisation
+/// and substitution go through the unknowns in order, wherever they are: a part begins with a piece of its rows when the part
+/// before has handed its own on.
+pub trait PartTriangular<B: PartBackend, T: Real>: Triangular<B, T> + PartOperator<B, T> {
+    /// [`Triangular::factorise`]
+    ///
+    /// # Errors
+    /// Those of `hand_on`; what the device reports.
+    fn factorise_part(
+        &self,
+        block: usize,
+        relaxation: f64,
+        inverse_pivots: &mut B::Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()>;
+
+    /// [`Triangular::substitute`]
+    ///
+    /// # Errors
+    /// As [`PartTriangular::factorise_part`].
+    fn substitute_part(
+        &self,
+        block: usize,
+        inverse_pivots: &B::Vector<T>,
+        r: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()>;
+
+    /// [`Triangular::substitute_residual`]
+    ///
+    /// # Errors
+    /// As [`PartTriangular::factorise_part`].
+    fn substitute_residual_part(
+        &self,
+        block: usize,
+        inverse_pivots: &B::Vector<T>,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let backend = LineSolver::<B, T>::backend(self);
+        backend.axpy(alpha.negated(), q, r, scalars)?;
+        self.substitute_part(block, inverse_pivots, r, z, hand_on)?;
+        backend.dot(r, z, out.get(0), scalars)?;
+        backend.dot(r, r, out.get(1), scalars)
+    }
 }
 
 /// [`Transfer`] between two levels whose parts are made of the same rows. [`Transfer::prolong`] reads the halo rows of u_c,
@@ -252,5 +326,13 @@ pub fn stale_after(relaxation: Relaxation) -> &'static [Colour] {
 /// # Errors
 /// Never.
 pub fn no_neighbours<V>(_: &mut V, _: &[Colour]) -> Result<()> {
+    Ok(())
+}
+
+/// The same for what is handed on.
+///
+/// # Errors
+/// Never.
+pub fn nothing_handed_on<T>(_: Handed<'_, T>) -> Result<()> {
     Ok(())
 }

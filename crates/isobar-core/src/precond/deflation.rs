@@ -59,6 +59,7 @@ pub trait Projection<B: Backend, T: Real>: Send {
 /// the price of one solve an aggregate, which even for thousands of aggregates is cheap.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
+    shape: Shape,
     options: options::Deflation,
     aggregates: B::Aggregates,
     coarse: Coarse<B>,
@@ -75,17 +76,17 @@ enum Coarse<B: AggregateBackend> {
 const LARGEST_INVERSE: usize = 2048;
 
 impl<B: AggregateBackend, T: Real> Deflation<B, T> {
-    /// Deflation of a matrix, as the options ask.
+    /// Deflation of a matrix of a grid with this shape, which the operator may have a part of, as the options ask.
     ///
     /// # Errors
     /// [`Error::Invalid`] for more blocks than cells in a direction, more aggregates than is sensible, or an E that cannot
     /// be factorised; as [`Backend::zeros`].
-    pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, options: &options::Deflation) -> Result<Self> {
+    pub fn new(operator: Arc<dyn AggregateOperator<B, T>>, shape: Shape, options: &options::Deflation) -> Result<Self> {
         let backend = operator.backend();
         let components = operator.components()?;
         let map = match options.stripes {
             Stripes::Bodies => operator.bodies()?,
-            ref stripes => in_blocks(blocks(stripes, operator.layout().shape())?, components.as_ref(), &*operator),
+            ref stripes => in_blocks(shape, blocks(stripes, shape)?, components.as_ref()),
         };
         if map.count() > MOST_AGGREGATES {
             return Err(Error::invalid(
@@ -126,11 +127,12 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
             Coarse::Triangular { matrix: Box::new(matrix), host: [column(), column(), column()] }
         };
         Ok(Self {
-            aggregates: backend.aggregates(&map)?,
+            aggregates: backend.aggregates(&operator.own_cells(map)?)?,
             coarse,
             sums: backend.aggregate_vector(count)?,
             solution: backend.aggregate_vector(count)?,
             options: options.clone(),
+            shape,
             operator,
         })
     }
@@ -180,7 +182,7 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
 
     /// Bodies and components depend on the coefficients as well, so all is made anew.
     fn update(&mut self) -> Result<()> {
-        *self = Self::new(Arc::clone(&self.operator), &self.options)?;
+        *self = Self::new(Arc::clone(&self.operator), self.shape, &self.options)?;
         Ok(())
     }
 
@@ -214,12 +216,7 @@ const MOST_AGGREGATES: usize = 1 << 16;
 const LARGEST_INVERSE_ASKED_FOR: usize = 1 << 14;
 
 /// Boxes of cells, as equal as can be; inactive cells belong to none.
-fn in_blocks<B: AggregateBackend, T: Real>(
-    blocks: [usize; 3],
-    components: Option<&Components>,
-    operator: &dyn AggregateOperator<B, T>,
-) -> AggregateMap {
-    let shape = operator.layout().shape();
+fn in_blocks(shape: Shape, blocks: [usize; 3], components: Option<&Components>) -> AggregateMap {
     let of = |d: usize, extent: usize| -> Vec<u32> { (0..extent).map(|n| (n * blocks[d] / extent) as u32).collect() };
     let (of_x, of_y, of_z) = (of(0, shape.nx), of(1, shape.ny), of(2, shape.nz));
     let [bx, by, _] = blocks.map(|count| count as u32);

@@ -32,7 +32,8 @@ impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
     /// As [`Backend::zeros`].
     pub fn new(operator: Arc<dyn Triangular<B, T>>, block: Option<usize>, relaxation: f64) -> Result<Self> {
         let inverse_pivots = operator.backend().zeros(operator.layout())?;
-        let block = block.unwrap_or(operator.layout().shape().cells());
+        // The operator may have a part of the grid only.
+        let block = block.unwrap_or(usize::MAX);
         let mut this = Self { operator, block, relaxation, inverse_pivots };
         this.update()?;
         Ok(this)

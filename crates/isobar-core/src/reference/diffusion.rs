@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape, Slab};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
+use crate::operator::part::PartPoints;
 use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
@@ -37,16 +38,18 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
         for axis in Axis::ALL {
             let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
             for upper in [false, true] {
-                let place = if axis == Axis::Y { self.first + at[d] } else { at[d] };
+                let place = if axis == Axis::Y { self.first.wrapping_add(at[d]) } else { at[d] };
                 let is_end = if upper { place + 1 == n } else { place == 0 };
-                if is_end && !(self.periodic[d] && n > 1) {
+                // What is before a halo row is not this part's to know.
+                let is_beyond = axis == Axis::Y && !upper && at[d] == usize::MAX;
+                if is_beyond || (is_end && !(self.periodic[d] && n > 1)) {
                     continue;
                 }
                 let mut to = at;
                 to[d] = match (is_end, upper) {
                     (true, true) => 0,
                     (true, false) => n - 1,
-                    (false, true) => at[d] + 1,
+                    (false, true) => at[d].wrapping_add(1),
                     (false, false) => at[d].wrapping_sub(1),
                 };
                 let [i, j, k] = if upper { at } else { to };
@@ -116,7 +119,7 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
     ) -> Result<()> {
         let state = self.state();
         let value = |at: At| {
-            let aggregate = aggregates.aggregate(state.stencil.cell(at));
+            let aggregate = aggregates.aggregate_at(at);
             aggregate.map_or(T::ZERO, |aggregate| T::from_f64(a[aggregate]))
         };
         let mut sum = 0.0;
@@ -152,6 +155,10 @@ impl SupportsParts<Diffusion> for Reference {
 
     fn update_part<T: Real>(&self, part: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<()> {
         part.update(stencil)
+    }
+
+    fn part_points<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 }
 

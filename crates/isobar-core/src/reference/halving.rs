@@ -7,7 +7,7 @@ use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::aggregate::Components;
-use crate::operator::part::{PartSmoother, PartTransfer};
+use crate::operator::part::{PartSmoother, PartTransfer, PartTriangular};
 use crate::operator::{AggregateOperator, LineSmoother, Operator, Transfer};
 use crate::real::Real;
 use crate::stencil::Diffusion;
@@ -87,6 +87,14 @@ impl SupportsPointParts for Reference {
 
     fn ties_of_whole<T: Real>(&self, part: &Plain<Diffusion, T>, components: &Components) -> Result<Vec<f64>> {
         part.ties(components)
+    }
+
+    fn part_triangular<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
+        Some(Arc::clone(part) as _)
+    }
+
+    fn part_aggregates<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 
     const DIVIDES_GALERKIN: bool = true;

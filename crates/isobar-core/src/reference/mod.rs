@@ -9,6 +9,7 @@ mod points;
 mod seven_point;
 mod stored_matrix;
 mod tensor_product;
+mod triangular;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};

@@ -6,14 +6,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
 use crate::backend::part::Fill;
-use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
-use crate::operator::triangular::singular_pivot;
-use crate::operator::{
-    CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation, Triangular,
-};
+use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
 use crate::stencil::Stencil;
@@ -67,7 +63,7 @@ pub trait SevenPoint: Stencil {
 /// A [`SevenPoint`] stencil on the reference back end.
 #[derive(Debug)]
 pub struct Plain<S: SevenPoint, T: Real> {
-    layout: Layout,
+    pub(super) layout: Layout,
     state: RwLock<State<S, T>>,
 }
 
@@ -343,109 +339,6 @@ impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
 
 impl<S: SevenPoint> PartMixedSmoother<Reference> for Plain<S, f64> {}
 
-impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
-    fn relax_lower(
-        &self,
-        r: &Vector<T>,
-        w: &Vector<T>,
-        v: &mut Vector<T>,
-        rho: Option<(Scalar, &mut HostScalars)>,
-    ) -> Result<()> {
-        let state = self.state();
-        let mut sum = 0.0;
-        fill(v, |at| {
-            let lower = state.rows.couplings(at).into_iter().flatten().filter(|n| !n.higher);
-            let diagonal = diagonal(&state.rows, at);
-            let value = lower.fold(get(r)(at), |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal);
-            sum += diagonal.to_f64() * value.to_f64() * value.to_f64();
-            value
-        });
-        if let Some((scalar, scalars)) = rho {
-            scalars.reduce(scalar, [sum]);
-        }
-        Ok(())
-    }
-
-    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let state = self.state();
-        fill(z, |at| {
-            let upper = state.rows.couplings(at).into_iter().flatten().filter(|n| n.higher);
-            get(v)(at) + upper.fold(T::ZERO, |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal(&state.rows, at))
-        });
-        Ok(())
-    }
-
-    fn incomplete_poisson(
-        &self,
-        scaled: bool,
-        inverse_diagonal: &Vector<T>,
-        r: &Vector<T>,
-        z: &mut Vector<T>,
-    ) -> Result<()> {
-        let state = self.state();
-        fill(z, |at| {
-            let (mut squares, mut sum) = (T::ZERO, T::ZERO);
-            let here = get(inverse_diagonal)(at);
-            for n in state.rows.couplings(at).into_iter().flatten() {
-                let there = get(inverse_diagonal)(n.to);
-                let weight = if scaled { n.t * here * there } else { n.t * if n.higher { here } else { there } };
-                sum += weight * get(r)(n.to);
-                if !n.higher {
-                    squares += if scaled { weight * n.t } else { weight * weight };
-                }
-            }
-            // Scaled: (r/d)(1 + Σ T²/(d d_m)), and weight · T is T²/(d d_m).
-            sum + get(r)(at) * if scaled { here * (T::ONE + squares) } else { T::ONE + squares }
-        });
-        Ok(())
-    }
-
-    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        let (state, omega) = (self.state(), T::from_f64(relaxation));
-        // Σ T over the upper neighbours in the same block.
-        let upper_sum = |at: At| {
-            let couplings = state.rows.couplings(at).into_iter().flatten();
-            let upper = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
-            upper.fold(T::ZERO, |sum, n| sum + n.t)
-        };
-        for at @ [i, j, k] in cells(&self.layout) {
-            let (mut pivot, mut diagonal) = (state.rows.shift(at), state.rows.shift(at));
-            for n in state.rows.couplings(at).into_iter().flatten() {
-                diagonal += n.t;
-                let is_lower = !n.higher && self.is_in_block(block, at, n.to);
-                pivot += if is_lower {
-                    let left_out = omega * (upper_sum(n.to) - n.t);
-                    n.t * (T::ONE - (n.t + left_out) * get(inverse_pivots)(n.to))
-                } else {
-                    n.t
-                };
-            }
-            let is_regular = pivot > T::from_f64(singular_pivot::<T>()) * diagonal;
-            inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));
-        }
-        Ok(())
-    }
-
-    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let state = self.state();
-        let cells: Vec<At> = cells(&self.layout).collect();
-        for &at @ [i, j, k] in &cells {
-            let couplings = state.rows.couplings(at).into_iter().flatten();
-            let within = couplings.filter(|n| !n.higher && self.is_in_block(block, at, n.to));
-            let sum = within.fold(get(r)(at), |sum, n| sum + n.t * get(z)(n.to));
-            z.set(i, j, k, sum * get(inverse_pivots)(at));
-        }
-        for &at @ [i, j, k] in cells.iter().rev() {
-            let couplings = state.rows.couplings(at).into_iter().flatten();
-            let within = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
-            let sum = within.fold(T::ZERO, |sum, n| sum + n.t * get(z)(n.to));
-            let value = z.get(i, j, k) + sum * get(inverse_pivots)(at);
-            z.set(i, j, k, value);
-        }
-        Ok(())
-    }
-}
-
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or the other way round.
     fn relax_points_by_colour(
@@ -467,12 +360,5 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
             }
         }
         Ok(())
-    }
-
-    /// Whether two unknowns are in the same block of so many.
-    fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
-        let Shape { nx, ny, .. } = self.layout.shape();
-        let number = |[i, j, k]: At| (i + nx * (j + ny * k)) / block;
-        number(a) == number(b)
     }
 }

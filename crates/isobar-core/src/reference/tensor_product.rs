@@ -9,7 +9,7 @@ use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::operator::mixed::{ChangeSteps, UnfusedTop};
-use crate::operator::part::{PartModalTransfer, PartOperator, PartSmoother, PartTransfer};
+use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartSmoother, PartTransfer};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
 use crate::options::{MultigridOptions, SolverOptions};
 use crate::real::Real;
@@ -248,6 +248,10 @@ impl SupportsParts<TensorProduct> for Reference {
 
     fn update_part<T: Real>(&self, part: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<()> {
         part.update(stencil)
+    }
+
+    fn part_points<T: Real>(&self, part: &Arc<Plain<TensorProduct, T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 }
 

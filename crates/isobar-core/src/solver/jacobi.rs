@@ -34,12 +34,16 @@ pub struct Jacobi<B: Backend, T: Real> {
 }
 
 impl<B: Backend, T: Real> Jacobi<B, T> {
-    /// With cycles of one kind; sweeps may be accelerated.
+    /// With cycles of one kind on a grid with this shape, which the operator may have a part of; sweeps may be accelerated.
     ///
     /// # Errors
     /// Those of [`PointSmoother::prepare`]; where the workspace does not fit in memory.
-    pub fn new(operator: Arc<dyn PointSmoother<B, T>>, cycle: PointCycle, is_accelerated: bool) -> Result<Self> {
-        let shape = operator.layout().shape();
+    pub fn new(
+        operator: Arc<dyn PointSmoother<B, T>>,
+        shape: Shape,
+        cycle: PointCycle,
+        is_accelerated: bool,
+    ) -> Result<Self> {
         let momentum = (is_accelerated && cycle.is_sweep()).then(|| Momentum::new(shape, cycle.relaxation));
         operator.prepare(&with(&cycle, momentum.as_ref()))?;
         let backend = operator.backend().clone();

@@ -11,10 +11,10 @@ use crate::backend::AggregateBackend;
 use crate::backend::part::PartBackend;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Slab};
-use crate::operator::Relaxation;
 use crate::operator::aggregate::Components;
 use crate::operator::mixed::ChangeSteps;
-use crate::operator::part::{PartModalTransfer, PartOperator, PartTransfer};
+use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartTransfer, PartTriangular};
+use crate::operator::{AggregateOperator, Relaxation};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 
@@ -41,6 +41,11 @@ pub trait SupportsParts<S: Stencil>: AggregateBackend + PartBackend {
     /// As [`SupportsParts::part`].
     fn prepare_lines<T: Real>(&self, _part: &Self::Part<T>) -> Result<()> {
         Ok(())
+    }
+
+    /// A part that relaxes its cells each by itself; nothing where parts do not.
+    fn part_points<T: Real>(&self, _part: &Arc<Self::Part<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        None
     }
 }
 
@@ -138,6 +143,18 @@ pub trait SupportsPointParts: SupportsParts<Diffusion> {
     /// As there; [`Error::Unsupported`] where no such levels are made as ask for it.
     fn ties_of_whole<T: Real>(&self, _part: &Self::Part<T>, _components: &Components) -> Result<Vec<f64>> {
         Err(Error::Unsupported("constants of disconnected pieces on several of these devices; run on one".into()))
+    }
+
+    /// The triangular parts of a part's rows; nothing where there are no steps with them.
+    fn part_triangular<T: Real>(&self, _part: &Arc<Self::Part<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
+        None
+    }
+
+    /// What can be said of the whole grid's matrix in terms of aggregates, and, of this part's rows,
+    /// [`AggregateOperator::subtract_aggregated`], for which aggregates know those of the halo rows; nothing where parts have no
+    /// such step.
+    fn part_aggregates<T: Real>(&self, _part: &Arc<Self::Part<T>>) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
+        None
     }
 
     /// Whether [`SupportsPointParts::galerkin_levels`] makes any.

@@ -284,10 +284,9 @@ impl<S: Simd, T: Real> RowCoefficients<S, T> for CellRow<'_, S, T> {
 }
 
 impl<T: Real> CellCoefficients<T> for Cells<T> {
-    fn between(&self, axis: Axis, lower: usize, upper: usize, _: Link, _: [usize; 2]) -> T {
+    fn between(&self, axis: Axis, lower: isize, upper: isize, _: Link, _: [usize; 2]) -> T {
         let (field, factor) = self.axes[axis as usize];
-        let entries = self.fields[field].entries();
-        let (a, b) = (entries[lower], entries[upper]);
+        let [a, b] = [lower, upper].map(|position| self.fields[field].at(position));
         factor * a * (b / (a + b + tiny()))
     }
 

@@ -42,8 +42,8 @@ impl<S: Simd, T: Real> Entries<S, T> for Transmissibilities<S, T> {
 
 /// Entries cell by cell, for what goes from one unknown to the next.
 pub(crate) trait CellCoefficients<T: Real>: Sync {
-    /// T between a cell and its upper neighbour, given their positions in a vector, and (j, k) of the cell.
-    fn between(&self, axis: Axis, lower: usize, upper: usize, link: Link, at: [usize; 2]) -> T;
+    /// T between a cell and its upper neighbour, given their positions in a vector, which may be in a halo row, and (j, k) of the cell.
+    fn between(&self, axis: Axis, lower: isize, upper: isize, link: Link, at: [usize; 2]) -> T;
 
     /// s, Dirichlet sides included.
     fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;

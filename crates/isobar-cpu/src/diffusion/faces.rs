@@ -158,12 +158,12 @@ impl<S: Simd, T: Real> RowCoefficients<S, T> for FaceRow<'_, S, T> {
 }
 
 impl<T: Real> CellCoefficients<T> for Faces<T> {
-    fn between(&self, axis: Axis, lower: usize, _: usize, link: Link, [j, k]: [usize; 2]) -> T {
+    fn between(&self, axis: Axis, lower: isize, _: isize, link: Link, [j, k]: [usize; 2]) -> T {
         let Some(faces) = &self.faces[axis as usize] else { return T::ZERO };
         if axis == Axis::X && link == Link::Wrapped {
             return self.wrapped[k + faces.layout().shape().nz * j];
         }
-        faces.entries()[lower]
+        faces.at(lower)
     }
 
     fn shift(&self, layout: &Layout, [i, j, k]: [usize; 3]) -> T {

@@ -15,7 +15,8 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
+use isobar_core::operator::part::{HandOn, PartPoints, PartTriangular, nothing_handed_on};
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
@@ -145,26 +146,11 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
-        let omega = T::from_f64(relaxation);
-        match &self.coefficients().kind {
-            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots),
-            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots),
-        }
-        Ok(())
+        self.factorise_part(block, relaxation, inverse_pivots, &mut nothing_handed_on)
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        if block >= Operator::layout(self).shape().cells() {
-            self.substitute_whole(inverse_pivots, r, z);
-            return Ok(());
-        }
-        let blocks = Blocks { cpu: self.cpu(), g: self.geometry(), block };
-        match &self.coefficients().kind {
-            Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z),
-            Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z),
-        }
-        Ok(())
+        self.substitute_part(block, inverse_pivots, r, z, &mut nothing_handed_on)
     }
 
     fn substitute_residual(
@@ -178,14 +164,63 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         out: Sums<2>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
+        self.substitute_residual_part(block, inverse_pivots, r, q, z, alpha, out, scalars, &mut nothing_handed_on)
+    }
+}
+
+impl<T: Real> PartTriangular<Cpu, T> for Diffusion<T> {
+    fn factorise_part(
+        &self,
+        block: usize,
+        relaxation: f64,
+        inverse_pivots: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let c = self.coefficients();
+        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
+        let omega = T::from_f64(relaxation);
+        match &c.kind {
+            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots, hand_on),
+            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots, hand_on),
+        }
+    }
+
+    fn substitute_part(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let c = self.coefficients();
+        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
+        match &c.kind {
+            _ if blocks.is_one() => self.substitute_whole(inverse_pivots, r, z, hand_on),
+            Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z, hand_on),
+            Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z, hand_on),
+        }
+    }
+
+    fn substitute_residual_part(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &mut Vector<T>,
+        q: &Vector<T>,
+        z: &mut Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut HostScalars,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
         let cpu = self.cpu();
-        if block >= Operator::layout(self).shape().cells() {
+        if block >= self.coefficients().stencil.shape().cells() {
             let taken = (q, T::from_f64(scalars.value(alpha)));
-            self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
-            return Ok(());
+            return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars, hand_on);
         }
         cpu.axpy(alpha.negated(), q, r, scalars)?;
-        self.substitute(block, inverse_pivots, r, z)?;
+        self.substitute_part(block, inverse_pivots, r, z, hand_on)?;
         cpu.dot(r, z, out.get(0), scalars)?;
         cpu.dot(r, r, out.get(1), scalars)
     }
@@ -303,5 +338,9 @@ impl SupportsParts<stencil::Diffusion> for Cpu {
 
     fn update_part<T: Real>(&self, part: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
         self.update(part, stencil)
+    }
+
+    fn part_points<T: Real>(&self, part: &Arc<Diffusion<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 }

@@ -67,7 +67,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         space: &mut ChunkSpace<T>,
     ) -> Planes {
         let (g, len) = (self.geometry(), self.geometry().plane_len());
-        let around = [g.plane_beside(j, false).0, j, g.plane_beside(j, true).0];
+        let around = [g.number_beside(j, false), j as isize, g.number_beside(j, true)];
         let starts = [0, 1, 2].map(|n| {
             // Neighbours have different places, at a periodic end too.
             let (plane, place) = (around[n], (j + n) % PLANES);

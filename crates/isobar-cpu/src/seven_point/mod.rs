@@ -7,7 +7,8 @@
 //!   triangular parts,
 //! * [`steps`] the fused steps as lists of stages, [`sweeps`] those around relaxation,
 //! * `points` relaxation of points, in sweeps and in tiles,
-//! * [`substitution`] factorisation, and substitution in blocks, [`wavefronts`] substitution over the whole grid,
+//! * [`substitution`] factorisation, and substitution in blocks, [`wavefronts`] substitution over the whole grid, by [`tiles`], of
+//!   which [`relay`] hands results on to the next part of a grid,
 //! * [`aggregated`] deflation's step.
 
 #![expect(private_bounds, reason = "operators are public as types that back ends name; what they store is not")]
@@ -17,9 +18,11 @@ pub(crate) mod coefficients;
 pub(crate) mod kernels;
 pub(crate) mod lines;
 mod points;
+pub(crate) mod relay;
 mod steps;
 pub(crate) mod substitution;
 pub(crate) mod sweeps;
+pub(crate) mod tiles;
 pub(crate) mod triangular;
 pub(crate) mod wavefronts;
 
@@ -84,8 +87,8 @@ pub(crate) struct ChunkSpace<T> {
     pub(crate) values: Vec<T>,
     /// Rows in natural order, with ghosts.
     pub(crate) natural: [Vec<T>; 2],
-    /// Which planes this thread's own ones hold.
-    pub(crate) kept: [Option<usize>; PLANES],
+    /// Which planes this thread's own ones hold, halo rows among them.
+    pub(crate) kept: [Option<isize>; PLANES],
 }
 
 impl<T> ChunkSpace<T> {

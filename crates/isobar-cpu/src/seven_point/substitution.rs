@@ -1,7 +1,12 @@
 //! Incomplete factorisation, cell by cell, over the whole grid or in blocks of consecutive unknowns, and substitution in
 //! such blocks; [`super::wavefronts`] has that over the whole grid.
+//!
+//! Blocks are gone through side by side. Where the grid is a part of a larger one, whose blocks are cut where parts meet, cells are
+//! gone through in order as over the whole grid.
 
+use isobar_core::error::Result;
 use isobar_core::layout::Shape;
+use isobar_core::operator::part::HandOn;
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
@@ -9,15 +14,17 @@ use isobar_core::stencil::Axis;
 use crate::cpu::Cpu;
 use crate::diffusion::CellCoefficients;
 use crate::geometry::{Geometry, Link};
-use crate::seven_point::wavefronts::Tiles;
+use crate::seven_point::relay::Relay;
+use crate::seven_point::tiles::Tiles;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// Blocks of so many unknowns of a grid, in the order x, y, z.
+/// Blocks of so many unknowns of a grid, in the order x, y, z. Cells are those of the whole grid, wherever this part of it begins.
 pub(crate) struct Blocks<'a, T> {
-    pub(crate) cpu: &'a Cpu,
-    pub(crate) g: Geometry<'a, T>,
-    pub(crate) block: usize,
+    cpu: &'a Cpu,
+    g: Geometry<'a, T>,
+    whole: Shape,
+    block: usize,
 }
 
 /// Consecutive unknowns.
@@ -27,29 +34,68 @@ type Block = std::ops::Range<usize>;
 struct Neighbour<T> {
     /// Number, and position in a vector.
     number: usize,
-    position: usize,
+    position: isize,
     /// −a_nm
     t: T,
     /// Whether it has the higher number.
     higher: bool,
 }
 
-impl<T: Real> Blocks<'_, T> {
+impl<'a, T: Real> Blocks<'a, T> {
+    /// Of `block` unknowns of a grid with this shape, of which `g` has some rows.
+    pub(crate) fn new(cpu: &'a Cpu, g: Geometry<'a, T>, whole: Shape, block: usize) -> Self {
+        Self { cpu, g, whole, block: block.clamp(1, whole.cells()) }
+    }
+
+    /// Whether there is one.
+    pub(crate) fn is_one(&self) -> bool {
+        self.block == self.whole.cells()
+    }
+
+    fn is_part(&self) -> bool {
+        self.g.layout.shape() != self.whole
+    }
+
+    /// Whether there are blocks with cells of both the row before this part's first and that one; the same of its last row.
+    fn crosses(&self) -> [bool; 2] {
+        let Shape { nx, ny, nz } = self.whole;
+        let (first, rows) = (self.g.layout.origin()[1], self.g.layout.shape().ny);
+        [first, first + rows].map(|row| {
+            let is_cut = |k: usize| (nx * (row + ny * k)).is_multiple_of(self.block);
+            self.block > nx && !(0..nz).all(is_cut)
+        })
+    }
+
     /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
-    pub(crate) fn factorise(&self, entries: &impl CellCoefficients<T>, omega: T, inverse_pivots: &mut Vector<T>) {
-        let out = Shared::of(inverse_pivots.entries_mut());
-        let cells = self.g.layout.shape().cells();
-        if self.block >= cells {
-            return Tiles::new(self.cpu, &self.g.layout).upwards(self.cpu, |_, tile| {
-                for j in tile.planes.clone() {
-                    for k in tile.layers.clone() {
-                        for i in tile.cells_in_x(&self.g.layout) {
-                            // SAFETY: a tile is one thread's, and those that it depends on are done.
-                            unsafe { self.eliminate(entries, omega, [i, j, k], &(0..cells), out) };
+    ///
+    /// # Errors
+    /// Those of `hand_on`.
+    pub(crate) fn factorise(
+        &self,
+        entries: &impl CellCoefficients<T>,
+        omega: T,
+        inverse_pivots: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let out = inverse_pivots.share_mut();
+        if self.is_one() || self.is_part() {
+            let mut relay = Relay::new(&self.g.layout, self.crosses(), hand_on);
+            return Tiles::new(self.cpu, &self.g.layout).upwards(
+                self.cpu,
+                |_, tile| {
+                    for j in tile.planes.clone() {
+                        for k in tile.layers.clone() {
+                            for i in tile.cells_in_x(&self.g.layout) {
+                                let at = self.in_whole([i, j, k]);
+                                // SAFETY: a tile is one thread's, and those that it depends on are done.
+                                unsafe { self.eliminate(entries, omega, at, &self.block_of(at), out) };
+                            }
                         }
                     }
-                }
-            });
+                },
+                // SAFETY: between tiles nobody uses them.
+                |next, done| unsafe { relay.turn(true, out, next, done) },
+            );
         }
         self.for_each(|block| {
             for n in block.clone() {
@@ -57,6 +103,7 @@ impl<T: Real> Blocks<'_, T> {
                 unsafe { self.eliminate(entries, omega, self.cell(n), &block, out) };
             }
         });
+        Ok(())
     }
 
     /// Sets 1 over the pivot of a cell.
@@ -72,77 +119,127 @@ impl<T: Real> Blocks<'_, T> {
         block: &Block,
         out: Shared<T>,
     ) {
-        let shift = entries.shift(&self.g.layout, at);
+        let [i, j, k] = at;
+        let shift = entries.shift(&self.g.layout, [i, j - self.g.layout.origin()[1], k]);
         let (mut pivot, mut diagonal) = (shift, shift);
-        self.for_each_neighbour(entries, at, |Neighbour { number, position, t, higher }| {
-            diagonal += t;
-            let taken = if !higher && block.contains(&number) {
-                let left_out =
-                    if omega > T::ZERO { omega * (self.upper_sum(entries, number, block) - t) } else { T::ZERO };
-                // SAFETY: promised by the caller.
-                (t + left_out) * unsafe { out.row(position as isize, 1) }[0]
-            } else {
-                T::ZERO
-            };
-            pivot += t * (T::ONE - taken);
-        });
+        self.for_each_neighbour(
+            entries,
+            at,
+            |_| true,
+            |Neighbour { number, position, t, higher }| {
+                diagonal += t;
+                let taken = if !higher && block.contains(&number) {
+                    let left_out =
+                        if omega > T::ZERO { omega * (self.upper_sum(entries, number, block) - t) } else { T::ZERO };
+                    // SAFETY: promised by the caller.
+                    (t + left_out) * unsafe { out.row(position, 1) }[0]
+                } else {
+                    T::ZERO
+                };
+                pivot += t * (T::ONE - taken);
+            },
+        );
         let value = if pivot > T::from_f64(singular_pivot::<T>()) * diagonal { pivot } else { diagonal };
         let inverse = if value > T::ZERO { T::ONE / value } else { T::ZERO };
         // SAFETY: promised by the caller.
-        unsafe { out.set(self.position(at) as isize, inverse) };
+        unsafe { out.set(self.position(at), inverse) };
     }
 
     /// Σ T over the upper neighbours in the block.
     fn upper_sum(&self, entries: &impl CellCoefficients<T>, number: usize, block: &Block) -> T {
         let mut sum = T::ZERO;
-        self.for_each_neighbour(entries, self.cell(number), |Neighbour { number, t, higher, .. }| {
-            if higher && block.contains(&number) {
-                sum += t;
-            }
-        });
+        // Of a cell in a halo row the others may be out of reach.
+        self.for_each_neighbour(
+            entries,
+            self.cell(number),
+            |higher| higher,
+            |Neighbour { number, t, .. }| {
+                if block.contains(&number) {
+                    sum += t;
+                }
+            },
+        );
         sum
     }
 
-    /// z = M⁻¹ r, blocks side by side.
+    /// z = M⁻¹ r
+    ///
+    /// # Errors
+    /// Those of `hand_on`.
     pub(crate) fn substitute(
         &self,
         entries: &impl CellCoefficients<T>,
         inverse_pivots: &Vector<T>,
         r: &Vector<T>,
         z: &mut Vector<T>,
-    ) {
-        let (inverse_pivots, r, z) = (inverse_pivots.entries(), r.entries(), Shared::of(z.entries_mut()));
-        self.for_each(|block| {
-            // Σ T z over the neighbours of higher or lower number within the block.
-            let coupled = |at: [usize; 3], wanted: bool, mut sum: T| {
-                self.for_each_neighbour(entries, at, |Neighbour { number, position, t, higher }| {
-                    if higher == wanted && block.contains(&number) {
-                        // SAFETY: cells of a block are this thread's, here and below.
-                        sum += t * unsafe { z.row(position as isize, 1) }[0];
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let z = z.share_mut();
+        // Σ T z over the neighbours of higher or lower number within the block.
+        let coupled = |at: [usize; 3], block: &Block, wanted: bool, mut sum: T| {
+            self.for_each_neighbour(
+                entries,
+                at,
+                |higher| higher == wanted,
+                |Neighbour { number, position, t, .. }| {
+                    if block.contains(&number) {
+                        // SAFETY: cells of a block are one thread's, or of tiles that are done, here and below.
+                        sum += t * unsafe { z.row(position, 1) }[0];
                     }
-                });
-                sum
+                },
+            );
+            sum
+        };
+        let forward = |at: [usize; 3], block: &Block| {
+            let position = self.position(at);
+            let value = coupled(at, block, false, r.at(position)) * inverse_pivots.at(position);
+            // SAFETY: as above.
+            unsafe { z.set(position, value) };
+        };
+        let backward = |at: [usize; 3], block: &Block| {
+            let position = self.position(at);
+            let sum = coupled(at, block, true, T::ZERO);
+            // SAFETY: as above.
+            unsafe { z.set(position, z.row(position, 1)[0] + sum * inverse_pivots.at(position)) };
+        };
+        if self.is_part() {
+            let mut relay = Relay::new(&self.g.layout, self.crosses(), hand_on);
+            let tiles = Tiles::new(self.cpu, &self.g.layout);
+            let visit = |at: [usize; 3], f: &dyn Fn([usize; 3], &Block)| {
+                let at = self.in_whole(at);
+                f(at, &self.block_of(at));
             };
-            for n in block.clone() {
-                let at = self.cell(n);
-                let position = self.position(at);
-                let value = coupled(at, false, r[position]) * inverse_pivots[position];
+            tiles.upwards(
+                self.cpu,
+                |_, tile| {
+                    for (j, k) in tile.planes.clone().flat_map(|j| tile.layers.clone().map(move |k| (j, k))) {
+                        tile.cells_in_x(&self.g.layout).for_each(|i| visit([i, j, k], &forward));
+                    }
+                },
+                // SAFETY: between tiles nobody uses it, here and below.
+                |next, done| unsafe { relay.turn(true, z, next, done) },
+            )?;
+            return tiles.downwards(
+                self.cpu,
+                |_, tile| {
+                    for (j, k) in tile.planes.clone().rev().flat_map(|j| tile.layers.clone().rev().map(move |k| (j, k)))
+                    {
+                        tile.cells_in_x(&self.g.layout).rev().for_each(|i| visit([i, j, k], &backward));
+                    }
+                },
                 // SAFETY: as above.
-                unsafe { z.set(position as isize, value) };
-            }
-            for n in block.clone().rev() {
-                let at = self.cell(n);
-                let position = self.position(at);
-                let sum = coupled(at, true, T::ZERO);
-                // SAFETY: as above.
-                unsafe { z.set(position as isize, z.row(position as isize, 1)[0] + sum * inverse_pivots[position]) };
-            }
+                |next, done| unsafe { relay.turn(false, z, next, done) },
+            );
+        }
+        self.for_each(|block| {
+            block.clone().for_each(|n| forward(self.cell(n), &block));
+            block.clone().rev().for_each(|n| backward(self.cell(n), &block));
         });
+        Ok(())
     }
 
     fn for_each(&self, f: impl Fn(Block) + Sync) {
-        let cells = self.g.layout.shape().cells();
-        let block = self.block.clamp(1, cells);
+        let (cells, block) = (self.whole.cells(), self.block);
         let blocks = cells.div_ceil(block);
         let threads = self.cpu.threads_for(cells).min(blocks);
         self.cpu.for_each(threads, |n| {
@@ -154,18 +251,43 @@ impl<T: Real> Blocks<'_, T> {
 
     #[inline(always)]
     fn cell(&self, n: usize) -> [usize; 3] {
-        let Shape { nx, ny, .. } = self.g.layout.shape();
+        let Shape { nx, ny, .. } = self.whole;
         [n % nx, n / nx % ny, n / nx / ny]
     }
 
-    #[inline(always)]
-    fn position(&self, [i, j, k]: [usize; 3]) -> usize {
-        self.g.layout.index(i, j, k)
+    fn number(&self, [i, j, k]: [usize; 3]) -> usize {
+        i + self.whole.nx * (j + self.whole.ny * k)
     }
 
+    /// The block of a cell.
+    fn block_of(&self, at: [usize; 3]) -> Block {
+        let first = self.number(at) / self.block * self.block;
+        first..first + self.block
+    }
+
+    /// A cell of this part.
+    fn in_whole(&self, [i, j, k]: [usize; 3]) -> [usize; 3] {
+        [i, j + self.g.layout.origin()[1], k]
+    }
+
+    /// Where a cell is in a vector, in its halo rows too.
     #[inline(always)]
-    fn for_each_neighbour(&self, entries: &impl CellCoefficients<T>, at: [usize; 3], mut f: impl FnMut(Neighbour<T>)) {
-        let Shape { nx, ny, nz } = self.g.layout.shape();
+    fn position(&self, [i, j, k]: [usize; 3]) -> isize {
+        // Two rows further on, where an even number keeps the colours.
+        let layout = &self.g.layout;
+        layout.index(i, j + 2 - layout.origin()[1], k) as isize - (4 * layout.half_plane()) as isize
+    }
+
+    /// Neighbours on the sides that are `wanted`: of higher or of lower number.
+    #[inline(always)]
+    fn for_each_neighbour(
+        &self,
+        entries: &impl CellCoefficients<T>,
+        at: [usize; 3],
+        wanted: impl Fn(bool) -> bool,
+        mut f: impl FnMut(Neighbour<T>),
+    ) {
+        let Shape { nx, ny, nz } = self.whole;
         let here = self.position(at);
         for (axis, size) in Axis::ALL.into_iter().zip([nx, ny, nz]) {
             let d = axis as usize;
@@ -177,14 +299,18 @@ impl<T: Real> Blocks<'_, T> {
                     _ if self.g.periodic[d] => Link::Wrapped,
                     _ => continue,
                 };
+                let higher = upper == (link == Link::Inner);
+                if !wanted(higher) {
+                    continue;
+                }
                 other[d] = if upper { (other[d] + 1) % size } else { (other[d] + size - 1) % size };
                 let position = self.position(other);
                 let (from, to) = if upper { (here, position) } else { (position, here) };
                 f(Neighbour {
-                    number: other[0] + nx * (other[1] + ny * other[2]),
+                    number: self.number(other),
                     position,
                     t: entries.between(axis, from, to, link, [at[1], at[2]]),
-                    higher: upper == (link == Link::Inner),
+                    higher,
                 });
             }
         }

@@ -1,14 +1,5 @@
-//! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of tiles.
-//!
-//! Cells depend on their lower neighbours in x, y and z, so a tile can be worked on when those before it in every
-//! direction are done. Threads own consecutive planes, and take the tiles of their planes one after the other, each thread
-//! one tile behind the thread before it:
-//!
-//! ```text
-//! round        0  1  2  3  4
-//! thread 0     a  b  c  d
-//! thread 1        a  b  c  d      a, b, … tiles: some layers, or some columns where there are few layers
-//! ```
+//! Substitution over the whole grid with (Δ + L) Δ⁻¹ (Δ + Lᵀ), a wavefront of [`tiles`](super::tiles). Of a grid that several parts
+//! share, what the part before has left of z beside a tile comes before the tile is begun.
 //!
 //! Within a tile a row is two loops: everything but the neighbour in x, by packs, both colours of cells; then the
 //! recurrence along x, y_i = a_i + c_i y_{i−1}, cell by cell. What a cell is computed from, and in which order, is
@@ -17,105 +8,21 @@
 //! Safety of all memory accesses: a tile is one thread's, and what it reads beside itself is of tiles before it, which are
 //! done, or of vectors that nobody writes.
 
-use std::ops::Range;
-
 use isobar_core::backend::{HostScalars, Sums};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::error::Result;
+use isobar_core::layout::Colour;
+use isobar_core::operator::part::HandOn;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
 
+use super::relay::Relay;
+use super::tiles::{Tile, Tiles};
 use super::{ChunkSpace, Coefficients, Entries, Kernel, RowCoefficients, SevenPoint, Stored, TileCoefficients};
-use crate::cpu::Cpu;
 use crate::geometry::{Columns, Geometry, HalfPlane, View, Which, Window};
 use crate::row_sum::RowSum;
 use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
-
-/// Tiles that a thread's planes are cut into, about: more of them wait less for each other at the ends.
-const TILES: usize = 16;
-/// Columns of a tile, at least.
-const FEWEST_COLUMNS: usize = 32;
-
-/// How a grid is cut into tiles, the same for any number of threads but for the planes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tiles {
-    shape: Shape,
-    threads: usize,
-    /// Layers of a tile.
-    layers: usize,
-    /// Columns of one colour of a tile.
-    columns: usize,
-    pitch: usize,
-}
-
-/// Some planes, layers and columns.
-#[derive(Clone, Debug)]
-pub(crate) struct Tile {
-    pub(crate) planes: Range<usize>,
-    pub(crate) layers: Range<usize>,
-    /// Of each colour.
-    pub(crate) columns: Columns,
-}
-
-impl Tile {
-    /// i of its cells.
-    pub(crate) fn cells_in_x(&self, layout: &Layout) -> Range<usize> {
-        let Columns { m, n } = self.columns;
-        2 * m..(2 * (m + n)).min(layout.shape().nx)
-    }
-}
-
-impl Tiles {
-    pub(crate) fn new(cpu: &Cpu, layout: &Layout) -> Self {
-        let (shape, pitch) = (layout.shape(), layout.pitch());
-        let layers = shape.nz.div_ceil(TILES);
-        // Few layers: tiles of columns beside.
-        let across = TILES.div_ceil(shape.nz.div_ceil(layers));
-        let columns = if across > 1 { pitch.div_ceil(across).max(FEWEST_COLUMNS).next_multiple_of(8) } else { pitch };
-        let threads = cpu.threads_for(layout.len()).min(shape.ny);
-        Self { shape, threads, layers, columns: columns.min(pitch), pitch }
-    }
-
-    fn count(&self) -> [usize; 2] {
-        [self.pitch.div_ceil(self.columns), self.shape.nz.div_ceil(self.layers)]
-    }
-
-    /// Tile n of a thread's.
-    fn tile(&self, thread: usize, n: usize) -> Tile {
-        let across = self.count()[0];
-        let (m, k) = (n % across * self.columns, n / across * self.layers);
-        let first = |thread: usize| self.shape.ny * thread / self.threads;
-        Tile {
-            planes: first(thread)..first(thread + 1),
-            layers: k..(k + self.layers).min(self.shape.nz),
-            columns: Columns { m, n: self.columns.min(self.pitch - m) },
-        }
-    }
-
-    /// Runs `f(thread, tile)` for all tiles, each after those before it in every direction.
-    pub(crate) fn upwards(&self, cpu: &Cpu, f: impl Fn(usize, Tile) + Sync) {
-        self.run(cpu, |thread, n, _| f(thread, self.tile(thread, n)));
-    }
-
-    /// Runs `f(thread, tile)` for all tiles, each after those behind it in every direction.
-    fn downwards(&self, cpu: &Cpu, f: impl Fn(usize, Tile) + Sync) {
-        self.run(cpu, |thread, n, tiles| {
-            let thread = self.threads - 1 - thread;
-            f(thread, self.tile(thread, tiles - 1 - n));
-        });
-    }
-
-    /// Runs `f(thread, n, number of tiles)`, thread t one tile behind thread t − 1.
-    fn run(&self, cpu: &Cpu, f: impl Fn(usize, usize, usize) + Sync) {
-        let tiles: usize = self.count().into_iter().product();
-        for round in 0..tiles + self.threads - 1 {
-            // The threads that have a tile in this round.
-            let (first, beyond) = ((round + 1).saturating_sub(tiles), (round + 1).min(self.threads));
-            cpu.for_each(beyond - first, |n| f(first + n, round - (first + n), tiles));
-        }
-    }
-}
 
 /// Vectors of both sweeps.
 #[derive(Clone, Copy)]
@@ -394,12 +301,24 @@ impl<T: Real> Kernel<T> for Backward<'_, T> {
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
-    pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) {
+    ///
+    /// # Errors
+    /// Those of `hand_on`.
+    pub(crate) fn substitute_whole(
+        &self,
+        inverse_pivots: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
-        self.sweep_both(vectors);
+        self.sweep_both(vectors, hand_on).map(drop)
     }
 
     /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
+    ///
+    /// # Errors
+    /// Those of `hand_on`.
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,
@@ -408,12 +327,15 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         z: &mut Vector<T>,
         out: Sums<2>,
         scalars: &mut HostScalars,
-    ) {
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
         let (r, q, z) = (r.share_mut(), Some((q.share(), alpha)), z.share_mut());
-        scalars.reduce(out, self.sweep_both(Vectors { inverse_pivots: inverse_pivots.share(), r, q, z }));
+        let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r, q, z };
+        scalars.reduce(out, self.sweep_both(vectors, hand_on)?);
+        Ok(())
     }
 
-    fn sweep_both(&self, vectors: Vectors<T>) -> [f64; 2] {
+    fn sweep_both(&self, vectors: Vectors<T>, hand_on: &mut HandOn<'_, T>) -> Result<[f64; 2]> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let (g, cpu) = (self.geometry(), self.cpu());
         let tiles = Tiles::new(cpu, &g.layout);
@@ -421,67 +343,19 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let (spaces, sums) = (Shared::of(&mut workspace.chunks), Shared::of(&mut workspace.sums));
         // SAFETY: a thread's space is its own.
         let space = |thread: usize| &mut unsafe { spaces.row_mut(thread as isize, 1) }[0];
-        tiles.upwards(cpu, |thread, tile| c.run(cpu, g, Forward { tile, vectors, space: space(thread), sums }));
-        tiles.downwards(cpu, |thread, tile| c.run(cpu, g, Backward { tile, vectors, space: space(thread) }));
-        [workspace.total(0), workspace.total(1)]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-
-    /// Every cell once, after its lower neighbours; or after the higher ones.
-    #[test]
-    fn tiles_follow_those_that_they_depend_on() {
-        let cpu = Cpu::new(3).unwrap();
-        for (nx, ny, nz) in [(1, 1, 1), (700, 90, 1), (64, 40, 20), (3, 2, 9000), (40000, 2, 1), (33, 70, 17)] {
-            let layout = Layout::new(Shape::new(nx, ny, nz)).unwrap();
-            let tiles = Tiles::new(&cpu, &layout);
-            for up in [true, false] {
-                let done = Mutex::new(vec![false; nx * ny * nz]);
-                let visit = |_: usize, tile: Tile| {
-                    let mut done = done.lock().unwrap();
-                    let at = |i: usize, j: usize, k: usize| i + nx * (j + ny * k);
-                    let (j, k) =
-                        if up { (tile.planes.start, tile.layers.start) } else { (tile.planes.end, tile.layers.end) };
-                    let cells = tile.cells_in_x(&layout);
-                    for i in cells.clone() {
-                        for other_k in tile.layers.clone() {
-                            match up {
-                                true if j > 0 => assert!(done[at(i, j - 1, other_k)]),
-                                false if j < ny => assert!(done[at(i, j, other_k)]),
-                                _ => {}
-                            }
-                        }
-                        for j in tile.planes.clone() {
-                            match up {
-                                true if k > 0 => assert!(done[at(i, j, k - 1)]),
-                                false if k < nz => assert!(done[at(i, j, k)]),
-                                _ => {}
-                            }
-                        }
-                    }
-                    for (j, k) in tile.planes.flat_map(|j| tile.layers.clone().map(move |k| (j, k))) {
-                        match up {
-                            true if cells.start > 0 => assert!(done[at(cells.start - 1, j, k)]),
-                            false if cells.end < nx => assert!(done[at(cells.end, j, k)]),
-                            _ => {}
-                        }
-                        for i in cells.clone() {
-                            assert!(!std::mem::replace(&mut done[at(i, j, k)], true));
-                        }
-                    }
-                };
-                if up {
-                    tiles.upwards(&cpu, visit);
-                } else {
-                    tiles.downwards(&cpu, visit);
-                }
-                assert!(done.into_inner().unwrap().into_iter().all(|done| done), "{nx} {ny} {nz}");
-            }
-        }
+        let mut relay = Relay::new(&g.layout, [true; 2], hand_on);
+        tiles.upwards(
+            cpu,
+            |thread, tile| c.run(cpu, g, Forward { tile, vectors, space: space(thread), sums }),
+            // SAFETY: between tiles nobody uses z, here and below.
+            |next, done| unsafe { relay.turn(true, vectors.z, next, done) },
+        )?;
+        tiles.downwards(
+            cpu,
+            |thread, tile| c.run(cpu, g, Backward { tile, vectors, space: space(thread) }),
+            // SAFETY: as above.
+            |next, done| unsafe { relay.turn(false, vectors.z, next, done) },
+        )?;
+        Ok([workspace.total(0), workspace.total(1)])
     }
 }

@@ -6,7 +6,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Deflation, Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
@@ -144,8 +144,6 @@ fn what_is_not_there_is_said() {
     );
     let said = why(&problem, &galerkin, 9);
     assert!(said.contains("8 rows for 9 ranks") && said.contains("use at most 8 ranks"), "{said}");
-    let deflated = SolverOptions { deflation: Some(Deflation::default()), ..cg.clone() };
-    assert!(why(&problem, &deflated, 2).contains("deflation on several ranks"));
     problem.boundary[1] = [Boundary::Periodic; 2];
     assert!(why(&problem, &cg, 2).contains("periodic in y"));
 }

@@ -23,7 +23,7 @@ use crate::rocks::{check_floating, rough};
 use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
 
 /// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
-fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
+pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
     let Shape { nx, ny, .. } = shape;
     let period = |n: usize, of: usize| ((n % of) as f64 / of as f64 - 0.5).powi(2);
     let kappa = (0..shape.cells()).map(|n| {
@@ -44,7 +44,7 @@ fn noise(shape: Shape, contrast: f64) -> DiffusionProblem {
 }
 
 /// Pieces by themselves: one that is tied to nothing, across slabs, beside one that is fixed.
-fn pieces(shape: Shape) -> DiffusionProblem {
+pub(crate) fn pieces(shape: Shape) -> DiffusionProblem {
     let mut problem = bubbles(shape, 1e4);
     let wall = shape.nx / 2;
     problem.active = Some((0..shape.cells()).map(|n| n % shape.nx != wall && random(8, n) > -0.8).collect());

@@ -1,11 +1,14 @@
 //! Solves on several ranks, threads of this process, against those on one.
 
 mod checks;
+mod deflation;
 mod diffusion;
 mod failures;
 mod heat;
 mod jumps;
 mod messages;
+mod relaxation;
 mod rocks;
 mod solves;
 mod tensor_product;
+mod triangular;

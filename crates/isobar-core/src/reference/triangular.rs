@@ -1,0 +1,175 @@
+//! Steps with the strict triangular parts of a matrix, row by row, in the order of unknowns.
+
+use super::seven_point::{At, Plain, Rows, SevenPoint, cells, diagonal, fill, get, inverse};
+use super::{Reference, Vector};
+use crate::backend::{HostScalars, Scalar};
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::operator::Triangular;
+use crate::operator::part::{HandOn, Handed, PartTriangular, nothing_handed_on};
+use crate::operator::triangular::singular_pivot;
+use crate::real::Real;
+
+impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
+    fn relax_lower(
+        &self,
+        r: &Vector<T>,
+        w: &Vector<T>,
+        v: &mut Vector<T>,
+        rho: Option<(Scalar, &mut HostScalars)>,
+    ) -> Result<()> {
+        let state = self.state();
+        let mut sum = 0.0;
+        fill(v, |at| {
+            let lower = state.rows.couplings(at).into_iter().flatten().filter(|n| !n.higher);
+            let diagonal = diagonal(&state.rows, at);
+            let value = lower.fold(get(r)(at), |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal);
+            sum += diagonal.to_f64() * value.to_f64() * value.to_f64();
+            value
+        });
+        if let Some((scalar, scalars)) = rho {
+            scalars.reduce(scalar, [sum]);
+        }
+        Ok(())
+    }
+
+    fn relax_upper(&self, v: &Vector<T>, w: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let state = self.state();
+        fill(z, |at| {
+            let upper = state.rows.couplings(at).into_iter().flatten().filter(|n| n.higher);
+            get(v)(at) + upper.fold(T::ZERO, |sum, n| sum + n.t * get(w)(n.to)) * inverse(diagonal(&state.rows, at))
+        });
+        Ok(())
+    }
+
+    fn incomplete_poisson(
+        &self,
+        scaled: bool,
+        inverse_diagonal: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+    ) -> Result<()> {
+        let state = self.state();
+        fill(z, |at| {
+            let (mut squares, mut sum) = (T::ZERO, T::ZERO);
+            let here = get(inverse_diagonal)(at);
+            for n in state.rows.couplings(at).into_iter().flatten() {
+                let there = get(inverse_diagonal)(n.to);
+                let weight = if scaled { n.t * here * there } else { n.t * if n.higher { here } else { there } };
+                sum += weight * get(r)(n.to);
+                if !n.higher {
+                    squares += if scaled { weight * n.t } else { weight * weight };
+                }
+            }
+            // Scaled: (r/d)(1 + Σ T²/(d d_m)), and weight · T is T²/(d d_m).
+            sum + get(r)(at) * if scaled { here * (T::ONE + squares) } else { T::ONE + squares }
+        });
+        Ok(())
+    }
+
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        self.factorise_part(block, relaxation, inverse_pivots, &mut nothing_handed_on)
+    }
+
+    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        self.substitute_part(block, inverse_pivots, r, z, &mut nothing_handed_on)
+    }
+}
+
+/// Whole rows are handed on, each when a part has done its share.
+impl<S: SevenPoint, T: Real> PartTriangular<Reference, T> for Plain<S, T> {
+    fn factorise_part(
+        &self,
+        block: usize,
+        relaxation: f64,
+        inverse_pivots: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        self.take_over(true, inverse_pivots, hand_on)?;
+        let (state, omega) = (self.state(), T::from_f64(relaxation));
+        // Σ T over the upper neighbours in the same block.
+        let upper_sum = |at: At| {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let upper = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
+            upper.fold(T::ZERO, |sum, n| sum + n.t)
+        };
+        for at @ [i, j, k] in cells(&self.layout) {
+            let (mut pivot, mut diagonal) = (state.rows.shift(at), state.rows.shift(at));
+            for n in state.rows.couplings(at).into_iter().flatten() {
+                diagonal += n.t;
+                let is_lower = !n.higher && self.is_in_block(block, at, n.to);
+                pivot += if is_lower {
+                    let left_out = omega * (upper_sum(n.to) - n.t);
+                    n.t * (T::ONE - (n.t + left_out) * get(inverse_pivots)(n.to))
+                } else {
+                    n.t
+                };
+            }
+            let is_regular = pivot > T::from_f64(singular_pivot::<T>()) * diagonal;
+            inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));
+        }
+        self.hand_over(true, inverse_pivots, hand_on)
+    }
+
+    fn substitute_part(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        self.take_over(true, z, hand_on)?;
+        let state = self.state();
+        let cells: Vec<At> = cells(&self.layout).collect();
+        for &at @ [i, j, k] in &cells {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let within = couplings.filter(|n| !n.higher && self.is_in_block(block, at, n.to));
+            let sum = within.fold(get(r)(at), |sum, n| sum + n.t * get(z)(n.to));
+            z.set(i, j, k, sum * get(inverse_pivots)(at));
+        }
+        self.hand_over(true, z, hand_on)?;
+        self.take_over(false, z, hand_on)?;
+        for &at @ [i, j, k] in cells.iter().rev() {
+            let couplings = state.rows.couplings(at).into_iter().flatten();
+            let within = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
+            let sum = within.fold(T::ZERO, |sum, n| sum + n.t * get(z)(n.to));
+            let value = z.get(i, j, k) + sum * get(inverse_pivots)(at);
+            z.set(i, j, k, value);
+        }
+        self.hand_over(false, z, hand_on)
+    }
+}
+
+impl<S: SevenPoint, T: Real> Plain<S, T> {
+    /// Receives the halo row that comes before this part's rows, in that order.
+    fn take_over(&self, upwards: bool, v: &mut Vector<T>, hand_on: &mut HandOn<'_, T>) -> Result<()> {
+        let Shape { nx, ny, nz } = self.layout.shape();
+        if self.layout.halo()[usize::from(!upwards)] == 0 {
+            return Ok(());
+        }
+        let mut row = vec![T::ZERO; nx * nz];
+        hand_on(Handed { upwards, send: &[], receive: &mut row })?;
+        let j = if upwards { usize::MAX } else { ny };
+        row.into_iter().enumerate().for_each(|(n, value)| v.set(n % nx, j, n / nx, value));
+        Ok(())
+    }
+
+    /// Sends the last of this part's rows, in that order.
+    fn hand_over(&self, upwards: bool, v: &Vector<T>, hand_on: &mut HandOn<'_, T>) -> Result<()> {
+        let Shape { nx, ny, nz } = self.layout.shape();
+        if self.layout.halo()[usize::from(upwards)] == 0 {
+            return Ok(());
+        }
+        let j = if upwards { ny - 1 } else { 0 };
+        let row: Vec<T> = (0..nx * nz).map(|n| v.get(n % nx, j, n / nx)).collect();
+        hand_on(Handed { upwards, send: &row, receive: &mut [] })
+    }
+
+    /// Whether two unknowns are in the same block of so many.
+    fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
+        let (Shape { nx, ny, .. }, first) = (self.state().stencil.shape(), self.layout.origin()[1]);
+        let number = |[i, j, k]: At| (i + nx * (j.wrapping_add(first) + ny * k)) / block;
+        number(a) == number(b)
+    }
+}

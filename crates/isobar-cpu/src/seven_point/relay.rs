@@ -1,0 +1,75 @@
+//! What goes from part to part of a grid where unknowns are gone through in order.
+
+use isobar_core::error::Result;
+use isobar_core::layout::Layout;
+use isobar_core::operator::part::{HandOn, Handed};
+use isobar_core::real::Real;
+
+use super::tiles::Tile;
+use crate::shared::Shared;
+
+/// Receives pieces of the halo row before a part's rows, in the order of unknowns or against it, and sends those of its last row:
+/// a tile's layers and columns at a time.
+pub(crate) struct Relay<'a, 'f, T> {
+    layout: Layout,
+    /// Whether anything goes over the part's first end, and over its last.
+    crosses: [bool; 2],
+    hand_on: &'a mut HandOn<'f, T>,
+    sent: Vec<T>,
+    received: Vec<T>,
+}
+
+impl<'a, 'f, T: Real> Relay<'a, 'f, T> {
+    /// Over those ends that other parts are beyond.
+    pub(crate) fn new(layout: &Layout, crosses: [bool; 2], hand_on: &'a mut HandOn<'f, T>) -> Self {
+        let halo = layout.halo();
+        let crosses = [crosses[0] && halo[0] > 0, crosses[1] && halo[1] > 0];
+        Self { layout: *layout, crosses, hand_on, sent: Vec::new(), received: Vec::new() }
+    }
+
+    /// Receives what the part before has left of v in one tile, and sends what this one has left in another.
+    ///
+    /// # Safety
+    /// Nobody else uses v meanwhile.
+    pub(crate) unsafe fn turn(
+        &mut self,
+        upwards: bool,
+        v: Shared<T>,
+        receive: Option<Tile>,
+        send: Option<Tile>,
+    ) -> Result<()> {
+        let [before, behind] = if upwards { self.crosses } else { [self.crosses[1], self.crosses[0]] };
+        let (receive, send) = (receive.filter(|_| before), send.filter(|_| behind));
+        if receive.is_none() && send.is_none() {
+            return Ok(());
+        }
+        let Self { layout, hand_on, sent, received, .. } = self;
+        let rows = layout.shape().ny as isize;
+        let (own, halo) = if upwards { (rows - 1, -1) } else { (0, rows) };
+        sent.clear();
+        for (position, n) in send.iter().flat_map(|tile| places(layout, own, tile)) {
+            // SAFETY: promised by the caller.
+            sent.extend_from_slice(unsafe { v.row(position, n) });
+        }
+        let to = || receive.iter().flat_map(|tile| places(layout, halo, tile));
+        received.resize(to().map(|(_, n)| n).sum(), T::ZERO);
+        hand_on(Handed { upwards, send: sent, receive: received })?;
+        let mut rest = &received[..];
+        for (position, n) in to() {
+            let (from, others) = rest.split_at(n);
+            // SAFETY: promised by the caller.
+            unsafe { v.row_mut(position, n) }.copy_from_slice(from);
+            rest = others;
+        }
+        Ok(())
+    }
+}
+
+/// Where a tile's rows lie in row j of the grid, and their lengths: cells with even i first, wherever the part begins.
+fn places<'a>(layout: &'a Layout, j: isize, tile: &'a Tile) -> impl Iterator<Item = (isize, usize)> + use<'a> {
+    [0, 1].into_iter().flat_map(move |parity| {
+        let colour = (parity + j).rem_euclid(2);
+        let start = (colour + 2 * j) * layout.half_plane() as isize;
+        tile.layers.clone().map(move |k| (start + (k * layout.pitch() + tile.columns.m) as isize, tile.columns.n))
+    })
+}

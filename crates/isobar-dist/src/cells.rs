@@ -1,0 +1,126 @@
+//! Steps that go from cell to cell, on several ranks: relaxation of points, and what is made of triangular parts.
+
+use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Colour;
+use isobar_core::operator::part::{Handed, PartPoints, PartTriangular};
+use isobar_core::operator::{PointSmoother, Triangular};
+use isobar_core::options::PointCycle;
+use isobar_core::real::Real;
+
+use crate::distributed::Distributed;
+use crate::operator::DistributedOperator;
+use crate::vector::Vector;
+
+/// By sweeps: tiles would go on in other ranks' rows.
+impl<B: PartBackend, T: Real, O: PartPoints<B, T> + ?Sized> PointSmoother<Distributed<B>, T>
+    for DistributedOperator<B, O>
+{
+    fn periodic(&self) -> [bool; 3] {
+        self.part().periodic()
+    }
+
+    fn suggested_tile(&self) -> [usize; 3] {
+        self.part().suggested_tile()
+    }
+
+    fn prepare(&self, cycle: &PointCycle) -> Result<()> {
+        if !cycle.is_sweep() && self.ranks().has_others() {
+            let [x, y, z] = cycle.tile;
+            return Err(Error::Unsupported(format!(
+                "tiles of {x} × {y} × {z} cells on several ranks, whose rows they would share; use \
+                 solver.jacobi.sub_iterations = 1 (plain sweeps), which acceleration = \"chebyshev\" makes faster, or run on one"
+            )));
+        }
+        self.part().prepare(cycle)
+    }
+
+    fn relax_points(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<B::Vector<T>>,
+        u: &Vector<B::Vector<T>>,
+        v: &mut Vector<B::Vector<T>>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.fill_to_read(u)?;
+        self.part().relax_points(cycle, &*f.part()?, &*u.part()?, v.part_mut(), norm, scalars)?;
+        self.combine([norm], scalars)
+    }
+}
+
+impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distributed<B>, T>
+    for DistributedOperator<B, O>
+{
+    fn relax_lower(
+        &self,
+        r: &Vector<B::Vector<T>>,
+        w: &Vector<B::Vector<T>>,
+        v: &mut Vector<B::Vector<T>>,
+        rho: Option<(Scalar, &mut B::Scalars)>,
+    ) -> Result<()> {
+        self.fill_to_read(w)?;
+        let (r, w, v) = (r.part()?, w.part()?, v.part_mut());
+        let Some((scalar, scalars)) = rho else { return self.part().relax_lower(&*r, &*w, v, None) };
+        self.part().relax_lower(&*r, &*w, v, Some((scalar, &mut *scalars)))?;
+        self.combine([scalar], scalars)
+    }
+
+    fn relax_upper(
+        &self,
+        v: &Vector<B::Vector<T>>,
+        w: &Vector<B::Vector<T>>,
+        z: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        self.fill_to_read(w)?;
+        self.part().relax_upper(&*v.part()?, &*w.part()?, z.part_mut())
+    }
+
+    /// D⁻¹ has its halo rows from [`Triangular::factorise`].
+    fn incomplete_poisson(
+        &self,
+        scaled: bool,
+        inverse_diagonal: &Vector<B::Vector<T>>,
+        r: &Vector<B::Vector<T>>,
+        z: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        self.fill_to_read(r)?;
+        self.part().incomplete_poisson(scaled, &*inverse_diagonal.part()?, &*r.part()?, z.part_mut())
+    }
+
+    fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<B::Vector<T>>) -> Result<()> {
+        let pivots = inverse_pivots.part_mut();
+        self.part().factorise_part(block, relaxation, pivots, &mut |handed| self.ranks().hand_on(handed))?;
+        self.fill(pivots, &Colour::BOTH)
+    }
+
+    fn substitute(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<B::Vector<T>>,
+        r: &Vector<B::Vector<T>>,
+        z: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        let (pivots, r, z) = (inverse_pivots.part()?, r.part()?, z.part_mut());
+        self.part().substitute_part(block, &*pivots, &*r, z, &mut |handed| self.ranks().hand_on(handed))
+    }
+
+    fn substitute_residual(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<B::Vector<T>>,
+        r: &mut Vector<B::Vector<T>>,
+        q: &Vector<B::Vector<T>>,
+        z: &mut Vector<B::Vector<T>>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let (pivots, q, r, z) = (inverse_pivots.part()?, q.part()?, r.part_mut(), z.part_mut());
+        let hand_on = &mut |handed: Handed<'_, T>| self.ranks().hand_on(handed);
+        self.part().substitute_residual_part(block, &*pivots, r, &*q, z, alpha, out, scalars, hand_on)?;
+        self.combine([out.get(0), out.get(1)], scalars)
+    }
+}

@@ -1,0 +1,226 @@
+//! What is made of triangular parts of a matrix, on several ranks: substitution, in which a rank follows the one before, and
+//! polynomials in L and Lᵀ.
+
+use std::sync::Arc;
+
+use isobar_core::array::ArrayViewMut;
+use isobar_core::backend::part::PartBackend;
+use isobar_core::build::{Solve, System};
+use isobar_core::error::Result;
+use isobar_core::layout::{Shape, Slab};
+use isobar_core::operator::Guess;
+use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
+use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
+use isobar_core::real::{Precision, Real};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_cpu::Cpu;
+use isobar_dist::threads::Threads;
+use isobar_dist::{Communicator, Distributed, threads};
+
+use crate::rocks::rough;
+use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+
+/// Every step with triangular parts, on a rank's rows, for blocks of so many unknowns.
+fn steps<B: Supports<Diffusion>, T: Real>(
+    backend: &B,
+    stencil: &Diffusion,
+    slab: Slab,
+    [r, w]: [&[f64]; 2],
+    blocks: &[usize],
+) -> Result<Vec<Vec<f64>>> {
+    let (shape, layout) = (stencil.shape(), backend.layout(stencil)?);
+    let triangular = backend.capabilities(&backend.operator::<T>(stencil)?).triangular.unwrap();
+    let vector = |values: &[f64]| -> Result<B::Vector<T>> {
+        let mut v = backend.zeros(&layout)?;
+        backend.upload(rows_of(values, shape, slab), &mut v)?;
+        Ok(v)
+    };
+    let (r, w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
+    let mut found = Vec::new();
+    let mut note = |v: &B::Vector<T>| -> Result<()> {
+        let mut rows = vec![0.0; slab.shape(shape).cells()];
+        backend.download(v, &mut ArrayViewMut::c_order(&mut rows, slab.shape(shape))?)?;
+        found.push(rows);
+        Ok(())
+    };
+    triangular.relax_lower(&r, &w, &mut v, None)?;
+    note(&v)?;
+    triangular.relax_upper(&r, &w, &mut v)?;
+    note(&v)?;
+    for &block in blocks {
+        for relaxation in [0.0, 0.95] {
+            triangular.factorise(block, relaxation, &mut pivots)?;
+            note(&pivots)?;
+            triangular.substitute(block, &pivots, &r, &mut v)?;
+            note(&v)?;
+        }
+    }
+    triangular.factorise(1, 0.0, &mut pivots)?;
+    for is_scaled in [false, true] {
+        triangular.incomplete_poisson(is_scaled, &pivots, &r, &mut v)?;
+        note(&v)?;
+    }
+    Ok(found)
+}
+
+/// Rows do not know of ranks: every number is that of one.
+fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
+    let [r, w] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
+    // Within rows, rows and more, layers and more, and the whole grid; some are cut where slabs meet, others are not.
+    let Shape { nx, ny, .. } = shape;
+    let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
+    let whole = Slab::whole(shape);
+    let expected = steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], &blocks).unwrap();
+    for &ranks in ranks {
+        let parts = threads::run(ranks, |world| {
+            let rank = world.rank();
+            let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
+            let slab = backend.slabs(shape)?.of(rank);
+            Ok((slab, steps::<_, T>(&backend, &stencil, slab, [&r, &w], &blocks)?))
+        });
+        let parts = parts.unwrap();
+        for (n, expected) in expected.iter().enumerate() {
+            let of_step: Vec<_> = parts.iter().map(|(slab, steps)| (*slab, steps[n].clone())).collect();
+            assert!(joined(shape, &of_step) == *expected, "step {n} of {shape} on {ranks} ranks");
+        }
+    }
+}
+
+/// Odd sizes, a ring in x, inactive cells, one layer, many; slabs of one row.
+fn shapes() -> [(Shape, &'static [usize]); 5] {
+    [
+        (Shape::new(7, 13, 5), &[1, 2, 3, 4, 6, 13]),
+        (Shape::new(8, 16, 4), &[1, 2, 3, 4, 6]),
+        (Shape::new(34, 9, 20), &[2, 3, 9]),
+        (Shape::new(12, 10, 1), &[2, 3, 4]),
+        (Shape::new(2, 8, 3), &[2, 3]),
+    ]
+}
+
+#[test]
+fn steps_are_those_of_one_rank() {
+    for (shape, ranks) in shapes() {
+        let problem = rough(shape);
+        check_steps::<_, f64>(|_| Reference, &problem, ranks);
+        check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, ranks);
+        check_steps::<_, f32>(|_| Cpu::new(1).unwrap(), &problem, ranks);
+    }
+    // Several threads a rank, each behind the one before; coefficients that are all alike, and layers that are a ring.
+    let shape = Shape::new(40, 48, 24);
+    check_steps::<_, f64>(|_| Cpu::new(3).unwrap(), &rough(shape), &[2, 3]);
+    let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
+    even.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2], [Boundary::Periodic; 2]];
+    check_steps::<_, f64>(|_| Cpu::new(2).unwrap(), &even, &[2, 3]);
+}
+
+fn preconditioners(nx: usize) -> Vec<Preconditioner> {
+    vec![
+        Neumann { order: 0 },
+        Neumann { order: 1 },
+        Neumann { order: 2 },
+        Neumann { order: 3 },
+        SsorAi,
+        IncompletePoisson { scaling: true },
+        BlockIc { block: None },
+        BlockIc { block: Some(2 * nx) },
+        Ic { block: None },
+        Ic { block: Some(5 * nx + 3) },
+        Mic { relaxation: 1.0, block: None },
+        Mic { relaxation: 0.97, block: Some(4 * nx) },
+    ]
+}
+
+fn with(preconditioner: Preconditioner) -> SolverOptions {
+    SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
+}
+
+/// The iterations of one rank but for one, and its solution.
+fn check_solves<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    assert!(alone.converged(), "{options:?}: {alone:?}");
+    let tolerance = if options.precision == Precision::F64 { 1e-7 } else { 2e-2 };
+    for &ranks in ranks {
+        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
+        assert!(outcome.converged(), "{what}: {outcome:?}");
+        // Rounding may move the count of a long iteration by one.
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{what}: {outcome:?} instead of {alone:?}");
+        let error = distance(&together, &u);
+        assert!(error < tolerance, "{what}: {error:e}");
+    }
+}
+
+#[test]
+fn conjugate_gradients_with_them() {
+    for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
+        let problem = rough(shape);
+        for preconditioner in preconditioners(shape.nx) {
+            check_solves(|_| Reference, &problem, &ranks[1..], &with(preconditioner));
+            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &with(preconditioner));
+        }
+    }
+    let shape = Shape::new(16, 24, 8);
+    let single = |kind| SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..with(kind) };
+    for kind in [Neumann { order: 2 }, Ic { block: None }] {
+        check_solves(|_| Cpu::new(1).unwrap(), &rough(shape), &[2, 3, 6], &single(kind));
+        let bicgstab = SolverOptions { method: Method::Bicgstab, tolerance: 1e-6, ..with(kind) };
+        let (stencil, rhs) = (rough(shape).stencil().unwrap(), vec![1.0; shape.cells()]);
+        let (outcome, _) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &bicgstab, &rhs, None).unwrap();
+        assert!(outcome.converged(), "{outcome:?}");
+    }
+}
+
+/// New coefficients reach the pivots on all ranks.
+#[test]
+fn updates() {
+    let shape = Shape::new(9, 14, 6);
+    let after = rough(shape);
+    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..after.clone() };
+    let before = DiffusionProblem { coefficient: diagonal(&before), ..before };
+    let (before, after) = (before.stencil().unwrap(), after.stencil().unwrap());
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    for kind in [Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }] {
+        let options = with(kind);
+        let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &options, &rhs, None);
+        let parts = threads::run(3, |world| {
+            let rank = world.rank();
+            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            let slab = backend.slabs(shape)?.of(rank);
+            let mut system = System::new(&backend, &before, &options)?;
+            system.update(&after)?;
+            let mut v = vec![0.0; slab.shape(shape).cells()];
+            let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
+            let outcome = system.solve(rows_of(&rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
+            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
+            Ok((slab, v))
+        });
+        assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-7);
+    }
+}
+
+/// The same coefficient in every direction, stored for each.
+fn diagonal(problem: &DiffusionProblem) -> Coefficient {
+    match &problem.coefficient {
+        Coefficient::Isotropic(field) => Coefficient::Diagonal([field.clone(), field.clone(), field.clone()]),
+        other => other.clone(),
+    }
+}
