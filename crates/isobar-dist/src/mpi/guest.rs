@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use isobar_core::error::{Error, Result};
 
@@ -16,6 +17,10 @@ use super::functions::{Handle, Mpi};
 use super::settle::Affairs;
 use crate::communicator::{Communicator, Message};
 use crate::together::{Tell, Told};
+
+/// How long a rank that hears of a failure still waits for what it has asked for: that may be on its way, and it may know more of
+/// the failure then than who told it, as of a cell of its own.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// One rank of a program's communicator.
 pub(super) struct Guest<H: Handle> {
@@ -138,11 +143,14 @@ impl<H: Handle> Communicator for Guest<H> {
             return Err(Error::told([rank, self.size()], failure));
         }
         let mut started = Vec::with_capacity(2 * messages.len());
-        let mut is_told = false;
+        let (mut is_told, mut told_at) = (false, None);
         // SAFETY: the slices stay borrowed until all is over, which after a failure it is when all have met.
         let result = unsafe { self.channel.start(messages, &mut started) }.and_then(|()| {
             self.channel.wait(&mut started, &mut |peer| {
-                is_told = self.has_letters(&affairs);
+                if !self.has_letters(&affairs) {
+                    return Ok(());
+                }
+                is_told = told_at.get_or_insert_with(Instant::now).elapsed() > GRACE;
                 if is_told { Err(failure(format!("rank {peer} does not answer"))) } else { Ok(()) }
             })
         });
