@@ -31,19 +31,23 @@ pub struct Assembled {
 
 impl Assembled {
     /// Keeps of b and of the exact solution what lies in these rows, (nz, rows, nx) in C order.
-    pub fn keep_rows(&mut self, rows: &Range<usize>) {
+    pub(crate) fn keep_rows(&mut self, rows: &Range<usize>) {
         let shape = self.matrix.shape();
         for values in std::iter::once(&mut self.rhs).chain(&mut self.exact) {
-            let mut end = 0;
-            for k in 0..shape.nz {
-                let from = shape.nx * (rows.start + shape.ny * k);
-                values.copy_within(from..from + shape.nx * rows.len(), end);
-                end += shape.nx * rows.len();
-            }
-            values.truncate(end);
-            values.shrink_to_fit();
+            keep_rows(values, shape, rows);
         }
     }
+}
+
+fn keep_rows(values: &mut Vec<f64>, shape: Shape, rows: &Range<usize>) {
+    let mut end = 0;
+    for k in 0..shape.nz {
+        let from = shape.nx * (rows.start + shape.ny * k);
+        values.copy_within(from..from + shape.nx * rows.len(), end);
+        end += shape.nx * rows.len();
+    }
+    values.truncate(end);
+    values.shrink_to_fit();
 }
 
 /// The cells of a problem.
@@ -159,17 +163,24 @@ impl DiffusionCase {
     /// # Errors
     /// Those of [`DiffusionCase::problem`]; a right-hand side that cannot be read or does not fit.
     pub fn assemble(&self) -> Result<Assembled> {
+        self.assemble_in(&(0..self.shape.ny))
+    }
+
+    /// The same with right-hand side and exact solution in some rows of the grid.
+    pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         let problem = self.problem()?;
         if self.section.unknowns == Unknowns::Points {
-            return self.assemble_points(&problem);
+            return self.assemble_points(&problem, rows);
         }
         let stencil = problem.stencil()?;
         let rhs = &self.rhs;
         let values = self.right_hand_side(
-            |kind| problem.rhs(kind, rhs.seed, rhs.weighting),
-            |body| problem.rhs_from(body, rhs.weighting),
+            rows,
+            |kind| problem.rhs_in(rows, kind, rhs.seed, rhs.weighting),
+            |body| problem.rhs_from_in(rows, body, rhs.weighting),
         )?;
-        let exact = (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil));
+        let exact =
+            (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil, rows));
         Ok(Assembled {
             rhs: values,
             exact,
@@ -182,6 +193,7 @@ impl DiffusionCase {
     /// The right-hand side: one of the kinds that are made, or from a body source that is read.
     fn right_hand_side(
         &self,
+        rows: &Range<usize>,
         made: impl Fn(Option<problem::RhsKind>) -> isobar::Result<Vec<f64>>,
         from: impl Fn(Vec<f64>) -> isobar::Result<Vec<f64>>,
     ) -> Result<Vec<f64>> {
@@ -194,24 +206,25 @@ impl DiffusionCase {
             RhsKind::File => {
                 let path = self.rhs.path.as_deref().unwrap_or(Path::new(""));
                 let Shape { nx, ny, nz } = self.shape;
-                let body =
-                    npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
+                let body = npy::read_rows(path, [nz, ny, nx], rows.clone())
+                    .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
                 from(body)?
             }
         })
     }
 
     /// The same at points inside the box.
-    fn assemble_points(&self, problem: &DiffusionProblem) -> Result<Assembled> {
+    fn assemble_points(&self, problem: &DiffusionProblem, rows: &Range<usize>) -> Result<Assembled> {
         let points = PointProblem::new(problem, problem.extent())?;
         let stencil = points.stencil()?;
         let rhs = &self.rhs;
         let values = self.right_hand_side(
-            |kind| points.rhs(kind, rhs.seed, rhs.weighting),
-            |body| points.rhs_from(body, rhs.weighting),
+            rows,
+            |kind| points.rhs_in(rows, kind, rhs.seed, rhs.weighting),
+            |body| points.rhs_from_in(rows, body, rhs.weighting),
         )?;
         let is_known = self.rhs_kind() == RhsKind::Manufactured;
-        let exact = is_known.then(|| without_constants(points.inner.exact(), &stencil));
+        let exact = is_known.then(|| without_constants(points.inner.exact(), &stencil, rows));
         Ok(Assembled {
             rhs: values,
             exact,
@@ -246,9 +259,13 @@ pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
     Mesh { centres: centres.clone(), faces, spacing: Some(spacing), units: Units::Unspecified }
 }
 
-/// Of all solutions of a singular system, the one that solvers return: with mean 0 wherever a constant is free.
-fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion) -> Vec<f64> {
-    let Some(components) = stencil.components() else { return solution };
+/// Of all solutions of a singular system, the one that solvers return, with mean 0 wherever a constant is free; of that some rows.
+fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
+    let shape = Stencil::shape(stencil);
+    let Some(components) = stencil.components() else {
+        keep_rows(&mut solution, shape, rows);
+        return solution;
+    };
     let floating = components.floating();
     let sizes = floating.sizes();
     let mut sums = vec![0.0; floating.count()];
@@ -262,5 +279,6 @@ fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion) -> Vec<f64> {
             *value -= sums[component] / sizes[component] as f64;
         }
     }
+    keep_rows(&mut solution, shape, rows);
     solution
 }

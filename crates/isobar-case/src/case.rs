@@ -132,6 +132,14 @@ impl Case {
         self.problem.assemble().map_err(|error| Error::at(&self.path, error))
     }
 
+    /// The same with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order: of a file these alone are read.
+    ///
+    /// # Errors
+    /// As [`Case::assemble`], of what is read.
+    pub fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
+        self.problem.assemble_in(rows).map_err(|error| Error::at(&self.path, error))
+    }
+
     /// The right-hand side of a body source of the caller's own, shape (nz, ny, nx) in C order: weighted as the case says, with
     /// boundary values, sources and wells.
     ///

@@ -85,7 +85,7 @@ impl Case {
         let at = |error: isobar::Error| Error::at(&self.path, error);
         let Some(slabs) = device.slabs(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
-        // Steps take arrays of the whole grid; a solve lets go of what is not its own when the matrix is made.
+        // Steps take arrays of the whole grid; a solve makes and reads those of its own rows alone.
         let by_rows = match &self.problem {
             Problem::Helmholtz(case) => {
                 1.0 + f64::from(u8::from(case.section.rhs.kind == helmholtz::RhsKind::Manufactured))
@@ -97,7 +97,7 @@ impl Case {
         let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
         Ok(Footprint {
             system: alone.system - others,
-            assembly: alone.assembly + others,
+            assembly: alone.assembly,
             solution: alone.solution * share,
             solver: host,
             copy: alone.copy,

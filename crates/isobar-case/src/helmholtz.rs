@@ -1,5 +1,6 @@
 //! Problems of kind "helmholtz": `[problem]` and `[grid]`.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use isobar::grid::{EARTH_RADIUS, Geometry, GridOptions};
@@ -150,6 +151,11 @@ impl HelmholtzCase {
     /// A right-hand side that cannot be read or does not fit the grid; coefficients that make no
     /// sensible matrix.
     pub fn assemble(&self) -> Result<Assembled> {
+        self.assemble_in(&(0..self.grid.ny))
+    }
+
+    /// The same with right-hand side and exact solution in some rows of the grid.
+    pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
         let (problem, grid, rhs) = (self.problem(), &self.grid, &self.section.rhs);
         if rhs.kind == RhsKind::Manufactured && self.section.advection != [0.0; 3] && grid.geometry != Geometry::Box {
             return Err(Error::new(
@@ -157,7 +163,7 @@ impl HelmholtzCase {
                  \"box\" or another right-hand side",
             ));
         }
-        let made = |kind, weighting| problem.rhs(kind, rhs.seed, weighting);
+        let made = |kind, weighting| problem.rhs_in(rows, kind, rhs.seed, weighting);
         let values = match rhs.kind {
             RhsKind::Constant => made(problem::RhsKind::Constant, rhs.weighting)?,
             RhsKind::Random => made(problem::RhsKind::Random, rhs.weighting)?,
@@ -165,10 +171,10 @@ impl HelmholtzCase {
             RhsKind::Manufactured => made(problem::RhsKind::Manufactured, Weighting::Volume)?,
             RhsKind::File => {
                 let path = rhs.path.as_deref().unwrap_or(Path::new(""));
-                let mut values = npy::read(path, [grid.nz, grid.ny, grid.nx])
+                let mut values = npy::read_rows(path, [grid.nz, grid.ny, grid.nx], rows.clone())
                     .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
                 if rhs.weighting == Weighting::Volume {
-                    problem.times_volume(&mut values)?;
+                    problem.times_volume_in(rows, &mut values)?;
                 }
                 values
             }
@@ -177,7 +183,7 @@ impl HelmholtzCase {
         Ok(Assembled {
             matrix: Matrix::TensorProduct(problem.stencil()?),
             rhs: values,
-            exact: (rhs.kind == RhsKind::Manufactured).then(|| problem.exact()),
+            exact: (rhs.kind == RhsKind::Manufactured).then(|| problem.exact_in(rows)),
             active: None,
             mesh: Mesh {
                 centres: problem.coordinates(),

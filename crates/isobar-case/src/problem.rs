@@ -1,5 +1,6 @@
 //! `problem.kind`: which equation, and what it reads of the case.
 
+use std::ops::Range;
 use std::path::Path;
 
 use isobar::Shape;
@@ -81,6 +82,22 @@ impl Problem {
             Self::Helmholtz(case) => case.assemble(),
             Self::Diffusion(case) => case.assemble(),
             Self::Heat(case) => case.assemble(),
+        }
+    }
+
+    /// The same with b and the exact solution in some rows of the grid, (nz, rows, nx) in C order: of a file these alone are read.
+    ///
+    /// # Errors
+    /// As [`Problem::assemble`], of what is read.
+    pub fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
+        match self {
+            Self::Helmholtz(case) => case.assemble_in(rows),
+            Self::Diffusion(case) => case.assemble_in(rows),
+            Self::Heat(case) => {
+                let mut assembled = case.assemble()?;
+                assembled.keep_rows(rows);
+                Ok(assembled)
+            }
         }
     }
 

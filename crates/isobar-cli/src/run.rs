@@ -1,5 +1,6 @@
 //! A case's solve from start to end, for the commands that need one.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
@@ -48,9 +49,9 @@ pub struct Together<'r> {
 /// # Errors
 /// The case cannot be set up: no memory, a bad right-hand side, a device that fails.
 pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, console: &mut Console) -> Result<Run> {
-    let assemble = || {
+    let assemble = |rows: &Range<usize>| {
         case.require_memory(device)?;
-        Ok(case.assemble()?)
+        Ok(case.assemble_in(rows)?)
     };
     solve_since(Instant::now(), case, assemble, device, together, console)
 }
@@ -60,25 +61,22 @@ pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, conso
 /// # Errors
 /// As [`solve`].
 pub fn solve_assembled(case: &Case, assembled: Assembled, device: &Device, console: &mut Console) -> Result<Run> {
-    solve_since(Instant::now(), case, || Ok(assembled), device, None, console)
+    solve_since(Instant::now(), case, |_| Ok(assembled), device, None, console)
 }
 
 fn solve_since(
     clock: Instant,
     case: &Case,
-    assemble: impl FnOnce() -> Result<Assembled>,
+    assemble: impl FnOnce(&Range<usize>) -> Result<Assembled>,
     device: &Device,
     together: Option<Together<'_>>,
     console: &mut Console,
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
-        let mut assembled = assemble()?;
-        let solver = assembled.matrix.solver(device, &case.solver)?;
         let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
-        if rows.len() < shape.ny {
-            assembled.keep_rows(&rows);
-        }
+        let assembled = assemble(&rows)?;
+        let solver = assembled.matrix.solver(device, &case.solver)?;
         let guess = case.first_guess_in(&rows)?;
         Ok((assembled, solver, case.footprint_on(device)?, guess, Shape { ny: rows.len(), ..shape }))
     };

@@ -5,7 +5,8 @@
 //! `py_literal`; everything a file can get wrong is answered before memory is taken for its values.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use py_literal::Value;
@@ -25,7 +26,15 @@ const MAX_DEPTH: usize = 6;
 /// [`Error::Npy`] where the file is missing or no `.npy` file, has another shape, dtype or
 /// order, is cut short or too long, or holds a value that is not finite.
 pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)" })
+    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: None })
+}
+
+/// Reads some rows of such an array, all layers of them: (nz, rows, nx) in C order. The others are not read.
+///
+/// # Errors
+/// Those of [`read`], of what is read; rows that the array has not.
+pub fn read_rows(path: &Path, shape: [usize; 3], rows: Range<usize>) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { shape: &shape, axes: "(nz, ny, nx)", rows: Some(rows) })
 }
 
 /// The same for an array of shape (nz,).
@@ -33,14 +42,16 @@ pub fn read(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
 /// # Errors
 /// Those of [`read`].
 pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
-    read_file(path, &Wanted { shape: &[nz], axes: "(nz,)" })
+    read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
 
-/// The shape that an array must have.
+/// The shape that an array must have, and what is read of it.
 struct Wanted<'a> {
     shape: &'a [usize],
     /// The same in letters.
     axes: &'static str,
+    /// Rows of its layers; nothing means all of it.
+    rows: Option<Range<usize>>,
 }
 
 impl Wanted<'_> {
@@ -52,8 +63,23 @@ impl Wanted<'_> {
             && self.shape[leading..].iter().zip(found).all(|(&n, &m)| n as u64 == m)
     }
 
-    /// The index of an entry, as Python has it.
-    fn index(&self, mut at: usize) -> Vec<usize> {
+    /// The pieces that are read, one after another: the first entry of each, and how many entries they all have.
+    fn pieces(&self) -> Option<(Vec<usize>, usize)> {
+        match (&self.rows, self.shape) {
+            (None, shape) => Some((vec![0], shape.iter().product())),
+            (Some(rows), &[nz, ny, nx]) if rows.start <= rows.end && rows.end <= ny => {
+                Some(((0..nz).map(|k| nx * (rows.start + ny * k)).collect(), nx * rows.len()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The index of an entry of those that are read, as Python has it.
+    fn index(&self, entry: usize) -> Vec<usize> {
+        let mut at = match self.pieces() {
+            Some((starts, length)) if length > 0 => starts[entry / length] + entry % length,
+            _ => entry,
+        };
         let mut index: Vec<usize> = self
             .shape
             .iter()
@@ -115,6 +141,8 @@ enum Problem {
     Truncated { found: u64, expected: u64 },
     #[error("has {0} bytes after its array; save the array again with numpy.save, one array a file")]
     Trailing(u64),
+    #[error("has no rows {} to {}", .0.start, .0.end)]
+    Rows(Range<usize>),
     #[error("a{index:?} is {value}")]
     NotFinite { index: Vec<usize>, value: f64 },
     #[error("{0} bytes")]
@@ -172,7 +200,7 @@ impl Dtype {
 }
 
 /// Reads an array from a stream of `length` bytes.
-fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
+fn parse(mut input: impl Read + Seek, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
     let (header, header_length) = read_header(&mut input)?;
     let dtype = Dtype::of(&header.descr).ok_or_else(|| Problem::Dtype(header.descr.clone()))?;
     let shape = wanted.shape;
@@ -186,7 +214,7 @@ fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f
     }
     let count = shape.iter().try_fold(1_usize, |product, &n| product.checked_mul(n));
     let promised = count.and_then(|count| (count as u64).checked_mul(dtype.width as u64));
-    let (Some(count), Some(promised)) = (count, promised) else {
+    let Some(promised) = promised else {
         return Err(Problem::Memory(u64::MAX));
     };
     let there = length.saturating_sub(header_length);
@@ -196,9 +224,16 @@ fn parse(mut input: impl Read, length: u64, wanted: &Wanted<'_>) -> Result<Vec<f
     if there > promised {
         return Err(Problem::Trailing(there - promised));
     }
-    let mut values = Vec::new();
+    let (starts, piece) = wanted.pieces().ok_or_else(|| Problem::Rows(wanted.rows.clone().unwrap_or_default()))?;
+    let (mut values, count) = (Vec::new(), starts.len() * piece);
     values.try_reserve_exact(count).map_err(|_| Problem::Memory(8 * count as u64))?;
-    read_values(&mut input, &dtype, promised, &mut values)?;
+    let mut at = 0;
+    for start in starts {
+        // As long as the file, which was asked for its length.
+        input.seek_relative(((start - at) * dtype.width) as i64).map_err(Problem::Io)?;
+        read_values(&mut input, &dtype, (piece * dtype.width) as u64, &mut values)?;
+        at = start + piece;
+    }
     if let Some(at) = values.iter().position(|value| !value.is_finite()) {
         return Err(Problem::NotFinite { index: wanted.index(at), value: values[at] });
     }

@@ -1,9 +1,10 @@
 //! Diffusion with given coefficients, boundary conditions, sources and wells.
 
 use std::f64::consts::PI;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::{RhsKind, Spacing, Weighting, random, smooth};
+use super::Spacing;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side};
@@ -119,7 +120,7 @@ impl DiffusionProblem {
         }
     }
 
-    fn extents(&self) -> [usize; 3] {
+    pub(super) fn extents(&self) -> [usize; 3] {
         [self.shape.nx, self.shape.ny, self.shape.nz]
     }
 
@@ -132,11 +133,16 @@ impl DiffusionProblem {
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
     }
 
-    fn widths(&self, at: [usize; 3]) -> [f64; 3] {
+    pub(super) fn cells_in(&self, rows: &Range<usize>) -> impl Iterator<Item = [usize; 3]> + use<> {
+        let (Shape { nx, nz, .. }, rows) = (self.shape, rows.clone());
+        (0..nz).flat_map(move |k| rows.clone().flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+    }
+
+    pub(super) fn widths(&self, at: [usize; 3]) -> [f64; 3] {
         [0, 1, 2].map(|d| self.spacing[d].width(at[d]))
     }
 
-    fn volume(&self, at: [usize; 3]) -> f64 {
+    pub(super) fn volume(&self, at: [usize; 3]) -> f64 {
         self.widths(at).iter().product()
     }
 
@@ -145,7 +151,7 @@ impl DiffusionProblem {
     }
 
     /// Whether cell n in the order of arrays takes part.
-    fn takes_part(&self, n: usize) -> bool {
+    pub(super) fn takes_part(&self, n: usize) -> bool {
         self.is_open(n) && Axis::ALL.iter().any(|&axis| self.coefficient.along(axis)[n] > 0.0)
     }
 
@@ -161,7 +167,7 @@ impl DiffusionProblem {
     }
 
     /// The cells at the lower end of the grid in direction d, or at the upper one.
-    fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
+    pub(super) fn end(&self, d: usize, is_upper: bool) -> impl Iterator<Item = [usize; 3]> + use<> {
         let extents = self.extents();
         let ranges = [0, 1, 2].map(|e| match (e == d, is_upper) {
             (false, _) => 0..extents[e],
@@ -176,7 +182,7 @@ impl DiffusionProblem {
     }
 
     /// 2κA/d: the transmissibility from a cell's centre to its face.
-    fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
+    pub(super) fn half(&self, axis: Axis, at: [usize; 3]) -> f64 {
         let width = self.spacing[axis as usize].width(at[axis as usize]);
         2.0 * self.coefficient.along(axis)[self.cell(at)] * self.volume(at) / (width * width)
     }
@@ -301,7 +307,13 @@ impl DiffusionProblem {
     }
 
     /// The active cells of a vertical range.
-    fn completed(&self, key: &str, n: usize, [i, j]: [usize; 2], [first, last]: [usize; 2]) -> Result<Vec<[usize; 3]>> {
+    pub(super) fn completed(
+        &self,
+        key: &str,
+        n: usize,
+        [i, j]: [usize; 2],
+        [first, last]: [usize; 2],
+    ) -> Result<Vec<[usize; 3]>> {
         if i >= self.shape.nx || j >= self.shape.ny || first > last || last >= self.shape.nz {
             return Err(Error::invalid(
                 key,
@@ -334,7 +346,7 @@ impl DiffusionProblem {
     }
 
     /// What ties a cell to a well: 2π √(κ_x κ_y) d_z / ln(r_e / r).
-    fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
+    pub(super) fn well_index(&self, well: &Well, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let kappa = (self.coefficient.along(Axis::X)[n] * self.coefficient.along(Axis::Y)[n]).sqrt();
         2.0 * PI * kappa * self.widths(at)[2] / (self.equivalent_radius(at) / well.radius).ln()
@@ -418,93 +430,5 @@ impl DiffusionProblem {
                 axes: [0, 1, 2].map(|d| (d, 2.0)),
             },
         }
-    }
-
-    /// A right-hand side in C order, shape (nz, ny, nx): the body source f of the given kind (none means 0),
-    /// boundary values, sources and wells. 0 in inactive cells. [`RhsKind::Manufactured`] is A x with x from
-    /// [`DiffusionProblem::exact`], and nothing else.
-    ///
-    /// # Errors
-    /// Those of [`DiffusionProblem::stencil`].
-    pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
-        let fraction = |at: [usize; 3]| {
-            let extents = self.extents();
-            [0, 1, 2].map(|d| (at[d] as f64 + 0.5) / extents[d] as f64)
-        };
-        let body: Vec<f64> = match kind {
-            None => vec![0.0; self.shape.cells()],
-            Some(RhsKind::Constant) => vec![1.0; self.shape.cells()],
-            Some(RhsKind::Random) => (0..self.shape.cells()).map(|n| random(seed, n)).collect(),
-            Some(RhsKind::Smooth) => self
-                .cells()
-                .map(|at| {
-                    let [x, y, z] = fraction(at);
-                    smooth(x, y, z)
-                })
-                .collect(),
-            Some(RhsKind::Manufactured) => return Ok(self.stencil()?.times(&self.exact())),
-        };
-        self.rhs_from(body, weighting)
-    }
-
-    /// A right-hand side from a body source of the caller's own, C order: it is masked and weighted, and
-    /// boundary values, sources and wells are added.
-    ///
-    /// # Errors
-    /// Those of [`DiffusionProblem::validate`]; [`Error::Shape`] for another number of cells.
-    pub fn rhs_from(&self, mut values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        self.validate()?;
-        if values.len() != self.shape.cells() {
-            return Err(Error::shape("the right-hand side", values.len().to_string(), self.shape.cells().to_string()));
-        }
-        for (n, value) in values.iter_mut().enumerate() {
-            if !self.takes_part(n) {
-                *value = 0.0;
-            }
-        }
-        if weighting == Weighting::Volume {
-            let nx = self.shape.nx;
-            for (row, values) in values.chunks_mut(nx).enumerate() {
-                let [_, j, k] = self.place(row * nx);
-                for (i, value) in values.iter_mut().enumerate() {
-                    *value *= self.volume([i, j, k]);
-                }
-            }
-        }
-        for axis in Axis::ALL {
-            let d = axis as usize;
-            for (side, is_upper) in self.boundary[d].iter().zip([false, true]) {
-                if matches!(side, Boundary::Dirichlet(0.0) | Boundary::Neumann(0.0) | Boundary::Periodic) {
-                    continue;
-                }
-                for at in self.end(d, is_upper).filter(|&at| self.is_active(at)) {
-                    values[self.cell(at)] += match side {
-                        Boundary::Dirichlet(value) => self.half(axis, at) * value,
-                        Boundary::Neumann(flux) => flux * self.volume(at) / self.widths(at)[d],
-                        Boundary::Periodic => 0.0,
-                    };
-                }
-            }
-        }
-        for source in &self.sources {
-            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
-            let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
-            let total: f64 = cells.iter().map(weight).sum();
-            for at in &cells {
-                values[self.cell(*at)] += source.rate * weight(at) / total;
-            }
-        }
-        for well in &self.wells {
-            for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
-                values[self.cell(at)] += self.well_index(well, at) * well.value;
-            }
-        }
-        Ok(values)
-    }
-
-    /// The exact solution of [`RhsKind::Manufactured`], paper D's: cos n in cell n, 0 in inactive cells. Where
-    /// the matrix is singular, solutions differ from it by constants.
-    pub fn exact(&self) -> Vec<f64> {
-        self.cells().map(|at| if self.is_active(at) { (self.cell(at) as f64).cos() } else { 0.0 }).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The pressure correction of an atmosphere model.
 
 use std::f64::consts::PI;
+use std::ops::Range;
 
 use super::{RhsKind, Weighting, random, smooth};
 use crate::error::Result;
@@ -53,18 +54,30 @@ impl Helmholtz {
     /// # Errors
     /// Those of [`GridOptions::validate`].
     pub fn rhs(&self, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
+        self.rhs_in(&self.all_rows(), kind, seed, weighting)
+    }
+
+    /// The same in some rows of the grid, (nz, rows, nx).
+    ///
+    /// # Errors
+    /// As [`Helmholtz::rhs`].
+    pub fn rhs_in(&self, rows: &Range<usize>, kind: RhsKind, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
         let Shape { nx, ny, nz } = self.grid.shape();
         let fraction = |i: usize, n: usize| (i as f64 + 0.5) / n as f64;
         let mut values = match kind {
-            RhsKind::Constant => self.fill(|_, _, _| 1.0),
-            RhsKind::Random => self.fill(|i, j, k| random(seed, i + nx * (k + nz * j))),
-            RhsKind::Smooth => self.fill(|i, j, k| smooth(fraction(i, nx), fraction(j, ny), fraction(k, nz))),
-            RhsKind::Manufactured => self.manufactured_rhs(),
+            RhsKind::Constant => self.fill(rows, |_, _, _| 1.0),
+            RhsKind::Random => self.fill(rows, |i, j, k| random(seed, i + nx * (k + nz * j))),
+            RhsKind::Smooth => self.fill(rows, |i, j, k| smooth(fraction(i, nx), fraction(j, ny), fraction(k, nz))),
+            RhsKind::Manufactured => self.manufactured_rhs(rows),
         };
         if weighting == Weighting::Volume {
-            self.times_volume(&mut values)?;
+            self.times_volume_in(rows, &mut values)?;
         }
         Ok(values)
+    }
+
+    fn all_rows(&self) -> Range<usize> {
+        0..self.grid.ny
     }
 
     /// Multiplies point values, shape (nz, ny, nx) in C order, by the cell volumes |T| a_k.
@@ -72,34 +85,48 @@ impl Helmholtz {
     /// # Errors
     /// Those of [`GridOptions::validate`].
     pub fn times_volume(&self, values: &mut [f64]) -> Result<()> {
+        self.times_volume_in(&self.all_rows(), values)
+    }
+
+    /// The same of values in some rows of the grid, (nz, rows, nx).
+    ///
+    /// # Errors
+    /// As [`Helmholtz::times_volume`].
+    pub fn times_volume_in(&self, rows: &Range<usize>, values: &mut [f64]) -> Result<()> {
         let horizontal = HorizontalField::laplacian(&self.grid)?;
         let vertical = VerticalProfile::helmholtz(&self.grid, self.omega(), self.lambda);
-        for (layer, &a) in values.chunks_mut(horizontal.area.len()).zip(&vertical.a) {
-            for (value, &area) in layer.iter_mut().zip(&horizontal.area) {
+        let areas = &horizontal.area[self.grid.nx * rows.start..self.grid.nx * rows.end];
+        for (layer, &a) in values.chunks_mut(areas.len().max(1)).zip(&vertical.a) {
+            for (value, &area) in layer.iter_mut().zip(areas) {
                 *value *= area * a;
             }
         }
         Ok(())
     }
 
-    fn fill(&self, f: impl Fn(usize, usize, usize) -> f64) -> Vec<f64> {
-        let Shape { nx, ny, nz } = self.grid.shape();
+    fn fill(&self, rows: &Range<usize>, f: impl Fn(usize, usize, usize) -> f64) -> Vec<f64> {
+        let Shape { nx, nz, .. } = self.grid.shape();
         let f = &f;
-        (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| f(i, j, k)))).collect()
+        (0..nz).flat_map(|k| rows.clone().flat_map(move |j| (0..nx).map(move |i| f(i, j, k)))).collect()
     }
 
     /// The exact solution of [`RhsKind::Manufactured`] at cell centres:
     /// sin πx sin πy cos(πζ) on the box and cos(πρ/2) cos(πσ/2) cos(πζ) on the panels, ζ the relative
     /// height. It vanishes at the sides and has no vertical derivative at bottom and top.
     pub fn exact(&self) -> Vec<f64> {
-        self.at_centres(|x, y, zeta, _| horizontal_mode(self.grid.geometry, x, y).value * (PI * zeta).cos())
+        self.exact_in(&self.all_rows())
     }
 
-    fn manufactured_rhs(&self) -> Vec<f64> {
+    /// The same in some rows of the grid, (nz, rows, nx).
+    pub fn exact_in(&self, rows: &Range<usize>) -> Vec<f64> {
+        self.at_centres(rows, |x, y, zeta, _| horizontal_mode(self.grid.geometry, x, y).value * (PI * zeta).cos())
+    }
+
+    fn manufactured_rhs(&self, rows: &Range<usize>) -> Vec<f64> {
         let omega = self.omega();
         let depth = self.grid.relative_depth();
         let m = PI / depth;
-        self.at_centres(|x, y, zeta, r| {
+        self.at_centres(rows, |x, y, zeta, r| {
             let mode = horizontal_mode(self.grid.geometry, x, y);
             let (sin, cos) = (PI * zeta).sin_cos();
             let flat = self.grid.geometry == Geometry::Box;
@@ -116,11 +143,11 @@ impl Helmholtz {
         })
     }
 
-    fn at_centres(&self, f: impl Fn(f64, f64, f64, f64) -> f64) -> Vec<f64> {
+    fn at_centres(&self, rows: &Range<usize>, f: impl Fn(f64, f64, f64, f64) -> f64) -> Vec<f64> {
         let metric = Metric::new(&self.grid);
         let heights = self.grid.heights();
         let depth = self.grid.relative_depth();
-        self.fill(|i, j, k| {
+        self.fill(rows, |i, j, k| {
             let height = 0.5 * (heights[k] + heights[k + 1]);
             f(metric.x(i as f64 + 0.5), metric.y(j as f64 + 0.5), height / depth, 1.0 + height)
         })

@@ -7,6 +7,7 @@
 //! * [`materials`] coefficient fields: two phases, bubbles, layers.
 
 mod diffusion;
+mod diffusion_rhs;
 mod heat;
 mod helmholtz;
 pub mod materials;

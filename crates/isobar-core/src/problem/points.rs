@@ -1,7 +1,10 @@
 //! Diffusion with its unknowns at points inside a box, whose sides are a whole distance away.
 
+use std::ops::Range;
+
 use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::error::{Error, Result};
+use crate::layout::Shape;
 use crate::stencil::{Axis, Diffusion};
 
 /// −∇·(κ∇u) + c u = f at the points inside a box, n of them a direction, h = L/(n + 1) apart, with values given on its sides
@@ -95,8 +98,17 @@ impl PointProblem {
 
     /// Adds what the values on the sides come to on the right.
     pub(super) fn add_sides(&self, rhs: &mut [f64]) {
+        self.add_sides_in(&(0..self.inner.shape.ny), rhs);
+    }
+
+    /// The same in some rows of the grid, (nz, rows, nx).
+    fn add_sides_in(&self, rows: &Range<usize>, rhs: &mut [f64]) {
+        let Shape { nx, ny, .. } = self.inner.shape;
         for &(n, tie, value) in &self.ties {
-            rhs[n] += tie * value;
+            let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+            if rows.contains(&j) {
+                rhs[i + nx * (j - rows.start + rows.len() * k)] += tie * value;
+            }
         }
     }
 
@@ -105,11 +117,25 @@ impl PointProblem {
     /// # Errors
     /// Those of [`PointProblem::stencil`].
     pub fn rhs(&self, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Result<Vec<f64>> {
+        self.rhs_in(&(0..self.inner.shape.ny), kind, seed, weighting)
+    }
+
+    /// As [`DiffusionProblem::rhs_in`].
+    ///
+    /// # Errors
+    /// Those of [`PointProblem::stencil`].
+    pub fn rhs_in(
+        &self,
+        rows: &Range<usize>,
+        kind: Option<RhsKind>,
+        seed: u64,
+        weighting: Weighting,
+    ) -> Result<Vec<f64>> {
         if kind == Some(RhsKind::Manufactured) {
-            return Ok(self.stencil()?.times(&self.inner.exact()));
+            return Ok(self.stencil()?.times_in(rows, |n| self.inner.exact_at(n)));
         }
-        let mut values = self.inner.rhs(kind, seed, weighting)?;
-        self.add_sides(&mut values);
+        let mut values = self.inner.rhs_in(rows, kind, seed, weighting)?;
+        self.add_sides_in(rows, &mut values);
         Ok(values)
     }
 
@@ -118,8 +144,16 @@ impl PointProblem {
     /// # Errors
     /// As there.
     pub fn rhs_from(&self, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        let mut values = self.inner.rhs_from(body, weighting)?;
-        self.add_sides(&mut values);
+        self.rhs_from_in(&(0..self.inner.shape.ny), body, weighting)
+    }
+
+    /// As [`DiffusionProblem::rhs_from_in`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rhs_from_in(&self, rows: &Range<usize>, body: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
+        let mut values = self.inner.rhs_from_in(rows, body, weighting)?;
+        self.add_sides_in(rows, &mut values);
         Ok(values)
     }
 }

@@ -1,6 +1,7 @@
 //! Diffusion with a coefficient in every cell: −∇·(κ∇u) + c u by cell-centred finite volumes.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Stencil;
@@ -363,11 +364,18 @@ impl Diffusion {
 
     /// A x, arrays in C order.
     pub fn times(&self, x: &[f64]) -> Vec<f64> {
-        self.cells()
+        self.times_in(&(0..self.shape.ny), |n| x[n])
+    }
+
+    /// The same in some rows of the grid, (nz, rows, nx), with x cell by cell.
+    pub(crate) fn times_in(&self, rows: &Range<usize>, x: impl Fn(usize) -> f64) -> Vec<f64> {
+        let Shape { nx, nz, .. } = self.shape;
+        let cells = (0..nz).flat_map(|k| rows.clone().flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
+        cells
             .map(|at| {
-                let here = x[self.cell(at)];
+                let here = x(self.cell(at));
                 self.neighbours(at)
-                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x[self.cell(other)]))
+                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x(self.cell(other))))
             })
             .collect()
     }

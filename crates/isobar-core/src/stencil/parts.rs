@@ -130,14 +130,14 @@ pub trait SupportsPointParts: SupportsParts<Diffusion> {
     ) -> Result<Arc<Self::PointPartTransfer<T>>>;
 
     /// The connected components of the whole grid that this is a part of, as
-    /// [`AggregateOperator::components`](crate::operator::AggregateOperator::components).
+    /// [`AggregateOperator::components`].
     ///
     /// # Errors
     /// As there.
     fn components_of_whole<T: Real>(&self, part: &Self::Part<T>) -> Result<Option<Components>>;
 
     /// What ties the connected components of the whole grid to something fixed, as
-    /// [`AggregateOperator::ties`](crate::operator::AggregateOperator::ties).
+    /// [`AggregateOperator::ties`].
     ///
     /// # Errors
     /// As there; [`Error::Unsupported`] where no such levels are made as ask for it.

@@ -35,11 +35,11 @@ fn valid() -> Vec<u8> {
 }
 
 fn wanted(shape: &[usize]) -> Wanted<'_> {
-    Wanted { shape, axes: "(nz, ny, nx)" }
+    Wanted { shape, axes: "(nz, ny, nx)", rows: None }
 }
 
 fn read_bytes(bytes: &[u8]) -> Result<Vec<f64>, Problem> {
-    parse(bytes, bytes.len() as u64, &wanted(&SHAPE))
+    parse(io::Cursor::new(bytes), bytes.len() as u64, &wanted(&SHAPE))
 }
 
 /// The message for `bytes`, which must be refused.
@@ -54,6 +54,29 @@ fn reads_back_what_it_writes() {
     assert_eq!(read_bytes(&bytes).unwrap(), values());
     assert_eq!((bytes.len() - 24 * 8) % 64, 0, "the values are aligned");
     assert_eq!(bytes[bytes.len() - 24 * 8 - 1], b'\n');
+}
+
+/// Rows of all layers, and nothing of the others: what is wrong with these is nobody's business.
+#[test]
+fn reads_rows_alone() {
+    let v = values();
+    let with = |rows: Range<usize>, bytes: &[u8]| {
+        let wanted = Wanted { rows: Some(rows), ..wanted(&SHAPE) };
+        parse(io::Cursor::new(bytes), bytes.len() as u64, &wanted)
+    };
+    let bytes = valid();
+    for rows in [0..3, 0..1, 1..3, 2..2] {
+        let expected: Vec<f64> = (0..24).filter(|n| rows.contains(&(n / 4 % 3))).map(|n| v[n]).collect();
+        assert_eq!(with(rows, &bytes).unwrap(), expected);
+    }
+    assert!(with(2..4, &bytes).unwrap_err().to_string().contains("has no rows 2 to 4"));
+    let mut spoilt = bytes.clone();
+    let at = |n: usize| bytes.len() - 8 * (24 - n);
+    // a[1, 2, 3]
+    spoilt[at(23)..].copy_from_slice(&f64::NAN.to_le_bytes());
+    assert_eq!(with(0..2, &spoilt).unwrap().len(), 16);
+    let Err(Problem::NotFinite { index, .. }) = with(1..3, &spoilt) else { panic!("not found") };
+    assert_eq!(index, [1, 2, 3]);
 }
 
 #[test]
@@ -92,7 +115,7 @@ fn reads_each_float_of_each_byte_order_and_version() {
 fn reads_whole_numbers_and_booleans() {
     let read = |descr: &str, data: &[u8]| {
         let bytes = file(1, &dictionary(&format!("'{descr}'"), "False", "(3,)"), data);
-        parse(&bytes[..], bytes.len() as u64, &wanted(&[3])).unwrap()
+        parse(io::Cursor::new(&bytes[..]), bytes.len() as u64, &wanted(&[3])).unwrap()
     };
     assert_eq!(read("|b1", &[0, 1, 1]), [0.0, 1.0, 1.0]);
     assert_eq!(read("|u1", &[0, 1, 255]), [0.0, 1.0, 255.0]);
@@ -110,7 +133,7 @@ fn leading_directions_of_one_cell_may_be_missing() {
     let of = |found: &str, shape: &[usize]| {
         let count = shape.iter().product::<usize>();
         let bytes = file(1, &dictionary("'|u1'", "False", found), &vec![1; count]);
-        parse(&bytes[..], bytes.len() as u64, &wanted(shape)).is_ok()
+        parse(io::Cursor::new(&bytes[..]), bytes.len() as u64, &wanted(shape)).is_ok()
     };
     assert!(of("(3, 4)", &[1, 3, 4]) && of("(4,)", &[1, 1, 4]) && of("(1, 3, 4)", &[1, 3, 4]));
     assert!(!of("(3, 4)", &[2, 3, 4]) && !of("(4, 3)", &[1, 3, 4]) && !of("(1, 1, 3, 4)", &[1, 3, 4]));
@@ -147,7 +170,7 @@ fn fortran_order_is_refused_unless_it_is_c_order_too() {
     let message = refusal(&file(1, &dictionary("'<f8'", "True", "(2, 3, 4)"), &data));
     assert!(message.contains("numpy.ascontiguousarray"), "{message}");
     let column = file(1, &dictionary("'<f8'", "True", "(24, 1, 1)"), &data);
-    assert_eq!(parse(&column[..], column.len() as u64, &wanted(&[24, 1, 1])).unwrap(), [0.0; 24]);
+    assert_eq!(parse(io::Cursor::new(&column[..]), column.len() as u64, &wanted(&[24, 1, 1])).unwrap(), [0.0; 24]);
 }
 
 #[test]
@@ -158,7 +181,7 @@ fn counts_the_bytes() {
     bytes.truncate(bytes.len() - 2);
     assert!(refusal(&bytes).contains("promises 192 bytes of data, 191 are there"));
     // The file shrinks while it is read.
-    let error = parse(&bytes[..], bytes.len() as u64 + 1, &wanted(&SHAPE)).unwrap_err();
+    let error = parse(io::Cursor::new(&bytes[..]), bytes.len() as u64 + 1, &wanted(&SHAPE)).unwrap_err();
     assert!(matches!(error, Problem::Truncated { .. }), "{error}");
 }
 
@@ -199,10 +222,10 @@ fn a_nest_of_brackets_takes_no_time() {
 #[test]
 fn a_header_for_a_huge_grid_takes_no_memory() {
     let bytes = file(1, &dictionary("'<f8'", "False", "(1000000, 1000000, 1000000)"), &[]);
-    let error = parse(&bytes[..], bytes.len() as u64, &wanted(&[1_000_000; 3])).unwrap_err();
+    let error = parse(io::Cursor::new(&bytes[..]), bytes.len() as u64, &wanted(&[1_000_000; 3])).unwrap_err();
     assert!(matches!(error, Problem::Truncated { found: 0, .. }), "{error}");
     let most = file(1, &dictionary("'<f8'", "False", &format!("({0}, {0}, {0})", usize::MAX)), &[]);
-    let error = parse(&most[..], most.len() as u64, &wanted(&[usize::MAX; 3])).unwrap_err();
+    let error = parse(io::Cursor::new(&most[..]), most.len() as u64, &wanted(&[usize::MAX; 3])).unwrap_err();
     assert!(matches!(error, Problem::Memory(_)), "{error}");
 }
 
