@@ -92,6 +92,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "galerkin_levels" => galerkin::levels::<B, T>,
             "point_levels" => point_levels::levels::<B, T>,
             "update_of_point_levels" => point_levels::update::<B, T>,
+            "points_above_lines" => point_levels::above_lines::<B, T>,
             "update" => updates::diffusion::<B, T>,
         ],
         "stored_matrix": [

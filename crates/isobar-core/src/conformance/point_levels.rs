@@ -1,13 +1,18 @@
-//! Levels whose cells are relaxed each by itself: every operator and transfer of a hierarchy, level by level, and updates.
+//! Levels whose cells are relaxed each by itself: every operator and transfer of a hierarchy, level by level, and updates; such a
+//! level above lines.
 
+use super::Complete;
 use super::fixture::{SCALARS, Sample, compare_at_scale, fetch, ok, poison, random_vector, send, tolerance};
+use super::solves::like_the_reference;
 use crate::backend::{Backend, HostScalars};
+use crate::build::System;
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Guess, LineSmoother, Relaxation, Transfer};
-use crate::options::Smoother;
-use crate::real::Real;
+use crate::options::{Compatibility, Method, Preconditioner, Smoother, SolverOptions};
+use crate::problem::random;
+use crate::real::{Precision, Real};
 use crate::reference::{Reference, Vector};
-use crate::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Stencil, Supports};
+use crate::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Stencil, Supports};
 
 /// Even, odd, prime, flat, one cell wide, long, and large enough for several threads and blocks.
 const SHAPES: [(usize, usize, usize); 11] = [
@@ -89,7 +94,7 @@ impl<B: Backend, T: Real> Level<'_, B, T> {
     }
 
     fn transfers(&self, tested: &dyn Transfer<B, T>, reference: &dyn Transfer<Reference, T>) {
-        assert!(!tested.is_adjoint() && !reference.is_adjoint());
+        assert_eq!(tested.is_adjoint(), reference.is_adjoint(), "{}", self.name);
         let coarse = reference.coarse_layout().shape();
         assert_eq!(tested.coarse_layout().shape(), coarse, "{}", self.name);
         let ((f, on_f), (u, on_u)) = (self.vector(self.shape, 3), self.vector(self.shape, 4));
@@ -153,6 +158,54 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
                 level.transfers(&**tested, &**reference);
             }
         }
+    }
+}
+
+/// The finest level of points above lines with what goes to the next, and whole solves; back ends that have no such levels refuse.
+pub fn above_lines<B: Complete, T: Real>(backend: &B) {
+    let mut options = SolverOptions {
+        precision: T::PRECISION,
+        tolerance: if T::PRECISION == Precision::F64 { 1e-9 } else { 1e-4 },
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    };
+    options.multigrid.smoother = Smoother::PointLine;
+    let mut compared = 0;
+    for (name, stencil) in samples() {
+        let (on_operator, operator) = (ok(backend.operator::<T>(&stencil)), ok(Reference.operator::<T>(&stencil)));
+        // Single cells are not halved, nor rings of 4 n + 2.
+        let Ok(Some(reference)) = Reference.point_line_hierarchy(&stencil, &operator, None) else { continue };
+        let Some(tested) = ok(backend.point_line_hierarchy(&stencil, &on_operator, None)) else {
+            let refused = System::new(backend, &stencil, &options).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|message| message.contains("point-line")), "{name}");
+            return;
+        };
+        assert_eq!(tested.shapes(), reference.shapes(), "{name}");
+        let shape = stencil.shape();
+        let level = Level { backend, tested: &*tested.levels[0], reference: &*reference.levels[0], shape, name };
+        level.transfers(&*tested.transfers[0], &*reference.transfers[0]);
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared}");
+    let jumps = |n: usize, most: f64| if random(3, n / 5) > 0.3 { most } else { 1.0 };
+    let kinds: [(&str, [[Side; 2]; 3], &dyn Fn(usize) -> f64); 3] = [
+        ("rough, fixed", [[Side::Fixed; 2]; 3], &|n| 10f64.powf(random(2, n))),
+        ("jumps, a ring", [[Side::Periodic; 2], [Side::Fixed, Side::Closed], [Side::Closed; 2]], &|n| jumps(n, 30.0)),
+        ("jumps, floating", [[Side::Closed; 2]; 3], &|n| jumps(n, 100.0)),
+    ];
+    for (shape, (name, sides, kappa)) in
+        [Shape::new(20, 13, 10), Shape::new(40, 33, 1)].into_iter().flat_map(|shape| kinds.map(|kind| (shape, kind)))
+    {
+        let field: Vec<f64> = (0..shape.cells()).map(kappa).collect();
+        let cells = Coefficients::Cells { fields: vec![field.into()], axes: [(0, 1.0); 3] };
+        let stencil = ok(Diffusion::new(shape, cells, None, sides));
+        let cg = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options.clone() };
+        let mut variants = vec![cg.clone()];
+        if T::PRECISION == Precision::F64 {
+            variants.push(SolverOptions { precision: Precision::Mixed, ..cg });
+        }
+        let name = format!("points above lines, {name}, {shape}");
+        like_the_reference(backend, &name, &stencil, &variants, |_, expected| 1 + expected / 10);
     }
 }
 

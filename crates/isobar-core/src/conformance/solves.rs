@@ -115,7 +115,7 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
 }
 
 /// Every variant reaches the reference's answer, in as many iterations give or take a few.
-fn like_the_reference<B: Supports<S>, S: Stencil>(
+pub(super) fn like_the_reference<B: Supports<S>, S: Stencil>(
     backend: &B,
     name: &str,
     stencil: &S,
