@@ -36,6 +36,15 @@ fn cycles_that_relax_points() {
     }
 }
 
+/// Two turns of a ring in x, of which every rank has its rows.
+#[test]
+fn rings_of_an_odd_number_of_cells() {
+    let mut problem = rough(Shape::new(7, 13, 5));
+    problem.boundary[0] = [Boundary::Periodic; 2];
+    check_rough(|_| Reference, &problem, &[1, 2, 3]);
+    check_rough(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3]);
+}
+
 /// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
 #[test]
 fn points_with_several_threads_a_rank() {
