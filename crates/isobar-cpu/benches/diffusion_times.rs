@@ -1,7 +1,8 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
 //! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [f64|mixed] [names of problems] [lines|point-line]`; with
-//! `lines` these are relaxed where the choice would be points, and with `point-line` both. Seconds of the processor are those of all threads.
+//! `lines` these are relaxed where the choice would be points, and with `point-line` both. Seconds of the processor are those
+//! of all threads.
 
 use std::f64::consts::TAU;
 use std::sync::Arc;

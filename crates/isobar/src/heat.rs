@@ -87,8 +87,8 @@ impl TimeStepper {
         self.each(|inner| inner.set(state.source(shape)?, None, 0))
     }
 
-    /// Replaces the state between two steps, as a model does that has more than diffusion in it; number and time of steps go on. Steps that
-    /// extrapolate begin anew.
+    /// Replaces the state between two steps, as a model does that has more than diffusion in it; number and time of steps go
+    /// on. Steps that extrapolate begin anew.
     ///
     /// # Errors
     /// As [`TimeStepper::set`].

@@ -22,9 +22,9 @@ use crate::device::Device;
 
 /// The processes of a job that an MPI launcher such as `mpirun` has started, or of a program's communicator, seen by one of them.
 ///
-/// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a [`Ranks::device`] takes arrays of this rank's own rows,
-/// [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz, rows, nx); or arrays of the whole grid on every rank, of
-/// which each reads and writes its own rows.
+/// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a
+/// [`Ranks::device`] takes arrays of this rank's own rows, [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz,
+/// rows, nx); or arrays of the whole grid on every rank, of which each reads and writes its own rows.
 #[derive(Clone, Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,

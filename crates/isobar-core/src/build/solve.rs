@@ -41,8 +41,8 @@ pub trait Solve<S>: Send {
     /// Solves A u = `rhs`, starting from what `u` holds if `guess` says so.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) or [`Error::NotFinite`](crate::Error::NotFinite) for arrays that do not fit the problem, and what the
-    /// device reports. Not converging is an outcome.
+    /// [`Error::Shape`](crate::Error::Shape) or [`Error::NotFinite`](crate::Error::NotFinite) for arrays that do not fit the
+    /// problem, and what the device reports. Not converging is an outcome.
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome>;
 
     /// v = A u

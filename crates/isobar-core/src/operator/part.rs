@@ -248,8 +248,8 @@ pub trait PartModalTransfer<B: PartBackend, T: Real, C: Real>: ModalTransfer<B, 
     /// The part's operator.
     fn fine_part(&self) -> &dyn PartOperator<B, T>;
 
-    /// [`ModalTransfer::expand_smooth`], with `fill` called as by [`PartSmoother::smooth_part`], and once more for what reads the halo rows of
-    /// u next.
+    /// [`ModalTransfer::expand_smooth`], with `fill` called as by [`PartSmoother::smooth_part`], and once more for what reads
+    /// the halo rows of u next.
     ///
     /// # Errors
     /// As there.

@@ -1,10 +1,11 @@
 //! Rings of an odd number of cells: periodic directions that a checkerboard does not fit on.
 //!
 //! In a ring of n cells, n odd, the first and the last are neighbours of one colour. Going twice around it makes a ring of 2n
-//! cells, on which colours alternate; with the coefficients and the right-hand side of the first turn repeated on the second, A u = b has the
-//! solution of the n cells repeated, since shifting by n changes neither A nor b. Iterates need not be repeated, as their errors know of
-//! colours and of tiles: what a caller gets is the mean of the turns, whose residual is the mean of theirs, and so, relative to b, at most what
-//! the solve reports. A solve takes twice the work and memory, on any back end, and callers' arrays stay what they are.
+//! cells, on which colours alternate; with the coefficients and the right-hand side of the first turn repeated on the second,
+//! A u = b has the solution of the n cells repeated, since shifting by n changes neither A nor b. Iterates need not be repeated,
+//! as their errors know of colours and of tiles: what a caller gets is the mean of the turns, whose residual is the mean of
+//! theirs, and so, relative to b, at most what the solve reports. A solve takes twice the work and memory, on any back end, and
+//! callers' arrays stay what they are.
 
 use super::{Coefficients, Diffusion, Stencil};
 use crate::array::ArrayView;

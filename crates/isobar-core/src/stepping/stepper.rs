@@ -32,7 +32,8 @@ use crate::stencil::{Diffusion, Stencil, Supports};
 /// Residuals are those of the system for u' (paper E's A u = b), times a constant.
 ///
 /// Storage beside the solver's: u; the state before where steps extrapolate; s where there is one; the ones where they
-/// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step allocates no vector, and the host touches none.
+/// are first guesses; the coefficients of c M where volumes differ; two states where steps choose their length. A step
+/// allocates no vector, and the host touches none.
 ///
 /// On several ranks arrays are those of a rank's own rows, or of the whole grid on each, which reads and writes its own rows of them.
 pub struct HeatStepper<B: Supports<Diffusion>> {

@@ -1,7 +1,8 @@
 //! The diffusion operator on processor cores: what it supplies to the engine.
 //!
 //! * this file: the operator, and what can be done with it,
-//! * [`cells`] entries from coefficients of cells, [`even`] of cells that are all alike, [`faces`] stored ones, [`entries`] what they share.
+//! * [`cells`] entries from coefficients of cells, [`even`] of cells that are all alike, [`faces`] stored ones, [`entries`]
+//!   what they share.
 
 mod cells;
 mod entries;

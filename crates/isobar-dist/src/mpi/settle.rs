@@ -3,7 +3,8 @@
 //! A rank that fails sends every other a letter: how many messages it has sent there, ever, and what went wrong. Who waits for a
 //! message looks for letters meanwhile, and does the same. Then each takes its receives back and receives what the others say that
 //! they have sent; so all sends come to their end as well. Nothing is left between them, all know all failures, and the next
-//! call begins as if nothing had happened. A call that succeeds ends with a barrier, in which a rank that waits hears of one that has failed.
+//! call begins as if nothing had happened. A call that succeeds ends with a barrier, in which a rank that waits hears of one
+//! that has failed.
 
 use std::ffi::c_int;
 

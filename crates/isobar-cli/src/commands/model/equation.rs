@@ -63,8 +63,8 @@ impl Iteration {
         self.levels.iter().map(|level| level.messages).sum()
     }
 
-    /// R of equation (16), of a part of so many columns: numbers sent over numbers read and written. ρ is R times the bandwidth of memory
-    /// over that of the network.
+    /// R of equation (16), of a part of so many columns: numbers sent over numbers read and written. ρ is R times the bandwidth
+    /// of memory over that of the network.
     pub fn ratio(&self, part: Part, ranks: f64) -> f64 {
         part.border(ranks) * self.rows() / (part.columns() * self.references())
     }
@@ -191,8 +191,8 @@ mod tests {
         Level { coarsened: 2f64.powi(level), references, rows, messages: rows }
     }
 
-    /// Paper B's own counts (table 1, column Mem(C)): an exchange an iteration of conjugate gradients, four a level of multigrid, two on
-    /// the coarsest, where nothing but two sweeps is done.
+    /// Paper B's own counts (table 1, column Mem(C)): an exchange an iteration of conjugate gradients, four a level of
+    /// multigrid, two on the coarsest, where nothing but two sweeps is done.
     fn of_paper_b() -> [Iteration; 3] {
         let [smooth, restrict_smooth, residual, prolongate, norm] = [8.0, 6.0, 3.0, 3.0, 1.0];
         let finest = level(0, 2.0 * smooth + residual + prolongate + norm, 4.0);
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn the_paper_predicts_its_overheads() {
-        // Section 5.3: 5 % for conjugate gradients and 20 % for multigrid on 512 × 512 × 128 with memory 100 times as fast as the network.
+        // Section 5.3: 5 % for conjugate gradients and 20 % for multigrid on 512 × 512 × 128 with memory 100 times as fast as
+        // the network.
         let machine = Machine { memory: 100e9, network: 1e9, latency: 0.0 };
         let [cg, multigrid, _] = of_paper_b();
         for (iteration, overhead) in [(cg, 0.052), (multigrid, 0.201)] {
@@ -243,8 +244,8 @@ mod tests {
 
     #[test]
     fn an_iteration_by_hand() {
-        // 10 vectors of 100 × 100 × 10 numbers of 8 bytes are 8 MB: 2 ms at 40 % of 10 GB/s. A halo row of the border's 400 columns is 32 kB:
-        // 32 µs at 1 GB/s. One message and two sums over 2³ ranks at 5 µs: 5 and 30 µs.
+        // 10 vectors of 100 × 100 × 10 numbers of 8 bytes are 8 MB: 2 ms at 40 % of 10 GB/s. A halo row of the border's 400
+        // columns is 32 kB: 32 µs at 1 GB/s. One message and two sums over 2³ ranks at 5 µs: 5 and 30 µs.
         let machine = Machine { memory: 10e9, network: 1e9, latency: 5e-6 };
         let of = |part, ranks| {
             Prediction::new(&Iteration::conjugate_gradients(), part, 10.0, ranks, machine, 0.4, Precision::F64)
