@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use isobar::options::{Method, Preconditioner, Smoother};
 use isobar::{Description, Outcome, Shape, Stop};
-use isobar_case::text::{name, plural};
+use isobar_case::text::plural;
 use isobar_case::{Case, Footprint, memory};
 
 use isobar_case::report::{ErrorReport, Seconds, TrafficReport};
@@ -64,15 +64,19 @@ fn solver(case: &Case, description: &Description) -> String {
         let _ = write!(
             text,
             ", {} V({},{}), {} coarse sweeps",
-            name(&description.smoother),
+            description.smoother.name(),
             multigrid.pre,
             multigrid.post,
             multigrid.coarse_sweeps
         );
     }
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
+        let is_given = case.solver.multigrid.smoother != Smoother::Auto;
         text.push_str(match (description.method.as_str(), description.preconditioner.as_str()) {
-            _ if case.solver.multigrid.smoother != Smoother::Auto => "; what suits solver.multigrid.smoother",
+            ("multigrid", _) if is_given => "; what suits solver.multigrid.smoother",
+            ("cg", "multigrid") if is_given => {
+                "; what suits solver.multigrid.smoother, and watched: lines or the diagonal follow where it is slow"
+            }
             ("cg", "multigrid") if description.smoother == Smoother::PointLine => {
                 "; chosen for these coefficients, and watched: lines on all grids follow where it is slow"
             }

@@ -136,9 +136,8 @@ fn unsupported(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!("{what} is not for matrices of this kind; use {instead}"))
 }
 
-fn no_such_smoother(smoother: Smoother) -> Error {
-    let what = format!("solver.multigrid.smoother: {:?}", smoother.name());
-    unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
+fn key_of(smoother: Smoother) -> String {
+    format!("solver.multigrid.smoother: {:?}", smoother.name())
 }
 
 /// A maker, what updates its operator, and the bytes of that.
@@ -294,12 +293,11 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         };
         if let Some(hierarchy) = by_points {
             return hierarchy.ok_or_else(|| {
-                let smoother = self.options.multigrid.smoother;
+                let what = key_of(self.options.multigrid.smoother);
                 if self.capabilities.aggregates.is_some() {
-                    let what = format!("solver.multigrid.smoother: {:?}", smoother.name());
                     return not_on_ranks(&what, "\"line-red-black\"");
                 }
-                no_such_smoother(smoother)
+                unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
             });
         }
         let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
@@ -383,7 +381,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             made.ok_or_else(|| unsupported(what, "\"multigrid\", \"line\" or \"jacobi\""))?;
         let smoother = self.options.multigrid.smoother;
         if smoother.begins_with_points() {
-            return Err(no_such_smoother(smoother));
+            return Err(unsupported(&key_of(smoother), "\"line-red-black\" or \"line-jacobi\""));
         }
         let cycle = Cycle::new(&problems, &self.options.multigrid)?;
         // All of them, of which a rank may have some.

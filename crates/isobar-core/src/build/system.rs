@@ -306,6 +306,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.turns
     }
 
+    /// That of its vectors.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// u
     pub fn solution(&self) -> &B::Vector<f64> {
         &self.u

@@ -2,9 +2,11 @@
 //!
 //! * this file: what a caller sees, whatever the device,
 //! * [`stepper`] the θ scheme, written once over any back end; `adaptive` how it chooses the length of steps,
+//!   `arrays` what vectors have of callers' arrays,
 //! * [`trial`] which preconditioner is the fastest.
 
 mod adaptive;
+mod arrays;
 pub mod stepper;
 pub mod trial;
 

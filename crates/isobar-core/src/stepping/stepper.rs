@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use super::adaptive::{self, Control};
+use super::arrays::Arrays;
 use super::{Evolve, HeatOptions, Moment, Step};
-use crate::array::{ArrayView, ArrayViewMut, Source, Target};
+use crate::array::{Source, Target};
 use crate::backend::{Ratio, Scalar};
 use crate::build::{Description, Solve, System};
-use crate::build::{download, fetch, find_not_finite, send, upload};
 use crate::error::{Error, Result};
-use crate::layout::{Shape, Slab};
 use crate::operator::{CgOperator, Guess};
 use crate::options::{Scheme, SolverOptions, StepGuess};
 use crate::outcome::{Outcome, Stop};
 use crate::problem::{Heat, Mass};
 use crate::real::Precision;
 use crate::solver::Observer;
-use crate::stencil::{Diffusion, Stencil, Supports};
+use crate::stencil::{Diffusion, Supports};
 
 /// Steps of M u_t = −K u + s by the θ scheme, Crank–Nicolson (θ = ½) or backward Euler (θ = 1):
 ///
@@ -39,8 +38,7 @@ use crate::stencil::{Diffusion, Stencil, Supports};
 pub struct HeatStepper<B: Supports<Diffusion>> {
     backend: B,
     heat: Heat,
-    /// The rows that vectors have.
-    rows: Slab,
+    arrays: Arrays,
     options: HeatOptions,
     precision: Precision,
     system: System<B, Diffusion>,
@@ -93,7 +91,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let dt = options.steps.length(0);
         let stencil = heat.shifted(1.0 / (theta * dt))?;
         let system = System::new(backend, &stencil, solver)?;
-        let (turns, layout) = (system.turns(), backend.layout(&*stencil.around()?)?);
+        let (turns, layout) = (system.turns(), *system.layout());
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
             Mass::Given(volumes) => {
@@ -103,11 +101,10 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 Some((operator, step))
             }
         };
-        let (shape, first) = (heat.shape(), layout.origin()[1]);
-        let rows = Slab { first, beyond: first + turns.once(layout.shape()).ny };
+        let arrays = Arrays::new(heat.shape(), &layout, turns);
         let vector_of = |values: &[f64]| -> Result<B::Vector<f64>> {
             let mut vector = backend.zeros(&layout)?;
-            send(backend, turns, ArrayView::c_order(values, shape)?.rows(rows)?, &mut vector)?;
+            arrays.send(backend, values, &mut vector)?;
             Ok(vector)
         };
         let ones = (options.guess == StepGuess::Ones)
@@ -126,7 +123,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             precision: solver.precision,
             options,
             heat,
-            rows,
+            arrays,
             system,
             mass,
             before,
@@ -334,39 +331,6 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         backend.scale(2.0, w)?;
         backend.axpy(Ratio::ONE.negated(), before.unwrap_or(u), w, scalars)
     }
-
-    /// The rows of a caller's array that vectors have.
-    fn own<'a>(&self, what: &str, array: Source<'a>) -> Result<Source<'a>> {
-        if self.is_own(what, array.shape())? { Ok(array) } else { array.rows(self.rows) }
-    }
-
-    /// The same to write to.
-    fn own_mut<'a>(&self, what: &str, array: Target<'a>) -> Result<Target<'a>> {
-        if self.is_own(what, array.shape())? { Ok(array) } else { array.into_rows(self.rows) }
-    }
-
-    /// Whether an array has the rows that vectors have alone; else it is one of the whole grid.
-    fn is_own(&self, what: &str, shape: Shape) -> Result<bool> {
-        if shape == self.rows.shape(self.heat.shape()) {
-            Ok(true)
-        } else {
-            self.check_shape(what, shape).map(|()| false)
-        }
-    }
-
-    fn check_shape(&self, what: &str, shape: Shape) -> Result<()> {
-        let expected = self.heat.shape();
-        if shape == expected { Ok(()) } else { Err(Error::shape(what, shape.to_string(), expected.to_string())) }
-    }
-
-    /// Fails for a NaN or an infinity in a caller's array, naming the cell of the whole grid.
-    fn check_finite(&self, what: &str, array: Source<'_>) -> Result<()> {
-        let first = if self.is_own(what, array.shape())? { self.rows.first } else { 0 };
-        find_not_finite(what, array).map_err(|error| match error {
-            Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + first, k },
-            other => other,
-        })
-    }
 }
 
 impl Heat {
@@ -409,28 +373,19 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     }
 
     fn set(&mut self, state: Source<'_>, before: Option<Source<'_>>, steps: usize) -> Result<()> {
-        self.check_finite("the state", state)?;
-        upload(&self.backend, self.system.turns(), self.own("the state", state)?, &mut self.u)?;
+        let Self { backend, arrays, u, .. } = self;
+        arrays.check_finite("the state", state)?;
+        arrays.upload(backend, "the state", state, u)?;
         self.has_before = false;
-        let before = before.filter(|_| self.before.is_some());
-        if let Some(source) = before {
-            self.check_finite("the state before", source)?;
-        }
-        let before = before.map(|source| self.own("the state before", source)).transpose()?;
         if let (Some(source), Some(to)) = (before, &mut self.before) {
-            upload(&self.backend, self.system.turns(), source, to)?;
+            arrays.check_finite("the state before", source)?;
+            arrays.upload(backend, "the state before", source, to)?;
             self.has_before = true;
         }
         // Cells that take no part hold 0.
         if let Some(mask) = self.heat.inactive() {
-            let mut values = vec![0.0; mask.len()];
-            let shape = self.heat.shape();
-            for vector in std::iter::once(&mut self.u).chain(&mut self.before) {
-                let mut own = ArrayViewMut::c_order(&mut values, shape)?.into_rows(self.rows)?;
-                fetch(&self.backend, self.system.turns(), vector, &mut own)?;
-                values.iter_mut().zip(&mask).filter(|(_, inactive)| **inactive).for_each(|(value, _)| *value = 0.0);
-                let own = ArrayView::c_order(&values, shape)?.rows(self.rows)?;
-                send(&self.backend, self.system.turns(), own, vector)?;
+            for vector in std::iter::once(u).chain(&mut self.before) {
+                arrays.clear_in(backend, &mask, vector)?;
             }
         }
         (self.taken, self.time, self.wanted) = (steps, 0.0, self.options.steps.length(0));
@@ -438,13 +393,13 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     }
 
     fn read(&mut self, state: Target<'_>) -> Result<()> {
-        download(&self.backend, self.system.turns(), &self.u, &mut self.own_mut("the state", state)?)
+        self.arrays.download(&self.backend, "the state", &self.u, state)
     }
 
     fn read_before(&mut self, state: Target<'_>) -> Result<bool> {
-        let mut state = self.own_mut("the state", state)?;
+        self.arrays.check("the state", state.shape())?;
         match (&self.before, self.has_before) {
-            (Some(before), true) => download(&self.backend, self.system.turns(), before, &mut state).map(|()| true),
+            (Some(before), true) => self.arrays.download(&self.backend, "the state", before, state).map(|()| true),
             _ => Ok(false),
         }
     }
@@ -471,23 +426,21 @@ impl<B: Supports<Diffusion>> Evolve for HeatStepper<B> {
     }
 
     fn update(&mut self, heat: Heat) -> Result<()> {
-        self.check_shape("the new problem", heat.shape())?;
+        self.arrays.check_whole("the new problem", heat.shape())?;
         let is_same_form = std::mem::discriminant(&heat.mass) == std::mem::discriminant(&self.heat.mass);
         if !is_same_form || heat.inactive() != self.heat.inactive() {
             let message = "it has other active cells, or volumes of another kind; make a new stepper";
             return Err(Error::invalid("the new problem", message));
         }
-        let (shape, turns) = (heat.shape(), self.system.turns());
+        let Self { backend, arrays, .. } = self;
         match (&heat.source, &mut self.source) {
-            (Some(values), Some(source)) => {
-                send(&self.backend, turns, ArrayView::c_order(values, shape)?.rows(self.rows)?, source)?;
-            }
+            (Some(values), Some(source)) => arrays.send(backend, values, source)?,
             (Some(values), None) => {
-                let mut source = self.backend.zeros(&self.backend.layout(&*heat.stiffness.around()?)?)?;
-                send(&self.backend, turns, ArrayView::c_order(values, shape)?.rows(self.rows)?, &mut source)?;
+                let mut source = backend.zeros(self.system.layout())?;
+                arrays.send(backend, values, &mut source)?;
                 self.source = Some(source);
             }
-            (None, Some(source)) => self.backend.clear(source)?,
+            (None, Some(source)) => backend.clear(source)?,
             (None, None) => {}
         }
         self.heat = heat;
