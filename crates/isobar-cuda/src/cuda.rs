@@ -15,9 +15,9 @@ use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
 use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
+use crate::link::{CardLink, Ways};
 use crate::module::{Module, Modules};
 use crate::nvrtc::Nvrtc;
-use crate::peers::Peers;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::staging::Staging;
@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 32_767;
 pub struct Cuda {
     inner: Arc<Inner>,
     /// As one of several ranks.
-    link: Option<Arc<Peers>>,
+    link: Option<Arc<CardLink>>,
 }
 
 #[derive(Debug)]
@@ -86,25 +86,44 @@ impl Cuda {
         Ok(Self { inner: Arc::new(inner), link: None })
     }
 
-    /// This card as rank `rank` of `size`, whose cards write to each other's memory, if all of them can: those of one host
-    /// that are connected, in one process or in several. All ranks make the same calls. `all_gather` collects what every
+    /// This card as rank `rank` of `size`, whose cards reach each other without the host if they can: those of one host that are
+    /// connected write to each other's memory, in one process or in several; else NCCL brings their messages, if all have it
+    /// and a card each. `ISOBAR_LINK` takes ways away ([`Ways`]). All ranks make the same calls. `all_gather` collects what every
     /// rank gives it, of the same length, in the order of ranks.
     ///
     /// # Errors
     /// Those of `all_gather`, and what the driver reports. Cards that cannot reach each other are no error: what they exchange
     /// goes by way of the host.
     pub fn join(&self, rank: usize, size: usize, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
-        Ok(Self { inner: Arc::clone(&self.inner), link: Peers::join(self, rank, size, all_gather)?.map(Arc::new) })
+        let ways = Ways::from_environment();
+        // A rank that has it wrong takes part all the same: the others wait for it.
+        let joined = self.join_by(*ways.as_ref().unwrap_or(&Ways::HOST), rank, size, all_gather)?;
+        ways.map(|_| joined)
     }
 
-    /// What this card and others write to, where they do.
-    pub(crate) fn peers(&self) -> Option<&Peers> {
+    /// The same, whatever `ISOBAR_LINK` says.
+    ///
+    /// # Errors
+    /// Those of [`Cuda::join`].
+    pub fn join_by(
+        &self,
+        ways: Ways,
+        rank: usize,
+        size: usize,
+        all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
+    ) -> Result<Self> {
+        let link = CardLink::join(self, ways, [rank, size], all_gather)?;
+        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new) })
+    }
+
+    /// This card's way to others, where it has one.
+    pub fn card_link(&self) -> Option<&CardLink> {
         self.link.as_deref()
     }
 
     /// Fails where another rank has not answered.
-    fn check_peers(&self) -> Result<()> {
-        self.peers().map_or(Ok(()), Peers::check)
+    fn check_link(&self) -> Result<()> {
+        self.card_link().map_or(Ok(()), CardLink::check)
     }
 
     /// Which card it is.
@@ -298,7 +317,7 @@ impl Backend for Cuda {
         refuse_while_recording("reading scalars")?;
         self.submit(scalars.publish(self.kernel::<f64>("publish")?))?;
         let values = scalars.wait()?;
-        self.check_peers()?;
+        self.check_link()?;
         Ok(values)
     }
 
@@ -310,7 +329,7 @@ impl Backend for Cuda {
     ) -> Result<()> {
         let body = &mut |n: Option<usize>, scalars: &mut Scalars| body(n.unwrap_or(0), scalars);
         iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, false, body, observe)?;
-        self.check_peers()
+        self.check_link()
     }
 
     fn iterate_after(
@@ -320,12 +339,12 @@ impl Backend for Cuda {
         observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
     ) -> Result<()> {
         iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
-        self.check_peers()
+        self.check_link()
     }
 
     fn synchronize(&self) -> Result<()> {
         self.context().synchronize()?;
-        self.check_peers()
+        self.check_link()
     }
 
     fn copy_bandwidth(&self, layout: &Layout) -> Result<f64> {

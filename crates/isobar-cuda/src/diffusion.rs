@@ -7,7 +7,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::PartMixedSmoother;
+use isobar_core::operator::part::{PartMixedSmoother, PartPoints};
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
@@ -474,5 +474,9 @@ impl SupportsParts<stencil::Diffusion> for Cuda {
 
     fn prepare_lines<T: Real>(&self, part: &Self::Part<T>) -> Result<()> {
         part.kernels().prepare(Steps::Lines)
+    }
+
+    fn part_points<T: Real>(&self, part: &Arc<Self::Part<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 }

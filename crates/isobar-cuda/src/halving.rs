@@ -7,7 +7,7 @@ use isobar_core::backend::part::Fill;
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Shape, Slab};
 use isobar_core::operator::aggregate::Components;
-use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours, stale_after};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours, stale_after};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -289,6 +289,10 @@ impl SupportsPointParts for Cuda {
     /// By the host, which has the coefficients of all parts.
     fn components_of_whole<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<Option<Components>> {
         Diffusion::components(self, &part.kernels().stencil())
+    }
+
+    fn part_triangular<T: Real>(&self, part: &Arc<DiffusionOperator<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
+        Some(Arc::clone(part) as _)
     }
 
     fn prepare_points<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<()> {

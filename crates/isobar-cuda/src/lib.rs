@@ -11,7 +11,8 @@
 //! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
 //!   its own, [`diffusion`] as a header and its coefficients,
 //! * [`galerkin`] coarse grids of diffusion,
-//! * [`peers`] cards that write to each other's memory, `part` vectors that are parts of larger ones,
+//! * [`link`] how cards reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
+//!   `part` vectors that are parts of larger ones,
 //! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells.
 
 pub mod aggregate;
@@ -28,8 +29,10 @@ mod iterate;
 pub mod kernels;
 mod launch;
 mod libraries;
+pub mod link;
 mod memory;
 mod module;
+pub mod nccl;
 pub mod nvrtc;
 mod part;
 pub mod peers;

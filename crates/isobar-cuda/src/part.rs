@@ -8,7 +8,8 @@ use isobar_core::real::Real;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};
-use crate::peers::{self, Peers};
+use crate::link::CardLink;
+use crate::peers;
 use crate::vector::Vector;
 
 /// Half planes of some rows, halo rows included, by way of the host.
@@ -43,10 +44,10 @@ fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
 }
 
 impl PartBackend for Cuda {
-    type Link = Peers;
+    type Link = CardLink;
 
-    fn link(&self) -> Option<&Peers> {
-        self.peers()
+    fn link(&self) -> Option<&CardLink> {
+        self.card_link()
     }
 
     /// The rows at both ends, fetched and sent back.

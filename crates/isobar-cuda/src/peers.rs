@@ -41,7 +41,7 @@ const THREADS: usize = 512;
 /// Words of 16 bytes that are worth a block.
 const WORDS_A_BLOCK: usize = 256;
 /// How long a rank is waited for.
-const PATIENCE_SECONDS: u64 = 20;
+pub(crate) const PATIENCE_SECONDS: u64 = 20;
 
 /// The source of the kernels.
 pub fn source() -> Source {

@@ -35,6 +35,11 @@ impl Scalars {
         })
     }
 
+    /// Where all of them are, in the order of their numbers.
+    pub(crate) fn all(&self) -> Pointer {
+        self.bank.start()
+    }
+
     /// Where a scalar is.
     pub(crate) fn pointer(&self, scalar: Scalar) -> Pointer {
         self.bank.start() + 8 * scalar.index() as Pointer

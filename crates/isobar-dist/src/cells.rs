@@ -4,7 +4,7 @@ use isobar_core::backend::part::PartBackend;
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{Handed, PartPoints, PartTriangular};
+use isobar_core::operator::part::{Handed, PartPoints, PartSubstitution, PartTriangular};
 use isobar_core::operator::{PointSmoother, Triangular};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
@@ -12,6 +12,14 @@ use isobar_core::real::Real;
 use crate::distributed::Distributed;
 use crate::operator::DistributedOperator;
 use crate::vector::Vector;
+
+/// A part's steps that hand rows on.
+fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
+    operator: &DistributedOperator<B, O>,
+) -> Result<&dyn PartSubstitution<B, T>> {
+    let steps = operator.part().substitution();
+    steps.ok_or_else(|| Error::Unsupported("incomplete Cholesky on several of these devices; run on one".into()))
+}
 
 /// By sweeps: tiles would go on in other ranks' rows.
 impl<B: PartBackend, T: Real, O: PartPoints<B, T> + ?Sized> PointSmoother<Distributed<B>, T>
@@ -92,8 +100,17 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<B::Vector<T>>) -> Result<()> {
         let pivots = inverse_pivots.part_mut();
-        self.part().factorise_part(block, relaxation, pivots, &mut |handed| self.ranks().hand_on(handed))?;
+        if block == 1 {
+            self.part().factorise(block, relaxation, pivots)?;
+        } else {
+            let steps = substitution(self)?;
+            steps.factorise_part(block, relaxation, pivots, &mut |handed| self.ranks().hand_on(handed))?;
+        }
         self.fill(pivots, &Colour::BOTH)
+    }
+
+    fn substitutes(&self) -> bool {
+        self.part().substitution().is_some()
     }
 
     fn substitute(
@@ -104,7 +121,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
         z: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
         let (pivots, r, z) = (inverse_pivots.part()?, r.part()?, z.part_mut());
-        self.part().substitute_part(block, &*pivots, &*r, z, &mut |handed| self.ranks().hand_on(handed))
+        substitution(self)?.substitute_part(block, &*pivots, &*r, z, &mut |handed| self.ranks().hand_on(handed))
     }
 
     fn substitute_residual(
@@ -120,7 +137,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
     ) -> Result<()> {
         let (pivots, q, r, z) = (inverse_pivots.part()?, q.part()?, r.part_mut(), z.part_mut());
         let hand_on = &mut |handed: Handed<'_, T>| self.ranks().hand_on(handed);
-        self.part().substitute_residual_part(block, &*pivots, r, &*q, z, alpha, out, scalars, hand_on)?;
+        substitution(self)?.substitute_residual_part(block, &*pivots, r, &*q, z, alpha, out, scalars, hand_on)?;
         self.combine([out.get(0), out.get(1)], scalars)
     }
 }

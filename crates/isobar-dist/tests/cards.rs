@@ -7,36 +7,42 @@ mod checks;
 mod rocks;
 #[path = "ranks/solves.rs"]
 mod solves;
+#[path = "ranks/sweeps.rs"]
+mod sweeps;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem};
-use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::part::{Link, PartBackend};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Smoother, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, random};
+use isobar_cuda::link::Ways;
+use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
+use solves::{check_as_alone, distance, solve_alone, solve_updated};
+use sweeps::check_sweeps;
 
 /// How ranks reach each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Host,
     Directly,
+    Nccl,
 }
 
 fn card(way: Way, rank: Option<&Threads>) -> Result<Cuda> {
     let count = devices()?.len();
     let Some(rank) = rank else { return Cuda::new(0) };
-    let card = Cuda::new(rank.rank() % count)?;
-    match way {
-        Way::Host => Ok(card),
-        Way::Directly => card.join(rank.rank(), rank.size(), &mut |mine| rank.all_gather_equal(mine)),
-    }
+    let ways = Ways { stores: way == Way::Directly, nccl: way == Way::Nccl };
+    Cuda::new(rank.rank() % count)?.join_by(ways, rank.rank(), rank.size(), &mut |mine| rank.all_gather_equal(mine))
 }
 
 fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
@@ -47,17 +53,40 @@ fn backend(way: Way) -> impl Fn(Option<&Threads>) -> Cuda + Sync {
 fn most_ranks(way: Way) -> usize {
     match way {
         Way::Host => 3,
-        Way::Directly => devices().unwrap().len(),
+        Way::Directly | Way::Nccl => devices().unwrap().len(),
     }
 }
 
 /// Cards of one process reach each other, unless two ranks share one; one rank has nobody to reach.
-fn cards_are_linked() {
+fn cards_are_linked(way: Way) {
     let count = devices().unwrap().len();
     for ranks in 1..=count + 1 {
-        let linked = threads::run(ranks, |world| Ok(card(Way::Directly, Some(&world))?.link().is_some()));
+        let linked = threads::run(ranks, |world| Ok(card(way, Some(&world))?.link().is_some()));
         assert_eq!(linked.unwrap(), vec![ranks > 1 && ranks <= count; ranks], "{ranks} ranks");
     }
+}
+
+/// Whoever waits for a rank that does not come gives it up.
+fn a_rank_that_does_not_come(way: Way) {
+    let is_over = AtomicBool::new(false);
+    let waits = threads::run(2, |world| {
+        let card = card(way, Some(&world))?;
+        let link = card.card_link().expect("two cards are linked");
+        if world.rank() == 1 {
+            while !is_over.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            return Ok(None);
+        }
+        let mut scalars = card.scalars()?;
+        let began = Instant::now();
+        let result = link.sum(&card, &[Scalar::ONE], &mut scalars).and_then(|()| card.synchronize());
+        is_over.store(true, Ordering::Release);
+        Ok(Some((result.unwrap_err().to_string(), began.elapsed())))
+    });
+    let (message, after) = waits.unwrap()[0].clone().unwrap();
+    assert!(message.contains("has not answered for 20 s"), "{message}");
+    assert!((20.0..30.0).contains(&after.as_secs_f64()), "{after:?}");
 }
 
 fn a_rank_for_every_row(way: Way) {
@@ -108,6 +137,24 @@ fn rough_rocks(way: Way) {
     }
 }
 
+/// What is made of triangular parts without going through them in order, and Jacobi's method.
+fn rough_rocks_by_halo_rows(way: Way) {
+    for (nx, ny, nz) in [(7, 13, 5), (12, 9, 1), (40, 21, 40)] {
+        let (problem, ranks) = (rough(Shape::new(nx, ny, nz)), some(&[1, 2, 3, 4], way));
+        for preconditioner in [0, 1, 3].map(|order| Preconditioner::Neumann { order }).into_iter().chain([
+            Preconditioner::SsorAi,
+            Preconditioner::IncompletePoisson { scaling: false },
+            Preconditioner::IncompletePoisson { scaling: true },
+        ]) {
+            let options =
+                SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-5, ..SolverOptions::default() };
+            check_as_alone(backend(way), &problem, &ranks, &options);
+        }
+        let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
+        check_sweeps(backend(way), &problem.stencil().unwrap(), &rhs, &ranks, false);
+    }
+}
+
 fn smooth_rocks(way: Way) {
     for (problem, ranks) in smooth() {
         for options in point_cycles() {
@@ -120,6 +167,22 @@ fn smooth_rocks(way: Way) {
     problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
     for options in &point_cycles()[..2] {
         check_points(backend(way), &problem, &some(&[2, 3, 4], way), options);
+    }
+}
+
+/// New coefficients reach all cards.
+fn updated_rocks(way: Way) {
+    let (problem, _) = smooth().swap_remove(1);
+    let before = vec![0.1; problem.shape.cells()];
+    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(before), ..problem.clone() };
+    let [before, after] = [&before, &problem].map(|problem| problem.stencil().unwrap());
+    let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
+    let options = &point_cycles()[0];
+    let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, options, &rhs, None);
+    for ranks in some(&[2, 3, 4], way) {
+        let (outcome, _, v) = solve_updated(ranks, backend(way), [&before, &after], options, &rhs).unwrap();
+        assert_eq!(outcome.iterations, alone.iterations);
+        assert!(distance(&v, &u) < 1e-9);
     }
 }
 
@@ -139,10 +202,10 @@ fn main() {
     if let Some(why) = why.as_ref().filter(|_| !is_required) {
         eprintln!("ignored: {why}");
     }
-    let mut trials: Vec<(String, Arc<dyn Fn() + Send + Sync>)> =
-        vec![("cards_are_linked".into(), Arc::new(cards_are_linked))];
-    for way in [Way::Host, Way::Directly] {
-        let checks: [(&str, Box<dyn Fn() + Send + Sync>); 9] = [
+    let mut trials = Vec::new();
+    for way in [Way::Host, Way::Directly, Way::Nccl] {
+        type Check = Box<dyn Fn() + Send + Sync>;
+        let mut checks: Vec<(&str, Check)> = vec![
             ("apply", Box::new(move || check_apply(backend(way), most_ranks(way)))),
             ("krylov_methods", Box::new(move || methods(way, &GRIDS, &krylov()))),
             ("multigrid_methods", Box::new(move || methods(way, &GRIDS, &multigrid()))),
@@ -150,19 +213,31 @@ fn main() {
             ("a_rank_for_every_row", Box::new(move || a_rank_for_every_row(way))),
             ("large", Box::new(move || large(way))),
             ("rough_rocks", Box::new(move || rough_rocks(way))),
+            ("rough_rocks_by_halo_rows", Box::new(move || rough_rocks_by_halo_rows(way))),
             ("smooth_rocks", Box::new(move || smooth_rocks(way))),
+            ("updated_rocks", Box::new(move || updated_rocks(way))),
             ("floating_rocks", Box::new(move || floating_rocks(way))),
         ];
-        trials.extend(checks.map(|(name, check)| (format!("{way:?}::{name}").to_lowercase(), Arc::from(check))));
+        if way != Way::Host {
+            checks.push(("cards_are_linked", Box::new(move || cards_are_linked(way))));
+            checks.push(("a_rank_that_does_not_come", Box::new(move || a_rank_that_does_not_come(way))));
+        }
+        let none = why.clone().or_else(|| {
+            let library = (way == Way::Nccl).then(Nccl::get)?;
+            library.err().map(|error| error.to_string())
+        });
+        trials.extend(checks.into_iter().map(|(name, check)| {
+            let name = format!("{way:?}::{name}").to_lowercase();
+            match none.clone() {
+                None => Trial::test(name, move || {
+                    check();
+                    Ok(())
+                }),
+                Some(why) => Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!is_required),
+            }
+        }));
     }
-    let trials = trials.into_iter().map(|(name, check)| match why.clone() {
-        None => Trial::test(name, move || {
-            check();
-            Ok(())
-        }),
-        Some(why) => Trial::test(name, move || Err(Failed::from(why))).with_ignored_flag(!is_required),
-    });
     // Ranks that share a card wait for each other on it: one job at a time.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    libtest_mimic::run(&arguments, trials).exit();
 }

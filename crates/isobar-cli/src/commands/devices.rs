@@ -2,6 +2,7 @@
 
 use isobar::internals::backend::Backend;
 use isobar::internals::cuda::cusparse::Cusparse;
+use isobar::internals::cuda::nccl::Nccl;
 use isobar::internals::cuda::nvrtc::Nvrtc;
 use isobar::internals::cuda::{self, DeviceDescription};
 use isobar::{Device, Shape};
@@ -45,6 +46,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     let libraries = [
         ("NVRTC", Nvrtc::get().map(|found| (found.version(), found.path()))),
         ("cuSPARSE", Cusparse::get().map(|found| (found.version(), found.path()))),
+        ("NCCL", Nccl::get().map(|found| (found.version(), found.path()))),
     ];
     for (name, found) in libraries {
         match found {

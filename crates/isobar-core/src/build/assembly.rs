@@ -243,18 +243,24 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     /// The preconditioner of Krylov methods. A new kind is a line here.
     fn preconditioner(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
+        let what = format!("solver.preconditioner.kind: {:?}", kind.name());
         let triangular = || {
             self.capabilities.triangular.clone().ok_or_else(|| {
                 if self.capabilities.aggregates.is_some() {
-                    let what = format!("solver.preconditioner.kind: {:?}", kind.name());
                     return not_on_ranks(&what, "\"jacobi\", \"line\" or \"multigrid\"");
                 }
                 Error::Unsupported(format!(
-                    "solver.preconditioner.kind: {:?} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \
+                    "{what} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \
                      \"jacobi\", \"line\" or \"multigrid\"",
-                    kind.name()
                 ))
             })
+        };
+        let cholesky = |block: Option<usize>, relaxation: f64| {
+            let triangular = triangular()?;
+            if !triangular.substitutes() {
+                return Err(not_on_ranks(&what, "\"neumann\", \"ssor-ai\", \"line\" or \"multigrid\""));
+            }
+            Ok(Box::new(IncompleteCholesky::new(triangular, block, relaxation)?))
         };
         Ok(Parts::new(match kind {
             Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
@@ -266,10 +272,10 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
             Kind::BlockIc { block } => {
                 let rows = 8 * self.stencil.shape().nx;
-                Box::new(IncompleteCholesky::new(triangular()?, Some(block.unwrap_or(rows)), 0.0)?)
+                cholesky(Some(block.unwrap_or(rows)), 0.0)?
             }
-            Kind::Ic { block } => Box::new(IncompleteCholesky::new(triangular()?, block, 0.0)?),
-            Kind::Mic { relaxation, block } => Box::new(IncompleteCholesky::new(triangular()?, block, relaxation)?),
+            Kind::Ic { block } => cholesky(block, 0.0)?,
+            Kind::Mic { relaxation, block } => cholesky(block, relaxation)?,
             // The series cut after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
             Kind::SsorAi => Box::new(Neumann::new(triangular()?, 1)?),
         }))

@@ -70,10 +70,17 @@ pub struct Handed<'a, T> {
 pub type HandOn<'f, T> = dyn FnMut(Handed<'_, T>) -> Result<()> + 'f;
 
 /// [`Triangular`] on a part, with unknowns numbered as those of the whole grid. [`Triangular::relax_lower`] and
-/// [`Triangular::relax_upper`] read the halo rows of w, [`Triangular::incomplete_poisson`] those of r and of D⁻¹. Factorisation
-/// and substitution go through the unknowns in order, wherever they are: a part begins with a piece of its rows when the part
-/// before has handed its own on.
+/// [`Triangular::relax_upper`] read the halo rows of w, [`Triangular::incomplete_poisson`] those of r and of D⁻¹.
 pub trait PartTriangular<B: PartBackend, T: Real>: Triangular<B, T> + PartOperator<B, T> {
+    /// Factorisation and substitution over all parts; nothing where parts have no such steps.
+    fn substitution(&self) -> Option<&dyn PartSubstitution<B, T>> {
+        None
+    }
+}
+
+/// Factorisation and substitution on a part. They go through the unknowns of the whole grid in order, wherever those are: a part
+/// begins with a piece of its rows when the part before has handed its own on.
+pub trait PartSubstitution<B: PartBackend, T: Real>: PartTriangular<B, T> {
     /// [`Triangular::factorise`]
     ///
     /// # Errors
@@ -89,7 +96,7 @@ pub trait PartTriangular<B: PartBackend, T: Real>: Triangular<B, T> + PartOperat
     /// [`Triangular::substitute`]
     ///
     /// # Errors
-    /// As [`PartTriangular::factorise_part`].
+    /// As [`PartSubstitution::factorise_part`].
     fn substitute_part(
         &self,
         block: usize,
@@ -102,7 +109,7 @@ pub trait PartTriangular<B: PartBackend, T: Real>: Triangular<B, T> + PartOperat
     /// [`Triangular::substitute_residual`]
     ///
     /// # Errors
-    /// As [`PartTriangular::factorise_part`].
+    /// As [`PartSubstitution::factorise_part`].
     fn substitute_residual_part(
         &self,
         block: usize,

@@ -51,6 +51,12 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
     /// A pivot that is no more than rounding of its diagonal entry is replaced by that, and 1/d_n is 0 where the entry is.
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut B::Vector<T>) -> Result<()>;
 
+    /// Whether there are pivots of blocks of more than one unknown, and [`Triangular::substitute`]: not where several devices
+    /// share the unknowns, and do not go through them in order.
+    fn substitutes(&self) -> bool {
+        true
+    }
+
     /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
     /// `block` consecutive unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward
     /// substitution.

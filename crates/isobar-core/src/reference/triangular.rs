@@ -6,7 +6,7 @@ use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Triangular;
-use crate::operator::part::{HandOn, Handed, PartTriangular, nothing_handed_on};
+use crate::operator::part::{HandOn, Handed, PartSubstitution, PartTriangular, nothing_handed_on};
 use crate::operator::triangular::singular_pivot;
 use crate::real::Real;
 
@@ -78,6 +78,12 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 
 /// Whole rows are handed on, each when a part has done its share.
 impl<S: SevenPoint, T: Real> PartTriangular<Reference, T> for Plain<S, T> {
+    fn substitution(&self) -> Option<&dyn PartSubstitution<Reference, T>> {
+        Some(self)
+    }
+}
+
+impl<S: SevenPoint, T: Real> PartSubstitution<Reference, T> for Plain<S, T> {
     fn factorise_part(
         &self,
         block: usize,

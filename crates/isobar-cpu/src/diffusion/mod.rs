@@ -16,7 +16,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::{HandOn, PartPoints, PartTriangular, nothing_handed_on};
+use isobar_core::operator::part::{HandOn, PartPoints, PartSubstitution, PartTriangular, nothing_handed_on};
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
@@ -170,6 +170,12 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
 }
 
 impl<T: Real> PartTriangular<Cpu, T> for Diffusion<T> {
+    fn substitution(&self) -> Option<&dyn PartSubstitution<Cpu, T>> {
+        Some(self)
+    }
+}
+
+impl<T: Real> PartSubstitution<Cpu, T> for Diffusion<T> {
     fn factorise_part(
         &self,
         block: usize,

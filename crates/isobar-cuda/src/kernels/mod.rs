@@ -39,6 +39,8 @@ pub const ARRAY: &str = include_str!("array.cu");
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
 /// Between cards.
 pub const EXCHANGE: &str = include_str!("exchange.cu");
+/// Beside NCCL.
+pub const PACKING: &str = include_str!("packing.cu");
 /// Beside cuSPARSE.
 pub const STORED_MATRIX: &str = include_str!("stored_matrix.cu");
 

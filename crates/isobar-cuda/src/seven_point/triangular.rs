@@ -3,6 +3,7 @@
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
+use isobar_core::operator::part::PartTriangular;
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 
@@ -13,6 +14,9 @@ use crate::cuda::Cuda;
 use crate::launch::Arguments;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
+
+/// Parts have what is a pass over the matrix; substitution stays with one card.
+impl<K: Kind, T: Real> PartTriangular<Cuda, T> for SevenPoint<Passes<K, T>> {}
 
 impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn relax_lower(

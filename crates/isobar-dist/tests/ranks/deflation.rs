@@ -1,24 +1,18 @@
 //! Deflation on several ranks: aggregates that lie across slabs, and those of the neighbours' rows.
 
-use std::sync::Arc;
-
-use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
-use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_cpu::Cpu;
+use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
 
 use crate::jumps::{bubbles, pieces};
 use crate::rocks::rough;
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{balanced, distance, solve_alone, solve_on, solve_updated};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
     SolverOptions {
@@ -50,15 +44,7 @@ fn check<B: PartBackend + Supports<Diffusion>>(
     Distributed<B>: Supports<Diffusion>,
 {
     let stencil = problem.stencil().unwrap();
-    let mut rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    if let Some(components) = stencil.components() {
-        // Sources that balance.
-        let floating = components.floating();
-        let mut means = vec![0.0; floating.count()];
-        (0..rhs.len()).for_each(|n| floating.aggregate(n).into_iter().for_each(|component| means[component] += rhs[n]));
-        means.iter_mut().zip(floating.sizes()).for_each(|(mean, size)| *mean /= size as f64);
-        (0..rhs.len()).for_each(|n| floating.aggregate(n).into_iter().for_each(|component| rhs[n] -= means[component]));
-    }
+    let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
     assert!(alone.converged(), "{options:?}: {alone:?}");
     for &ranks in ranks {
@@ -111,18 +97,8 @@ fn updates() {
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| isobar_core::problem::random(6, n)).collect();
     for options in [&forms()[0], &forms()[4]] {
         let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, options, &rhs, None);
-        let parts = threads::run(3, |world| {
-            let rank = world.rank();
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-            let slab = backend.slabs(shape)?.of(rank);
-            let mut system = System::new(&backend, &before, options)?;
-            system.update(&after)?;
-            let mut v = vec![0.0; slab.shape(shape).cells()];
-            let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-            let outcome = system.solve(rows_of(&rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
-            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
-            Ok((slab, v))
-        });
-        assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-6);
+        let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], options, &rhs).unwrap();
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
+        assert!(distance(&v, &u) < 1e-6);
     }
 }

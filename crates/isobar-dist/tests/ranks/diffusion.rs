@@ -11,10 +11,10 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Wei
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Distributed, threads};
 
 use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 #[test]
 fn conjugate_gradients() {
@@ -96,19 +96,9 @@ fn updates_of_points() {
     let (before, rhs) = (before.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let options = &point_cycles()[0];
     let (alone, u) = solve_alone(&Reference, &after, options, &rhs, None);
-    let parts = threads::run(3, |world| {
-        let rank = world.rank();
-        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-        let slab = backend.slabs(shape)?.of(rank);
-        let mut system = System::new(&backend, &before, options)?;
-        system.update(&after)?;
-        let mut v = vec![0.0; slab.shape(shape).cells()];
-        let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-        let outcome = system.solve(rows_of(&rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
-        assert_eq!(outcome.iterations, alone.iterations);
-        Ok((slab, v))
-    });
-    assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-9);
+    let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], options, &rhs).unwrap();
+    assert_eq!(outcome.iterations, alone.iterations);
+    assert!(distance(&v, &u) < 1e-9);
 }
 
 /// Where nothing fixes u it has the mean 0, and sources must balance, over the cells of all ranks.

@@ -1,26 +1,19 @@
 //! Diffusion whose coefficients jump: Galerkin levels on several ranks.
 
-use std::sync::Arc;
-
-use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
-use isobar_core::build::{Solve, System};
-use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
-use isobar_core::operator::Guess;
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
-use isobar_core::stencil::{Diffusion, Stencil, Supports};
+use isobar_core::stencil::{Diffusion, Supports};
 use isobar_cpu::Cpu;
+use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
 
 use crate::rocks::{check_floating, rough};
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 /// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
@@ -201,26 +194,6 @@ fn disconnected_pieces() {
     check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
 }
 
-/// What a rank's system says of itself, and its rows of the solution after an update.
-fn updated(
-    world: Threads,
-    [before, after]: [&Diffusion; 2],
-    options: &SolverOptions,
-    rhs: &[f64],
-) -> Result<(Slab, Vec<f64>, usize, Vec<String>)> {
-    let (rank, shape) = (world.rank(), before.shape());
-    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-    let slab = backend.slabs(shape)?.of(rank);
-    let mut system = System::new(&backend, before, options)?;
-    system.update(after)?;
-    let mut v = vec![0.0; slab.shape(shape).cells()];
-    let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-    let outcome = system.solve(rows_of(rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
-    assert!(outcome.converged(), "{outcome:?}");
-    let notes = outcome.notes.into_iter().chain([system.description().preconditioner.clone()]);
-    Ok((slab, v, outcome.iterations, notes.collect()))
-}
-
 /// New coefficients reach all levels on all ranks, bodies that come and go included.
 #[test]
 fn updates() {
@@ -230,10 +203,11 @@ fn updates() {
             let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
             let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
             for ranks in [2, 3] {
-                let parts = threads::run(ranks, |world| updated(world, [&before, &after], &multigrid(), &rhs)).unwrap();
-                assert!(parts.iter().all(|part| part.2.abs_diff(alone.iterations) <= 1), "{shape} {contrasts:?}");
-                let parts: Vec<_> = parts.into_iter().map(|(slab, v, ..)| (slab, v)).collect();
-                assert!(distance(&joined(shape, &parts), &u) < 1e-6);
+                let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
+                let (outcome, _, v) = solve_updated(ranks, cpu, [&before, &after], &multigrid(), &rhs).unwrap();
+                assert!(outcome.converged(), "{outcome:?}");
+                assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
+                assert!(distance(&v, &u) < 1e-6);
             }
         }
     }
@@ -247,14 +221,10 @@ fn slow_cycles_are_replaced() {
     let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     let (_, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
     let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let parts = threads::run(3, |world| updated(world, [&before, &after], &options, &rhs)).unwrap();
-    for (.., notes) in &parts {
-        assert!(
-            notes.iter().any(|note| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin")),
-            "{notes:?}"
-        );
-        assert_eq!(notes[notes.len() - 1], "multigrid");
-    }
-    let parts: Vec<_> = parts.into_iter().map(|(slab, v, ..)| (slab, v)).collect();
-    assert!(distance(&joined(shape, &parts), &u) < 1e-6);
+    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
+    let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
+    let is_said = |note: &String| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin");
+    assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");
+    assert_eq!(preconditioner, "multigrid");
+    assert!(distance(&v, &u) < 1e-6);
 }

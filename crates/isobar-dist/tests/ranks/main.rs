@@ -10,5 +10,6 @@ mod messages;
 mod relaxation;
 mod rocks;
 mod solves;
+mod sweeps;
 mod tensor_product;
 mod triangular;

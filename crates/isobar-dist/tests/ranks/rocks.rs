@@ -11,7 +11,7 @@ use isobar_core::stencil::{Diffusion, Supports};
 use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{distance, solve_alone, solve_on};
+use crate::solves::{balanced, distance, solve_alone, solve_on};
 
 /// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
 /// Neumann sides, x periodic where it can be, a well and a source.
@@ -181,12 +181,7 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     let stencil = problem.stencil().unwrap();
     let floating = stencil.components().unwrap().floating();
     assert!(floating.count() > 0);
-    let mut rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let mut means = vec![0.0; floating.count()];
-    let of = |n: usize| floating.aggregate(n);
-    (0..rhs.len()).for_each(|n| means[of(n).unwrap_or(0)] += of(n).map_or(0.0, |_| rhs[n]));
-    means.iter_mut().zip(floating.sizes()).for_each(|(mean, size)| *mean /= size as f64);
-    rhs.iter_mut().enumerate().for_each(|(n, f)| *f -= of(n).map_or(0.0, |component| means[component]));
+    let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
     let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
     assert!(alone.converged(), "{alone:?}");
     for &ranks in ranks {
@@ -198,7 +193,8 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
         assert!(error <= 1e-7, "{what}: {error:e}");
         let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
         let mut sums = vec![0.0; floating.count()];
-        (0..u.len()).for_each(|n| sums[of(n).unwrap_or(0)] += of(n).map_or(0.0, |_| together[n]));
+        let add = |n: usize, sums: &mut [f64]| floating.aggregate(n).into_iter().for_each(|of| sums[of] += together[n]);
+        (0..u.len()).for_each(|n| add(n, &mut sums));
         assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{what}: {sums:?}");
     }
 }

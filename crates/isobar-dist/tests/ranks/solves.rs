@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::{Shape, Slab};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
+use isobar_core::problem::{DiffusionProblem, RhsKind, Weighting};
+use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
-use isobar_core::stencil::{Stencil, Supports};
+use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Distributed, threads};
 
@@ -44,16 +47,55 @@ pub(crate) fn solve_on<B, S>(
     guess: Option<&[f64]>,
 ) -> Result<(Outcome, Vec<f64>)>
 where
-    B: isobar_core::backend::part::PartBackend,
+    B: PartBackend,
     Distributed<B>: Supports<S>,
     S: Stencil,
 {
-    let shape = stencil.shape();
+    let make = |backend: &Distributed<B>| System::new(backend, stencil, options);
+    let (outcome, _, u) = solve_by(ranks, backend, stencil.shape(), make, rhs, guess)?;
+    Ok((outcome, u))
+}
+
+/// Solves on so many ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also says what
+/// preconditions at the end.
+pub(crate) fn solve_updated<B, S>(
+    ranks: usize,
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    [before, after]: [&S; 2],
+    options: &SolverOptions,
+    rhs: &[f64],
+) -> Result<(Outcome, String, Vec<f64>)>
+where
+    B: PartBackend,
+    Distributed<B>: Supports<S>,
+    S: Stencil,
+{
+    let make = |backend: &Distributed<B>| {
+        let mut system = System::new(backend, before, options)?;
+        system.update(after)?;
+        Ok(system)
+    };
+    solve_by(ranks, backend, before.shape(), make, rhs, None)
+}
+
+fn solve_by<B, S>(
+    ranks: usize,
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    shape: Shape,
+    make: impl Fn(&Distributed<B>) -> Result<System<Distributed<B>, S>> + Sync,
+    rhs: &[f64],
+    guess: Option<&[f64]>,
+) -> Result<(Outcome, String, Vec<f64>)>
+where
+    B: PartBackend,
+    Distributed<B>: Supports<S>,
+    S: Stencil,
+{
     let mut all = threads::run(ranks, |world| {
         let rank = world.rank();
         let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
         let slab = backend.slabs(shape)?.of(rank);
-        let mut system = System::new(&backend, stencil, options)?;
+        let mut system = make(&backend)?;
         let mut u = match guess {
             Some(guess) => {
                 let view = rows_of(guess, shape, slab);
@@ -69,15 +111,26 @@ where
         let target = ArrayViewMut::c_order(&mut u, slab.shape(shape))?;
         let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
         let outcome = system.solve(rows_of(rhs, shape, slab).into(), target.into(), given, &mut ignore)?;
-        Ok((outcome, (slab, u)))
+        Ok((outcome, system.description().preconditioner.clone(), (slab, u)))
     })?;
-    let (first, _) = &all[0];
-    for (outcome, _) in &all {
-        assert_eq!((outcome.stop, &outcome.history), (first.stop, &first.history));
+    let (first, preconditioner, _) = all[0].clone();
+    for (outcome, with, _) in &all {
+        assert_eq!((outcome.stop, &outcome.history, with), (first.stop, &first.history, &preconditioner));
+        assert_eq!(outcome.notes, first.notes);
     }
-    let (outcome, _) = all[0].clone();
-    let parts: Vec<_> = all.drain(..).map(|(_, part)| part).collect();
-    Ok((outcome, joined(shape, &parts)))
+    let parts: Vec<_> = all.drain(..).map(|(.., part)| part).collect();
+    Ok((first, preconditioner, joined(shape, &parts)))
+}
+
+/// A right-hand side, less its mean over each piece that nothing is tied to: sources that balance.
+pub(crate) fn balanced(stencil: &Diffusion, mut rhs: Vec<f64>) -> Vec<f64> {
+    let Some(components) = stencil.components() else { return rhs };
+    let floating = components.floating();
+    let mut means = vec![0.0; floating.count()];
+    (0..rhs.len()).for_each(|n| floating.aggregate(n).into_iter().for_each(|component| means[component] += rhs[n]));
+    means.iter_mut().zip(floating.sizes()).for_each(|(mean, size)| *mean /= size as f64);
+    (0..rhs.len()).for_each(|n| floating.aggregate(n).into_iter().for_each(|component| rhs[n] -= means[component]));
+    rhs
 }
 
 /// On one device, without ranks.
@@ -102,4 +155,29 @@ pub(crate) fn solve_alone<B: Supports<S>, S: Stencil>(
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
     let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
     norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(f64::MIN_POSITIVE)
+}
+
+/// The iterations of one rank but for one, and its solution.
+pub(crate) fn check_as_alone<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[usize],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    let stencil = problem.stencil().unwrap();
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
+    assert!(alone.converged(), "{options:?}: {alone:?}");
+    let tolerance = if options.precision == Precision::F64 { 1e-7 } else { 2e-2 };
+    for &ranks in ranks {
+        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
+        assert!(outcome.converged(), "{what}: {outcome:?}");
+        // Rounding may move the count of a long iteration by one.
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{what}: {outcome:?} instead of {alone:?}");
+        let error = distance(&together, &u);
+        assert!(error < tolerance, "{what}: {error:e}");
+    }
 }

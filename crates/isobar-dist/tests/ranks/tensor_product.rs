@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::options::{Method, Smoother, SolverOptions};
 use isobar_core::problem::Helmholtz;
@@ -11,10 +10,10 @@ use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Distributed, threads};
 
 use crate::checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem, rhs};
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 #[test]
 fn apply() {
@@ -155,19 +154,7 @@ fn check_updates([before, after]: [&TensorProduct; 2], options: &SolverOptions, 
     let (source, target) = (ArrayView::c_order(rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
     let guess = isobar_core::operator::Guess::Zero;
     let alone = alone.solve(source.into(), target.into(), guess, &mut isobar_core::solver::ignore).unwrap();
-    let parts = threads::run(3, |world| {
-        let rank = world.rank();
-        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-        assert_eq!(backend.device().threads, 1);
-        let slab = backend.slabs(shape)?.of(rank);
-        let mut system = System::new(&backend, before, options)?;
-        system.update(after)?;
-        let mut v = vec![0.0; slab.shape(shape).cells()];
-        let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-        let outcome =
-            system.solve(rows_of(rhs, shape, slab).into(), target.into(), guess, &mut isobar_core::solver::ignore)?;
-        assert_eq!(outcome.iterations, alone.iterations);
-        Ok((slab, v))
-    });
-    assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-9);
+    let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [before, after], options, rhs).unwrap();
+    assert_eq!(outcome.iterations, alone.iterations);
+    assert!(distance(&v, &u) < 1e-9);
 }

@@ -5,23 +5,20 @@ use std::sync::Arc;
 
 use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
-use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::{Shape, Slab};
-use isobar_core::operator::Guess;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting, random};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::Reference;
-use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, Distributed, threads};
 
 use crate::rocks::rough;
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{check_as_alone, distance, joined, rows_of, solve_alone, solve_on, solve_updated};
 
 /// Every step with triangular parts, on a rank's rows, for blocks of so many unknowns.
 fn steps<B: Supports<Diffusion>, T: Real>(
@@ -144,44 +141,19 @@ fn with(preconditioner: Preconditioner) -> SolverOptions {
     SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() }
 }
 
-/// The iterations of one rank but for one, and its solution.
-fn check_solves<B: PartBackend + Supports<Diffusion>>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[usize],
-    options: &SolverOptions,
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
-    let stencil = problem.stencil().unwrap();
-    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
-    assert!(alone.converged(), "{options:?}: {alone:?}");
-    let tolerance = if options.precision == Precision::F64 { 1e-7 } else { 2e-2 };
-    for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
-        let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
-        assert!(outcome.converged(), "{what}: {outcome:?}");
-        // Rounding may move the count of a long iteration by one.
-        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{what}: {outcome:?} instead of {alone:?}");
-        let error = distance(&together, &u);
-        assert!(error < tolerance, "{what}: {error:e}");
-    }
-}
-
 #[test]
 fn conjugate_gradients_with_them() {
     for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
         let problem = rough(shape);
         for preconditioner in preconditioners(shape.nx) {
-            check_solves(|_| Reference, &problem, &ranks[1..], &with(preconditioner));
-            check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &with(preconditioner));
+            check_as_alone(|_| Reference, &problem, &ranks[1..], &with(preconditioner));
+            check_as_alone(|_| Cpu::new(1).unwrap(), &problem, ranks, &with(preconditioner));
         }
     }
     let shape = Shape::new(16, 24, 8);
     let single = |kind| SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..with(kind) };
     for kind in [Neumann { order: 2 }, Ic { block: None }] {
-        check_solves(|_| Cpu::new(1).unwrap(), &rough(shape), &[2, 3, 6], &single(kind));
+        check_as_alone(|_| Cpu::new(1).unwrap(), &rough(shape), &[2, 3, 6], &single(kind));
         let bicgstab = SolverOptions { method: Method::Bicgstab, tolerance: 1e-6, ..with(kind) };
         let (stencil, rhs) = (rough(shape).stencil().unwrap(), vec![1.0; shape.cells()]);
         let (outcome, _) = solve_on(3, |_| Cpu::new(1).unwrap(), &stencil, &bicgstab, &rhs, None).unwrap();
@@ -201,19 +173,9 @@ fn updates() {
     for kind in [Mic { relaxation: 0.97, block: None }, IncompletePoisson { scaling: true }, Neumann { order: 2 }] {
         let options = with(kind);
         let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &options, &rhs, None);
-        let parts = threads::run(3, |world| {
-            let rank = world.rank();
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-            let slab = backend.slabs(shape)?.of(rank);
-            let mut system = System::new(&backend, &before, &options)?;
-            system.update(&after)?;
-            let mut v = vec![0.0; slab.shape(shape).cells()];
-            let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-            let outcome = system.solve(rows_of(&rhs, shape, slab).into(), target.into(), Guess::Zero, &mut ignore)?;
-            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
-            Ok((slab, v))
-        });
-        assert!(distance(&joined(shape, &parts.unwrap()), &u) < 1e-7);
+        let (outcome, _, v) = solve_updated(3, |_| Cpu::new(1).unwrap(), [&before, &after], &options, &rhs).unwrap();
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
+        assert!(distance(&v, &u) < 1e-7);
     }
 }
 

@@ -1,0 +1,166 @@
+//! How cards of several ranks reach each other.
+
+use isobar_core::backend::Scalar;
+use isobar_core::backend::part::{Division, Link};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::Colour;
+use isobar_core::real::Real;
+
+use crate::cuda::Cuda;
+use crate::nccl::NcclLink;
+use crate::peers::Peers;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// Ways that may be tried, the best that all ranks allow and can go first: stores, then NCCL, then by way of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ways {
+    /// Kernels that write to the other cards' memory, of one host.
+    pub stores: bool,
+    /// NCCL, between hosts too.
+    pub nccl: bool,
+}
+
+impl Ways {
+    /// Any.
+    pub const ANY: Self = Self { stores: true, nccl: true };
+    /// By way of the host alone.
+    pub const HOST: Self = Self { stores: false, nccl: false };
+
+    const VARIABLE: &str = "ISOBAR_LINK";
+
+    /// What `ISOBAR_LINK` says: `stores`, `nccl` or `host`; any where it is not set.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for another word.
+    pub fn from_environment() -> Result<Self> {
+        match std::env::var(Self::VARIABLE) {
+            Ok(word) => Self::parse(&word),
+            Err(_) => Ok(Self::ANY),
+        }
+    }
+
+    fn parse(word: &str) -> Result<Self> {
+        match word {
+            "" | "auto" => Ok(Self::ANY),
+            "stores" => Ok(Self { stores: true, nccl: false }),
+            "nccl" => Ok(Self { stores: false, nccl: true }),
+            "host" => Ok(Self::HOST),
+            _ => Err(Error::invalid(
+                Self::VARIABLE,
+                format!("{word:?}; use \"stores\", \"nccl\" or \"host\", or leave it open"),
+            )),
+        }
+    }
+
+    /// What all ranks allow.
+    fn of_all(self, all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>) -> Result<Self> {
+        let all = all_gather(&[u8::from(self.stores), u8::from(self.nccl)])?;
+        let allowed = |which: usize| all.iter().skip(which).step_by(2).all(|&allowed| allowed == 1);
+        Ok(Self { stores: allowed(0), nccl: allowed(1) })
+    }
+}
+
+/// A card's way to those of the other ranks.
+#[derive(Debug)]
+pub enum CardLink {
+    /// They write to each other's memory.
+    Stores(Peers),
+    /// NCCL's messages.
+    Nccl(NcclLink),
+}
+
+impl CardLink {
+    /// See [`Cuda::join`].
+    pub(crate) fn join(
+        cuda: &Cuda,
+        ways: Ways,
+        ranks: [usize; 2],
+        all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
+    ) -> Result<Option<Self>> {
+        let [rank, size] = ranks;
+        if size < 2 {
+            return Ok(None);
+        }
+        let ways = ways.of_all(all_gather)?;
+        if ways.stores
+            && let Some(peers) = Peers::join(cuda, rank, size, all_gather)?
+        {
+            return Ok(Some(Self::Stores(peers)));
+        }
+        Ok(if ways.nccl { NcclLink::join(cuda, ranks, all_gather)?.map(Self::Nccl) } else { None })
+    }
+
+    /// Fails where another rank has not answered.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Stores(peers) => peers.check(),
+            Self::Nccl(nccl) => nccl.check(),
+        }
+    }
+}
+
+/// The same call of whichever it is.
+macro_rules! of_either {
+    ($self:ident, $link:ident => $call:expr) => {
+        match $self {
+            Self::Stores($link) => $call,
+            Self::Nccl($link) => $call,
+        }
+    };
+}
+
+impl Link<Cuda> for CardLink {
+    fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
+        of_either!(self, link => link.fill(cuda, x, colours))
+    }
+
+    fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
+        of_either!(self, link => link.sum(cuda, sums, scalars))
+    }
+
+    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
+        of_either!(self, link => link.gather(cuda, part, rows, whole))
+    }
+
+    fn to_layers<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        rows: &Vector<T>,
+        layers: &mut Vector<T>,
+    ) -> Result<()> {
+        of_either!(self, link => link.to_layers(cuda, division, rows, layers))
+    }
+
+    fn to_rows<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        layers: &Vector<T>,
+        rows: &mut Vector<T>,
+    ) -> Result<()> {
+        of_either!(self, link => link.to_rows(cuda, division, layers, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_environment() {
+        assert_eq!(Ways::parse("nccl").unwrap(), Ways { stores: false, nccl: true });
+        assert_eq!(Ways::parse("host").unwrap(), Ways::HOST);
+        assert_eq!(Ways::parse("").unwrap(), Ways::ANY);
+        let message = Ways::parse("tcp").unwrap_err().to_string();
+        assert!(message.contains("tcp") && message.contains("\"stores\""), "{message}");
+    }
+
+    #[test]
+    fn ranks_go_ways_that_all_allow() {
+        let others = |mine: &[u8]| Ok([mine, &[0, 1]].concat());
+        assert_eq!(Ways::ANY.of_all(&mut { others }).unwrap(), Ways { stores: false, nccl: true });
+        assert_eq!(Ways { stores: true, nccl: false }.of_all(&mut { others }).unwrap(), Ways::HOST);
+    }
+}

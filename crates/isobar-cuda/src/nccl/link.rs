@@ -1,0 +1,323 @@
+//! Halo rows, sums and layers by NCCL's messages.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use isobar_core::backend::Scalar;
+use isobar_core::backend::part::{Division, Link, PartBackend};
+use isobar_core::error::Result;
+use isobar_core::layout::{Colour, Slab};
+use isobar_core::real::Real;
+
+use super::Nccl;
+use super::messages::{Job, Message};
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::driver::{Pointer, error};
+use crate::kernels;
+use crate::launch::{Argument, Arguments, Call};
+use crate::memory::Buffer;
+use crate::module::Module;
+use crate::scalars::Scalars;
+use crate::vector::Vector;
+
+/// What layers that go to other ranks are packed in, and those that come: bytes of each.
+const ROOM: usize = 16 << 20;
+/// Numbers that are summed up at once, at most.
+const SUMS: usize = 8;
+
+/// The source of the kernels.
+pub fn source() -> Source {
+    Source::new("packing", kernels::PACKING)
+}
+
+/// The ranks of a job, each with a card of its own, wherever those are.
+#[derive(Debug)]
+pub struct NcclLink {
+    job: Job,
+    module: Arc<Module>,
+    /// What is sent, what is received.
+    rooms: [Buffer; 2],
+    /// The scalars of all ranks.
+    numbers: Buffer,
+}
+
+/// `Which` of packing.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Which([i32; SUMS]);
+
+// SAFETY: as in packing.cu; 32-bit integers.
+unsafe impl Argument for Which {}
+
+/// Runs of words of 16 bytes that lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Runs {
+    place: Pointer,
+    /// Words of one.
+    run: usize,
+    /// Words from one to the next.
+    pitch: usize,
+    count: usize,
+    /// Whether two neighbours are stored the other way round.
+    is_exchanged: bool,
+}
+
+/// What a round of several moves of a message of `words`: where it begins, and how much it is.
+fn piece(words: usize, room: usize, round: usize) -> [usize; 2] {
+    let first = (round * room).min(words);
+    [first, room.min(words - first)]
+}
+
+impl NcclLink {
+    /// See [`Cuda::join`]. Nothing where a rank has no NCCL, or shares its card.
+    pub(crate) fn join(
+        cuda: &Cuda,
+        [rank, size]: [usize; 2],
+        all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
+    ) -> Result<Option<Self>> {
+        let context = cuda.context();
+        // A rank that fails here takes part in what follows all the same: the others wait for it.
+        let uuid = context.uuid();
+        let is_found = Nccl::get().is_ok_and(|nccl| nccl.version() >= (2, 7));
+        let mut mine = [0; 17];
+        mine[..16].copy_from_slice(uuid.as_ref().map_or(&[0; 16], |uuid| uuid));
+        mine[16] = u8::from(is_found && uuid.is_ok());
+        let all = all_gather(&mine)?;
+        let cards: HashSet<_> = all.chunks(17).map(|card| &card[..16]).collect();
+        if cards.len() < size || all.chunks(17).any(|card| card[16] == 0) {
+            return Ok(None);
+        }
+        let prepared = Self::prepare(cuda, size);
+        let name = if rank == 0 { Job::name() } else { Ok(Vec::new()) };
+        let mut mine = vec![0; Job::NAME + 1];
+        if let (Ok(_), Ok(name)) = (&prepared, &name) {
+            mine[..name.len()].copy_from_slice(name);
+            mine[Job::NAME] = 1;
+        }
+        let all = all_gather(&mine)?;
+        let ((module, rooms, numbers), _) = (prepared?, name?);
+        if let Some(other) = all.chunks(Job::NAME + 1).position(|of_rank| of_rank[Job::NAME] == 0) {
+            return Err(error(format!("rank {other} failed")));
+        }
+        let job = Job::meet(context, [rank, size], &all[..Job::NAME])?;
+        let link = Self { job, module, rooms, numbers };
+        link.greet(cuda)?;
+        Ok(Some(link))
+    }
+
+    fn prepare(cuda: &Cuda, size: usize) -> Result<(Arc<Module>, [Buffer; 2], Buffer)> {
+        let context = cuda.context();
+        let [module] = cuda.prepare([source()])?;
+        module.prepare(&["pack", "sum_received"], 0)?;
+        let room = || Buffer::zeros(context, ROOM, "what is sent to other ranks");
+        let numbers = Buffer::zeros(context, 8 * Scalar::COUNT * size, "other ranks' sums")?;
+        Ok((module, [room()?, room()?], numbers))
+    }
+
+    /// Every rank tells every other its number, once: connections are made, and known to work, before an iteration needs them.
+    fn greet(&self, cuda: &Cuda) -> Result<()> {
+        let [sent, received] = &self.rooms;
+        sent.write(&vec![self.job.rank as u64; self.job.size])?;
+        let message = |rank: usize, is_sent: bool| {
+            let room = if is_sent { sent } else { received };
+            Message { rank, is_sent, place: room.start() + 8 * rank as Pointer, bytes: 8 }
+        };
+        self.exchange(cuda, self.others().flat_map(|rank| [message(rank, true), message(rank, false)]).collect())?;
+        cuda.context().synchronize()?;
+        let mut numbers = vec![0_u64; self.job.size];
+        received.read(&mut numbers)?;
+        match self.others().find(|&rank| numbers[rank] != rank as u64) {
+            None => self.check(),
+            Some(rank) => Err(error(format!(
+                "NCCL brought {} instead of {rank} from rank {rank}; ISOBAR_LINK=host does without it",
+                numbers[rank]
+            ))),
+        }
+    }
+
+    /// Fails where another rank has not answered.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.job.check()
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.job.rank;
+        (0..self.job.size).filter(move |&other| other != rank)
+    }
+
+    fn exchange(&self, cuda: &Cuda, messages: Vec<Message>) -> Result<()> {
+        let messages: Vec<_> = messages.into_iter().filter(|message| message.bytes > 0).collect();
+        if messages.is_empty() {
+            return Ok(());
+        }
+        Call::new(&self.job.group(messages), [0; 2]).submit(cuda.context())
+    }
+
+    /// From runs to one piece, or back.
+    fn pack(&self, cuda: &Cuda, runs: Runs, packed: Pointer, [first, count]: [usize; 2], unpacked: bool) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = Arguments::new().with(runs.place).with(packed).with(runs.run as i64).with(runs.pitch as i64);
+        let arguments = arguments.with(i32::from(runs.is_exchanged)).with(first as i64).with(count as i64);
+        cuda.elementwise(self.module.kernel("pack")?, count, arguments.with(i32::from(unpacked)))
+    }
+
+    /// From rows to layers, or back.
+    fn divide_again<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        [rows, layers]: [&Vector<T>; 2],
+        to_layers: bool,
+    ) -> Result<()> {
+        let Job { rank, size, .. } = self.job;
+        let words = rows.layout().pitch() * size_of::<T>() / 16;
+        let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
+        // Of this rank's rows the other's layers, and of the other's rows this rank's layers.
+        let in_rows = |other: usize| Runs {
+            place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
+            run: words * count(&division.layers, other),
+            pitch: words * rows.layout().shape().nz,
+            count: 2 * count(&division.rows, rank),
+            is_exchanged: false,
+        };
+        let in_layers = |other: usize| {
+            let run = words * count(&division.layers, rank);
+            Runs {
+                place: layers.pointer() + (2 * 16 * run * division.rows[other]) as Pointer,
+                run,
+                pitch: run,
+                count: 2 * count(&division.rows, other),
+                is_exchanged: division.rows[other] % 2 == 1,
+            }
+        };
+        let of = |other: usize| {
+            if to_layers { [in_rows(other), in_layers(other)] } else { [in_layers(other), in_rows(other)] }
+        };
+        let room = ROOM / 16 / size;
+        let longest = |starts: &[usize]| (0..size).map(|rank| count(starts, rank)).max().unwrap_or(0);
+        let most = 2 * words * longest(&division.rows) * longest(&division.layers);
+        let place =
+            |is_sent: bool, other: usize| self.rooms[usize::from(!is_sent)].start() + (16 * room * other) as Pointer;
+        for round in 0..most.div_ceil(room) {
+            let part = |runs: Runs| piece(runs.run * runs.count, room, round);
+            let mut messages = Vec::with_capacity(2 * size);
+            for other in 0..size {
+                let [from, to] = of(other);
+                self.pack(cuda, from, place(true, other), part(from), false)?;
+                if other != rank {
+                    messages.extend([(true, from), (false, to)].map(|(is_sent, runs)| Message {
+                        rank: other,
+                        is_sent,
+                        place: place(is_sent, other),
+                        bytes: 16 * part(runs)[1],
+                    }));
+                }
+            }
+            self.exchange(cuda, messages)?;
+            for other in 0..size {
+                let [_, to] = of(other);
+                self.pack(cuda, to, place(other == rank, other), part(to), true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link<Cuda> for NcclLink {
+    fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
+        let layout = *x.layout();
+        let (rows, bytes) = (layout.shape().ny as i64, layout.half_plane() * size_of::<T>());
+        let mut messages = Vec::with_capacity(8);
+        for (is_last, row, beyond) in [(false, 0, -1), (true, rows - 1, rows)] {
+            if layout.halo()[usize::from(is_last)] == 0 {
+                continue;
+            }
+            let rank = if is_last { self.job.rank + 1 } else { self.job.rank - 1 };
+            for &colour in Colour::BOTH.iter().filter(|colour| colours.contains(colour)) {
+                let at =
+                    |row: i64| x.pointer().wrapping_add_signed((2 * row + layout.local(colour) as i64) * bytes as i64);
+                messages.push(Message { rank, is_sent: true, place: at(row), bytes });
+                messages.push(Message { rank, is_sent: false, place: at(beyond), bytes });
+            }
+        }
+        self.exchange(cuda, messages)
+    }
+
+    fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
+        let (own, bytes) = (scalars.all(), 8 * Scalar::COUNT);
+        let at = |rank: usize| self.numbers.start() + (bytes * rank) as Pointer;
+        let messages = self.others().flat_map(|rank| {
+            [(true, own), (false, at(rank))].map(|(is_sent, place)| Message { rank, is_sent, place, bytes })
+        });
+        self.exchange(cuda, messages.collect())?;
+        for sums in sums.chunks(SUMS) {
+            let mut which = Which([0; SUMS]);
+            for (place, scalar) in which.0.iter_mut().zip(sums) {
+                *place = scalar.index() as i32;
+            }
+            let arguments = Arguments::new().with(own).with(self.numbers.start()).with(self.job.rank as i32);
+            let arguments = arguments.with(self.job.size as i32).with(Scalar::COUNT as i32);
+            let arguments = arguments.with(which).with(sums.len() as i32);
+            cuda.launch(self.module.kernel("sum_received")?, [1, 1, 1], [32, 1], arguments)?;
+        }
+        Ok(())
+    }
+
+    fn gather<T: Real>(&self, cuda: &Cuda, part: &Vector<T>, rows: &[usize], whole: &mut Vector<T>) -> Result<()> {
+        let slab = |rank: usize| Slab { first: rows[rank], beyond: rows[rank + 1] };
+        cuda.copy_rows(part, slab(self.job.rank), whole)?;
+        let row = 2 * whole.layout().half_plane() * size_of::<T>();
+        let section = |rank: usize, of: usize, is_sent: bool| Message {
+            rank,
+            is_sent,
+            place: whole.pointer() + (row * rows[of]) as Pointer,
+            bytes: row * slab(of).rows(),
+        };
+        let own = self.job.rank;
+        let messages = self.others().flat_map(|rank| [section(rank, own, true), section(rank, rank, false)]);
+        self.exchange(cuda, messages.collect())
+    }
+
+    fn to_layers<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        rows: &Vector<T>,
+        layers: &mut Vector<T>,
+    ) -> Result<()> {
+        self.divide_again::<T>(cuda, division, [rows, layers], true)
+    }
+
+    fn to_rows<T: Real>(
+        &self,
+        cuda: &Cuda,
+        division: &Division,
+        layers: &Vector<T>,
+        rows: &mut Vector<T>,
+    ) -> Result<()> {
+        self.divide_again::<T>(cuda, division, [rows, layers], false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_move_every_word_once() {
+        for (words, room) in [(0, 4), (1, 4), (4, 4), (9, 4), (12, 5)] {
+            let rounds = usize::div_ceil(words, room) + 1;
+            let pieces: Vec<_> = (0..rounds).map(|round| piece(words, room, round)).collect();
+            let mut next = 0;
+            for [first, count] in pieces {
+                assert_eq!(first, next);
+                assert!(count <= room);
+                next += count;
+            }
+            assert_eq!(next, words);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! NVIDIA's library of messages between cards, found when it is needed: how cards of several hosts reach each other.
+//!
+//! * this file: the library,
+//! * `messages` what cards send each other, and that they do not wait for ever,
+//! * `link` halo rows, sums and layers by such messages.
+
+mod link;
+mod messages;
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys;
+use isobar_core::error::Result;
+use libloading::Library;
+
+use crate::driver::error;
+use crate::libraries::{Wanted, describe};
+
+pub use link::{NcclLink, source};
+
+/// The library, loaded.
+#[derive(Debug)]
+pub struct Nccl {
+    /// As NCCL counts: 10 000 major + 100 minor + patch.
+    version: c_int,
+    /// Where it was found.
+    path: PathBuf,
+    functions: Functions,
+    _libraries: Vec<Library>,
+}
+
+/// A rank's end of a job.
+type Handle = *mut c_void;
+
+/// What ranks of a job know it by.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct UniqueId([u8; UniqueId::BYTES]);
+
+impl UniqueId {
+    const BYTES: usize = 128;
+}
+
+/// Sends to a rank, or receives from it: place, number of elements, their type, rank, handle, stream.
+type Transfer = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Handle, sys::CUstream) -> c_int;
+
+#[derive(Debug)]
+struct Functions {
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    unique_id: unsafe extern "C" fn(*mut UniqueId) -> c_int,
+    create: unsafe extern "C" fn(*mut Handle, c_int, UniqueId, c_int) -> c_int,
+    destroy: unsafe extern "C" fn(Handle) -> c_int,
+    abort: unsafe extern "C" fn(Handle) -> c_int,
+    begin_group: unsafe extern "C" fn() -> c_int,
+    end_group: unsafe extern "C" fn() -> c_int,
+    send: Transfer,
+    receive: Transfer,
+}
+
+impl Functions {
+    fn of(library: &Library) -> std::result::Result<Self, libloading::Error> {
+        macro_rules! get {
+            ($name:literal) => {
+                *library.get($name)?
+            };
+        }
+        // SAFETY: the types are those of nccl.h of version 2, with enumerations as the ints and pointers as the pointers that
+        // they are.
+        unsafe {
+            Ok(Self {
+                error_string: get!(b"ncclGetErrorString\0"),
+                unique_id: get!(b"ncclGetUniqueId\0"),
+                create: get!(b"ncclCommInitRank\0"),
+                destroy: get!(b"ncclCommDestroy\0"),
+                abort: get!(b"ncclCommAbort\0"),
+                begin_group: get!(b"ncclGroupStart\0"),
+                end_group: get!(b"ncclGroupEnd\0"),
+                send: get!(b"ncclSend\0"),
+                receive: get!(b"ncclRecv\0"),
+            })
+        }
+    }
+}
+
+const WANTED: Wanted<'_> = Wanted {
+    variable: "ISOBAR_NCCL",
+    names: &["libnccl.so.2", "libnccl.so"],
+    packages: &["nccl/lib"],
+    neighbour: "libcudart.so",
+};
+
+impl Nccl {
+    /// The library, loaded once a process.
+    ///
+    /// # Errors
+    /// [`Error::Device`](isobar_core::Error::Device) where it is not found, saying how to get it.
+    pub fn get() -> Result<&'static Self> {
+        static FOUND: OnceLock<std::result::Result<Nccl, String>> = OnceLock::new();
+        FOUND.get_or_init(|| Self::find(&WANTED)).as_ref().map_err(|message| error(message.clone()))
+    }
+
+    fn find(wanted: &Wanted<'_>) -> std::result::Result<Self, String> {
+        wanted.find(Self::load).map_err(|reason| {
+            format!(
+                "NCCL, by which GPUs of several machines exchange, is not found ({reason}); install it (pip install \
+                 nvidia-nccl-cu13) and set ISOBAR_NCCL to the path of libnccl.so.2; without it they exchange by way of the host"
+            )
+        })
+    }
+
+    fn load(path: PathBuf, mut libraries: Vec<Library>) -> std::result::Result<Self, String> {
+        // SAFETY: loading NVIDIA's library runs nothing but its own initialisation.
+        let library = unsafe { Library::new(&path) }.map_err(describe)?;
+        let functions = Functions::of(&library).map_err(describe)?;
+        let mut version = 0;
+        // SAFETY: the type is that of nccl.h; the number outlives the call.
+        unsafe {
+            type Version = unsafe extern "C" fn(*mut c_int) -> c_int;
+            let get: Version = *library.get(b"ncclGetVersion\0").map_err(describe)?;
+            get(&raw mut version);
+        }
+        libraries.push(library);
+        Ok(Self { version, path, functions, _libraries: libraries })
+    }
+
+    /// Major and minor version.
+    pub fn version(&self) -> (i32, i32) {
+        (self.version / 10_000, self.version / 100 % 100)
+    }
+
+    /// Where it was found: a path, or the name that the loader knows.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self, code: c_int, doing: &str) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: the library returns a string of its own for every code.
+        let what = unsafe { CStr::from_ptr((self.functions.error_string)(code)) }.to_string_lossy();
+        let (major, minor) = self.version();
+        Err(error(format!(
+            "NCCL {major}.{minor}, {doing}: {what} (status {code}); NCCL_DEBUG=WARN has it say more, and ISOBAR_LINK=host does \
+             without it"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_an_error_with_a_remedy() {
+        let wanted = Wanted { variable: "ISOBAR_NOT_SET", names: &["libisobar_has_no_such.so"], ..WANTED };
+        let message = Nccl::find(&Wanted { packages: &[], ..wanted }).unwrap_err();
+        assert!(message.contains("ISOBAR_NCCL") && message.contains("nvidia-nccl"), "{message}");
+        assert!(message.contains("libisobar_has_no_such.so"), "{message}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Sweeps of Jacobi's method on ranks, against one.
+
+use isobar_core::backend::part::PartBackend;
+use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, SolverOptions};
+use isobar_core::real::Precision;
+use isobar_core::stencil::{Stencil, Supports};
+use isobar_dist::Distributed;
+use isobar_dist::threads::Threads;
+
+use crate::solves::{distance, solve_alone, solve_on};
+
+/// Plain, damped and accelerated sweeps.
+fn sweeps() -> Vec<SolverOptions> {
+    let plain = JacobiOptions { sub_iterations: Count::Given(1), ..JacobiOptions::default() };
+    let base = SolverOptions {
+        method: Method::Jacobi,
+        tolerance: 1e-3,
+        max_iterations: 120,
+        jacobi: plain.clone(),
+        ..SolverOptions::default()
+    };
+    let with = |jacobi: JacobiOptions| SolverOptions { jacobi, ..base.clone() };
+    vec![
+        base.clone(),
+        with(JacobiOptions { relaxation: Some(0.8), ..plain.clone() }),
+        with(JacobiOptions { acceleration: Acceleration::Chebyshev, ..plain }),
+        SolverOptions { precision: Precision::F32, ..base.clone() },
+    ]
+}
+
+/// The sweeps of one rank, its residuals and its numbers: only the norm is rounded in another order.
+pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    stencil: &S,
+    rhs: &[f64],
+    ranks: &[usize],
+    is_floating: bool,
+) where
+    Distributed<B>: Supports<S>,
+{
+    for options in sweeps() {
+        let (alone, u) = solve_alone(&backend(None), stencil, &options, rhs, None);
+        for &ranks in ranks {
+            let what = format!("{} on {ranks} ranks, {options:?}", stencil.shape());
+            let (outcome, together) = solve_on(ranks, &backend, stencil, &options, rhs, None).unwrap();
+            assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
+            // What is seen of the spectral radius is rounded as norms are, and so are means that are taken out.
+            let error = distance(&together, &u);
+            let is_exact = options.jacobi.acceleration == Acceleration::None && !is_floating;
+            assert!(if is_exact { error == 0.0 } else { error < 1e-9 }, "{what}: {error:e}");
+            for (a, b) in outcome.history.iter().zip(&alone.history) {
+                assert!((a - b).abs() <= 1e-7 * b, "{what}: residual {a:e} instead of {b:e}");
+            }
+        }
+    }
+}
