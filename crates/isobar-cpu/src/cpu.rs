@@ -174,6 +174,11 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        blas::extrapolate(self, T::from_f64(tau - 1.0), x, y);
+        Ok(())
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         blas::axpy(self, T::from_f64(scalars.value(a)), x, y);
         Ok(())

@@ -20,6 +20,7 @@ use isobar_core::stencil::parts::SupportsPartModes;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 use pulp::{Simd, WithSimd};
 
+use crate::blas::Dot;
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
 use crate::seven_point::sweeps::MOST_SWEEPS;
@@ -250,6 +251,27 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         self.fine.cpu().for_each_half_plane(&self.fine.geometry().layout, |j, colour, start| {
             self.project_half(&s, j, colour, (r, start), g);
         });
+        Ok(())
+    }
+
+    fn project_norm(&self, r: &Vector<T>, g: &mut Vector<C>, norm: Scalar, scalars: &mut HostScalars) -> Result<()> {
+        let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
+        let (r, g, geometry) = (r.share(), g.share_mut(), self.fine.geometry());
+        let mut workspace = self.fine.workspace();
+        let sums = Shared::of(&mut workspace.sums);
+        let project = |j: usize, _: &mut ChunkSpace<T>| {
+            let mut total = 0.0;
+            for colour in Colour::BOTH {
+                let start = geometry.half_plane(j, colour).start;
+                self.project_half(&s, j, colour, (r, start), g);
+                // SAFETY: nobody writes to r.
+                let r = unsafe { r.row(start, geometry.layout.half_plane()) };
+                total += self.fine.cpu().dispatch::<f64, _>(Dot { x: r, y: r });
+            }
+            store(sums, j, [total, 0.0]);
+        };
+        self.fine.pass(&mut workspace, &[&project]);
+        scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
     }
 

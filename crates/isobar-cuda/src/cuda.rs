@@ -269,6 +269,12 @@ impl Backend for Cuda {
         self.elementwise(self.kernel::<T>("scale")?, len, arguments)
     }
 
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let (from, (to, len)) = (x.all().0, y.all());
+        let arguments = Arguments::new().with(len as i64).with_real::<T>(tau - 1.0).with(from).with(to);
+        self.elementwise(self.kernel::<T>("extrapolate")?, len, arguments)
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &Scalars) -> Result<()> {
         let (from, (to, len)) = (x.all().0, y.all());
         let arguments = Arguments::new().with(len as i64).with(scalars.ratio(a)).with(from).with(to);

@@ -48,6 +48,11 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::aggregate::source::<T>());
     all.extend(isobar_cuda::galerkin::sources::<T>());
     for count in [1, 5, 32] {
+        for (layers, columns) in [(7, 1), (100, 1), (128, 1 << 18)] {
+            let tile = Tile::new::<T>(layers, columns).unwrap();
+            all.push(isobar_cuda::tensor_product::modes::sweep_source::<T, T>(tile, layers, count));
+            all.push(isobar_cuda::tensor_product::modes::sweep_source::<T, f32>(tile, layers, count));
+        }
         all.push(isobar_cuda::tensor_product::modes::source::<T, T>(count));
         all.push(isobar_cuda::tensor_product::modes::source::<T, f32>(count));
     }

@@ -217,6 +217,10 @@ impl<B: PartBackend> Backend for Distributed<B> {
         self.inner.scale(a, x.part_mut())
     }
 
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Self::Vector<T>, y: &mut Self::Vector<T>) -> Result<()> {
+        self.inner.extrapolate(tau, &*x.part()?, y.part_mut())
+    }
+
     fn axpy<S: Real, T: Real>(
         &self,
         a: Ratio,

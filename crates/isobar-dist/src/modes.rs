@@ -232,6 +232,17 @@ where
         self.project_by(g, |g| self.part.project(&*r.part()?, g))
     }
 
+    fn project_norm(
+        &self,
+        r: &Vector<B::Vector<T>>,
+        g: &mut Vector<B::Vector<C>>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.project_by(g, |g| self.part.project_norm(&*r.part()?, g, norm, &mut *scalars))?;
+        self.fine.combine([norm], scalars)
+    }
+
     fn expand(&self, x: &Vector<B::Vector<C>>, guess: Guess, u: &mut Vector<B::Vector<T>>) -> Result<()> {
         self.expand_by(x, |x| self.part.expand(x, guess, u.part_mut()))
     }

@@ -172,6 +172,32 @@ impl<B: PartBackend, T: Real> Transfer<Distributed<B>, T> for OwnTransfer<B, T> 
         self.inner.smooth_residual_restrict(relaxation, guess, &*f.part()?, u, coarse_f, scratch)
     }
 
+    fn keep_smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<B::Vector<T>>,
+        u: &mut Vector<B::Vector<T>>,
+        before: &mut Vector<B::Vector<T>>,
+        coarse_f: &mut Vector<B::Vector<T>>,
+        scratch: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        let (u, before, coarse_f) = (u.part_mut(), before.part_mut(), coarse_f.part_mut());
+        self.inner.keep_smooth_residual_restrict(relaxation, &*f.part()?, u, before, coarse_f, scratch.part_mut())
+    }
+
+    fn prolong_smooth_extrapolate(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<B::Vector<T>>,
+        coarse_u: &Vector<B::Vector<T>>,
+        u: &mut Vector<B::Vector<T>>,
+        (before, tau): (&mut Vector<B::Vector<T>>, f64),
+        scratch: &mut Vector<B::Vector<T>>,
+    ) -> Result<()> {
+        let (u, before, scratch) = (u.part_mut(), (before.part_mut(), tau), scratch.part_mut());
+        self.inner.prolong_smooth_extrapolate(relaxation, &*f.part()?, &*coarse_u.part()?, u, before, scratch)
+    }
+
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,

@@ -95,6 +95,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// x = a x
     fn scale<T: Real>(&self, a: f64, x: &mut Self::Vector<T>) -> Result<()>;
 
+    /// y = τ y + (1 − τ) x
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Self::Vector<T>, y: &mut Self::Vector<T>) -> Result<()>;
+
     /// y += a x
     fn axpy<S: Real, T: Real>(
         &self,

@@ -20,7 +20,7 @@ use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
 use crate::solver::{Iteration, Monitor};
-use crate::stencil::modes::Plan;
+use crate::stencil::modes::{Plan, single_suffices};
 use crate::stencil::{Modes, Stencil, Supports, Update};
 use crate::traffic::StepTraffic;
 
@@ -172,6 +172,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
                 let start = self.options.multigrid.start;
                 return self.cycle()?.with(|cycle| Ok(Box::new(Multigrid::new(*cycle, start)?) as _));
             }
+            Method::Modes if single_suffices(&self.options.modes) => return self.modes::<f32>(),
             Method::Modes => return self.modes::<T>(),
             Method::Jacobi => return self.jacobi(),
             _ => {}
@@ -399,7 +400,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             coefficient_bytes: coarse_bytes(&problems.levels),
             updates: vec![problems.update],
             notes,
-            made: Box::new((ModalProblems::new(transfer, cycle, plan.cycles, start)?, plan)),
+            made: Box::new((ModalProblems::new(transfer, cycle, plan.factors(), start)?, plan)),
         })
     }
 

@@ -3,7 +3,9 @@
 use super::system::{NORM, System};
 use crate::error::Result;
 use crate::operator::Guess;
+use crate::options::{Method, SolverOptions};
 use crate::real::Precision;
+use crate::stencil::modes::single_suffices;
 use crate::stencil::{Stencil, Supports};
 
 /// Beyond this a sum of squares in double precision may overflow, or vanish.
@@ -68,12 +70,17 @@ impl Scaling {
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Multiplies b, and a first guess, by a power of two where the iteration could not do with them as they are. Returns
-    /// ‖b‖ as it then is.
-    pub(super) fn bring_into_range(&mut self, guess: Guess) -> Result<(f64, Scaling)> {
-        let norm = self.norm_of_rhs()?;
+    /// ‖b‖ as it then is; `norm` is what it is, where that is known.
+    pub(super) fn bring_into_range(&mut self, guess: Guess, norm: Option<f64>) -> Result<(f64, Scaling)> {
+        let norm = match norm {
+            Some(norm) => norm,
+            None => self.norm_of_rhs()?,
+        };
         let first = Scaling::to_be_measured(norm);
         let norm = self.scale_rhs(first, norm)?;
-        let second = Scaling::for_solving(norm, self.options.precision, first);
+        let SolverOptions { precision, method, modes, .. } = &self.options;
+        let in_single = *method == Method::Modes && single_suffices(modes);
+        let second = Scaling::for_solving(norm, if in_single { Precision::Mixed } else { *precision }, first);
         let norm = self.scale_rhs(second, norm)?;
         let all = first.and(second);
         if norm == 0.0 {

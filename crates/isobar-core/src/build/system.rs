@@ -355,7 +355,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Norms of b and of the first residual, after b has been made compatible with a singular A.
     fn norms(&mut self, guess: Guess) -> Result<Norms> {
-        let (mut rhs, scaling) = self.bring_into_range(guess)?;
+        let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
+        let found = if may_begin && self.iteration.finds_norm_of_rhs() {
+            self.iteration.begin(&self.b, &mut self.u, guess)?
+        } else {
+            None
+        };
+        let (mut rhs, scaling) = self.bring_into_range(guess, found)?;
+        if found.is_some() && scaling.is_none() {
+            return Ok(Norms { removed: None, rhs, initial: rhs, scaling });
+        }
         let mut removed = None;
         if let Some(space) = &mut self.null_space {
             removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
@@ -452,10 +461,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if guess == Guess::Given {
             upload(&self.backend, self.turns, u.as_source(), &mut self.u)?;
         }
-        if self.description.device.ranks > 1 {
-            // Bringing arrays is no part of the solve, on whichever rank it takes longest.
-            self.backend.synchronize()?;
-        }
+        // Bringing arrays is no part of the solve, on whichever rank it takes longest.
+        self.backend.synchronize()?;
         let upload = clock.elapsed().as_secs_f64();
         let clock = Instant::now();
         let norms = self.norms(guess)?;

@@ -64,6 +64,11 @@ pub fn steps<B: Complete, T: Real, C: Real>(backend: &B) {
                 let scale = expected.max(shape.cells() as f64);
                 assert!((found - expected).abs() <= 1e3 * T::EPSILON * scale, "{what} with {name}: {found} {expected}");
             };
+            let (mut again, mut on_again) = poison::<B, C>(backend, Shape { nz: count, ..shape });
+            ok(reference.project_norm(&f, &mut again, norm, &mut reference_scalars));
+            ok(tested.project_norm(&on_f, &mut on_again, norm, &mut scalars));
+            same_modes(&on_again, &again, "project_norm");
+            same_norm(&scalars, reference_scalars.get(norm), "norm of project_norm");
             ok(reference.project_residual(&f, &u, &mut g, &mut s, norm, &mut reference_scalars));
             ok(tested.project_residual(&on_f, &on_u, &mut on_g, &mut on_s, norm, &mut scalars));
             same_modes(&on_g, &g, "project_residual");
@@ -139,6 +144,12 @@ pub fn cycles<B: Complete, T: Real>(backend: &B) {
                 ok(reference.cycle(&f, &mut u, guess, None));
                 ok(tested.cycle(&on_f, &mut on_u, guess, None));
                 compare_at_scale(backend, &on_u, &u, SCALE, &format!("cycle {guess:?}, {name}"));
+            }
+            let (mut before, mut on_before) = poison::<B, T>(backend, modal);
+            for tau in [0.875, 1.0, 1.25] {
+                ok(reference.extrapolated(&f, &mut u, &mut before, tau));
+                ok(tested.extrapolated(&on_f, &mut on_u, &mut on_before, tau));
+                compare_at_scale(backend, &on_u, &u, SCALE, &format!("cycle extrapolated by {tau}, {name}"));
             }
         }
     }

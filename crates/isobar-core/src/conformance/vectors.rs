@@ -71,6 +71,9 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
         ok(Reference.scale(-0.375, &mut expected));
         ok(backend.scale(-0.375, &mut on_y));
         compare(backend, &on_y, &expected, "scale");
+        ok(Reference.extrapolate(1.125, &x, &mut expected));
+        ok(backend.extrapolate(1.125, &on_x, &mut on_y));
+        compare(backend, &on_y, &expected, "extrapolate");
         // What is overwritten may hold anything.
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.convert(&on_x, &mut on_y));

@@ -25,6 +25,18 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// g_m = Σ_k s_m(k) r_k
     fn project(&self, r: &B::Vector<T>, g: &mut B::Vector<C>) -> Result<()>;
 
+    /// g_m = Σ_k s_m(k) r_k;  ‖r‖²
+    fn project_norm(
+        &self,
+        r: &B::Vector<T>,
+        g: &mut B::Vector<C>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.project(r, g)?;
+        self.fine().backend().dot(r, r, norm, scalars)
+    }
+
     /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero
     fn expand(&self, x: &B::Vector<C>, guess: Guess, u: &mut B::Vector<T>) -> Result<()>;
 

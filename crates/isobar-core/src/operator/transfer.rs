@@ -59,6 +59,34 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
+    /// `before` = u, then [`Transfer::smooth_residual_restrict`]
+    fn keep_smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        before: &mut B::Vector<T>,
+        coarse_f: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()> {
+        self.fine().backend().convert(u, before)?;
+        self.smooth_residual_restrict(relaxation, Guess::Given, f, u, coarse_f, scratch)
+    }
+
+    /// u += P u_c, then one sweep, then u = τ u + (1 − τ) `before`, which may be exchanged with u or overwritten
+    fn prolong_smooth_extrapolate(
+        &self,
+        relaxation: Relaxation,
+        f: &B::Vector<T>,
+        coarse_u: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        (before, tau): (&mut B::Vector<T>, f64),
+        scratch: &mut B::Vector<T>,
+    ) -> Result<()> {
+        self.prolong_smooth(relaxation, f, coarse_u, u, scratch, None)?;
+        self.fine().backend().extrapolate(tau, before, u)
+    }
+
     /// u += P u_c, then one sweep, then, where asked for, ‖f − A u‖²
     fn prolong_smooth(
         &self,

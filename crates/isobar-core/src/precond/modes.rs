@@ -18,7 +18,7 @@ const UNUSED: Scalar = Scalar::new(0);
 /// The two-dimensional problems of some vertical modes, with what it takes to solve them roughly and to go between them and the
 /// grid.
 ///
-/// Storage: the modes' right-hand sides and solutions, that of [`Cycle`] on their grid, and a vector where the steps of the
+/// Storage: the modes' right-hand sides and solutions, these once more, that of [`Cycle`] on their grid, and a vector where the steps of the
 /// back end need one.
 pub struct ModalProblems<B: Backend, T: Real, C: Real> {
     /// Between the grid and the modes.
@@ -31,19 +31,22 @@ pub struct ModalProblems<B: Backend, T: Real, C: Real> {
     pub scratch: B::Vector<T>,
     scratch_layout: Layout,
     cycle: Cycle<B, C>,
-    cycles: usize,
+    /// Of each cycle after the first.
+    factors: Vec<f64>,
+    /// What these extrapolate from.
+    before: B::Vector<C>,
     start: Start,
 }
 
 impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
-    /// Solved by so many cycles, the first from zero or by full multigrid.
+    /// Solved by a cycle from zero or by full multigrid, and one for each of these factors that extrapolates by it.
     ///
     /// # Errors
     /// Where the workspace does not fit in memory.
     pub fn new(
         transfer: Arc<dyn ModalTransfer<B, T, C>>,
         cycle: Cycle<B, C>,
-        cycles: usize,
+        factors: Vec<f64>,
         start: Start,
     ) -> Result<Self> {
         let (fine, layout) = (transfer.fine(), transfer.modal_layout());
@@ -54,9 +57,10 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
             g: backend.zeros(layout)?,
             x: backend.zeros(layout)?,
             scratch: backend.zeros(&scratch_layout)?,
+            before: backend.zeros(layout)?,
             scratch_layout,
             cycle,
-            cycles,
+            factors,
             start,
             transfer,
         })
@@ -67,12 +71,12 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
     /// # Errors
     /// What the device reports.
     pub fn solve(&mut self) -> Result<()> {
-        let Self { cycle, g, x, .. } = self;
+        let Self { cycle, factors, before, g, x, .. } = self;
         match self.start {
             Start::Zero => cycle.cycle(g, x, Guess::Zero, None)?,
             Start::Full => cycle.full_multigrid(g, x, None)?,
         }
-        (1..self.cycles).try_for_each(|_| cycle.cycle(g, x, Guess::Given, None))
+        factors.iter().try_for_each(|&tau| cycle.extrapolated(g, x, before, tau))
     }
 
     /// As [`Preconditioner::is_variable`], of [`ModalProblems::solve`].
@@ -95,13 +99,13 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
 
     /// What [`ModalProblems::solve`] declares to move.
     pub fn traffic(&self) -> Vec<StepTraffic> {
-        let cycles = self.cycles as f64;
+        let cycles = (1 + self.factors.len()) as f64;
         self.cycle.traffic(Guess::Given).into_iter().map(|step| step.times(step.count * cycles)).collect()
     }
 
     /// Bytes of vectors held.
     pub fn bytes(&self) -> usize {
-        2 * self.transfer.modal_layout().len() * size_of::<C>()
+        3 * self.transfer.modal_layout().len() * size_of::<C>()
             + self.scratch_layout.len() * size_of::<T>()
             + self.cycle.bytes()
     }

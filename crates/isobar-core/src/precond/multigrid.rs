@@ -213,6 +213,30 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.parts(0).cycle(f, u, guess, norm)
     }
 
+    /// u = τ cycle(u) + (1 − τ) u, one cycle on A u = f and more of what it changes; `before` is overwritten.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn extrapolated(
+        &mut self,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        before: &mut B::Vector<T>,
+        tau: f64,
+    ) -> Result<()> {
+        if !self.can_lend_its_top() {
+            self.backend.convert(u, before)?;
+            self.cycle(f, u, Guess::Given, None)?;
+            return self.backend.extrapolate(tau, before, u);
+        }
+        let Recipe { relaxation, post_relaxation, .. } = self.recipes[0];
+        let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
+        self.transfers[0].keep_smooth_residual_restrict(relaxation, f, u, before, coarse_f, scratch)?;
+        self.cycle_below()?;
+        let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
+        self.transfers[0].prolong_smooth_extrapolate(post_relaxation, f, coarse_u, u, (before, tau), scratch)
+    }
+
     /// Level n and those below.
     fn parts(&mut self, n: usize) -> Levels<'_, B, T> {
         Levels {

@@ -90,6 +90,14 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn extrapolate<T: Real>(&self, tau: f64, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
+        let more = T::from_f64(tau - 1.0);
+        for (y, &x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {
+            *y = more.mul_add(*y - x, *y);
+        }
+        Ok(())
+    }
+
     fn axpy<S: Real, T: Real>(&self, a: Ratio, x: &Vector<S>, y: &mut Vector<T>, scalars: &HostScalars) -> Result<()> {
         let a = T::from_f64(scalars.value(a));
         for (y, x) in y.all_entries_mut().iter_mut().zip(x.all_entries()) {

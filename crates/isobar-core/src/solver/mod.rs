@@ -33,6 +33,11 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// What the device reports.
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>>;
 
+    /// Whether [`Iteration::begin`] finds ‖b‖ on its way, for [`Guess::Zero`], so that the caller need not.
+    fn finds_norm_of_rhs(&self) -> bool {
+        false
+    }
+
     /// Improves `u` until the monitor says stop, or finds the preconditioner slow. The monitor has been told ‖r₀‖, and
     /// [`Iteration::begin`] was called with the same `b`, `u` and `guess`. In `best`, where given, goes a copy of an iterate
     /// that was much better than those after it, if there was one; the monitor knows.

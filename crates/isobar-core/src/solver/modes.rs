@@ -52,12 +52,15 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
 impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         let Self { problems: ModalProblems { transfer, g, scratch, .. }, backend, scalars, .. } = self;
-        if guess == Guess::Zero {
-            transfer.project(b, g)?;
-            return Ok(None);
+        match guess {
+            Guess::Zero => transfer.project_norm(b, g, NORM, scalars)?,
+            Guess::Given => transfer.project_residual(b, u, g, scratch, NORM, scalars)?,
         }
-        transfer.project_residual(b, u, g, scratch, NORM, scalars)?;
         Ok(Some(backend.read(scalars)?[NORM.index()].sqrt()))
+    }
+
+    fn finds_norm_of_rhs(&self) -> bool {
+        true
     }
 
     fn run(

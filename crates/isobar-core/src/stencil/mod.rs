@@ -24,6 +24,7 @@ pub mod matrix_market;
 pub mod modes;
 mod own;
 pub mod parts;
+mod plan;
 pub mod point_levels;
 pub mod rings;
 mod stored_matrix;

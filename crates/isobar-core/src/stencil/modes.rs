@@ -5,12 +5,15 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::hierarchy::{Coarsened, SupportsLevels};
+pub use super::plan::Plan;
+pub(crate) use super::plan::single_suffices;
+use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
 use super::{Hierarchy, Stencil, TensorProduct};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
 use crate::operator::{LineSmoother, ModalTransfer};
-use crate::options::{ModesOptions, MultigridOptions, SolverOptions};
+use crate::options::{MultigridOptions, SolverOptions};
 use crate::real::Real;
 
 /// The vertical modes of A = |T| ⊗ V + L_h ⊗ D, where V is the tridiagonal matrix of a, b and c, D = diag(−d), and L_h the
@@ -185,7 +188,7 @@ impl TensorProduct {
     }
 
     /// max α_T/|T| over the columns
-    fn largest_ratio(&self) -> f64 {
+    pub(super) fn largest_ratio(&self) -> f64 {
         let h = self.horizontal();
         h.total.iter().zip(&h.area).map(|(total, area)| total / area).fold(0.0, f64::max)
     }
@@ -200,105 +203,6 @@ pub struct Modes<B: Backend, S, T: Real, C: Real> {
     pub problems: Hierarchy<B, S, C>,
     /// How many there are, and what an iteration does.
     pub plan: Plan,
-}
-
-/// What an iteration by vertical modes consists of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Modes with a problem of their own.
-    pub count: usize,
-    /// Cycles of multigrid on these.
-    pub cycles: usize,
-    /// Sweeps of lines on the grid.
-    pub sweeps: usize,
-    /// Layers of the grid.
-    pub layers: usize,
-    /// How many such iterations meet the tolerance.
-    pub iterations: usize,
-}
-
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { count, cycles, sweeps, layers, .. } = self;
-        write!(f, "{count} of {layers} vertical modes, {cycles} cycles on them and {sweeps} sweeps an iteration")
-    }
-}
-
-/// What an iteration by modes can be asked to reduce the residual by.
-const MOST_AT_ONCE: f64 = 1e-6;
-/// The rate of sweeps does not hold in the norm of the residual: a little more is asked for.
-const MARGIN: f64 = 0.3;
-/// What a cycle on the two-dimensional problems leaves of the residual.
-const RATE_OF_CYCLES: f64 = 0.11;
-/// Vectors of the modes that a cycle moves.
-const VECTORS_OF_A_CYCLE: f64 = 12.0;
-/// The most sweeps an iteration where nobody says.
-const MOST_SWEEPS: usize = 8;
-/// Vectors of the grid that a sweep moves.
-const VECTORS_OF_A_SWEEP: f64 = 3.0;
-/// The same of projection, of expansion, and of the residual after the sweeps.
-const VECTORS_BESIDE: f64 = 4.0;
-/// What a cycle of multigrid on the whole grid leaves of the residual, and the vectors that it moves.
-const RATE_OF_MULTIGRID: f64 = 0.06;
-const VECTORS_OF_MULTIGRID: f64 = 13.0;
-/// Layers beyond which finding modes takes longer than a solve.
-const MOST_LAYERS: usize = 512;
-
-impl Plan {
-    /// What reaches a tolerance at the least cost, as far as the options leave it open.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where the options ask for more modes than there are.
-    pub fn new(stencil: &TensorProduct, modes: &VerticalModes, options: &ModesOptions, tolerance: f64) -> Result<Self> {
-        if let Some(count) = options.count.given().filter(|&count| count > modes.count()) {
-            return Err(Error::invalid(
-                "solver.modes.count",
-                format!("{count} modes of a grid of {} layers, which has no more than these", modes.layers()),
-            ));
-        }
-        let iterations = iterations(tolerance);
-        let goal = tolerance.powf(1.0 / iterations as f64);
-        let cycles = options.cycles.given().unwrap_or((goal.ln() / RATE_OF_CYCLES.ln()).ceil().max(1.0) as usize);
-        let ratio = stencil.largest_ratio();
-        let rates: Vec<f64> = modes.values().iter().map(|mu| (ratio / (ratio + mu)).powi(2)).collect();
-        let layers = modes.layers();
-        let enough = |sweeps: usize| {
-            let left = |rate: &f64| rate.powi(sweeps as i32) <= MARGIN * goal;
-            rates.iter().position(left).unwrap_or(rates.len()).max(1)
-        };
-        let with = |sweeps: usize| Self {
-            count: options.count.given().unwrap_or_else(|| enough(sweeps)),
-            cycles,
-            sweeps,
-            layers,
-            iterations,
-        };
-        let cheapest = |best: Self, other: Self| if other.cost() < best.cost() { other } else { best };
-        Ok(match (options.sweeps.given(), options.count.given()) {
-            (Some(sweeps), _) => with(sweeps),
-            // As many as make up for modes that are not there.
-            (None, Some(count)) => with((1..MOST_SWEEPS).find(|&n| enough(n) <= count).unwrap_or(MOST_SWEEPS)),
-            (None, None) => (2..=MOST_SWEEPS).map(with).fold(with(1), cheapest),
-        })
-    }
-}
-
-impl Plan {
-    /// Vectors of the grid that an iteration moves, beside what every iteration does.
-    fn cost(&self) -> f64 {
-        let modes = VECTORS_OF_A_CYCLE * (self.cycles * self.count) as f64 / self.layers as f64;
-        modes + VECTORS_OF_A_SWEEP * self.sweeps as f64
-    }
-
-    /// Vectors of the grid that are moved until a tolerance is met.
-    fn vectors(&self) -> f64 {
-        self.iterations as f64 * (self.cost() + VECTORS_BESIDE)
-    }
-}
-
-/// How many are planned for a tolerance.
-fn iterations(tolerance: f64) -> usize {
-    (tolerance.ln() / MOST_AT_ONCE.ln()).ceil().max(1.0) as usize
 }
 
 /// A back end that goes between a grid and its vertical modes.

@@ -25,6 +25,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "tensor_product/cell.cuh",
     "tensor_product/line_relax.cuh",
     "tensor_product/line_solve.cuh",
+    "tensor_product/modes.cuh",
     "tensor_product/prolong.cuh",
     "tensor_product/residual.cuh",
     "tensor_product/stream.cuh",
@@ -108,6 +109,8 @@ pub mod tensor_product {
     pub const PLANES: &str = include_str!("tensor_product/planes.cu");
     /// Between a grid and its vertical modes.
     pub const MODES: &str = include_str!("tensor_product/modes.cu");
+    /// Expansion in them with the half sweep after it.
+    pub const EXPAND_SWEEP: &str = include_str!("tensor_product/expand_sweep.cu");
     /// The second pass of conjugate gradients, and the line preconditioner.
     pub const CG: &str = include_str!("tensor_product/cg.cu");
 }

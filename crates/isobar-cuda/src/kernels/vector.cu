@@ -15,6 +15,11 @@ extern "C" __global__ void scale(long long n, T a, T* x) {
     for (long long i = first_index(); i < n; i += stride()) x[i] *= a;
 }
 
+// y += more (y - x)
+extern "C" __global__ void extrapolate(long long n, T more, const T* __restrict__ x, T* __restrict__ y) {
+    for (long long i = first_index(); i < n; i += stride()) y[i] = fma(more, y[i] - x[i], y[i]);
+}
+
 // y = x
 template <class S> __device__ __forceinline__ void convert(long long n, const S* x, T* y) {
     for (long long i = first_index(); i < n; i += stride()) y[i] = T(x[i]);

@@ -232,8 +232,8 @@ pub(crate) trait TransferKernels: Kernels {
         coarse_f: &mut Vector<Self::Real>,
     ) -> Result<()>;
 
-    /// A sweep of both colours with ρ = 1, then f_c = R (f − A u), as one launch, where there is one. `scratch` may be
-    /// exchanged with u.
+    /// A sweep of both colours with ρ = 1, then f_c = R (f − A u), as one launch, where there is one. `scratch` is
+    /// exchanged with u, and then what u was.
     fn sweep_restrict(
         &self,
         _first: Colour,
@@ -246,8 +246,8 @@ pub(crate) trait TransferKernels: Kernels {
         Ok(false)
     }
 
-    /// u += P u_c, then a sweep of both colours with ρ = 1, as one launch, where there is one. `scratch` may be exchanged
-    /// with u.
+    /// u += P u_c, then a sweep of both colours with ρ = 1, and where τ is not 1 u = τ u + (1 − τ) scratch, as one launch, where
+    /// there is one. `scratch` is exchanged with u.
     fn prolong_sweep_both(
         &self,
         _first: Colour,
@@ -255,6 +255,7 @@ pub(crate) trait TransferKernels: Kernels {
         _coarse_u: &Vector<Self::Real>,
         _u: &mut Vector<Self::Real>,
         _scratch: &mut Vector<Self::Real>,
+        _tau: f64,
     ) -> Result<bool> {
         Ok(false)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::part::{PartTransfer, no_neighbours};
@@ -104,6 +104,47 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
     }
 
+    fn keep_smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
+        before: &mut Vector<K::Real>,
+        coarse_f: &mut Vector<K::Real>,
+        scratch: &mut Vector<K::Real>,
+    ) -> Result<()> {
+        let kernels = self.fine.kernels();
+        if self.fine.overwrites(relaxation) {
+            // What is exchanged with u is where it was.
+            let first = self.fine.layout_of().local(relaxation.first);
+            if kernels.sweep_restrict(first, Guess::Given, f, u, coarse_f, before)? {
+                return Ok(());
+            }
+        }
+        kernels.cuda().convert(u, before)?;
+        self.smooth_residual_restrict(relaxation, Guess::Given, f, u, coarse_f, scratch)
+    }
+
+    fn prolong_smooth_extrapolate(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<K::Real>,
+        coarse_u: &Vector<K::Real>,
+        u: &mut Vector<K::Real>,
+        (before, tau): (&mut Vector<K::Real>, f64),
+        scratch: &mut Vector<K::Real>,
+    ) -> Result<()> {
+        let kernels = self.fine.kernels();
+        if self.fine.overwrites(relaxation) {
+            let first = self.fine.layout_of().local(relaxation.first);
+            if kernels.prolong_sweep_both(first, f, coarse_u, u, before, tau)? {
+                return Ok(());
+            }
+        }
+        self.prolong_smooth(relaxation, f, coarse_u, u, scratch, None)?;
+        kernels.cuda().extrapolate(tau, before, u)
+    }
+
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,
@@ -115,7 +156,7 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
     ) -> Result<()> {
         if self.fine.overwrites(relaxation) {
             let (kernels, first) = (self.fine.kernels(), self.fine.layout_of().local(relaxation.first));
-            if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch)? {
+            if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch, 1.0)? {
                 return self.measure(relaxation, f, u, norm);
             }
         }

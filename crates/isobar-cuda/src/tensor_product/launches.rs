@@ -311,9 +311,10 @@ impl<T: Real> TransferKernels for TensorProduct<T> {
         coarse_u: &Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
+        tau: f64,
     ) -> Result<bool> {
         let Some(planes) = &self.planes else { return Ok(false) };
-        self.prolong_sweep_planes(planes, first, [f, coarse_u], u, scratch).map(|()| true)
+        self.prolong_sweep_planes(planes, first, [f, coarse_u], u, (scratch, tau)).map(|()| true)
     }
 
     /// The correction is taken up on the way, and not stored: the other colour is stale until it is swept.

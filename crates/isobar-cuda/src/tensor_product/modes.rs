@@ -19,6 +19,7 @@ use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
 use super::planes::{SmallLevels, first_small_level};
+use super::tile::Tile;
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
@@ -62,6 +63,41 @@ pub fn source<T: Real, C: Real>(count: usize) -> Source {
         .define("ODD", 1)
 }
 
+/// The source of expansion with a half sweep, specialised.
+pub fn sweep_source<T: Real, C: Real>(tile: Tile, layers: usize, count: usize) -> Source {
+    tile.of_lines::<T>(layers, "tensor_product_expand_sweep", kernels::EXPAND_SWEEP, 256)
+        .define("MODE_REAL", c_name::<C>())
+        .define("COUNT", count)
+}
+
+/// Expansion with the half sweep after it.
+#[derive(Debug)]
+struct ExpandSweep {
+    module: Arc<Module>,
+    blocks: usize,
+    shared_bytes: usize,
+}
+
+impl ExpandSweep {
+    /// Where a launch is for all modes, a grid's rows are all here, and the modes find room beside what lines tell each other.
+    fn new<T: Real, C: Real>(fine: &SevenPoint<TensorProduct<T>>, count: usize) -> Result<Option<Self>> {
+        let (kernels, layout) = (fine.kernels(), fine.layout_of());
+        let (cuda, tile) = (kernels.cuda(), kernels.tile);
+        let shared_bytes = count.next_multiple_of(2) * (tile.layers() + tile.lanes) * size_of::<T>();
+        // The kernel's own static shared memory.
+        let scratch = 4 * tile.threads() * size_of::<T>();
+        let fits = shared_bytes + scratch <= cuda.context().shared_memory;
+        if !fits || count > MOST_TOGETHER || layout.halo() != [0, 0] {
+            return Ok(None);
+        }
+        let [module] = cuda.prepare([sweep_source::<T, C>(tile, layout.shape().nz, count)])?;
+        let kernel = module.kernel_with("expand_sweep", shared_bytes)?;
+        let resident = module.resident_blocks(kernel, tile.threads(), shared_bytes)?;
+        let blocks = resident.min(kernels.strips() * layout.shape().ny);
+        Ok(Some(Self { module, blocks, shared_bytes }))
+    }
+}
+
 /// Between the grid of an operator and some of its modes.
 #[derive(Debug)]
 struct ModalTransfer<T: Real, C> {
@@ -71,6 +107,7 @@ struct ModalTransfer<T: Real, C> {
     table: Buffer,
     together: usize,
     module: Arc<Module>,
+    sweep: Option<ExpandSweep>,
     reduction: Reduction,
     /// Warps that share columns, and blocks, of projection and of expansion on one colour.
     project: Share,
@@ -119,12 +156,13 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         };
         let project = share("project_residual", shared_bytes(split))?;
         let expand = share("expand", shared_bytes(1))?;
-        module.prepare(&["project", "project_residual_red"], shared_bytes(split))?;
+        module.prepare(&["project", "project_norm", "project_residual_red"], shared_bytes(split))?;
         let this = Self {
             fine: Arc::clone(fine),
             layout,
             table,
             together,
+            sweep: ExpandSweep::new::<T, C>(fine, modes.count())?,
             module,
             reduction: Reduction::new(cuda.context(), project.blocks)?,
             project,
@@ -176,6 +214,28 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         })
     }
 
+    /// One colour of a sweep of u = Σ s_m x_m. The other colour is stale until it is swept.
+    fn expand_sweep(
+        &self,
+        sweep: &ExpandSweep,
+        colour: Colour,
+        x: &Vector<C>,
+        f: &Vector<T>,
+        u: &Vector<T>,
+    ) -> Result<()> {
+        let (count, stride) = (self.layout.shape().nz as i32, self.together as i32);
+        let modes = Modes { values: self.table.start(), first: 0, all: count, stride };
+        let kernels = self.fine.kernels();
+        let arguments = kernels.arguments().with(modes).with(colour as i32);
+        self.cuda().submit(Launch {
+            kernel: sweep.module.kernel_with("expand_sweep", sweep.shared_bytes)?,
+            grid: [sweep.blocks as u32, 1, 1],
+            block: [kernels.tile.threads() as u32, 1],
+            shared_bytes: sweep.shared_bytes as u32,
+            arguments: arguments.with(x.pointer()).with(f.pointer()).with(u.pointer()),
+        })
+    }
+
     fn expand_and_smooth(
         &self,
         x: &Vector<C>,
@@ -186,6 +246,17 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         scratch: &mut Vector<T>,
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
+        if let Some(sweep) = self.sweep.as_ref().filter(|_| guess == Guess::Zero && sweeps > 0)
+            && self.fine.overwrites(relaxation)
+        {
+            let first = self.layout.local(relaxation.first);
+            self.expand_sweep(sweep, first, x, f, u)?;
+            self.fine.kernels().sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+            let more = 1..sweeps;
+            return more
+                .into_iter()
+                .try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill));
+        }
         // A sweep overwrites the colour it begins with, whatever it holds.
         let needed = [self.layout.local(relaxation.first).other()];
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
@@ -226,6 +297,13 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
 
     fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
         self.launch("project", self.project, |_, arguments| arguments.with(r.pointer()).with(g.pointer()))
+    }
+
+    fn project_norm(&self, r: &Vector<T>, g: &mut Vector<C>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
+        self.launch("project_norm", self.project, |_, arguments| {
+            let arguments = arguments.with(r.pointer()).with(g.pointer());
+            self.reduction.append(arguments, self.project.blocks, scalars.pointer(norm))
+        })
     }
 
     fn expand(&self, x: &Vector<C>, guess: Guess, u: &mut Vector<T>) -> Result<()> {

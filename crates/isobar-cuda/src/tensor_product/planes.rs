@@ -88,16 +88,17 @@ impl<T: Real> TensorProduct<T> {
         Ok(())
     }
 
-    /// One sweep from u + P u_c, its result in `scratch`, which u is exchanged with.
+    /// One sweep from u + P u_c, times τ, and 1 − τ times what `scratch` holds: in `scratch`, which u is exchanged with. Where τ is
+    /// 1 nobody looks at what it holds.
     pub(super) fn prolong_sweep_planes(
         &self,
         planes: &Planes,
         first: Colour,
         [f, coarse_u]: [&Vector<T>; 2],
         u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        (scratch, tau): (&mut Vector<T>, f64),
     ) -> Result<()> {
-        let arguments = self.arguments().with(first as i32).with(planes.layers as i32);
+        let arguments = self.arguments().with(first as i32).with(planes.layers as i32).with_real::<T>(tau);
         let arguments = arguments.with(f.pointer()).with(u.pointer());
         let arguments = arguments.with(scratch.pointer()).with(Coarse::of(coarse_u));
         self.cuda.launch(planes.module.kernel("prolong_sweep")?, planes.grid, [THREADS[1], 1], arguments)?;

@@ -84,6 +84,27 @@ impl Tile {
         (3 * layers * (self.lanes + edge) + 6 * self.layers() + 4 * self.threads()) * size_of::<T>()
     }
 
+    fn source<T: Real>(self, layers: usize, name: &'static str, text: &'static str) -> Source {
+        let source = Source::new(name, text).define("REAL", c_name::<T>());
+        // Only where it saves tests: other numbers of layers share one compilation.
+        if layers == self.layers() { source.define("NZ", layers) } else { source }
+    }
+
+    /// The source of kernels that solve lines, with registers for so many threads in double precision.
+    pub(super) fn of_lines<T: Real>(
+        self,
+        layers: usize,
+        name: &'static str,
+        text: &'static str,
+        double_threads: usize,
+    ) -> Source {
+        self.source::<T>(layers, name, text)
+            .define("LANES", self.lanes)
+            .define("CHUNKS", self.chunks)
+            .define("DEPTH", self.depth)
+            .define("MIN_BLOCKS", self.min_blocks::<T>(double_threads))
+    }
+
     /// Blocks that a multiprocessor should hold, given how many threads it has registers for; a kernel so
     /// small that more would fit needs no help.
     fn min_blocks<T: Real>(self, double_threads: usize) -> usize {
@@ -126,21 +147,11 @@ impl Sources {
     /// For columns of so many layers that are tiled so; `is_odd` where a grid, or the larger one that it is a part of, has an odd
     /// number of columns or rows.
     pub fn new<T: Real>(tile: Tile, layers: usize, is_odd: bool) -> Self {
-        let source = |name, text| {
-            let source = Source::new(name, text).define("REAL", c_name::<T>());
-            // Only where it saves tests: other numbers of layers share one compilation.
-            if layers == tile.layers() { source.define("NZ", layers) } else { source }
-        };
+        let source = |name, text| tile.source::<T>(layers, name, text);
         let odd = u32::from(is_odd);
         let single = u32::from(is_single::<T>());
         let of_cells = |name, text| source(name, text).define("ROWS", rows::<T>()).define("ODD", odd);
-        let of_lines = |name, text, double_threads| {
-            source(name, text)
-                .define("LANES", tile.lanes)
-                .define("CHUNKS", tile.chunks)
-                .define("DEPTH", tile.depth)
-                .define("MIN_BLOCKS", tile.min_blocks::<T>(double_threads))
-        };
+        let of_lines = |name, text, double_threads| tile.of_lines::<T>(layers, name, text, double_threads);
         let [depth, warps] = ADVANCE;
         Self {
             tables: Source::new("tensor_product_tables", kernels::TABLES)

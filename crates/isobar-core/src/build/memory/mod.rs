@@ -12,6 +12,7 @@ use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditione
 use crate::real::Precision;
 use crate::stencil::TensorProduct;
 use crate::stencil::halving::{End, halvings};
+use crate::stencil::modes::single_suffices;
 use crate::stencil::rings::Turns;
 
 pub use matrix_size::{MatrixKind, MatrixSize};
@@ -183,7 +184,10 @@ impl Setup<'_> {
     fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize, cycle_size: usize) -> Result<()> {
         match self.options.method {
             Method::Multigrid => return self.hierarchy(matrix, cycle_size),
-            Method::Modes => return self.modes(matrix, [size, cycle_size]),
+            Method::Modes => {
+                let modal_size = if single_suffices(&self.options.modes) { size_of::<f32>() } else { cycle_size };
+                return self.modes(matrix, [size, modal_size]);
+            }
             Method::Jacobi => {
                 self.jacobi(layout, size);
                 return Ok(());
@@ -323,7 +327,8 @@ impl Setup<'_> {
         self.operator(&modal, &modal_layout, modal_size);
         // Sweeps of layers that are not coupled go from one vector to another on a card.
         let each = if self.is_cuda() { 3.0 } else { 2.0 };
-        self.vectors(each, &modal_layout, modal_size);
+        // What cycles extrapolate from.
+        self.vectors(each + 1.0, &modal_layout, modal_size);
         if let Processor::Cpu { threads } = self.processor {
             self.keep(DEVICE, (threads * modal_layout.half_plane() * size) as f64);
         }

@@ -1,24 +1,17 @@
 // Between a grid and some of its vertical modes.
 //
-// A launch is for COUNT of them, or for the fewer that are left: s_m(k) at m + stride k in T, zero beyond the last mode, which a
-// block keeps in shared memory. Vectors of modes are grids of a layer a mode in MODE. A warp is 32 adjacent columns; `split` warps of a block share them, a run of layers each.
+// A launch is for COUNT of them (modes.cuh), or for the fewer that are left, which a block keeps in shared memory. A warp is 32
+// adjacent columns; `split` warps of a block share them, a run of layers each.
 // Block (32, WARPS), as many as the card holds. Dynamic shared memory: nz COUNT numbers, and 32 WARPS COUNT more where
 // columns are shared.
 #include "reduce.cuh"
+#include "tensor_product/modes.cuh"
 #include "tensor_product/residual.cuh"
-
-typedef MODE_REAL Mode;
 
 #define WARPS 8
 
 // Columns a thread has in projection and expansion.
 constexpr int PAIR = COUNT * sizeof(T) <= 160 ? 2 : 1;
-
-// Some modes of all.
-struct Modes {
-    const T* values;
-    int first, all, stride;
-};
 
 struct Share {
     const T* table; // s_m(k) in shared memory
@@ -93,10 +86,6 @@ __device__ __forceinline__ void store(const Share& share, const T (&sums)[COUNT]
     __syncthreads();
 }
 
-__device__ __forceinline__ long long modal_plane(const Operator& op, const Modes& modes, int j, int c) {
-    return (long long)op.pitch * (modes.first + (long long)modes.all * (c + 2 * j));
-}
-
 // What is projected: f - A u of both colours, or of the red one, after a sweep that ends with the black.
 enum Which { RESIDUAL, RESIDUAL_RED };
 
@@ -138,10 +127,11 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
 
 // g_m = sum_k s_m(k) r_k. Traffic: r read. Two columns a thread where there are registers for them: what limits is how fast the
 // table is read.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
+template <bool NORM>
+__device__ __forceinline__ double project_field(const Operator& op, const T* r, Mode* g, const Modes& modes, int split) {
     Share share(op, modes, 2 * op.ny / PAIR, split);
     const int count = min(COUNT, modes.all - modes.first);
+    double square = 0;
     for (int first = blockIdx.x * share.per_block; first < share.tiles; first += gridDim.x * share.per_block) {
         int tile = first + share.within, line = PAIR * (tile / share.strips); // c + 2 j
         int m = tile % share.strips * 32 + threadIdx.x;
@@ -158,7 +148,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
             for (int k = share.k0; k < share.k1; k++) {
                 T value[PAIR];
 #pragma unroll
-                for (int p = 0; p < PAIR; p++) value[p] = at[op.pitch * k + p * colour];
+                for (int p = 0; p < PAIR; p++) {
+                    value[p] = at[op.pitch * k + p * colour];
+                    if (NORM) square += double(value[p]) * double(value[p]);
+                }
 #pragma unroll
                 for (int q = 0; q < COUNT; q++) {
                     T s = share.table[k * COUNT + q];
@@ -173,6 +166,21 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
             store(share, sums[p], split, count, inside, to, op.pitch);
         }
     }
+    return square;
+}
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
+    project_field<false>(op, r, g, modes, split);
+}
+
+// With it result = |r|^2.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project_norm(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, double* partial,
+                 unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {project_field<true>(op, r, g, modes, split)};
+    grid_sum<1>(square, sums, partial, counter, result);
 }
 
 // g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).

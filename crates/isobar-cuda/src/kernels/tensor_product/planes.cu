@@ -10,21 +10,38 @@
 
 constexpr int MX = 32, TY = 16;
 
+// Layers that a thread computes together: what it looks up in shared memory, and where, is then the same for all of them. Of an
+// odd number the last is computed twice.
+constexpr int TOGETHER = sizeof(T) == 4 ? 2 : 1;
+struct alignas(TOGETHER * sizeof(T)) Some {
+    T of[TOGETHER];
+};
+
+template <class F> __device__ __forceinline__ Some each(F f) {
+    Some some;
+#pragma unroll
+    for (int l = 0; l < TOGETHER; l++) some.of[l] = f(l);
+    return some;
+}
+
 enum Guess { FROM_ZERO, FROM_FIELD };
 
 // Cells of one colour of one layer: a tile, HX more on its left and right, HY more rows before and after it.
 template <int HX, int HY> struct Around {
     static constexpr int WIDTH = MX + 2 * HX, HEIGHT = TY + 2 * HY, THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
-    T at[HEIGHT][WIDTH];
+    Some at[HEIGHT][WIDTH];
 
     // Couplings times the four neighbours of a cell of the other colour at the same place. Beyond the left and right end counts
     // what is at it; the cells that would need more are not looked at.
-    __device__ __forceinline__ T couplings(const Column& column, int x, int y) const {
+    __device__ __forceinline__ Some couplings(const Column& column, int x, int y) const {
         int beside = min(max(x + column.shift, 0), WIDTH - 1);
-        T sum = column.same * at[y][x];
-        sum = fma(column.shifted, at[y][beside], sum);
-        sum = fma(column.south, at[y - 1][x], sum);
-        return fma(column.north, at[y + 1][x], sum);
+        const Some same = at[y][x], shifted = at[y][beside], south = at[y - 1][x], north = at[y + 1][x];
+        return each([&](int l) {
+            T sum = column.same * same.of[l];
+            sum = fma(column.shifted, shifted.of[l], sum);
+            sum = fma(column.south, south.of[l], sum);
+            return fma(column.north, north.of[l], sum);
+        });
     }
 };
 
@@ -48,6 +65,25 @@ template <int HX, int HY> struct Place {
     // At least so far from what is around the tile.
     __device__ __forceinline__ bool within(int dx, int dy) const {
         return x >= dx && x < Cells::WIDTH - dx && y >= dy && y < Cells::HEIGHT - dy;
+    }
+};
+
+// Where some layers from k on are, in a run that ends before k1, from layer 0.
+struct Offsets {
+    int at[TOGETHER];
+
+    __device__ __forceinline__ Offsets(int pitch, int k, int k1) {
+#pragma unroll
+        for (int l = 0; l < TOGETHER; l++) at[l] = pitch * min(k + l, k1 - 1);
+    }
+
+    __device__ __forceinline__ Some load(const T* from) const {
+        return each([&](int l) { return from[at[l]]; });
+    }
+
+    __device__ __forceinline__ void store(const Some& some, T* to) const {
+#pragma unroll
+        for (int l = 0; l < TOGETHER; l++) to[at[l]] = some.of[l];
     }
 };
 
@@ -77,27 +113,43 @@ struct Equation {
     __device__ __forceinline__ T solve(T sum) const { return fma(factor, sum, constant); }
 };
 
-// One cell of a thread: its coefficients, and its right-hand side, a layer ahead of the equation.
+// The equations of one cell in some layers.
+struct Equations {
+    Some factor, constant;
+
+    __device__ __forceinline__ Some solve(const Some& sum) const {
+        return each([&](int l) { return fma(factor.of[l], sum.of[l], constant.of[l]); });
+    }
+};
+
+// One cell of a thread: its coefficients, and its right-hand side, some layers ahead of the equations.
 struct Cell {
     Column column;
-    T per_area, f;
+    T per_area;
+    Some f;
     long long at; // index at layer 0
     bool needed;
 
-    __device__ __forceinline__ Cell(const Operator& op, int j, int colour, int m, bool needed, const T* rhs, int k)
+    __device__ __forceinline__ Cell(const Operator& op, int j, int colour, int m, bool needed, const T* rhs, const Offsets& now)
         : needed(needed) {
         int row = needed ? j : 0, place = needed ? m : 0;
         column = load_column(op, row, colour, place);
         per_area = reciprocal(column.area);
         at = plane(op, row, colour) + place;
-        f = rhs[at + (long long)op.pitch * k];
+        f = now.load(rhs + at);
     }
 
-    // The equation in a layer, the n-th from k0; fetches the next layer's right-hand side, if there is one.
-    __device__ __forceinline__ Equation equation(const Layer* layers, const T* rhs, int pitch, int k0, int k1, int n) {
-        T now = f;
-        if (k0 + n + 1 < k1) f = rhs[at + (long long)pitch * (k0 + n + 1)];
-        return Equation(layers[n], column, per_area, now);
+    // The equations in the layers from the n-th of `count` on; fetches the right-hand sides of the next.
+    __device__ __forceinline__ Equations equations(const Layer* layers, const T* rhs, const Offsets& next, int n, int count) {
+        Equations all;
+#pragma unroll
+        for (int l = 0; l < TOGETHER; l++) {
+            const Equation one(layers[min(n + l, count - 1)], column, per_area, f.of[l]);
+            all.factor.of[l] = one.factor;
+            all.constant.of[l] = one.constant;
+        }
+        if (n + TOGETHER < count) f = next.load(rhs + at);
+        return all;
     }
 };
 
@@ -110,14 +162,17 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     __shared__ Around<HX, HY> one, other, residual;
     __shared__ Layer run[MOST_LAYERS];
     const Place<HX, HY> here(op, layers);
-    if (threadIdx.x < here.k1 - here.k0) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
+    const int count = here.k1 - here.k0;
+    if (threadIdx.x < count) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
     const int x = here.x, y = here.y, second = 1 - first;
     const bool stores = y < Around<HX, HY>::HEIGHT;
-    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, here.k0);
-    Cell b(op, here.j, second, here.m, here.inside && here.within(1, 2), f, here.k0);
+    const Offsets begin(op.pitch, here.k0, here.k1);
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, begin);
+    Cell b(op, here.j, second, here.m, here.inside && here.within(1, 2), f, begin);
     const bool reads = GUESS == FROM_FIELD && here.inside;
     const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
-    T old = reads ? from[(long long)op.pitch * here.k0] : T(0);
+    Some old = {};
+    if (reads) old = begin.load(from);
 
     // A coarse cell a thread.
     const int cx = HX + threadIdx.x % MX, cy = HY + threadIdx.x / MX * 2;
@@ -127,37 +182,41 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     T* to = coarse + (restricts ? coarse_index(coarse_pitch, op.nz, cm, cj) : 0);
     __syncthreads();
 
-    for (int k = here.k0; k < here.k1; k++) {
-        const long long layer = (long long)op.pitch * k;
-        const T before = old;
-        const Equation solve_a = a.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
-        const Equation solve_b = b.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
+    for (int n = 0; n < count; n += TOGETHER) {
+        const Offsets now(op.pitch, here.k0 + n, here.k1), next(op.pitch, here.k0 + n + TOGETHER, here.k1);
+        const Some before = old;
+        const Equations solve_a = a.equations(run, f, next, n, count), solve_b = b.equations(run, f, next, n, count);
         if (GUESS == FROM_FIELD) {
             if (stores) other.at[y][x] = before;
-            if (reads && k + 1 < here.k1) old = from[layer + op.pitch];
+            if (reads && n + TOGETHER < count) old = next.load(from);
             __syncthreads();
         }
-        T value = T(0);
+        Some value = {};
         if (a.needed) {
-            value = solve_a.solve(GUESS == FROM_FIELD ? other.couplings(a.column, x, y) : T(0));
-            if (here.own) out[a.at + layer] = value;
+            value = solve_a.solve(GUESS == FROM_FIELD ? other.couplings(a.column, x, y) : Some{});
+            if (here.own) now.store(value, out + a.at);
         }
         if (stores) one.at[y][x] = value;
         __syncthreads();
-        T change = T(0);
+        Some change = {};
         if (b.needed) {
             value = solve_b.solve(one.couplings(b.column, x, y));
-            if (here.own) out[b.at + layer] = value;
-            change = value - before;
+            if (here.own) now.store(value, out + b.at);
+            change = each([&](int l) { return value.of[l] - before.of[l]; });
         }
         if (stores) other.at[y][x] = change;
         __syncthreads();
-        if (here.own) residual.at[y][x] = a.column.area * other.couplings(a.column, x, y);
+        if (here.own) {
+            const Some sum = other.couplings(a.column, x, y);
+            residual.at[y][x] = each([&](int l) { return a.column.area * sum.of[l]; });
+        }
         __syncthreads();
         if (restricts) {
-            T sum = residual.at[cy][cx];
-            if (two) sum += residual.at[cy + 1][cx];
-            to[(long long)coarse_pitch * k] = run[k - here.k0].row_d * sum;
+            const Some south = residual.at[cy][cx], north = residual.at[cy + two][cx];
+            const Some sum = each([&](int l) {
+                return run[min(n + l, count - 1)].row_d * (two ? south.of[l] + north.of[l] : south.of[l]);
+            });
+            Offsets(coarse_pitch, here.k0 + n, here.k1).store(sum, to);
         }
     }
 }
@@ -174,44 +233,69 @@ extern "C" __global__ void __launch_bounds__(Around<2, 3>::THREADS)
     sweep_restrict<FROM_FIELD>(op, first, layers, f, u, out, coarse, coarse_pitch);
 }
 
-// One sweep from u + P e, the colour `first` before the other, to `out`.
+// One sweep from u + P e, the colour `first` before the other, to `out`; with tau other than 1, tau times that and 1 - tau times
+// what was there.
 extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
-    prolong_sweep(Operator op, int first, int layers, const T* __restrict__ f, const T* __restrict__ u,
-                  T* __restrict__ out, Coarse<T> coarse) {
+    prolong_sweep(Operator op, int first, int layers, T tau, const T* __restrict__ f, const T* __restrict__ u, T* out,
+                  Coarse<T> coarse) {
     constexpr int HX = 1, HY = 2;
     __shared__ Around<HX, HY> one, other;
     __shared__ Layer run[MOST_LAYERS];
     const Place<HX, HY> here(op, layers);
-    if (threadIdx.x < here.k1 - here.k0) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
+    const int count = here.k1 - here.k0;
+    if (threadIdx.x < count) run[threadIdx.x] = load_layer(op, here.k0 + threadIdx.x);
     const int x = here.x, y = here.y, second = 1 - first;
     const bool stores = y < Around<HX, HY>::HEIGHT;
-    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, here.k0);
-    Cell b(op, here.j, second, here.m, here.own, f, here.k0);
+    const Offsets begin(op.pitch, here.k0, here.k1);
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, begin);
+    Cell b(op, here.j, second, here.m, here.own, f, begin);
     const int i = 2 * here.m + looks_east(here.j, second);
     const bool reads = here.inside && i < op.nx;
     const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
     const Bilinear cell = bilinear(coarse, op.nx, op.end, reads ? i : 0, reads ? here.j : 0);
-    T old = from[(long long)op.pitch * here.k0], correction = interpolate(cell, coarse, here.k0);
+    const bool extrapolates = here.own && tau != T(1);
+    Some old = begin.load(from);
+    auto interpolated = [&](int k) {
+        const Offsets from(coarse.pitch, k, here.k1);
+        return each([&](int l) {
+            T sum = cell.weight[0] * coarse.u[from.at[l] + cell.at[0]];
+#pragma unroll
+            for (int n = 1; n < 4; n++) sum = fma(cell.weight[n], coarse.u[from.at[l] + cell.at[n]], sum);
+            return sum;
+        });
+    };
+    Some correction = interpolated(here.k0);
+    // tau y + (1 - tau) before
+    auto extrapolated = [&](const Some& y, const Some& before) {
+        return each([&](int l) { return fma(tau - T(1), y.of[l] - before.of[l], y.of[l]); });
+    };
     __syncthreads();
 
-    for (int k = here.k0; k < here.k1; k++) {
-        const long long layer = (long long)op.pitch * k;
-        const Equation solve_a = a.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
-        const Equation solve_b = b.equation(run, f, op.pitch, here.k0, here.k1, k - here.k0);
-        if (stores) other.at[y][x] = reads ? old + correction : T(0);
-        if (k + 1 < here.k1) {
-            old = from[layer + op.pitch];
-            correction = interpolate(cell, coarse, k + 1);
+    for (int n = 0; n < count; n += TOGETHER) {
+        const Offsets now(op.pitch, here.k0 + n, here.k1), next(op.pitch, here.k0 + n + TOGETHER, here.k1);
+        const Equations solve_a = a.equations(run, f, next, n, count), solve_b = b.equations(run, f, next, n, count);
+        if (stores) other.at[y][x] = each([&](int l) { return reads ? old.of[l] + correction.of[l] : T(0); });
+        Some before_a = {}, before_b = {};
+        if (extrapolates) {
+            before_a = now.load(out + a.at);
+            before_b = now.load(out + b.at);
+        }
+        if (n + TOGETHER < count) {
+            old = next.load(from);
+            correction = interpolated(here.k0 + n + TOGETHER);
         }
         __syncthreads();
-        T value = T(0);
+        Some value = {};
         if (a.needed) {
             value = solve_a.solve(other.couplings(a.column, x, y));
-            if (here.own) out[a.at + layer] = value;
+            if (here.own) now.store(extrapolates ? extrapolated(value, before_a) : value, out + a.at);
         }
         if (stores) one.at[y][x] = value;
         __syncthreads();
-        if (b.needed) out[b.at + layer] = solve_b.solve(one.couplings(b.column, x, y));
+        if (b.needed) {
+            const Some result = solve_b.solve(one.couplings(b.column, x, y));
+            now.store(extrapolates ? extrapolated(result, before_b) : result, out + b.at);
+        }
     }
 }
 
