@@ -39,12 +39,11 @@ pub fn leaves_preconditioner(options: &SolverOptions) -> bool {
 }
 
 /// Options of the solves of time steps: where the preconditioner is left open, the one that suits most, which is modified
-/// incomplete Cholesky on the CPU, and on several ranks, where substitution would have to wait for rank after rank, lines.
+/// incomplete Cholesky, and on several ranks and cards, where substitution would have to wait for rank after rank, lines.
 pub fn step_options(options: &SolverOptions, device: &Device) -> SolverOptions {
     let mut options = options.clone();
     if leaves_preconditioner(&options) {
         options.preconditioner = match device {
-            Device::Cuda(_) => Preconditioner::SsorAi,
             Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Preconditioner::Line,
             _ => Preconditioner::Mic { relaxation: 1.0, block: None },
         };

@@ -39,26 +39,32 @@ __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// A number that another thread block may write, and all that was written before it.
-__device__ __forceinline__ int acquire(const int* from) {
-    int value;
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+// Numbers that other thread blocks write and read, of which each is told by itself.
+__device__ __forceinline__ unsigned long long peek(const unsigned long long* from) {
+    unsigned long long value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
     return value;
 }
 
-// The same number and nothing more, which is faster.
-__device__ __forceinline__ int peek(const int* from) {
-    int value;
-    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+__device__ __forceinline__ unsigned int peek(const unsigned int* from) {
+    unsigned int value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
     return value;
 }
 
-// Writes a number for other thread blocks to see, after all that was written before.
-__device__ __forceinline__ void release(int* to, int value) {
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+__device__ __forceinline__ void put(unsigned long long* to, unsigned long long value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-// The same between cards: a number that another card may write, and all that was written before it.
+__device__ __forceinline__ void put(unsigned int* to, unsigned int value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+// Numbers in shared memory that other warps write and read.
+__device__ __forceinline__ int look(const int* from) { return *static_cast<const volatile int*>(from); }
+__device__ __forceinline__ void tell(int* to, int value) { *static_cast<volatile int*>(to) = value; }
+
+// A number that another card may write, and all that was written before it.
 __device__ __forceinline__ int acquire_system(const int* from) {
     int value;
     asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");

@@ -21,7 +21,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "seven_point/serial.cuh",
     "seven_point/seven_point.cuh",
     "seven_point/stream.cuh",
-    "seven_point/waves.cuh",
+    "seven_point/systolic.cuh",
     "tensor_product/cell.cuh",
     "tensor_product/line_relax.cuh",
     "tensor_product/line_solve.cuh",

@@ -9,6 +9,7 @@ use isobar_core::real::Real;
 
 use super::kind::Kind;
 use super::passes::Passes;
+use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
 use crate::cuda::Cuda;
 use crate::launch::Arguments;
@@ -56,7 +57,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         let more =
             |arguments: Arguments| arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to);
         if self.kernels.is_whole(block) {
-            return self.kernels.sweep_whole("factorise_whole", more, None);
+            return self.kernels.sweep_whole(Sweep::Factorise, "factorise_whole", more, None);
         }
         self.kernels.in_blocks("factorise", block, more)
     }
@@ -65,8 +66,9 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         let [inverse_pivots, r, z] = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
         if self.kernels.is_whole(block) {
             let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
-            self.kernels.sweep_whole("substitute_up", up, None)?;
+            self.kernels.sweep_whole(Sweep::Substitute, "substitute_up", up, None)?;
             return self.kernels.sweep_whole(
+                Sweep::Substitute,
                 "substitute_down",
                 |arguments| arguments.with(inverse_pivots).with(z),
                 None,
@@ -97,7 +99,12 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         let [inverse_pivots, r, q, z] = [inverse_pivots.pointer(), r.pointer(), q.pointer(), z.pointer()];
         let up =
             |arguments: Arguments| arguments.with(scalars.ratio(alpha)).with(inverse_pivots).with(q).with(r).with(z);
-        self.kernels.sweep_whole("substitute_up_residual", up, Some(scalars.sums(out)))?;
-        self.kernels.sweep_whole("substitute_down", |arguments| arguments.with(inverse_pivots).with(z), None)
+        self.kernels.sweep_whole(Sweep::Substitute, "substitute_up_residual", up, Some(scalars.sums(out)))?;
+        self.kernels.sweep_whole(
+            Sweep::Substitute,
+            "substitute_down",
+            |arguments| arguments.with(inverse_pivots).with(z),
+            None,
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Sweeps over the whole grid in the order of unknowns, each one launch of a wave of tiles: `kernels/seven_point/waves.cuh`.
+//! Sweeps over the whole grid in the order of unknowns, each one launch of a systolic array: `kernels/seven_point/systolic.cuh`.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,188 +11,318 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels::seven_point::WHOLE_GRID;
-use crate::launch::Arguments;
+use crate::launch::{Arguments, Launch};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 
-/// Rows of a tile that follow each other, a warp each.
-const WARPS: usize = 8;
-/// Steps after which a tile says how far it is.
-const STEPS: usize = 2;
-/// Pairs of cells along x that a lane has.
-const PAIRS: usize = 1;
+/// Warps a block that take rows, at most, as the kernels' launch bounds say.
+const MOST_WARPS: usize = 6;
+/// Warps that share the work of one that takes rows: itself, three that prepare rows, one that carries mail.
+const ROLES: usize = 5;
+/// Rows prepared in advance; fewer where blocks have little shared memory.
+const AHEAD: usize = 3;
+/// Steps of which a warp has boxes for mail along the chain; along x there are 32 in all.
+const SLOTS: usize = 4;
+/// Shared memory of a block that is not for its warps.
+const BLOCK_BYTES: usize = 1 << 10;
+/// Bytes of a warp's counts.
+const COUNTS: usize = 16;
+/// Bytes of the tickets.
+const TICKETS: usize = 16;
+
+/// What a sweep does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sweep {
+    /// `factorise_whole`
+    Factorise,
+    /// `substitute_up`, with or without the residual, and `substitute_down`
+    Substitute,
+}
+
+/// How warps are laid over a grid, as systolic.cuh says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Array {
+    shape: Shape,
+    /// Bits of the periodic directions.
+    periodic: u32,
+    /// Of a number.
+    bytes: usize,
+    /// Rows prepared in advance.
+    ahead: usize,
+}
+
+impl Array {
+    /// Where a block may have so much shared memory.
+    fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize) -> Self {
+        let most = Self { shape, periodic: form.kind.periodic(), bytes: size_of::<T>(), ahead: AHEAD };
+        if most.warp_bytes(Sweep::Factorise) + BLOCK_BYTES <= shared_memory { most } else { Self { ahead: 1, ..most } }
+    }
+
+    /// Lanes of a warp side by side in x, each with two cells, and those in the direction of the chain.
+    fn lanes(&self) -> [usize; 2] {
+        if self.shape.nz == 1 { [16, 2] } else { [8, 4] }
+    }
+
+    /// The direction in which warps march, y or z: the longer one, as each has to wait for its turn in the other.
+    fn march(&self) -> u32 {
+        if self.shape.nz > self.shape.ny { 2 } else { 1 }
+    }
+
+    /// Rows that a warp takes, and layers in the direction of the chain.
+    fn rows_and_layers(&self) -> [usize; 2] {
+        let Shape { ny, nz, .. } = self.shape;
+        if self.march() == 2 { [nz, ny] } else { [ny, nz] }
+    }
+
+    fn is_periodic_along_chain(&self) -> bool {
+        self.shape.nz > 1 && self.periodic >> (3 - self.march()) & 1 == 1
+    }
+
+    fn is_periodic_along_x(&self) -> bool {
+        self.periodic & 1 == 1
+    }
+
+    /// Shared memory that a warp needs.
+    fn warp_bytes(&self, sweep: Sweep) -> usize {
+        let deep = usize::from(self.shape.nz > 1);
+        let (around_chain, around_x) =
+            (usize::from(self.is_periodic_along_chain()), usize::from(self.is_periodic_along_x()));
+        // Numbers of a row, for each of a lane's cells and for the lane.
+        let (pairs, singles) = match sweep {
+            Sweep::Factorise => (5 + 2 * deep + 2 * around_chain, 2 * around_x),
+            Sweep::Substitute => (3 + deep + around_chain, around_x),
+        };
+        let [in_x, in_chain] = self.lanes();
+        ((in_x + in_chain - 1 + self.ahead) * 32 * (2 * pairs + singles) + SLOTS * 2 * in_x + 32) * self.bytes + COUNTS
+    }
+
+    /// Warps a block on a card of so many multiprocessors, where a block may have so much shared memory. Where half as many do for
+    /// tiles to have a multiprocessor each, these are not shared by so many warps.
+    fn warps(&self, sweep: Sweep, shared_memory: usize, multiprocessors: usize) -> usize {
+        let [_, layers] = self.rows_and_layers();
+        let [_, in_chain] = self.lanes();
+        let most = (shared_memory.saturating_sub(BLOCK_BYTES) / self.warp_bytes(sweep)).min(MOST_WARPS);
+        let few = MOST_WARPS.div_ceil(2).min(most).max(1);
+        let wanted = if self.tiles(few).into_iter().product::<usize>() <= multiprocessors { few } else { most };
+        wanted.min(layers.div_ceil(in_chain)).max(1)
+    }
+
+    /// Tiles in x and in the direction of the chain.
+    fn tiles(&self, warps: usize) -> [usize; 2] {
+        let [_, layers] = self.rows_and_layers();
+        let [in_x, in_chain] = self.lanes();
+        [self.shape.nx.div_ceil(2 * in_x), layers.div_ceil(in_chain * warps)]
+    }
+
+    /// Numbers that tiles of so many warps have mail of at once.
+    fn mail(&self, warps: usize) -> usize {
+        let [rows, layers] = self.rows_and_layers();
+        let [in_x, in_chain] = self.lanes();
+        let [chunks, groups] = self.tiles(warps);
+        let from_chunks = if self.is_periodic_along_x() { chunks } else { chunks - 1 };
+        let from_groups = if self.is_periodic_along_chain() { groups } else { groups - 1 };
+        from_chunks * layers.next_multiple_of(in_chain) * (rows + in_chain - 1)
+            + from_groups * chunks * (rows + in_x - 1) * 2 * in_x
+    }
+}
 
 /// Sweeps over one grid.
 #[derive(Debug)]
 pub(super) struct WholeGrid {
     module: Arc<Module>,
-    tiles: usize,
-    /// What the tiles say of how far they are; zero between launches.
-    progress: OnceLock<Buffer>,
+    array: Array,
+    /// Tickets and mail, zero between launches: of a sweep at a time, as all run in order.
+    mail: OnceLock<Buffer>,
     reduction: OnceLock<Reduction>,
 }
 
-/// The direction in which warps march, y or z: the longer one, as each has to wait for its turn in the other.
-fn march(shape: Shape) -> u32 {
-    if shape.nz > shape.ny { 2 } else { 1 }
-}
-
 impl<K: Kind> Form<K> {
-    /// For a grid of this shape.
-    pub(super) fn whole_grid<T: Real>(&self, shape: Shape) -> Source {
+    /// For a grid of this shape, where a block may have so much shared memory.
+    pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize) -> Source {
+        let array = Array::new::<K, T>(self, shape, shared_memory);
         self.source::<T>("seven_point_whole_grid", WHOLE_GRID)
-            .define("MARCH", march(shape))
-            .define("PAIRS", PAIRS)
-            .define("WARPS", WARPS)
-            .define("STEPS", STEPS)
+            .define("MARCH", array.march())
+            .define("AHEAD", array.ahead)
+            .define("SUBSTITUTE_BYTES", array.warp_bytes(Sweep::Substitute))
+            .define("FACTORISE_BYTES", array.warp_bytes(Sweep::Factorise))
     }
 }
 
 impl WholeGrid {
     /// Nothing is compiled or allocated before the first sweep.
     pub(super) fn new<K: Kind, T: Real>(cuda: &Cuda, form: &Form<K>, shape: Shape) -> Self {
-        let chain = if march(shape) == 2 { shape.ny } else { shape.nz };
+        let shared_memory = cuda.context().shared_memory;
         Self {
-            module: cuda.module(form.whole_grid::<T>(shape)),
-            tiles: shape.nx.div_ceil(64 * PAIRS) * chain.div_ceil(WARPS),
-            progress: OnceLock::new(),
+            module: cuda.module(form.whole_grid::<T>(shape, shared_memory)),
+            array: Array::new::<K, T>(form, shape, shared_memory),
+            mail: OnceLock::new(),
             reduction: OnceLock::new(),
         }
     }
 
-    /// A sweep of a kernel whose first arguments are a stencil's operands and `progress`; `sums` is where those go that it adds up.
+    /// A sweep of a kernel whose first arguments are a stencil's operands and the tickets; `sums` is where those go that it adds up.
     pub(super) fn sweep(
         &self,
         cuda: &Cuda,
+        sweep: Sweep,
         name: &'static str,
         operands: Arguments,
         more: impl FnOnce(Arguments) -> Arguments,
         sums: Option<Pointer>,
     ) -> Result<()> {
-        let progress = match self.progress.get() {
-            Some(progress) => progress,
+        let context = cuda.context();
+        let warps_of = |sweep| self.array.warps(sweep, context.shared_memory, context.multiprocessors);
+        let warps = warps_of(sweep);
+        let mail = match self.mail.get() {
+            Some(mail) => mail,
             None => {
-                let bytes = (self.tiles + 2) * size_of::<i32>();
-                let made = Buffer::zeros(cuda.context(), bytes, "the progress of tiles")?;
-                self.progress.get_or_init(|| made)
+                let numbers = [Sweep::Factorise, Sweep::Substitute].map(|sweep| self.array.mail(warps_of(sweep)));
+                let bytes = TICKETS + numbers[0].max(numbers[1]) * self.array.bytes;
+                let made = Buffer::zeros(context, bytes, "the mail of a sweep's tiles")?;
+                self.mail.get_or_init(|| made)
             }
         };
-        let mut arguments = more(operands.with(progress.start()));
+        let tiles = self.array.tiles(warps).into_iter().product();
+        let mut arguments = more(operands.with(mail.start()));
         if let Some(sums) = sums {
             let reduction = match self.reduction.get() {
                 Some(reduction) => reduction,
                 None => {
-                    let made = Reduction::new(cuda.context(), self.tiles)?;
+                    let made = Reduction::new(context, tiles)?;
                     self.reduction.get_or_init(|| made)
                 }
             };
-            arguments = reduction.append(arguments, self.tiles, sums);
+            arguments = reduction.append(arguments, tiles, sums);
         }
-        cuda.launch(self.module.kernel(name)?, [self.tiles, 1, 1], [32 * (WARPS + 2), 1], arguments)
+        let shared_bytes = warps * self.array.warp_bytes(sweep);
+        cuda.submit(Launch {
+            kernel: self.module.kernel_with(name, shared_bytes)?,
+            grid: [tiles as u32, 1, 1],
+            block: [(32 * warps * ROLES) as u32, 1],
+            shared_bytes: shared_bytes as u32,
+            arguments,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use isobar_core::layout::Shape;
 
-    use super::{STEPS, WARPS};
+    use super::{AHEAD, Array, BLOCK_BYTES, SLOTS, Sweep};
 
-    /// Rows that are loaded in advance.
-    const AHEAD: usize = 2;
-
-    /// The rules of waves.cuh: tiles of `chunks` in x and of WARPS of `layers`, of which so many are at work at once, in an order
-    /// that `seed` decides. A row is its chunk, its position in the direction of the chain, and in that of the march.
+    /// The rules of systolic.cuh: whether a warp may take a step, by the steps that others have taken.
     struct Waves {
-        chunks: usize,
-        layers: usize,
-        rows: usize,
-        seed: u64,
+        array: Array,
+        warps: usize,
+        /// Steps taken, by tile and warp.
+        taken: Vec<Vec<usize>>,
     }
 
     impl Waves {
-        fn random(&mut self, below: usize) -> usize {
-            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.seed >> 33) as usize % below
+        fn new(array: Array, warps: usize) -> Self {
+            let tiles = array.tiles(warps).into_iter().product();
+            Self { array, warps, taken: vec![vec![0; warps]; tiles] }
         }
 
-        /// Takes a tile's steps up to the next report. Fails where a row is used that is not there.
-        fn advance(&self, tile: usize, from: usize, to: usize, there: &mut HashSet<[usize; 3]>) {
-            let Self { chunks, layers, rows, .. } = *self;
-            let (chunk, group) = (tile % chunks, tile / chunks);
-            let first = if from == 0 { -(AHEAD as isize) } else { from as isize };
-            for step in first..to as isize {
-                let mut done = Vec::new();
-                for warp in (0..WARPS).filter(|warp| group * WARPS + warp < layers) {
-                    let chain = group * WARPS + warp;
-                    let row_of = |step: isize| usize::try_from(step - warp as isize).ok().filter(|row| *row < rows);
-                    let uses =
-                        |chunk, chain, row| assert!(there.contains(&[chunk, chain, row]), "{tile} {step} {warp}");
-                    if let Some(next) = row_of(step + AHEAD as isize) {
-                        if chunk > 0 {
-                            uses(chunk - 1, chain, next);
-                            uses(0, chain, next);
-                        }
-                        if warp == 0 && group > 0 {
-                            uses(chunk, chain - 1, next);
-                        }
-                    }
-                    if let Some(now) = row_of(step) {
-                        if chain > 0 {
-                            uses(chunk, chain - 1, now);
-                            uses(chunk, 0, now);
-                        }
-                        if now > 0 {
-                            uses(chunk, chain, now - 1);
-                            uses(chunk, chain, 0);
-                        }
-                        done.push([chunk, chain, now]);
-                    }
-                }
-                there.extend(done);
+        /// Steps that a warp takes, and layers before its first one; no steps for one without layers.
+        fn steps_and_layer(&self, group: usize, warp: usize) -> (usize, usize) {
+            let [in_x, in_chain] = self.array.lanes();
+            let [rows, layers] = self.array.rows_and_layers();
+            let layer = (group * self.warps + warp) * in_chain;
+            (if layer < layers { rows + in_x + in_chain - 2 } else { 0 }, layer)
+        }
+
+        /// Whether what a warp's next step needs is there: rows are taken by the first lane at the step of their number.
+        fn may_step(&self, tile: usize, warp: usize) -> bool {
+            let [in_x, in_chain] = self.array.lanes();
+            let [rows, layers] = self.array.rows_and_layers();
+            let [chunks, groups] = self.array.tiles(self.warps);
+            let (chunk, group, step) = (tile % chunks, tile / chunks, self.taken[tile][warp]);
+            let (steps, layer) = self.steps_and_layer(group, warp);
+            if step >= steps {
+                return false;
             }
+            // Mail that the lanes `behind` the first take at this step has been sent by that step of another warp.
+            let sent = |tile: usize, warp: usize, by: usize| self.taken[tile][warp] > by;
+            let wants = |behind: usize| step >= behind && step - behind < rows;
+            let along_x = (0..in_chain.min(layers - layer)).any(wants);
+            let along_chain = (0..in_x).any(wants);
+            let mut may = chunk == 0 || !along_x || sent(tile - 1, warp, step + in_x - 1);
+            if along_chain && warp > 0 {
+                may &= sent(tile, warp - 1, step + in_chain - 1);
+            } else if along_chain && group > 0 {
+                may &= sent(tile - chunks, self.warps - 1, step + in_chain - 1);
+            }
+            // The boxes of the next warp must be empty.
+            let (next_steps, _) = if warp + 1 < self.warps { self.steps_and_layer(group, warp + 1) } else { (0, 0) };
+            if next_steps > 0 && step + 1 >= in_chain + SLOTS {
+                may &= self.taken[tile][warp + 1] > step + 1 - in_chain - SLOTS;
+            }
+            // Around x and around the chain, the first cells are those of the first chunk and group.
+            if self.array.is_periodic_along_x() && self.array.shape.nx > 2 && chunk + 1 == chunks {
+                let apart = if chunks > 1 { 0 } else { self.array.shape.nx.div_ceil(2) - 1 };
+                may &= step < apart || sent(group * chunks, warp, step - apart);
+            }
+            if self.array.is_periodic_along_chain() && group + 1 == groups && layer + in_chain >= layers && layers > 1 {
+                let lanes_apart = layers - 1 - layer;
+                may &= step < lanes_apart || sent(chunk, 0, step - lanes_apart);
+            }
+            may
         }
 
-        fn run(&mut self, resident: usize) {
-            let (tiles, total) = (self.chunks * self.layers.div_ceil(WARPS), self.rows + WARPS - 1);
-            let (mut taken, mut at_work, mut next) = (vec![0; tiles], Vec::new(), 0);
-            let mut there = HashSet::new();
+        /// Takes all steps with so many blocks at work at once, in an order that `seed` decides.
+        fn run(&mut self, resident: usize, mut seed: u64) {
+            let [chunks, _] = self.array.tiles(self.warps);
+            let mut at_work: Vec<usize> = Vec::new();
+            let mut next = 0;
             loop {
-                while at_work.len() < resident && next < tiles {
+                while at_work.len() < resident && next < self.taken.len() {
                     at_work.push(next);
                     next += 1;
                 }
-                let may_go_on = |tile: &usize| {
-                    let to = (taken[*tile] + STEPS).min(total);
-                    let (before_in_x, before_in_chain) = ((to + AHEAD).min(total), (to + AHEAD + WARPS - 1).min(total));
-                    (tile.is_multiple_of(self.chunks) || taken[tile - 1] >= before_in_x)
-                        && (*tile < self.chunks || taken[tile - self.chunks] >= before_in_chain)
-                };
-                let ready: Vec<usize> = at_work.iter().copied().filter(may_go_on).collect();
                 if at_work.is_empty() {
                     break;
                 }
-                assert!(!ready.is_empty(), "all wait");
-                let tile = ready[self.random(ready.len())];
-                let to = (taken[tile] + STEPS).min(total);
-                self.advance(tile, taken[tile], to, &mut there);
-                taken[tile] = to;
-                at_work.retain(|&tile| taken[tile] < total);
+                let ready: Vec<_> = at_work
+                    .iter()
+                    .flat_map(|&tile| (0..self.warps).map(move |warp| (tile, warp)))
+                    .filter(|&(tile, warp)| self.may_step(tile, warp))
+                    .collect();
+                assert!(!ready.is_empty(), "all of {at_work:?} wait: {:?}", self.array);
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let (tile, warp) = ready[(seed >> 33) as usize % ready.len()];
+                while self.may_step(tile, warp) {
+                    self.taken[tile][warp] += 1;
+                }
+                at_work.retain(|&tile| {
+                    (0..self.warps).any(|warp| self.taken[tile][warp] < self.steps_and_layer(tile / chunks, warp).0)
+                });
             }
-            assert_eq!(there.len(), self.chunks * self.layers * self.rows);
         }
     }
 
     #[test]
     fn tiles_wait_for_those_before_them_and_for_no_others() {
-        for chunks in [1, 2, 5] {
-            for layers in [1, 2, 7, 8, 9, 17, 40] {
-                for rows in [1, 2, 3, 4, 5, 9, 31] {
-                    for resident in [1, 2, 3, 1000] {
-                        Waves { chunks, layers, rows, seed: (layers * rows + resident) as u64 }.run(resident);
+        for nx in [1, 2, 3, 16, 17, 70] {
+            for (ny, nz) in [(1, 1), (9, 1), (2, 2), (7, 4), (31, 5), (5, 31), (12, 33)] {
+                for periodic in [0, 7] {
+                    let array = Array { shape: Shape::new(nx, ny, nz), periodic, bytes: 8, ahead: AHEAD };
+                    for (warps, resident) in [(1, 1), (1, 1000), (3, 1), (3, 2), (7, 3)] {
+                        Waves::new(array, warps).run(resident, (nx * ny + nz + resident) as u64);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn small_cards_have_room_for_a_warp() {
+        for shape in [Shape::new(50, 50, 1), Shape::new(50, 50, 50)] {
+            for sweep in [Sweep::Factorise, Sweep::Substitute] {
+                let array = Array { shape, periodic: 7, bytes: 8, ahead: 1 };
+                assert!(array.warp_bytes(sweep) + BLOCK_BYTES <= 64 << 10, "{shape} {sweep:?}");
             }
         }
     }

@@ -1,208 +1,186 @@
 // Incomplete Cholesky over the whole grid: the pivots, and substitution forwards and backwards.
 //
-// Specialised by, and launched as, waves.cuh says.
+// Specialised by, and launched as, systolic.cuh says; the host knows SUBSTITUTE_BYTES and FACTORISE_BYTES of shared memory a warp.
 #include "reduce.cuh"
-#include "seven_point/waves.cuh"
+#include "seven_point/systolic.cuh"
 
-// Upwards: z = inverse_pivots (r + sum of T z over lower neighbours); downwards: z += inverse_pivots (sum of T z over upper ones).
+// z = own + from_march z + from_x z + from_chain z of the cells before. Upwards: z = inverse_pivots (r + sum of T z over lower
+// neighbours); downwards: z += inverse_pivots (sum of T z over upper ones).
 // With q, r -= alpha q before, and sums are <r, M^-1 r> = <z, z / inverse_pivots> and <r, r>.
-template <bool UP, bool RESIDUAL>
-__device__ __forceinline__ int sweep(const Stencil& op, Progress* progress, const T* __restrict__ inverse_pivots, T* r,
-                                     const T* __restrict__ q, T alpha, T* z, double (&sums)[2]) {
-    __shared__ T handed[2][WARPS][CELLS][32];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, order = UP ? lane : 31 - lane;
-    // Of the rows to come, by the parity of their steps.
-    T r_to_come[2][CELLS], q_to_come[2][CELLS], inverses_to_come[2][CELLS], row_to_come[2][CELLS];
-    T carries[2] = {T(0), T(0)}, firsts[2] = {T(0), T(0)};
-    Fields here_to_come[2][CELLS], chain_to_come[2][CELLS], edges[2] = {Fields{}, Fields{}}, arounds[2] = {Fields{}, Fields{}};
-    // Of the row before.
-    T z_before[CELLS];
-    Fields before[CELLS];
+template <bool UP, bool RESIDUAL> struct Substitution {
+    static constexpr int PAIRS = 3 + !FLAT + CHAIN_AROUND, SINGLES = periodic(X);
+    // Places of a row's numbers. Results take that of `own`.
+    static constexpr int OWN = 0, FROM_MARCH = 32, FROM_X = 64, FROM_CHAIN = FLAT ? 0 : 96, AROUND_CHAIN = CHAIN_AROUND ? 128 : 0;
+
+    struct Row {
+        Pair own, from_march, from_x, from_chain, around_chain;
+        T around_x;
+    };
+
+    const Stencil& op;
+    const T* __restrict__ inverse_pivots;
+    T* r;
+    const T* __restrict__ q;
+    T alpha;
+    T* z;
+    double sums[2];
+    // Of the row to be prepared.
+    T r_next[2], q_next[2], inverse_next[2];
+    Fields here_next[2], below_next[2], edge_next, far_next;
+    Fields before_next[2];
+    // Of the row that is done next.
+    T inverse_done[2];
+
+    __device__ __forceinline__ Substitution(const Stencil& op, const T* __restrict__ inverse_pivots, T* r, const T* __restrict__ q,
+                                            T alpha, T* z)
+        : op(op), inverse_pivots(inverse_pivots), r(r), q(q), alpha(alpha), z(z), sums{0, 0}, edge_next{}, far_next{} {
 #pragma unroll
-    for (int e = 0; e < CELLS; e++) {
-        z_before[e] = T(0);
-        before[e] = Fields{};
-#pragma unroll
-        for (int n = 0; n < 2; n++) {
-            r_to_come[n][e] = q_to_come[n][e] = inverses_to_come[n][e] = row_to_come[n][e] = T(0);
-            here_to_come[n][e] = chain_to_come[n][e] = Fields{};
+        for (int e = 0; e < 2; e++) {
+            r_next[e] = q_next[e] = inverse_next[e] = inverse_done[e] = T(0);
+            here_next[e] = below_next[e] = before_next[e] = Fields{};
         }
     }
-    const T* from = UP ? r : z;
-    // The first and the last cell of a row, as the sweep goes.
-    const int first_cell = UP ? 0 : op.nx - 1, last_cell = UP ? op.nx - 1 : 0;
-    return in_waves<UP>(op, progress, [&](auto parity_of, const Place& p, bool has_now, const Place& next, bool has_next) {
-        constexpr int parity = decltype(parity_of)::value;
-        T(&r_next)[CELLS] = r_to_come[parity], (&q_next)[CELLS] = q_to_come[parity];
-        T(&inverse_next)[CELLS] = inverses_to_come[parity], (&row_next)[CELLS] = row_to_come[parity];
-        T &carry_next = carries[parity], &first_next = firsts[parity];
-        Fields(&here_next)[CELLS] = here_to_come[parity], (&chain_next)[CELLS] = chain_to_come[parity];
-        Fields &edge_next = edges[parity], &around_next = arounds[parity];
-        T r_now[CELLS], inverse_now[CELLS], row_now[CELLS];
-        Fields here[CELLS], below[CELLS];
-        const Fields edge = edge_next, far = around_next;
-        const T carry = carry_next, first = first_next;
+
+    __device__ __forceinline__ void load(const Lane& at, int march) {
+        const T* from = UP ? r : z;
+        Index here[2], ahead[2];
+        at.places.of(march, here);
+        at.places.of(UP ? march + PREFETCH : march - PREFETCH, ahead);
+        Index before[2];
+        at.places.of(UP ? march - 1 : march + 1, before);
+        const bool has_march = UP ? march > 0 : march + 1 < at.rows;
+        const bool has_ahead = UP ? march + PREFETCH < at.rows : march >= PREFETCH;
 #pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            r_now[e] = RESIDUAL ? fma(-alpha, q_next[e], r_next[e]) : r_next[e];
-            inverse_now[e] = inverse_next[e];
-            row_now[e] = row_next[e];
-            here[e] = here_next[e];
-            below[e] = chain_next[e];
+        for (int e = 0; e < 2; e++) {
+            if (!at.has(e)) continue;
+            r_next[e] = from[here[e]];
+            if (RESIDUAL) q_next[e] = q[here[e]];
+            inverse_next[e] = inverse_pivots[here[e]];
+            here_next[e] = ::load(op, here[e]);
+            if (at.layer > 0) below_next[e] = ::load(op, here[e] + at.places.before[e]);
+            if (has_march) before_next[e] = ::load(op, before[e]);
+            if (!has_ahead) continue;
+            prefetch_l2(from + ahead[e]);
+            prefetch_l2(inverse_pivots + ahead[e]);
+            if (RESIDUAL) prefetch_l2(q + ahead[e]);
+            prefetch(op, ahead[e]);
         }
-        const bool has_last = periodic(X) && op.nx > 1 && p.last_chunk && last_cell >= p.i && last_cell < p.i + CELLS;
-        if (has_next) {
-            const int chain_before = UP ? next.chain - 1 : next.chain + 1;
+        if (at.inside && has_before<UP>(at, UP ? 0 : 1)) edge_next = ::load(op, UP ? here[1] - 1 : here[0] + 1);
+        if (periodic(X) && at.ends_x) far_next = ::load(op, place_of(op, at.first_cell, march, at.chain));
+    }
+
+    __device__ __forceinline__ void prepare(const Lane& at, int march, int row, Pair* ring, T* singles) {
+        Pair own, from_march, from_x, from_chain;
+        Index here[2];
+        at.places.of(march, here);
 #pragma unroll
-            for (int e = 0; e < CELLS; e++) {
-                if (next.i + e >= op.nx) continue;
-                const Index at = next.at(e);
-                r_next[e] = from[at];
-                if (RESIDUAL) q_next[e] = q[at];
-                inverse_next[e] = inverse_pivots[at];
-                here_next[e] = load(op, at);
-                if (!next.first_chain) {
-                    const Index there = place_of(op, next.i + e, next.march, chain_before);
-                    chain_next[e] = load(op, there);
-                    if (next.takes_row) row_next[e] = __ldcg(z + there);
-                }
-            }
-            const int edge_cell = UP ? next.i - 1 : next.i + CELLS;
-            if (edge_cell >= 0 && edge_cell < op.nx) {
-                const Index there = place(op, edge_cell, next.j, next.k);
-                edge_next = load(op, there);
-                if (order == 0) carry_next = __ldcg(z + there);
-            }
-            if (has_last) {
-                const Index there = place(op, first_cell, next.j, next.k);
-                around_next = load(op, there);
-                if (!next.first_chunk) first_next = __ldcg(z + there);
-            }
-            const int ahead = UP ? next.march + PREFETCH : next.march - PREFETCH;
-            if (ahead >= 0 && ahead < extent(op, MARCH) && next.i < op.nx) {
-                const Index there = place_of(op, next.i, ahead, next.chain), other = place_of(op, next.i + 1, ahead, next.chain);
-                prefetch_l2(from + there);
-                prefetch_l2(from + other);
-                prefetch_l2(inverse_pivots + there);
-                prefetch_l2(inverse_pivots + other);
-                if (RESIDUAL) prefetch_l2(q + there);
-                if (RESIDUAL) prefetch_l2(q + other);
-                prefetch(op, there);
-                prefetch(op, other);
-            }
-        }
-        if (!has_now) return;
-        // What is not along x, and T along x.
-        T sum[CELLS], along[CELLS], out[CELLS];
-#pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            sum[e] = UP ? r_now[e] : T(0);
-            if (!p.first_march) sum[e] = fma(between<UP, MARCH>(op, before[e], here[e]), z_before[e], sum[e]);
-            if (!p.first_chain) {
-                const T row = p.takes_row ? row_now[e] : handed[parity ^ 1][warp - 1][e][lane];
-                sum[e] = fma(between<UP, CHAIN>(op, below[e], here[e]), row, sum[e]);
-            }
-            const bool has_before = UP ? p.i + e > 0 && p.i + e < op.nx : p.i + e + 1 < op.nx;
-            const Fields& x_before = UP ? (e > 0 ? here[e > 0 ? e - 1 : 0] : edge)
-                                        : (e < CELLS - 1 ? here[e < CELLS - 1 ? e + 1 : e] : edge);
-            along[e] = has_before ? between<UP, X>(op, x_before, here[e]) : T(0);
-        }
-        if ((periodic(MARCH) && p.last_march && !p.first_march) || (periodic(CHAIN) && p.last_chain && !p.first_chain)) {
-            const int march_end = UP ? 0 : extent(op, MARCH) - 1, chain_end = UP ? 0 : extent(op, CHAIN) - 1;
-#pragma unroll
-            for (int e = 0; e < CELLS; e++) {
-                if (p.i + e >= op.nx) continue;
-                if (periodic(MARCH) && p.last_march && !p.first_march) {
-                    const Index there = place_of(op, p.i + e, march_end, p.chain);
-                    sum[e] = fma(around<UP, MARCH>(op, here[e], load(op, there)), __ldcg(z + there), sum[e]);
-                }
-                if (periodic(CHAIN) && p.last_chain && !p.first_chain) {
-                    const Index there = place_of(op, p.i + e, p.march, chain_end);
-                    sum[e] = fma(around<UP, CHAIN>(op, here[e], load(op, there)), __ldcg(z + there), sum[e]);
-                }
-            }
-        }
-        // z = constant + factor (z before), for a lane's cells, then for all lanes up to this one.
-        T constant = T(0), factor = T(1);
-#pragma unroll
-        for (int n = 0; n < CELLS; n++) {
-            const int e = nth<UP>(n);
-            const T own = UP ? sum[e] * inverse_now[e] : fma(sum[e], inverse_now[e], r_now[e]), c = along[e] * inverse_now[e];
-            constant = fma(c, constant, own);
-            factor *= c;
-        }
-        if (order == 0) constant = fma(factor, carry, constant);
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-            const T c = from_lane<UP>(constant, d), f = from_lane<UP>(factor, d);
-            if (order >= d) {
-                constant = fma(factor, c, constant);
-                factor *= f;
-            }
-        }
-        T last = from_lane<UP>(constant, 1);
-        if (order == 0) last = carry;
-#pragma unroll
-        for (int n = 0; n < CELLS; n++) {
-            const int e = nth<UP>(n);
-            sum[e] = fma(along[e], last, sum[e]);
-            last = out[e] = UP ? sum[e] * inverse_now[e] : fma(sum[e], inverse_now[e], r_now[e]);
-        }
-        if (periodic(X) && op.nx > 1 && p.last_chunk) {
-            // The last cell of the row, on which nothing in it depends, and the first.
-            T here_first = first;
-            if (p.first_chunk) {
-                const int e = first_cell % CELLS;
-                T value = T(0);
-#pragma unroll
-                for (int n = 0; n < CELLS; n++)
-                    if (n == e) value = out[n];
-                here_first = __shfl_sync(0xffffffffu, value, first_cell / CELLS);
-            }
-#pragma unroll
-            for (int e = 0; e < CELLS; e++)
-                if (has_last && p.i + e == last_cell) {
-                    sum[e] = fma(around<UP, X>(op, here[e], far), here_first, sum[e]);
-                    out[e] = UP ? sum[e] * inverse_now[e] : fma(sum[e], inverse_now[e], r_now[e]);
-                }
-        }
-#pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            handed[parity][warp][e][lane] = z_before[e] = out[e];
-            before[e] = here[e];
-            if (p.i + e >= op.nx) continue;
-            z[p.at(e)] = out[e];
+        for (int e = 0; e < 2; e++) {
+            const T inverse = inverse_next[e];
+            T value = r_next[e];
             if (RESIDUAL) {
-                r[p.at(e)] = r_now[e];
-                sums[0] += double(out[e]) * double(sum[e]);
-                sums[1] += double(r_now[e]) * double(r_now[e]);
+                value = fma(-alpha, q_next[e], value);
+                if (at.has(e)) r[here[e]] = value;
+                sums[1] += double(value) * double(value);
             }
+            own.e[e] = UP ? value * inverse : value;
+            from_march.e[e] = row > 0 ? between<UP, MARCH>(op, before_next[e], here_next[e]) * inverse : T(0);
+            from_chain.e[e] = at.layer > 0 ? between<UP, CHAIN>(op, below_next[e], here_next[e]) * inverse : T(0);
+            const Fields& x_before = UP ? (e > 0 ? here_next[0] : edge_next) : (e < 1 ? here_next[1] : edge_next);
+            from_x.e[e] = has_before<UP>(at, e) ? between<UP, X>(op, x_before, here_next[e]) * inverse : T(0);
         }
-    });
+        ring[OWN] = own;
+        ring[FROM_MARCH] = from_march;
+        ring[FROM_X] = from_x;
+        if (!FLAT) ring[FROM_CHAIN] = from_chain;
+        if (CHAIN_AROUND && at.ends_chain) {
+            Pair coefficients = {{T(0), T(0)}};
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                if (!at.has(e)) continue;
+                const Fields first = ::load(op, place_of(op, at.i + e, march, UP ? 0 : at.layers - 1));
+                coefficients.e[e] = around<UP, CHAIN>(op, here_next[e], first) * inverse_next[e];
+            }
+            ring[AROUND_CHAIN] = coefficients;
+        }
+        if (periodic(X) && at.ends_x)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                if (at.i + e == at.last_cell) singles[0] = around<UP, X>(op, here_next[e], far_next) * inverse_next[e];
+    }
+
+    __device__ __forceinline__ Row read(const Pair* ring, const T* singles) const {
+        return {ring[OWN], ring[FROM_MARCH], ring[FROM_X], ring[FROM_CHAIN], ring[AROUND_CHAIN], periodic(X) ? singles[0] : T(0)};
+    }
+
+    __device__ __forceinline__ void advance(const Lane& at, int row, const Row& ready, const Inputs& in, T (&out)[2]) {
+        T sum[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            sum[e] = fma(ready.from_march.e[e], in.march.e[e], ready.own.e[e]);
+            if (!FLAT) sum[e] = fma(ready.from_chain.e[e], in.chain.e[e], sum[e]);
+            if (periodic(MARCH) && at.rows > 1 && row + 1 == at.rows && at.has(e)) {
+                const Index here = place_of(op, at.i + e, UP ? at.rows - 1 : 0, at.chain);
+                const Fields first = ::load(op, place_of(op, at.i + e, UP ? 0 : at.rows - 1, at.chain));
+                const T coefficient = around<UP, MARCH>(op, ::load(op, here), first) * inverse_pivots[here];
+                sum[e] = fma(coefficient, in.around_march.e[e], sum[e]);
+            }
+            if (CHAIN_AROUND && at.ends_chain) sum[e] = fma(ready.around_chain.e[e], in.around_chain.e[e], sum[e]);
+        }
+        constexpr int FIRST = UP ? 0 : 1, LAST = 1 - FIRST;
+        out[FIRST] = fma(ready.from_x.e[FIRST], in.x, sum[FIRST]);
+        out[LAST] = fma(ready.from_x.e[LAST], out[FIRST], sum[LAST]);
+    }
+
+    __device__ __forceinline__ void close(const Lane& at, const Row& ready, T first, T (&out)[2]) {
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (at.i + e == at.last_cell) out[e] = fma(ready.around_x, first, out[e]);
+    }
+
+    __device__ __forceinline__ void load_done(const Lane& at, int march) {
+        Index there[2];
+        at.places.of(march, there);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (RESIDUAL && at.has(e)) inverse_done[e] = inverse_pivots[there[e]];
+    }
+
+    __device__ __forceinline__ void done(const Lane& at, int march, const Pair& out) {
+        Index there[2];
+        at.places.of(march, there);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            if (!at.has(e)) continue;
+            z[there[e]] = out.e[e];
+            if (RESIDUAL) sums[0] += double(out.e[e]) * double(out.e[e]) * double(inverse(inverse_done[e]));
+        }
+    }
+};
+
+static_assert(warp_bytes(Substitution<true, true>::PAIRS, Substitution<true, true>::SINGLES) == SUBSTITUTE_BYTES, "as on the host");
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    substitute_up(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
+    Substitution<true, false> work(op, inverse_pivots, const_cast<T*>(r), nullptr, T(0), z);
+    in_order<true>(op, tickets, work);
+    forget(tickets);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    substitute_up(Stencil op, Progress* progress, const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
-    double none[2] = {0, 0};
-    sweep<true, false>(op, progress, inverse_pivots, const_cast<T*>(r), nullptr, T(0), z, none);
-    forget(progress);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-    substitute_up_residual(Stencil op, Progress* progress, Ratio alpha, const T* __restrict__ inverse_pivots,
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    substitute_up_residual(Stencil op, Tickets* tickets, Ratio alpha, const T* __restrict__ inverse_pivots,
                            const T* __restrict__ q, T* r, T* z, double* partial, unsigned int* counter, double* result) {
-    __shared__ double scratch[2 * (WARPS + 2)];
-    double sums[2] = {0, 0};
-    const int tile = sweep<true, true>(op, progress, inverse_pivots, r, q, alpha.value(), z, sums);
-    grid_sum<2>(sums, scratch, partial, counter, result, tile);
-    forget(progress);
+    __shared__ double scratch[2 * MOST_THREADS / 32];
+    Substitution<true, true> work(op, inverse_pivots, r, q, alpha.value(), z);
+    const int tile = in_order<true>(op, tickets, work);
+    grid_sum<2>(work.sums, scratch, partial, counter, result, tile);
+    forget(tickets);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    substitute_down(Stencil op, Progress* progress, const T* __restrict__ inverse_pivots, T* z) {
-    double none[2] = {0, 0};
-    sweep<false, false>(op, progress, inverse_pivots, nullptr, nullptr, T(0), z, none);
-    forget(progress);
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    substitute_down(Stencil op, Tickets* tickets, const T* __restrict__ inverse_pivots, T* z) {
+    Substitution<false, false> work(op, inverse_pivots, nullptr, nullptr, T(0), z);
+    in_order<false>(op, tickets, work);
+    forget(tickets);
 }
 
 // Sum of T over the upper neighbours of a cell. Not inline: what the compiler takes for its many calls is more than what they do.
@@ -219,127 +197,157 @@ __device__ __noinline__ T upper_sum(const Stencil& op, int i, int j, int k) {
     return sum;
 }
 
-// x -> (a x + b) / (c x + d), none of them negative, so that products of such maps lose no digits.
-struct Map {
-    T a, b, c, d;
-};
-
-// First `inner`, then `outer`; scaled, which changes nothing.
-__device__ __forceinline__ Map after(const Map& outer, const Map& inner) {
-    const T c = fma(outer.c, inner.a, outer.d * inner.c), d = fma(outer.c, inner.b, outer.d * inner.d), scale = reciprocal(c + d);
-    return {scale * fma(outer.a, inner.a, outer.b * inner.c), scale * fma(outer.a, inner.b, outer.b * inner.d), scale * c, scale * d};
-}
-
 // The pivots d_n = a_nn - sum of T_nm / d_m (T_nm + omega sum of T_pm) over lower neighbours m and the other upper neighbours p
-// of m, as 1 / d_n. A pivot that is no more than rounding of a_nn is replaced by that.
-//
-// With U_n the sum of T over the upper neighbours and d_n = U_n + e_n, t the coupling to the cell before in x, m, and h what e_n
-// has of all others,
-//     e_n = h + t (e_m + (1 - omega) (U_m - t)) / (e_m + U_m),
-// so that cells along x are a product of maps of e.
-extern "C" __global__ void __launch_bounds__(THREADS)
-    factorise_whole(Stencil op, Progress* progress, T singular, T omega, T* inverse_pivots) {
-    __shared__ T handed[2][WARPS][CELLS][32];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const T keep = T(1) - omega;
-    T upper_before[CELLS], inverse_before[CELLS];
-    Fields before[CELLS];
+// of m, as 1 / d_n, summed as d_n = s_n + sum of T over the upper neighbours + sum of (T_nm - taken / d_m), terms that are not
+// negative. A pivot that is no more than rounding of a_nn is replaced by that.
+struct Factorisation {
+    // For a lower neighbour: T and what is taken.
+    static constexpr int PAIRS = 5 + 2 * !FLAT + 2 * CHAIN_AROUND, SINGLES = 2 * periodic(X);
+    static constexpr int UPPER = 0, FROM_MARCH = 32, FROM_X = 96, FROM_CHAIN = FLAT ? 0 : 160, AROUND_CHAIN = CHAIN_AROUND ? 224 : 0;
+
+    struct Row {
+        Pair upper, t_march, taken_march, t_x, taken_x, t_chain, taken_chain, t_around, taken_around;
+        T t_around_x, taken_around_x;
+    };
+
+    const Stencil& op;
+    T singular, omega;
+    T* inverse_pivots;
+    // Of the row that is taken, before a pivot is replaced.
+    T pivot[2], diagonal[2];
+
+    __device__ __forceinline__ Factorisation(const Stencil& op, T singular, T omega, T* inverse_pivots)
+        : op(op), singular(singular), omega(omega), inverse_pivots(inverse_pivots) {
 #pragma unroll
-    for (int e = 0; e < CELLS; e++) {
-        upper_before[e] = inverse_before[e] = T(0);
-        before[e] = Fields{};
+        for (int e = 0; e < 2; e++) {
+            pivot[e] = diagonal[e] = T(0);
+        }
     }
-    in_waves<true>(op, progress, [&](auto parity_of, const Place& p, bool has_now, const Place&, bool) {
-        constexpr int parity = decltype(parity_of)::value;
-        if (!has_now) return;
-        T upper[CELLS], rest[CELLS], diagonal[CELLS], along[CELLS], inverses[CELLS];
-        Fields here[CELLS];
+
+    __device__ __forceinline__ T upper_of(int i, int march, int chain) const {
+        return MARCH == Y ? upper_sum(op, i, march, chain) : upper_sum(op, i, chain, march);
+    }
+    // What a lower neighbour, of which t couples to this cell, takes of its pivot.
+    __device__ __forceinline__ T taken(T t, T upper) const { return t * fma(T(1) - omega, t, omega * upper); }
+
+    __device__ __forceinline__ void load(const Lane&, int) {}
+
+    __device__ __forceinline__ void prepare(const Lane& at, int march, int row, Pair* ring, T* singles) {
+        Pair base, t_march, t_x, t_chain, taken_march, taken_x, taken_chain, t_around, taken_around;
+        Fields here[2];
+        T upper[2];
 #pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            upper[e] = rest[e] = diagonal[e] = T(0);
+        for (int e = 0; e < 2; e++) {
             here[e] = Fields{};
-            const int i = p.i + e;
-            if (i >= op.nx) continue;
-            here[e] = load(op, p.at(e));
-            upper[e] = upper_sum(op, i, p.j, p.k);
-            rest[e] = load_shift(op, p.at(e)) + sides(op, here[e], i, p.j, p.k);
-            diagonal[e] = rest[e] + upper[e];
-            auto take = [&](T t, T upper_there, T inverse_there) {
-                diagonal[e] += t;
-                rest[e] += t * (T(1) - fma(keep, t, omega * upper_there) * inverse_there);
-            };
-            auto take_from = [&](auto axis, int march, int chain, bool is_around, bool in_memory) {
-                constexpr int AXIS = decltype(axis)::value;
-                const Index there = place_of(op, i, march, chain);
-                const Fields fields = load(op, there);
-                const T sum = MARCH == Y ? upper_sum(op, i, march, chain) : upper_sum(op, i, chain, march);
-                take(is_around ? face<AXIS>(op, here[e], fields) : face<AXIS>(op, fields, here[e]), sum,
-                     in_memory ? __ldcg(inverse_pivots + there) : handed[parity ^ 1][warp - 1][e][lane]);
-            };
-            struct OnMarch { enum { value = MARCH }; };
-            struct OnChain { enum { value = CHAIN }; };
-            if (!p.first_march) take(face<MARCH>(op, before[e], here[e]), upper_before[e], inverse_before[e]);
-            if (!p.first_chain) take_from(OnChain{}, p.march, p.chain - 1, false, p.takes_row);
-            if (periodic(MARCH) && p.last_march && !p.first_march) take_from(OnMarch{}, 0, p.chain, true, true);
-            if (periodic(CHAIN) && p.last_chain && !p.first_chain) take_from(OnChain{}, p.march, 0, true, true);
+            upper[e] = base.e[e] = T(0);
+            if (!at.has(e)) continue;
+            const Index place = place_of(op, at.i + e, march, at.chain);
+            const int j = MARCH == Y ? march : at.chain, k = MARCH == Y ? at.chain : march;
+            here[e] = ::load(op, place);
+            upper[e] = upper_of(at.i + e, march, at.chain);
+            base.e[e] = upper[e] + load_shift(op, place) + sides(op, here[e], at.i + e, j, k);
         }
-        // Of the cell before a lane's own.
-        T upper_edge = T(0), carry = T(0);
-        Fields edge = Fields{};
-        if (p.i > 0 && p.i < op.nx) {
-            const Index there = place(op, p.i - 1, p.j, p.k);
-            edge = load(op, there);
-            upper_edge = upper_sum(op, p.i - 1, p.j, p.k);
-            if (lane == 0) carry = max(inverse(__ldcg(inverse_pivots + there)) - upper_edge, T(0));
-        }
-        Map map = {T(1), T(0), T(0), T(1)};
 #pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            const bool has_before = p.i + e > 0 && p.i + e < op.nx;
-            along[e] = has_before ? face<X>(op, e > 0 ? here[e > 0 ? e - 1 : 0] : edge, here[e]) : T(0);
-            const T t = along[e], u = e > 0 ? upper[e > 0 ? e - 1 : 0] : upper_edge, h = rest[e];
-            diagonal[e] += t;
-            const Map own = t > T(0) ? Map{h + t, fma(h, u, t * keep * max(u - t, T(0))), T(1), u} : Map{T(0), h, T(0), T(1)};
-            map = after(own, map);
-        }
-        if (lane == 0) map = after(map, Map{T(0), carry, T(0), T(1)});
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-            const Map other = {from_lane<true>(map.a, d), from_lane<true>(map.b, d), from_lane<true>(map.c, d), from_lane<true>(map.d, d)};
-            if (lane >= d) map = after(map, other);
-        }
-        T last = from_lane<true>(map.b * inverse(map.d), 1);
-        if (lane == 0) last = carry;
-#pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            const T t = along[e], u = e > 0 ? upper[e > 0 ? e - 1 : 0] : upper_edge;
-            if (t > T(0)) rest[e] += t * fma(keep, max(u - t, T(0)), last) * reciprocal(last + u);
-            last = rest[e];
-            const T pivot = upper[e] + rest[e];
-            inverses[e] = inverse(pivot > singular * diagonal[e] ? pivot : diagonal[e]);
-        }
-        if (periodic(X) && op.nx > 1 && p.last_chunk) {
-            // The last cell of the row, on which nothing in it depends, and the first.
-            T inverse_first = __shfl_sync(0xffffffffu, inverses[0], 0);
-            const Index there = place(op, 0, p.j, p.k);
-            if (!p.first_chunk) inverse_first = __ldcg(inverse_pivots + there);
-#pragma unroll
-            for (int e = 0; e < CELLS; e++) {
-                if (p.i + e != op.nx - 1) continue;
-                const T t = face<X>(op, here[e], load(op, there));
-                diagonal[e] += t;
-                rest[e] += t * (T(1) - fma(keep, t, omega * upper_sum(op, 0, p.j, p.k)) * inverse_first);
-                const T pivot = upper[e] + rest[e];
-                inverses[e] = inverse(pivot > singular * diagonal[e] ? pivot : diagonal[e]);
+        for (int e = 0; e < 2; e++) {
+            const int i = at.i + e;
+            t_march.e[e] = taken_march.e[e] = t_x.e[e] = taken_x.e[e] = t_chain.e[e] = taken_chain.e[e] = t_around.e[e] = taken_around.e[e] = T(0);
+            if (at.has(e)) {
+                if (row > 0) {
+                    t_march.e[e] = face<MARCH>(op, ::load(op, place_of(op, i, march - 1, at.chain)), here[e]);
+                    taken_march.e[e] = taken(t_march.e[e], upper_of(i, march - 1, at.chain));
+                }
+                if (i > 0) {
+                    t_x.e[e] = face<X>(op, e > 0 ? here[0] : ::load(op, place_of(op, i - 1, march, at.chain)), here[e]);
+                    taken_x.e[e] = taken(t_x.e[e], e > 0 ? upper[0] : upper_of(i - 1, march, at.chain));
+                }
+                if (at.layer > 0) {
+                    t_chain.e[e] = face<CHAIN>(op, ::load(op, place_of(op, i, march, at.chain - 1)), here[e]);
+                    taken_chain.e[e] = taken(t_chain.e[e], upper_of(i, march, at.chain - 1));
+                }
+                if (CHAIN_AROUND && at.ends_chain) {
+                    t_around.e[e] = face<CHAIN>(op, here[e], ::load(op, place_of(op, i, march, 0)));
+                    taken_around.e[e] = taken(t_around.e[e], upper_of(i, march, 0));
+                }
+                if (periodic(X) && at.ends_x && i == at.last_cell) {
+                    singles[0] = face<X>(op, here[e], ::load(op, place_of(op, 0, march, at.chain)));
+                    singles[32] = taken(singles[0], upper_of(0, march, at.chain));
+                }
             }
         }
-#pragma unroll
-        for (int e = 0; e < CELLS; e++) {
-            handed[parity][warp][e][lane] = inverse_before[e] = inverses[e];
-            upper_before[e] = upper[e];
-            before[e] = here[e];
-            if (p.i + e < op.nx) inverse_pivots[p.at(e)] = inverses[e];
+        ring[UPPER] = base;
+        ring[FROM_MARCH] = t_march;
+        ring[FROM_MARCH + 32] = taken_march;
+        ring[FROM_X] = t_x;
+        ring[FROM_X + 32] = taken_x;
+        if (!FLAT) {
+            ring[FROM_CHAIN] = t_chain;
+            ring[FROM_CHAIN + 32] = taken_chain;
         }
-    });
-    forget(progress);
+        if (CHAIN_AROUND) {
+            ring[AROUND_CHAIN] = t_around;
+            ring[AROUND_CHAIN + 32] = taken_around;
+        }
+    }
+
+    __device__ __forceinline__ void add(int e, T t, T taken, T inverse) {
+        pivot[e] += fma(-taken, inverse, t);
+        diagonal[e] += t;
+    }
+    __device__ __forceinline__ T inverse_of(int e) const {
+        return inverse(pivot[e] > singular * diagonal[e] ? pivot[e] : diagonal[e]);
+    }
+
+    __device__ __forceinline__ Row read(const Pair* ring, const T* singles) const {
+        return {ring[UPPER], ring[FROM_MARCH], ring[FROM_MARCH + 32], ring[FROM_X], ring[FROM_X + 32], ring[FROM_CHAIN],
+                ring[FROM_CHAIN + (FLAT ? 0 : 32)], ring[AROUND_CHAIN], ring[AROUND_CHAIN + (CHAIN_AROUND ? 32 : 0)],
+                periodic(X) ? singles[0] : T(0), periodic(X) ? singles[32] : T(0)};
+    }
+
+    __device__ __forceinline__ void advance(const Lane& at, int row, const Row& ready, const Inputs& in, T (&out)[2]) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            pivot[e] = diagonal[e] = ready.upper.e[e];
+            add(e, ready.t_march.e[e], ready.taken_march.e[e], in.march.e[e]);
+            if (!FLAT) add(e, ready.t_chain.e[e], ready.taken_chain.e[e], in.chain.e[e]);
+            if (periodic(MARCH) && at.rows > 1 && row + 1 == at.rows && at.has(e)) {
+                const Fields here = ::load(op, place_of(op, at.i + e, row, at.chain));
+                const T t = face<MARCH>(op, here, ::load(op, place_of(op, at.i + e, 0, at.chain)));
+                add(e, t, taken(t, upper_of(at.i + e, 0, at.chain)), in.around_march.e[e]);
+            }
+            if (CHAIN_AROUND && at.ends_chain) add(e, ready.t_around.e[e], ready.taken_around.e[e], in.around_chain.e[e]);
+        }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            add(e, ready.t_x.e[e], ready.taken_x.e[e], e > 0 ? out[0] : in.x);
+            out[e] = inverse_of(e);
+        }
+    }
+
+    __device__ __forceinline__ void close(const Lane& at, const Row& ready, T first, T (&out)[2]) {
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (at.i + e == at.last_cell) {
+                add(e, ready.t_around_x, ready.taken_around_x, first);
+                out[e] = inverse_of(e);
+            }
+    }
+
+    __device__ __forceinline__ void load_done(const Lane&, int) {}
+
+    __device__ __forceinline__ void done(const Lane& at, int march, const Pair& out) {
+        Index there[2];
+        at.places.of(march, there);
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (at.has(e)) inverse_pivots[there[e]] = out.e[e];
+    }
+};
+
+static_assert(warp_bytes(Factorisation::PAIRS, Factorisation::SINGLES) == FACTORISE_BYTES, "as on the host");
+
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    factorise_whole(Stencil op, Tickets* tickets, T singular, T omega, T* inverse_pivots) {
+    Factorisation work(op, singular, omega, inverse_pivots);
+    in_order<true>(op, tickets, work);
+    forget(tickets);
 }

@@ -19,7 +19,7 @@ use super::colours::Colours;
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
 use super::points::Cycles;
-use super::whole_grid::WholeGrid;
+use super::whole_grid::{Sweep, WholeGrid};
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::launch::Arguments;
@@ -304,11 +304,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// A sweep over the whole grid in the order of unknowns; see [`WholeGrid::sweep`].
     pub(super) fn sweep_whole(
         &self,
+        sweep: Sweep,
         name: &'static str,
         more: impl FnOnce(Arguments) -> Arguments,
         sums: Option<Pointer>,
     ) -> Result<()> {
-        self.whole_grid.sweep(&self.cuda, name, Arguments::new().with(self.operands), more, sums)
+        self.whole_grid.sweep(&self.cuda, sweep, name, Arguments::new().with(self.operands), more, sums)
     }
 
     /// Whether blocks of so many unknowns are the whole grid.
