@@ -23,7 +23,7 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// Gets ready for cycles of a kind: after this they take no memory, whatever their relaxation and momentum.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a tile larger than what the device can hold, naming its limits; what the
+    /// [`Error::Invalid`] for a tile larger than what the device can hold, naming its limits; what the
     /// device reports.
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
