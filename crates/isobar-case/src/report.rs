@@ -2,7 +2,7 @@
 
 use isobar::internals::backend::DeviceInfo;
 use isobar::internals::traffic::StepTraffic;
-use isobar::outcome::Timing;
+use isobar::outcome::{Batch, Timing};
 use isobar::{Description, Outcome, Setup, Shape, Stop};
 use serde::Serialize;
 
@@ -196,6 +196,9 @@ pub struct OutcomeReport {
     pub error_estimate: Option<f64>,
     /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
     pub projected: Option<f64>,
+    /// Of a batch of lines: what came of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchReport>,
     /// What happened on the way, such as another preconditioner in the place of one that failed.
     pub notes: Vec<String>,
 }
@@ -212,6 +215,7 @@ impl Default for OutcomeReport {
             eigenvalues: None,
             error_estimate: None,
             projected: None,
+            batch: None,
             notes: Vec::new(),
         }
     }
@@ -228,7 +232,35 @@ impl From<&Outcome> for OutcomeReport {
             eigenvalues: outcome.spectrum.map(|spectrum| [spectrum.smallest, spectrum.largest]),
             error_estimate: outcome.error_estimate,
             projected: outcome.removed,
+            batch: outcome.batch.as_ref().map(BatchReport::from),
             notes: outcome.notes.clone(),
+        }
+    }
+}
+
+/// What came of lines that are problems of their own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BatchReport {
+    /// How many.
+    pub lines: usize,
+    /// The relative residual of the worst.
+    pub worst: f64,
+    /// Iterations of the line that took fewest, and most.
+    pub least: usize,
+    /// As above.
+    pub most: usize,
+    /// Of every line.
+    pub iterations: Vec<usize>,
+}
+
+impl From<&Batch> for BatchReport {
+    fn from(batch: &Batch) -> Self {
+        Self {
+            lines: batch.iterations.len(),
+            worst: batch.worst,
+            least: batch.least(),
+            most: batch.most(),
+            iterations: batch.iterations.clone(),
         }
     }
 }
@@ -408,6 +440,7 @@ mod tests {
                 eigenvalues: None,
                 error_estimate: None,
                 projected: None,
+                batch: None,
                 notes: Vec::new(),
             },
             error: None,

@@ -132,6 +132,13 @@ pub fn closing(
     if let Some(error) = error {
         lines.push(entry("error", format!("{:.3e} at most, {:.3e} in the mean square", error.max, error.l2)));
     }
+    if let Some(batch) = &outcome.batch {
+        let (count, least, most) = (batch.iterations.len(), batch.least(), batch.most());
+        lines.push(entry(
+            "batch",
+            format!("{count} lines, {least} to {most} iterations, the worst at {:.1e}", batch.worst),
+        ));
+    }
     if let Some(estimate) = outcome.error_estimate {
         lines.push(entry("estimate", error_estimate(estimate, outcome.relative_residual)));
     }

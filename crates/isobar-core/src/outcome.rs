@@ -61,6 +61,27 @@ pub struct Timing {
     pub download: f64,
 }
 
+/// What came of the lines of a batch, each a problem of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// ‖b − A u‖ / ‖r₀‖ (or / ‖b‖) of the line where that is largest, as the iteration saw it last.
+    pub worst: f64,
+    /// Iterations that each line took.
+    pub iterations: Vec<usize>,
+}
+
+impl Batch {
+    /// Iterations of the line that took fewest.
+    pub fn least(&self) -> usize {
+        self.iterations.iter().copied().min().unwrap_or(0)
+    }
+
+    /// Iterations of the line that took most.
+    pub fn most(&self) -> usize {
+        self.iterations.iter().copied().max().unwrap_or(0)
+    }
+}
+
 /// The result of a solve: what happened, judged by the true residual.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -83,6 +104,8 @@ pub struct Outcome {
     /// and where slow vectors have not been met yet, below. Where coefficients differ by orders of magnitude it and the
     /// residual may too. Nothing for other methods.
     pub error_estimate: Option<f64>,
+    /// Of a batch of lines, `solver.jacobi.batch`.
+    pub batch: Option<Batch>,
     /// What happened on the way and should be known, such as another preconditioner in the place of one that failed.
     pub notes: Vec<String>,
     /// Whether u holds a solution, good or bad. After a breakdown or a divergence that left no finite numbers, u is what

@@ -1,6 +1,7 @@
 //! Relaxation of points on the first card, in double precision unless said: a sweep and cycles of various tiles, in updates
 //! of cells a second, against plain sweeps and the copy measured in the same run; and solves of paper C's problems, with the
-//! cycles that an independent implementation takes.
+//! cycles that an independent implementation takes, also side by side as a batch. Words on the command line, such as "512 solves", choose
+//! groups by the first size of their grids.
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Scalar};
@@ -9,7 +10,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::{Guess, PointSmoother};
 use isobar_core::options::{Count, JacobiOptions, Method, Overlap, PointCycle, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting, random};
 use isobar_core::real::Real;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
@@ -42,10 +43,25 @@ fn main() -> Result<()> {
     ];
     let cube =
         [(2, 2, [32, 8, 8]), (3, 4, [32, 16, 12]), (4, 6, [32, 24, 16]), (8, 2, [32, 8, 8]), (8, 2, [32, 16, 12])];
-    times::<f64>(&cuda, Shape::new(1024, 1024, 1), false, &square)?;
-    times::<f64>(&cuda, Shape::new(1024, 1024, 1), true, &line)?;
-    times::<f64>(&cuda, Shape::new(8192, 8192, 1), false, &square)?;
-    times::<f64>(&cuda, Shape::new(256, 256, 256), false, &cube)?;
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_wanted = |group: &str| words.is_empty() || words.iter().any(|word| word == group);
+    for (group, shape, is_line, cycles) in [
+        ("1024", Shape::new(1024, 1024, 1), false, &square[..]),
+        ("1024", Shape::new(1024, 1024, 1), true, &line),
+        ("8192", Shape::new(8192, 8192, 1), false, &square),
+        ("256", Shape::new(256, 256, 256), false, &cube),
+        ("512", Shape::new(512, 512, 512), false, &cube),
+    ] {
+        if is_wanted(group) {
+            times::<f64>(&cuda, shape, is_line, cycles)?;
+        }
+    }
+    if !is_wanted("solves") {
+        return Ok(());
+    }
+    for sub_iterations in [1, 16] {
+        solve_batch(&cuda, sub_iterations)?;
+    }
     for (shape, sub_iterations, overlap, expected) in [
         (Shape::new(1024, 1, 1), 1, 0, 128_760),
         (Shape::new(1024, 1, 1), 16, 4, 8_094),
@@ -54,7 +70,7 @@ fn main() -> Result<()> {
     ] {
         solve(&cuda, shape, sub_iterations, overlap, expected)?;
     }
-    times::<f64>(&cuda, Shape::new(512, 512, 512), false, &cube)
+    Ok(())
 }
 
 /// Poisson's equation at points; of lines side by side without couplings.
@@ -150,5 +166,44 @@ fn solve(cuda: &Cuda, shape: Shape, sub_iterations: usize, overlap: usize, expec
             1e6 * outcome.timing.solve / outcome.iterations as f64
         );
     }
+    Ok(())
+}
+
+/// 1024 lines of 1024 points, each judged by itself, of which most have random right-hand sides.
+fn solve_batch(cuda: &Cuda, sub_iterations: usize) -> Result<()> {
+    let shape = Shape::new(1024, 1024, 1);
+    let (stencil, ones) = stencil(shape, true)?;
+    let jacobi = JacobiOptions {
+        sub_iterations: Count::Given(sub_iterations),
+        overlap: Overlap::All(if sub_iterations > 1 { 4 } else { 0 }),
+        tile: (sub_iterations > 1).then(|| vec![32, 32]),
+        batch: true,
+        ..JacobiOptions::default()
+    };
+    let options = SolverOptions {
+        method: Method::Jacobi,
+        tolerance: 1e-4,
+        max_iterations: 200_000,
+        jacobi,
+        ..SolverOptions::default()
+    };
+    let mut rhs = ones;
+    for (n, f) in rhs.iter_mut().enumerate().filter(|(n, _)| !(n / shape.nx).is_multiple_of(8)) {
+        *f *= random(n as u64 / shape.nx as u64, n % shape.nx);
+    }
+    let mut system = System::new(cuda, &stencil, &options)?;
+    let mut u = vec![1.0; shape.cells()];
+    let to = ArrayViewMut::c_order(&mut u, shape)?;
+    let outcome = system.solve(ArrayView::c_order(&rhs, shape)?.into(), to.into(), Guess::Given, &mut ignore)?;
+    let batch = outcome.batch.as_ref().map_or((0, 0), |batch| (batch.least(), batch.most()));
+    println!(
+        "batch of {shape}, {sub_iterations} sub-iterations: {} cycles, lines {} to {}, {}, {:.1} ms, {:.2} µs a cycle",
+        outcome.iterations,
+        batch.0,
+        batch.1,
+        outcome.stop,
+        1e3 * outcome.timing.solve,
+        1e6 * outcome.timing.solve / outcome.iterations as f64
+    );
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::precond::{
     ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
+use crate::solver::batch::LineBatch;
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
@@ -349,8 +350,20 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let shape = self.stencil.shape();
         let options = &self.options.jacobi;
         let (options, why) = if self.backend.device().ranks > 1 { on_ranks(options) } else { (options.clone(), None) };
-        let cycle = options.cycle(shape, points.periodic(), self.is_floating, points.suggested_tile())?;
+        let suggested = if options.batch { points.suggested_line_tile() } else { points.suggested_tile() };
+        if options.batch {
+            self.check_batch()?;
+        }
+        let cycle = options.cycle(shape, points.periodic(), self.is_floating, suggested)?;
         let (cycle, tried) = choose(&*points, &options, cycle)?;
+        if options.batch {
+            let notes = describe(&cycle, shape).into_iter().chain(tried);
+            let notes =
+                notes.chain([format!("{} lines, each with a stopping test of its own", shape.ny)]).collect::<Vec<_>>();
+            let mut parts = Parts::new(Box::new(LineBatch::new(points, shape, cycle, self.options)?) as _);
+            parts.notes.extend(notes);
+            return Ok(parts);
+        }
         let is_accelerated = options.acceleration == Acceleration::Chebyshev;
         let relaxed = Relaxed::new(points, shape, cycle, is_accelerated)?;
         let notes: Vec<_> =
@@ -358,6 +371,25 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let mut parts = Parts::new(Box::new(relaxed) as _);
         parts.notes.extend(notes);
         Ok(parts)
+    }
+
+    /// Fails where the lines of the grid cannot be a batch.
+    fn check_batch(&self) -> Result<()> {
+        let Shape { ny, nz, .. } = self.stencil.shape();
+        let message = if nz > 1 {
+            format!("lines of a grid of {nz} layers; put them side by side in y: grid.nz = 1, grid.ny = {}", ny * nz)
+        } else if !self.stencil.has_lines_apart() {
+            "lines along x are coupled in y, or coefficients are on a device; use diffusion.coefficient_y = 0.0, or batch = \
+             false"
+                .into()
+        } else if self.options.precision != Precision::F64 {
+            format!("in precision \"{}\"; use \"f64\"", self.options.precision)
+        } else if self.options.norm == Norm::Scaled {
+            "with norm = \"scaled\"; use \"initial\" or \"rhs\"".into()
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid("solver.jacobi.batch", message))
     }
 
     /// Vertical modes, in a precision of their own.

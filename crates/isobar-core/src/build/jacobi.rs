@@ -52,7 +52,8 @@ pub(super) fn choose<B: Backend, T: Real>(
         overlaps.iter().map(move |overlap| {
             let given = |d: usize| overlap.map_or(cycle.overlap[d], |overlap| overlap);
             let n = [shape.nx, shape.ny, shape.nz];
-            let overlap = [0, 1, 2].map(|d| if cycle.tile[d] < n[d] { given(d) } else { 0 });
+            let overlap =
+                [0, 1, 2].map(|d| if cycle.tile[d] < n[d] && !(options.batch && d > 0) { given(d) } else { 0 });
             PointCycle { sub_iterations, overlap, ..cycle }
         })
     });

@@ -440,6 +440,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             relative_residual,
             history: monitor.into_history(),
             is_returned,
+            batch: self.iteration.batch(),
             advice: advice(stop, relative_residual, &told.evidence, &self.options, has_levels),
             notes: told.notes,
             timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },

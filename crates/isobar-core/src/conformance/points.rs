@@ -1,11 +1,13 @@
 //! Relaxation of points against the reference.
 
-use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok};
+use super::fixture::{Pair, SCALARS, Sample, fetch, for_each_pair, ok, tolerance};
+use crate::array::ArrayView;
 use crate::error::Error;
 use crate::layout::Shape;
-use crate::operator::PointSmoother;
+use crate::operator::{PointSmoother, lines_layout};
 use crate::options::PointCycle;
 use crate::real::Real;
+use crate::reference::Vector;
 use crate::stencil::Supports;
 
 /// Sweeps, damped or not, with momentum or without.
@@ -87,7 +89,9 @@ fn check_padding<B: Supports<S>, S: Sample, T: Real>(pair: &mut Pair<'_, B, S, T
 
 /// Cycles whose tiles overlap enough are plain sweeps, bit for bit.
 pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
-    for shape in [Shape::new(50, 1, 1), Shape::new(33, 26, 1), Shape::new(21, 12, 9)] {
+    // The last has several tiles of any device.
+    let shapes = [(50, 1, 1), (33, 26, 1), (21, 12, 9), (300, 5, 1), (70, 11, 37)];
+    for shape in shapes.map(|(nx, ny, nz)| Shape::new(nx, ny, nz)) {
         for (name, stencil) in S::samples(shape) {
             let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
             let Some(tested) = pair.tested.points.clone() else { return };
@@ -110,7 +114,87 @@ pub fn exact<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
                     std::mem::swap(&mut u, &mut v);
                 }
                 assert!(found == fetch(backend, &u, shape), "{cycle:?} of {} on {shape}", pair.name);
+                exact_moving(&mut pair, &*tested, &PointCycle { momentum: 0.7, ..cycle });
             }
         }
     }
+}
+
+/// The same with momentum, of both vectors that a cycle leaves; ‖f − A u‖² as the reference has it.
+fn exact_moving<B: Supports<S>, S: Sample, T: Real>(
+    pair: &mut Pair<'_, B, S, T>,
+    tested: &dyn PointSmoother<B, T>,
+    cycle: &PointCycle,
+) {
+    let (backend, shape, norm) = (pair.backend, pair.shape(), SCALARS[0]);
+    let ((f, on_f), (u, mut on_u), (before, mut on_before)) = (pair.vector(31), pair.vector(32), pair.vector(33));
+    let [(mut v, mut on_v), (mut w, mut on_w)] = [pair.poison(), pair.poison()];
+    ok(pair.reference.relax_moving(cycle, &f, [&u, &before], [&mut v, &mut w], norm, &mut pair.reference_scalars));
+    ok(tested.relax_moving(cycle, &on_f, [&on_u, &on_before], [&mut on_v, &mut on_w], norm, &mut pair.scalars));
+    pair.compare_scalar(norm, 1.0, &format!("norm of {cycle:?}"));
+    pair.compare(&on_v, &v, &format!("{cycle:?}"));
+    pair.compare(&on_w, &w, &format!("before the last of {cycle:?}"));
+    let sweep = PointCycle { sub_iterations: 1, ..*cycle };
+    for _ in 0..cycle.sub_iterations {
+        ok(tested.relax_points(&sweep, &on_f, &on_u, &mut on_before, norm, &mut pair.scalars));
+        std::mem::swap(&mut on_u, &mut on_before);
+    }
+    for (found, expected) in [(&on_v, &on_u), (&on_w, &on_before)] {
+        let same = fetch(backend, found, shape) == fetch(backend, expected, shape);
+        assert!(same, "{cycle:?} of {} on {shape}", pair.name);
+    }
+}
+
+/// Lines along x of a grid of one layer, each with a norm of its own: v = u after a cycle, ‖f − A u‖² of each line, and what is made of
+/// these.
+pub fn lines<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
+    let step = if backend.device().kind == "cuda" { 5 } else { 1 };
+    for shape in [Shape::new(17, 3, 1), Shape::new(50, 37, 1), Shape::new(9, 1, 1), Shape::new(300, 6, 1)] {
+        for (name, stencil) in S::samples(shape).into_iter().step_by(step) {
+            let mut pair = Pair::<B, S, T>::new(backend, name, stencil);
+            let Some(tested) = pair.tested.points.clone() else { return };
+            let tile = [32.min(shape.nx), 8.min(shape.ny), 1];
+            let overlap = [if tile[0] < shape.nx { 4 } else { 0 }, 0, 0];
+            let tiles = PointCycle { sub_iterations: 5, tile, overlap, ..PointCycle::sweep(0.9) };
+            for cycle in [PointCycle::sweep(1.0), tiles] {
+                compare_lines(&mut pair, &*tested, &cycle);
+            }
+        }
+    }
+}
+
+fn compare_lines<B: Supports<S>, S: Sample, T: Real>(
+    pair: &mut Pair<'_, B, S, T>,
+    tested: &dyn PointSmoother<B, T>,
+    cycle: &PointCycle,
+) {
+    let (backend, ny) = (pair.backend, pair.shape().ny);
+    let (line, norms_shape) = (ok(lines_layout(pair.shape())), Shape::new(ny, 1, 1));
+    ok(tested.prepare_lines(cycle));
+    let ((f, on_f), (u, on_u), (mut v, mut on_v)) = (pair.vector(41), pair.vector(42), pair.poison());
+    let mut norms = ok(Vector::<f64>::zeros(&line));
+    let [mut on_norms, mut on_weights, mut on_counts] = [(); 3].map(|()| ok(backend.zeros::<f64>(&line)));
+    ok(pair.reference.relax_lines(cycle, &f, &u, &mut v, &mut norms));
+    ok(tested.relax_lines(cycle, &on_f, &on_u, &mut on_v, &mut on_norms));
+    pair.compare(&on_v, &v, &format!("lines of {cycle:?}"));
+    let found = fetch(backend, &on_norms, norms_shape);
+    let weights: Vec<f64> = (0..ny).map(|j| 1.0 + (j * 7 % 5) as f64).collect();
+    for (j, &found) in found.iter().enumerate() {
+        let expected = norms.get(j, 0, 0);
+        let scale = expected.max(1.0);
+        assert!((found - expected).abs() <= tolerance::<T>() * scale, "line {j} of {cycle:?}: {found}, not {expected}");
+    }
+    ok(backend.upload(ok(ArrayView::c_order(&weights, norms_shape)), &mut on_weights));
+    let products: Vec<f64> = found.iter().zip(&weights).map(|(norm, weight)| norm * weight).collect();
+    let mut sorted = products.clone();
+    sorted.sort_by(f64::total_cmp);
+    // Twice, so that half of the lines are counted twice.
+    let allowed = sorted[ny / 2];
+    for _ in 0..2 {
+        ok(tested.judge_lines([&on_norms, &on_weights], &mut on_counts, allowed, SCALARS[0], &mut pair.scalars));
+    }
+    assert_eq!(ok(backend.read(&pair.scalars))[SCALARS[0].index()], sorted[ny - 1]);
+    let counts = fetch(backend, &on_counts, norms_shape);
+    let expected: Vec<f64> = products.iter().map(|&product| if product > allowed { 2.0 } else { 0.0 }).collect();
+    assert_eq!(counts, expected, "{cycle:?}");
 }

@@ -37,7 +37,7 @@ pub use correction::{CoarsestSolver, Correction};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::ModalTransfer;
-pub use points::PointSmoother;
+pub use points::{PointSmoother, lines_layout};
 pub use transfer::Transfer;
 pub use triangular::Triangular;
 

@@ -2,7 +2,8 @@
 
 use super::Operator;
 use crate::backend::{Backend, Scalar};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Shape};
 use crate::options::PointCycle;
 use crate::real::Real;
 
@@ -14,10 +15,15 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// A tile that suits the device.
     fn suggested_tile(&self) -> [usize; 3];
 
-    /// Gets ready for cycles of a kind: after this they take no memory.
+    /// The same where lines of cells along x are problems of their own.
+    fn suggested_line_tile(&self) -> [usize; 3] {
+        self.suggested_tile()
+    }
+
+    /// Gets ready for cycles of a kind: after this they take no memory, whatever their relaxation and momentum.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a tile larger than what the device can hold, naming its limits; what the
+    /// [`Error::Invalid`] for a tile larger than what the device can hold, naming its limits; what the
     /// device reports.
     fn prepare(&self, cycle: &PointCycle) -> Result<()>;
 
@@ -32,4 +38,106 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()>;
+
+    /// v = u after k sweeps with momentum, k those of a cycle that is exact, and w = u after k − 1;  ‖f − A u‖², of the first u. `before`
+    /// is the u before that. The scalar after `norm` is overwritten.
+    fn relax_moving(
+        &self,
+        cycle: &PointCycle,
+        f: &B::Vector<T>,
+        [u, before]: [&B::Vector<T>; 2],
+        [v, w]: [&mut B::Vector<T>; 2],
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        move_by_sweeps(self, cycle, f, [u, before], [v, w], norm, scalars)
+    }
+
+    /// Gets ready for [`PointSmoother::relax_lines`] and [`PointSmoother::judge_lines`].
+    ///
+    /// # Errors
+    /// As [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be told apart.
+    fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
+        Err(Error::Unsupported(
+            "solver.jacobi.batch: lines are judged by one device only; run on one, or use batch = false".into(),
+        ))
+    }
+
+    /// v = u after one cycle;  ‖f − A u‖² of every line of cells along x by itself, of the u that it began with. The grid has one
+    /// layer, and its lines are not coupled; `norms`, and all that follows, has a number for each of them, on [`lines_layout`].
+    fn relax_lines(
+        &self,
+        cycle: &PointCycle,
+        _f: &B::Vector<T>,
+        _u: &B::Vector<T>,
+        _v: &mut B::Vector<T>,
+        _norms: &mut B::Vector<f64>,
+    ) -> Result<()> {
+        self.prepare_lines(cycle)
+    }
+
+    /// worst = max w ‖r‖²;  n += 1 in lines where w ‖r‖² is not `allowed`
+    fn judge_lines(
+        &self,
+        [_norms, _weights]: [&B::Vector<f64>; 2],
+        _n: &mut B::Vector<f64>,
+        _allowed: f64,
+        _worst: Scalar,
+        _scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.prepare_lines(&PointCycle::sweep(1.0))
+    }
+}
+
+/// [`PointSmoother::relax_moving`] sweep by sweep.
+///
+/// # Errors
+/// What the device reports.
+pub fn move_by_sweeps<B: Backend, T: Real>(
+    operator: &(impl PointSmoother<B, T> + ?Sized),
+    cycle: &PointCycle,
+    f: &B::Vector<T>,
+    [u, before]: [&B::Vector<T>; 2],
+    [v, w]: [&mut B::Vector<T>; 2],
+    norm: Scalar,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    let (backend, k) = (operator.backend(), cycle.sub_iterations);
+    let sweep = PointCycle { sub_iterations: 1, ..*cycle };
+    // By turns, so that the last lands in v.
+    let [mut now, mut other] = if k % 2 == 1 { [v, w] } else { [w, v] };
+    backend.convert(before, now)?;
+    operator.relax_points(&sweep, f, u, now, norm, scalars)?;
+    backend.convert(u, other)?;
+    for _ in 1..k {
+        operator.relax_points(&sweep, f, now, other, Scalar::new(norm.index() as u8 + 1), scalars)?;
+        std::mem::swap(&mut now, &mut other);
+    }
+    Ok(())
+}
+
+/// Where vectors have a number for each line of cells along x of a grid of one layer.
+///
+/// # Errors
+/// Those of [`Layout::new`].
+pub fn lines_layout(shape: Shape) -> Result<Layout> {
+    Layout::new(Shape::new(shape.ny, 1, 1))
+}
+
+/// [`PointSmoother::judge_lines`] in host memory: of each line ‖r‖², w and n. A number that is none is the worst.
+pub fn worst_of_lines<'l>(lines: impl Iterator<Item = (f64, f64, &'l mut f64)>, allowed: f64) -> f64 {
+    let mut worst = 0.0;
+    for (norm, weight, n) in lines {
+        let relative = weight * norm;
+        if relative > allowed || relative.is_nan() {
+            *n += 1.0;
+        }
+        if relative > worst || relative.is_nan() {
+            worst = relative;
+        }
+        if worst.is_nan() {
+            break;
+        }
+    }
+    worst
 }

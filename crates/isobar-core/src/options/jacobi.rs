@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Overlap {
     }
 }
 
-/// What makes plain sweeps of Jacobi's method faster.
+/// What makes plain sweeps of Jacobi's method, and tiles that are as many of them exactly, faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Acceleration {
@@ -92,8 +92,12 @@ pub struct JacobiOptions {
     pub tile: Option<Vec<usize>>,
     /// Whether a cycle shall be exactly as many plain sweeps: tiles then overlap by 2 (sub_iterations − 1).
     pub exact: bool,
-    /// What makes plain sweeps faster.
+    /// What makes plain sweeps, and exact cycles, faster.
     pub acceleration: Acceleration,
+    /// Whether every line of cells along x is a problem of its own, with a stopping test of its own: the solve has converged when
+    /// all lines have. For grids of one layer whose lines are not coupled.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub batch: bool,
     /// ω, the damping; by default 1, and 0.9 where a part of the grid is tied to nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relaxation: Option<f64>,
@@ -154,12 +158,20 @@ impl JacobiOptions {
         }
         let has_tiles = match self.sub_iterations.given() {
             Some(k) => k > 1,
-            None => self.exact || self.tile.is_some(),
+            None => self.tile.is_some(),
         };
-        if self.acceleration != Acceleration::None && has_tiles {
+        if self.acceleration != Acceleration::None && has_tiles && !self.exact {
             return Err(Error::invalid(
                 "solver.jacobi.acceleration",
-                "only plain sweeps are accelerated, not tiles; use sub_iterations = 1, or acceleration = \"none\"",
+                "momentum is that of plain sweeps, which tiles with old values around them are not; use exact = true, \
+                 sub_iterations = 1, or acceleration = \"none\"",
+            ));
+        }
+        if self.batch && self.acceleration != Acceleration::None {
+            return Err(Error::invalid(
+                "solver.jacobi.batch",
+                "momentum is that of one problem, and lines of a batch may want different ones; use acceleration = \"none\", or \
+                 batch = false",
             ));
         }
         if self.tile.as_ref().is_some_and(Vec::is_empty) {
@@ -182,7 +194,8 @@ impl JacobiOptions {
     ) -> Result<PointCycle> {
         let n = [shape.nx, shape.ny, shape.nz];
         let relaxation = self.relaxation.unwrap_or(if is_floating { FLOATING } else { 1.0 });
-        if self.sub_iterations == Count::Given(1) || self.acceleration != Acceleration::None {
+        let is_accelerated = self.acceleration != Acceleration::None;
+        if self.sub_iterations == Count::Given(1) || (is_accelerated && !self.exact) {
             return Ok(PointCycle::sweep(relaxation));
         }
         if self.exact && periodic.contains(&true) {
@@ -197,8 +210,9 @@ impl JacobiOptions {
             None => [0, 1, 2].map(|d| suggested[d].min(n[d]).max(1)),
         };
         // Directions that tiles divide.
-        let narrowest = (0..3).filter(|&d| tile[d] < n[d]).map(|d| tile[d]).min();
-        let divided = (0..3).filter(|&d| n[d] > 1).count();
+        let directions = if self.batch { 1 } else { 3 };
+        let narrowest = (0..directions).filter(|&d| tile[d] < n[d]).map(|d| tile[d]).min();
+        let divided = (0..directions).filter(|&d| n[d] > 1).count();
         let sub_iterations = wanted.unwrap_or_else(|| {
             // As many as a tile is wide, or half of it in one dimension (paper C, sections 3.5 and 4.3).
             narrowest.map_or(WHOLE, |narrowest| if divided > 1 { narrowest } else { narrowest.div_ceil(2) }.max(1))
@@ -212,7 +226,8 @@ impl JacobiOptions {
             Overlap::Auto => None,
         };
         let mut overlap = [0; 3];
-        for d in (0..3).filter(|&d| tile[d] < n[d]) {
+        // Lines of a batch have nothing to share.
+        for d in (0..3).filter(|&d| tile[d] < n[d] && !(self.batch && d > 0)) {
             let axis = ["x", "y", "z"][d];
             let needed = 2 * (sub_iterations - 1);
             overlap[d] = match given(d) {
@@ -318,8 +333,9 @@ mod tests {
             (r#"{"tile": [9, 9], "sub_iterations": 5, "overlap": 6, "exact": true}"#, &["overlap", "need 8 or more"]),
             (r#"{"relaxation": 2.0}"#, &["relaxation", "between 0 and 2"]),
             (r#"{"relaxation": 0.0}"#, &["relaxation"]),
-            (r#"{"acceleration": "chebyshev", "sub_iterations": 4}"#, &["acceleration", "plain sweeps"]),
-            (r#"{"acceleration": "chebyshev", "exact": true}"#, &["acceleration", "sub_iterations = 1"]),
+            (r#"{"acceleration": "chebyshev", "sub_iterations": 4}"#, &["acceleration", "exact = true"]),
+            (r#"{"acceleration": "chebyshev", "tile": [8, 8]}"#, &["acceleration", "sub_iterations = 1"]),
+            (r#"{"acceleration": "chebyshev", "batch": true}"#, &["batch", "acceleration = \"none\""]),
         ] {
             let message = cycle(text, plane).unwrap_err().to_string();
             assert!(parts.iter().all(|part| message.contains(part)), "{text}: {message}");
@@ -327,6 +343,8 @@ mod tests {
         let periodic = read(r#"{"exact": true}"#).cycle(plane, [true, false, false], false, [8; 3]);
         assert!(periodic.unwrap_err().to_string().contains("periodic"));
         assert!(cycle(r#"{"acceleration": "chebyshev"}"#, plane).unwrap().is_sweep());
+        let exact = cycle(r#"{"acceleration": "chebyshev", "exact": true, "tile": [9, 9]}"#, plane).unwrap();
+        assert_eq!((exact.sub_iterations, exact.overlap), (4, [6, 6, 0]));
         for wrong in
             [r#"{"acceleration": "some"}"#, r#"{"overlap": "some"}"#, r#"{"overlap": -2}"#, r#"{"tiles": [1]}"#]
         {

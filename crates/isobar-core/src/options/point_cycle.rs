@@ -11,13 +11,13 @@ use crate::layout::Shape;
 ///
 /// With o/2 ≥ k − 1 nothing that is left has seen an old value: k sub-iterations are then k plain sweeps.
 ///
-/// Sweeps may have momentum (Frankel 1950: Richardson's second-order method): u += ω D⁻¹(f − A u) + m (u − u′), with u′ the u
+/// Sweeps, and cycles that are so many of them, may have momentum (Frankel 1950: Richardson's second-order method): u += ω D⁻¹(f − A u) + m (u − u′), with u′ the u
 /// before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointCycle {
     /// ω
     pub relaxation: f64,
-    /// m, 0 or more and less than 1; of sweeps alone.
+    /// m, 0 or more and less than 1; of sweeps, and of cycles that are exact.
     pub momentum: f64,
     /// k, 1 or more; 1 is a plain sweep, whatever the tiles.
     pub sub_iterations: usize,

@@ -4,6 +4,7 @@ use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, diagonal, fill, 
 use super::{Reference, Vector};
 use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
+use crate::operator::points::worst_of_lines;
 use crate::operator::{Operator, PointSmoother};
 use crate::options::PointCycle;
 use crate::real::Real;
@@ -82,6 +83,38 @@ impl<S: SevenPoint, T: Real> PointSmoother<Reference, T> for Plain<S, T> {
                 after.set(i, j, k, u.get(i, j, k));
             }
         }
+        Ok(())
+    }
+
+    fn prepare_lines(&self, _: &PointCycle) -> Result<()> {
+        Ok(())
+    }
+
+    fn relax_lines(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norms: &mut Vector<f64>,
+    ) -> Result<()> {
+        let (mut residual, mut scalars) = (Vector::zeros(f.layout())?, HostScalars::default());
+        self.residual(f, u, &mut residual, Scalar::new(0), &mut scalars)?;
+        let shape = Operator::layout(self).shape();
+        norms.fill_with(|j, _, _| (0..shape.nx).map(|i| residual.get(i, j, 0).to_f64().powi(2)).sum());
+        self.relax_points(cycle, f, u, v, Scalar::new(0), &mut scalars)
+    }
+
+    fn judge_lines(
+        &self,
+        [norms, weights]: [&Vector<f64>; 2],
+        n: &mut Vector<f64>,
+        allowed: f64,
+        worst: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let lines = norms.entries().iter().zip(weights.entries()).zip(n.entries_mut());
+        scalars.set(worst, worst_of_lines(lines.map(|((&norm, &weight), n)| (norm, weight, n)), allowed));
         Ok(())
     }
 }

@@ -21,15 +21,17 @@ const NORM: Scalar = Scalar::new(0);
 /// began with, so that one cycle more is taken than counts, and its result dropped.
 ///
 /// Accelerated sweeps have momentum, of which `Momentum` says how much; the u of the next sweep is put where the last but one was,
-/// which is what they read beside it.
+/// which is what they read beside it. Accelerated cycles of tiles take two such vectors to two others.
 ///
-/// Storage: the u of the next cycle.
+/// Storage: the u of the next cycle; of accelerated tiles two vectors more.
 pub struct Jacobi<B: Backend, T: Real> {
     operator: Arc<dyn PointSmoother<B, T>>,
     cycle: PointCycle,
     momentum: Option<Momentum>,
     backend: B,
     next: B::Vector<T>,
+    /// The u before u, and before `next`, of accelerated tiles.
+    before: Option<[B::Vector<T>; 2]>,
     scalars: B::Scalars,
 }
 
@@ -44,11 +46,16 @@ impl<B: Backend, T: Real> Jacobi<B, T> {
         cycle: PointCycle,
         is_accelerated: bool,
     ) -> Result<Self> {
-        let momentum = (is_accelerated && cycle.is_sweep()).then(|| Momentum::new(shape, cycle.relaxation));
+        let momentum = is_accelerated.then(|| Momentum::new(shape, cycle.relaxation));
         operator.prepare(&with(&cycle, momentum.as_ref()))?;
         let backend = operator.backend().clone();
-        let (next, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
-        Ok(Self { next, scalars, backend, operator, cycle, momentum })
+        let zeros = || backend.zeros(operator.layout());
+        let (next, scalars) = (zeros()?, backend.scalars()?);
+        let before = match is_accelerated && !cycle.is_sweep() {
+            true => Some([zeros()?, zeros()?]),
+            false => None,
+        };
+        Ok(Self { next, before, scalars, backend, operator, cycle, momentum })
     }
 }
 
@@ -116,13 +123,13 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { operator, cycle, momentum, backend, next, scalars } = self;
+        let Self { operator, cycle, momentum, backend, next, before, scalars } = self;
         if guess == Guess::Zero {
             backend.clear(u)?;
         }
         if let Some(momentum) = momentum {
             // Nothing moves yet.
-            backend.convert(u, next)?;
+            backend.convert(u, before.as_mut().map_or(&mut *next, |[before, _]| before))?;
             momentum.begin();
         }
         // Of the first guess the monitor knows already.
@@ -132,7 +139,12 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
             backend.iterate(
                 scalars,
                 &mut |_, scalars| {
-                    operator.relax_points(&cycle, b, u, next, NORM, scalars)?;
+                    if let Some([before, next_before]) = before {
+                        operator.relax_moving(&cycle, b, [u, before], [next, next_before], NORM, scalars)?;
+                        std::mem::swap(before, next_before);
+                    } else {
+                        operator.relax_points(&cycle, b, u, next, NORM, scalars)?;
+                    }
                     std::mem::swap(u, next);
                     Ok(())
                 },
@@ -141,7 +153,8 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
                     if !std::mem::take(&mut is_known) && monitor.observe(norm).is_break() {
                         return ControlFlow::Break(());
                     }
-                    is_changed = momentum.as_mut().is_some_and(|momentum| momentum.note(norm.sqrt()));
+                    is_changed =
+                        momentum.as_mut().is_some_and(|momentum| momentum.note(norm.sqrt(), cycle.sub_iterations));
                     if is_changed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 },
             )?;
@@ -163,6 +176,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.operator.layout().len() * size_of::<T>()
+        let vectors = if self.before.is_some() { 3 } else { 1 };
+        vectors * self.operator.layout().len() * size_of::<T>()
     }
 }

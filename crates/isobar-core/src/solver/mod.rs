@@ -3,10 +3,12 @@
 //! * [`cg`] preconditioned conjugate gradients, fused and textbook,
 //! * [`bicgstab`] for non-symmetric operators,
 //! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
-//! * [`jacobi`] Jacobi's method, plain and hierarchical, `momentum` how its sweeps are accelerated,
+//! * [`jacobi`] Jacobi's method, plain and hierarchical, `momentum` how its sweeps are accelerated, [`batch`] lines each with a
+//!   stopping test of its own,
 //! * [`modes`] vertical modes of a tensor product,
 //! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
 
+pub mod batch;
 pub mod bicgstab;
 pub mod cg;
 pub mod jacobi;
@@ -19,6 +21,7 @@ mod spectrum;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::operator::Guess;
+use crate::outcome::Batch;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
 
@@ -56,6 +59,11 @@ pub trait Iteration<B: Backend, T: Real>: Send {
     /// ‖b − A u‖ of the u that the last [`Iteration::run`] left, where it was computed from that u in double precision, so that
     /// nobody need do it again.
     fn residual_left(&self) -> Option<f64> {
+        None
+    }
+
+    /// What came of the lines of a batch in the last [`Iteration::run`].
+    fn batch(&self) -> Option<Batch> {
         None
     }
 

@@ -52,13 +52,13 @@ impl Momentum {
         (self.sweeps, self.noted_at, self.noted) = (0, 0, f64::INFINITY);
     }
 
-    /// Takes note of ‖r‖ before a sweep; whether the estimate has changed.
-    pub(super) fn note(&mut self, norm: f64) -> bool {
+    /// Takes note of ‖r‖ before so many sweeps; whether the estimate has changed.
+    pub(super) fn note(&mut self, norm: f64, sweeps: usize) -> bool {
         let momentum = self.momentum();
         let rate = momentum.sqrt();
         // What starts with a jump falls like n √mⁿ, which is near its own rate after two of these.
         let window = (1.0 / (1.0 - rate)).ceil() as usize + 2;
-        self.sweeps += 1;
+        self.sweeps += sweeps;
         if self.sweeps < self.noted_at + window {
             return false;
         }
@@ -93,7 +93,7 @@ mod tests {
             if norm < 1e-8 {
                 return n;
             }
-            momentum.note(norm);
+            momentum.note(norm, 1);
             let m = momentum.momentum();
             for ((now, before), mu) in now.iter_mut().zip(&mut before).zip(eigenvalues) {
                 let next = *now + (1.0 + m) * (mu - 1.0) * *now + m * (*now - *before);

@@ -413,6 +413,11 @@ impl Diffusion {
 }
 
 impl Stencil for Diffusion {
+    fn has_lines_apart(&self) -> bool {
+        let is_open = |at| [Axis::Y, Axis::Z].iter().any(|&axis| self.face(axis, at) > 0.0);
+        self.require_host().is_ok() && !self.cells().any(is_open)
+    }
+
     fn shape(&self) -> Shape {
         self.shape
     }

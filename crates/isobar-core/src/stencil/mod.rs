@@ -63,6 +63,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether no cell is coupled to one beside its line along x, as far as that is known without asking a device.
+    fn has_lines_apart(&self) -> bool {
+        false
+    }
+
     /// The solver that suits it where these options leave that open.
     fn choice(&self, options: &SolverOptions) -> Choice;
 

@@ -4,9 +4,10 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, Overlap, SolverOptions};
+use isobar_core::options::{Acceleration, Count, JacobiOptions, Method, Norm, Overlap, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting, random};
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::Diffusion;
@@ -270,4 +271,93 @@ fn momentum_finds_its_way() {
         };
         assert!(!with(more).0.converged(), "{boundary:?}: {}", outcome.iterations);
     }
+}
+
+/// Lines side by side, with right-hand sides of their own.
+fn lines(n: usize, count: usize) -> (PointProblem, Vec<f64>) {
+    let shape = Shape::new(n, count, 1);
+    let ones = vec![1.0; shape.cells()];
+    let none = vec![0.0; shape.cells()];
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Diagonal([ones.clone(), none, ones]));
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+    // Smooth ones take more cycles than rough ones.
+    let rhs = |j: usize, i: usize| {
+        let smooth = (std::f64::consts::PI * (j + 1) as f64 * (i + 1) as f64 / (n + 1) as f64).sin();
+        10f64.powi(j as i32) * (smooth + 1e-3 * random(7 + j as u64, i))
+    };
+    let rhs = (0..count).flat_map(|j| (0..n).map(move |i| rhs(j, i))).collect();
+    // A distance of 1 between lines, so that their rows are those of one by itself.
+    (PointProblem::new(&problem, [1.0, (count + 1) as f64, 1.0]).unwrap(), rhs)
+}
+
+/// As many cycles as a line takes by itself, whatever the others do.
+#[test]
+fn every_line_of_a_batch_has_its_own_stopping_test() {
+    let (n, count) = (40, 5);
+    let (problem, rhs) = lines(n, count);
+    let (stencil, alone) = (problem.stencil().unwrap(), poisson(Shape::new(n, 1, 1)).stencil().unwrap());
+    for (jacobi, norm, guess) in [
+        (plain(), Norm::Initial, 0.0),
+        (plain(), Norm::Rhs, 1.0),
+        (tiles(4, 2, &[10]), Norm::Initial, 1.0),
+        (JacobiOptions { exact: true, ..tiles(3, 4, &[10]) }, Norm::Rhs, 0.0),
+    ] {
+        let by_itself = |j: usize| {
+            let options = SolverOptions { norm, ..options(jacobi.clone()) };
+            solve(&alone, &options, &rhs[j * n..(j + 1) * n], guess).0.iterations
+        };
+        let tile = jacobi.tile.as_ref().map(|tile| vec![tile[0], 2]);
+        let together = JacobiOptions { batch: true, tile, ..jacobi.clone() };
+        let (outcome, u) = solve(&stencil, &SolverOptions { norm, ..options(together) }, &rhs, guess);
+        let batch = outcome.batch.clone().unwrap();
+        assert!(outcome.converged() && batch.worst <= 1e-4 && batch.worst > 1e-5, "{outcome:?}");
+        assert!(outcome.relative_residual <= batch.worst * (1.0 + 1e-9));
+        let expected: Vec<usize> = (0..count).map(by_itself).collect();
+        assert_eq!(batch.iterations, expected);
+        assert_eq!((batch.most(), outcome.iterations), (outcome.iterations, *expected.iter().max().unwrap()));
+        assert!(batch.least() < batch.most());
+        // Whatever a line is relative to, its residual is small by that.
+        let image = stencil.times(&u);
+        let norm_of = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>().sqrt();
+        for j in 0..count {
+            let line = j * n..(j + 1) * n;
+            let residual: Vec<f64> = line.clone().map(|n| rhs[n] - image[n]).collect();
+            let start: Vec<f64> = stencil.times(&vec![guess; u.len()])[line.clone()].to_vec();
+            let start: Vec<f64> = line.clone().zip(start).map(|(n, image)| rhs[n] - image).collect();
+            let against = if norm == Norm::Rhs { norm_of(&rhs[line]) } else { norm_of(&start) };
+            assert!(norm_of(&residual) <= 1.0001e-4 * against, "line {j}");
+        }
+    }
+}
+
+#[test]
+fn lines_that_are_no_batch() {
+    let batch = |jacobi: JacobiOptions| options(JacobiOptions { batch: true, ..jacobi });
+    let message = |problem: &PointProblem, options: &SolverOptions| {
+        System::new(&Reference, &problem.stencil().unwrap(), options).err().unwrap().to_string()
+    };
+    let (problem, rhs) = lines(12, 3);
+    let single = SolverOptions { precision: Precision::F32, ..batch(plain()) };
+    for (message, parts) in [
+        (message(&poisson(Shape::new(8, 8, 1)), &batch(plain())), ["solver.jacobi.batch", "coefficient_y = 0.0"]),
+        (message(&poisson(Shape::new(8, 2, 3)), &batch(plain())), ["3 layers", "grid.ny = 6"]),
+        (message(&problem, &single), ["f32", "use \"f64\""]),
+        (message(&problem, &batch(accelerated())), ["solver.jacobi.batch", "acceleration"]),
+    ] {
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    // A line whose right-hand side is zero has nothing to be relative to.
+    let rhs: Vec<f64> = rhs.iter().enumerate().map(|(n, &f)| if n / 12 == 1 { 0.0 } else { f }).collect();
+    let options = SolverOptions { norm: Norm::Rhs, ..batch(plain()) };
+    let stencil = problem.stencil().unwrap();
+    let mut system = System::new(&Reference, &stencil, &options).unwrap();
+    let shape = Shape::new(12, 3, 1);
+    let mut solve = |guess: f64| {
+        let mut u = vec![guess; shape.cells()];
+        let to = ArrayViewMut::c_order(&mut u, shape).unwrap();
+        system.solve(ArrayView::c_order(&rhs, shape).unwrap().into(), to.into(), Guess::Given, &mut ignore)
+    };
+    assert!(solve(1.0).unwrap_err().to_string().contains("line 1 is zero"));
+    let batch = solve(0.0).unwrap().batch.unwrap();
+    assert_eq!((batch.iterations[1], batch.least()), (0, 0));
 }

@@ -28,6 +28,18 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
     }
 
+    /// The same, of which each plane's sums are looked at.
+    pub(crate) fn pass_by_plane(
+        &self,
+        stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
+        mut look: impl FnMut(usize, [f64; 2]),
+    ) {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        self.pass(&mut workspace, &[&|j, space| store(sums, j, stage(&c, j, space))]);
+        workspace.sums.iter().enumerate().for_each(|(j, &sums)| look(j, sums));
+    }
+
     /// A pass of one stage that does not.
     pub(crate) fn plain_pass(&self, stage: impl Fn(&C, usize, &mut ChunkSpace<T>) + Sync) {
         let (c, mut workspace) = (self.coefficients(), self.workspace());

@@ -17,11 +17,16 @@ struct Stencil {
     int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
 };
 
+constexpr int FIELDS = 3;
+
 struct Fields {
-    T f[3];
+    T f[FIELDS];
 };
 
 constexpr int FIELD_OF[3] = {FIELD_X, FIELD_Y, FIELD_Z};
+
+// Whether any direction takes a field.
+__device__ constexpr bool reads_field(int n) { return n == FIELD_X || n == FIELD_Y || (!FLAT && n == FIELD_Z); }
 
 // Whether a direction multiplies by its ratio.
 __device__ constexpr bool has_ratio(int axis) {
@@ -41,7 +46,7 @@ __device__ __forceinline__ Fields load(const Stencil& op, Index at) {
 __device__ __forceinline__ void prefetch(const Stencil& op, Index at) {
 #pragma unroll
     for (int n = 0; n < 3; n++)
-        if (n == FIELD_X || n == FIELD_Y || (!FLAT && n == FIELD_Z)) prefetch_l2(op.field[n] + at);
+        if (reads_field(n)) prefetch_l2(op.field[n] + at);
 }
 
 // Too small to change a sum of coefficients, and enough to keep 0/0 out: T is 0 where either h is.

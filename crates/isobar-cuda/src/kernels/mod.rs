@@ -55,6 +55,8 @@ pub mod seven_point {
     pub const SWEEPS: &str = include_str!("seven_point/sweeps.cu");
     /// Relaxation of points within tiles.
     pub const POINTS: &str = include_str!("seven_point/points.cu");
+    /// Relaxation of points, several sweeps in one pass.
+    pub const STREAMED: &str = include_str!("seven_point/streamed.cu");
     /// Relaxation of points by colour, and halved grids.
     pub const COLOURS: &str = include_str!("seven_point/colours.cu");
     /// Pivots and substitution in blocks.

@@ -137,6 +137,6 @@ pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], 
     ];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
-    all.extend(points::source::<K, T>(stencil, wide));
+    all.extend(points::sources::<K, T>(stencil, wide));
     all
 }

@@ -8,7 +8,10 @@ mod matrix_size;
 
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::options::{Choice, CoarseSolve, Deflation, Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
+use crate::options::{
+    Acceleration, Choice, CoarseSolve, Deflation, JacobiOptions, Method, Norm, Preconditioner, Smoother, SolverOptions,
+    Stripes,
+};
 use crate::real::Precision;
 use crate::stencil::TensorProduct;
 use crate::stencil::halving::{End, halvings};
@@ -308,7 +311,10 @@ impl Setup<'_> {
     fn jacobi(&mut self, layout: &Layout, size: usize) {
         /// Bytes of a tile that a thread works on.
         const TILE: f64 = (2 << 20) as f64;
-        self.vectors(1.0, layout, size);
+        let JacobiOptions { acceleration, exact, batch, .. } = self.options.jacobi;
+        let moving = if acceleration != Acceleration::None && exact { 2.0 } else { 0.0 };
+        let zeros = if batch && self.options.norm == Norm::Rhs { 1.0 } else { 0.0 };
+        self.vectors(1.0 + moving + zeros, layout, size);
         if let Processor::Cpu { threads } = self.processor
             && self.options.jacobi.sub_iterations.given() != Some(1)
         {

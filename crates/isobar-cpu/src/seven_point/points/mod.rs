@@ -13,13 +13,14 @@ use std::sync::{MutexGuard, PoisonError};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
+use isobar_core::operator::points::worst_of_lines;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 
 use self::space::TileSpace;
 use self::sweep::Sweep;
-use self::tile::Tile;
+use self::tile::{Moving, Tile};
 use super::{SevenPoint, Stored};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -32,17 +33,21 @@ pub(super) struct Tiles<T> {
     spaces: Vec<TileSpace<T>>,
     /// Σ r² of each tile.
     sums: Vec<f64>,
+    /// The same of each line of cells along x, in tiles that follow each other in x.
+    lines: Vec<f64>,
 }
 
 impl<T> Default for Tiles<T> {
     fn default() -> Self {
-        Self { spaces: Vec::new(), sums: Vec::new() }
+        Self { spaces: Vec::new(), sums: Vec::new(), lines: Vec::new() }
     }
 }
 
 impl<T: Real> Tiles<T> {
     pub(super) fn bytes(&self) -> usize {
-        self.spaces.iter().map(TileSpace::bytes).sum::<usize>() + size_of_val(&self.sums[..])
+        self.spaces.iter().map(TileSpace::bytes).sum::<usize>()
+            + size_of_val(&self.sums[..])
+            + size_of_val(&self.lines[..])
     }
 }
 
@@ -55,27 +60,42 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         self.tiles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn relax_tiles(&self, cycle: &PointCycle, [f, u, v]: [Shared<T>; 3]) -> Result<f64> {
+    /// Σ r² over all cells, and of each line in each tile where these are wanted.
+    fn relax_tiles(
+        &self,
+        cycle: &PointCycle,
+        [f, u, v]: [Shared<T>; 3],
+        tiles: &mut Tiles<T>,
+        by_line: bool,
+        moving: Option<Moving<T>>,
+    ) -> Result<f64> {
         let (g, shape) = (self.geometry(), self.geometry().layout.shape());
         let is_exact = cycle.is_exact(shape, self.periodic);
         let count = cycle.tiles(shape);
         let c = self.coefficients();
-        let mut tiles = self.tiles();
-        self.make_room(cycle, &mut tiles)?;
-        let Tiles { spaces, sums } = &mut *tiles;
+        self.make_room(cycle, tiles)?;
+        let Tiles { spaces, sums, lines } = tiles;
+        let lines = by_line.then(|| Shared::of(lines));
         let threads = spaces.len().min(count);
         let (spaces, shared_sums) = (Shared::of(spaces), Shared::of(sums));
         self.cpu().for_each(threads, |n| {
             // SAFETY: each call has a space of its own.
             let space = unsafe { &mut spaces.row_mut(n as isize, 1)[0] };
             for t in count * n / threads..count * (n + 1) / threads {
-                let tile = Tile { cycle, is_exact, spans: cycle.spans(shape, t), f, u, v, space: &mut *space };
+                let lines = lines.map(|lines| (lines, (t % cycle.counts(shape)[0] * shape.ny) as isize));
+                let tile =
+                    Tile { cycle, is_exact, spans: cycle.spans(shape, t), f, u, v, lines, moving, space: &mut *space };
                 let sum = c.run(self.cpu(), g, tile);
                 // SAFETY: each tile has a place of its own.
                 unsafe { shared_sums.set(t as isize, sum) };
             }
         });
         Ok(sums[..count].iter().sum())
+    }
+
+    fn make_line_room(&self, cycle: &PointCycle, tiles: &mut Tiles<T>) {
+        let shape = self.geometry().layout.shape();
+        tiles.lines.resize(cycle.counts(shape)[0] * shape.ny, 0.0);
     }
 
     fn make_room(&self, cycle: &PointCycle, tiles: &mut Tiles<T>) -> Result<()> {
@@ -132,7 +152,73 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
             }
             return Ok(());
         }
-        scalars.reduce(norm, [self.relax_tiles(cycle, [f, u, v])?]);
+        scalars.reduce(norm, [self.relax_tiles(cycle, [f, u, v], &mut self.tiles(), false, None)?]);
+        Ok(())
+    }
+
+    fn relax_moving(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        [u, before]: [&Vector<T>; 2],
+        [v, w]: [&mut Vector<T>; 2],
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let (vectors, before, last) = ([f.share(), u.share(), v.share_mut()], before.share(), w.share_mut());
+        let moving = Moving { momentum: T::from_f64(cycle.momentum), before, last };
+        scalars.reduce(norm, [self.relax_tiles(cycle, vectors, &mut self.tiles(), false, Some(moving))?]);
+        Ok(())
+    }
+
+    fn suggested_line_tile(&self) -> [usize; 3] {
+        TILES[0]
+    }
+
+    fn prepare_lines(&self, cycle: &PointCycle) -> Result<()> {
+        self.make_line_room(cycle, &mut self.tiles());
+        PointSmoother::prepare(self, cycle)
+    }
+
+    fn relax_lines(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norms: &mut Vector<f64>,
+    ) -> Result<()> {
+        let (f, u, v) = (f.share(), u.share(), v.share_mut());
+        let shape = Operator::layout(self).shape();
+        let line = *norms.layout();
+        let norms = norms.entries_mut();
+        if cycle.is_sweep() {
+            let omega = T::from_f64(cycle.relaxation);
+            let sweep = |h| Sweep::<T, false> { h, omega, momentum: T::ZERO, f, u, v };
+            // A plane of one layer is a line.
+            self.pass_by_plane(|c, j, _| self.on_both(c, j, sweep), |j, sums| norms[line.index(j, 0, 0)] = sums[0]);
+            return Ok(());
+        }
+        let mut tiles = self.tiles();
+        self.make_line_room(cycle, &mut tiles);
+        tiles.lines.fill(0.0);
+        self.relax_tiles(cycle, [f, u, v], &mut tiles, true, None)?;
+        for j in 0..shape.ny {
+            norms[line.index(j, 0, 0)] = tiles.lines.iter().skip(j).step_by(shape.ny).sum();
+        }
+        Ok(())
+    }
+
+    fn judge_lines(
+        &self,
+        [norms, weights]: [&Vector<f64>; 2],
+        n: &mut Vector<f64>,
+        allowed: f64,
+        worst: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let lines = norms.entries().iter().zip(weights.entries()).zip(n.entries_mut());
+        scalars.set(worst, worst_of_lines(lines.map(|((&norm, &weight), n)| (norm, weight, n)), allowed));
         Ok(())
     }
 }

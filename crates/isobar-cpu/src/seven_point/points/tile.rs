@@ -28,7 +28,22 @@ pub(super) struct Tile<'t, T> {
     pub(super) f: Shared<T>,
     pub(super) u: Shared<T>,
     pub(super) v: Shared<T>,
+    /// Where Σ (f − A u)² of each row is added, from the grid's first row on, if it is wanted.
+    pub(super) lines: Option<(Shared<f64>, isize)>,
+    /// What momentum takes.
+    pub(super) moving: Option<Moving<T>>,
     pub(super) space: &'t mut TileSpace<T>,
+}
+
+/// Momentum of an exact cycle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moving<T> {
+    /// m
+    pub(super) momentum: T,
+    /// The u before u.
+    pub(super) before: Shared<T>,
+    /// Takes the u before v.
+    pub(super) last: Shared<T>,
 }
 
 impl<T: Real> Kernel<T> for Tile<'_, T> {
@@ -50,7 +65,14 @@ impl<T: Real> Kernel<T> for Tile<'_, T> {
                     self.first(simd, g, &rows, &h, own, k, tile.row(k));
                     let at = rows.at(h.parity, (j - y[0]) as isize, (k - z[0]) as isize);
                     found = self.compare(g, found, at, own, [j, k]);
-                    sum += self.residual_norm(j, k, own);
+                    let of_row = self.residual_norm(j, k, own);
+                    sum += of_row;
+                    if let Some((lines, first)) = self.lines
+                        && (self.spans[1].left[0]..self.spans[1].left[1]).contains(&j)
+                    {
+                        // SAFETY: a row of cells is left by one tile of those at the same place in x.
+                        unsafe { lines.row_mut(first + j as isize, 1)[0] += of_row };
+                    }
                     self.put_beside(g, &h, own, k, at);
                 }
             }
@@ -108,7 +130,12 @@ impl<T: Real> Tile<'_, T> {
         let omega = T::from_f64(self.cycle.relaxation);
         let (rest, omega) = (rest(simd, omega), Pack::splat(simd, omega));
         let at = rows.at(h.parity, (h.j - y[0]) as isize, (k - z[0]) as isize);
-        let TileSpace { u: [_, after], constant, weights, residual } = &mut *self.space;
+        let TileSpace { u: [first, after], constant, weights, residual } = &mut *self.space;
+        // SAFETY: a row of a vector that nobody writes.
+        let before = self.moving.map(|Moving { momentum, before, .. }| unsafe {
+            (Pack::splat(simd, momentum), before.packs(simd, g.position(h, w), n))
+        });
+        let mut first = RowMut::new(simd, &mut first.entries_mut()[at..at + n]);
         let is_tall = g.layers() > 1;
         let [west, east, south, north, below, above] = weights;
         let mut to =
@@ -122,7 +149,15 @@ impl<T: Real> Tile<'_, T> {
             let entries = row.get(i);
             let update = Update::new(&entries, omega, f.get(i));
             residual.set(i, entries.less_weighted(f.get(i), au.get(&entries, i)));
-            after.set(i, update.apply(rest, au.own.get(i), au.around.horizontal(i), au.around.vertical(i)));
+            let own = au.own.get(i);
+            let value = update.apply(rest, own, au.around.horizontal(i), au.around.vertical(i));
+            match &before {
+                Some((momentum, before)) => {
+                    first.set(i, own);
+                    after.set(i, momentum.mul_add(own - before.get(i), value));
+                }
+                None => after.set(i, value),
+            }
             constant.set(i, update.constant);
             for (to, weight) in to.iter_mut().zip(update.horizontal) {
                 to.set(i, weight);
@@ -272,7 +307,10 @@ impl<T: Real> Tile<'_, T> {
             let end = if self.is_exact { relaxed[1].min(left[1] + still) } else { relaxed[1] };
             [(first - relaxed[0]) as isize, (end - relaxed[0]) as isize]
         });
-        let rest = rest(simd, T::from_f64(self.cycle.relaxation));
+        let factors = Factors {
+            rest: rest(simd, T::from_f64(self.cycle.relaxation)),
+            momentum: self.moving.map(|moving| Pack::splat(simd, moving.momentum)),
+        };
         let TileSpace { u: [even, odd], constant, weights: stored, .. } = &mut *self.space;
         let (before, after) = if s.is_multiple_of(2) { (&*odd, even) } else { (&*even, odd) };
         let (before, after, constant) = (before.entries(), after.entries_mut(), constant.entries());
@@ -308,11 +346,11 @@ impl<T: Real> Tile<'_, T> {
                 match weights {
                     Weights::Uniform(all) => {
                         let all = all.map(|weight| Pack::splat(simd, weight.unwrap_or(T::ZERO)));
-                        relax::<S, T, Y, Z, true>(rest, constant_row, &all, &stored, &beside, out);
+                        relax::<S, T, Y, Z, true>(factors, constant_row, &all, &stored, &beside, out);
                     }
                     Weights::Various(_) => {
                         let none = [Pack::splat(simd, T::ZERO); 6];
-                        relax::<S, T, Y, Z, false>(rest, constant_row, &none, &stored, &beside, out);
+                        relax::<S, T, Y, Z, false>(factors, constant_row, &none, &stored, &beside, out);
                     }
                 }
                 for j in 0..(y[1] - y[0]) as usize {
@@ -330,7 +368,8 @@ impl<T: Real> Tile<'_, T> {
     fn leave(&self, g: Geometry<'_, T>, rows: &Rows, lanes: &[Lanes; 2]) {
         let [_, y0, z0] = self.spans.map(|span| span.relaxed[0]);
         let [_, y, z] = self.spans.map(|span| span.left);
-        let u = self.space.u[self.cycle.sub_iterations % 2].entries();
+        let k = self.cycle.sub_iterations;
+        let (u, before) = (self.space.u[k % 2].entries(), self.space.u[(k - 1) % 2].entries());
         for j in y[0]..y[1] {
             for colour in Colour::BOTH {
                 let h = g.half_plane(j, colour);
@@ -341,6 +380,11 @@ impl<T: Real> Tile<'_, T> {
                     // SAFETY: every cell is left by one tile, and nobody reads v.
                     let out = unsafe { self.v.row_mut(g.position(&h, w), end - first) };
                     out.copy_from_slice(&u[at + first..at + end]);
+                    if let Some(moving) = self.moving {
+                        // SAFETY: as above.
+                        let out = unsafe { moving.last.row_mut(g.position(&h, w), end - first) };
+                        out.copy_from_slice(&before[at + first..at + end]);
+                    }
                 }
             }
         }
@@ -355,10 +399,17 @@ struct Beside<'a, S: Simd, T: Real> {
     z: [Row<'a, S, T>; 2],
 }
 
-/// c + (1 − ω) u + Σ w u, in the order of [`Update::apply`]; w is uniform, where U, or stored.
+/// 1 − ω and m, where they are not zero.
+#[derive(Clone, Copy)]
+struct Factors<S: Simd, T: Real> {
+    rest: Option<Pack<S, T>>,
+    momentum: Option<Pack<S, T>>,
+}
+
+/// c + (1 − ω) u + Σ w u, in the order of [`Update::apply`], + m (u − out); w is uniform, where U, or stored.
 #[inline(always)]
 fn relax<S: Simd, T: Real, const Y: bool, const Z: bool, const U: bool>(
-    rest: Option<Pack<S, T>>,
+    Factors { rest, momentum }: Factors<S, T>,
     constant: Row<'_, S, T>,
     uniform: &[Pack<S, T>; 6],
     stored: &[Row<'_, S, T>; 6],
@@ -379,6 +430,9 @@ fn relax<S: Simd, T: Real, const Y: bool, const Z: bool, const U: bool>(
         if Z {
             value = weight::<S, T, U>(uniform, stored, 4, i).mul_add(u.z[0].get(i), value);
             value = weight::<S, T, U>(uniform, stored, 5, i).mul_add(u.z[1].get(i), value);
+        }
+        if let Some(momentum) = momentum {
+            value = momentum.mul_add(u.here.get(i) - out.get(i), value);
         }
         out.set(i, value);
     }

@@ -8,6 +8,7 @@
 //   TILE_X, TILE_Y, TILE_Z           cells of a tile.
 //   OVERLAP_X, OVERLAP_Y, OVERLAP_Z  of them in the next tile too.
 //   STRIP, THREADS                   see above; THREADS in whole warps.
+//   LINES                            whether sums are those of every line of cells along x, of one layer, by itself.
 #include "reduce.cuh"
 #include "seven_point/column.cuh"
 
@@ -41,13 +42,83 @@ __device__ __forceinline__ int inside(int n, int count, bool wraps) {
     return wraps && count > 1 ? (n < 0 ? count - 1 : 0) : -1;
 }
 
-// v = u after a cycle;  ||f - A u||^2
+#if LINES
+// Where the number of a line lies, in the layout of one row of them.
+__device__ __forceinline__ int line_place(int j, int pitch) { return (j >> 1) + pitch * (j & 1); }
+
+// Adds up the rows of a tile's numbers, each left by one tile of those at the same place in x.
+__device__ __forceinline__ void sum_rows(const double* squares, const Span& sy, int tile, int tiles_x, double* partial) {
+    const int lane = threadIdx.x % 32;
+    for (int row = threadIdx.x / 32; row < TILE_Y; row += THREADS / 32) {
+        double sum = 0;
+        for (int x = lane; x < TILE_X; x += 32) sum += squares[row * TILE_X + x];
+        for (int step = 16; step > 0; step >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, step);
+        if (lane == 0 && sy.leaves(sy.start + row)) {
+            partial[(long long)(sy.start + row) * tiles_x + tile] = sum;
+            __threadfence();
+        }
+    }
+}
+
+// The last block to come here adds up what all have left of every line.
+__device__ __forceinline__ void sum_lines(int lines, int tiles_x, int pitch, const double* partial, unsigned int* counter,
+                                          double* norms) {
+    __shared__ bool is_last;
+    __syncthreads();
+    if (threadIdx.x == 0) is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    for (int j = threadIdx.x; j < lines; j += THREADS) {
+        double sum = 0;
+        for (int tile = 0; tile < tiles_x; tile++) sum += __ldcg(partial + (long long)j * tiles_x + tile);
+        norms[line_place(j, pitch)] = sum;
+    }
+}
+
+// worst = max w norm;  n += 1 in lines where w norm is not allowed. Block (256), one.
+extern "C" __global__ void __launch_bounds__(256)
+    judge_lines(int lines, int pitch, double allowed, const double* __restrict__ norms, const double* __restrict__ weights,
+                double* __restrict__ n, double* worst) {
+    __shared__ double found[256];
+    double most = 0;
+    for (int j = threadIdx.x; j < lines; j += 256) {
+        const int at = line_place(j, pitch);
+        const double relative = weights[at] * norms[at];
+        if (!(relative <= allowed)) n[at] += 1.0;
+        // A number that is none is the worst, and stays so.
+        if (!(relative <= most) && most == most) most = relative;
+    }
+    found[threadIdx.x] = most;
+    __syncthreads();
+    for (int half = 128; half > 0; half >>= 1) {
+        if (threadIdx.x < half) {
+            const double other = found[threadIdx.x + half];
+            if (!(other <= most) && most == most) found[threadIdx.x] = most = other;
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) *worst = most;
+}
+#endif
+
+// v = u after a cycle;  ||f - A u||^2, or of every line by itself
 extern "C" __global__ void __launch_bounds__(THREADS)
     relax_tiles(Stencil op, int sub_iterations, T omega, const T* __restrict__ f, const T* __restrict__ u,
-                T* __restrict__ v, double* partial, unsigned int* counter, double* norm) {
+                T* __restrict__ v,
+#if LINES
+                int line_pitch,
+#endif
+                double* partial, unsigned int* counter, double* norm) {
     extern __shared__ double shared[];
+#if LINES
+    double* squares = shared;
+    T* before = reinterpret_cast<T*>(shared + TILE_X * TILE_Y);
+#else
     __shared__ double sums[32];
+    double sum[1] = {0};
     T* before = reinterpret_cast<T*>(shared);
+#endif
     T* after = before + BOX;
     const int tiles_x = tiles(op.nx, TILE_X, OVERLAP_X), tiles_y = tiles(op.ny, TILE_Y, OVERLAP_Y);
     const int t = blockIdx.x;
@@ -71,9 +142,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int cells = i < sx.end && k < sz.end && z < TILE_Z ? max(min(STRIP, sy.end - j), 0) : 0;
     const int place_of_first = min((FLAT ? 0 : (z + 1) * LAYER) + (y + 1) * ROW + x + 1, BOX - 1);
     T own[STRIP], constant[STRIP], weight[STRIP][DIRECTIONS];
-    double sum[1] = {0};
 #pragma unroll
     for (int n = 0; n < STRIP; n++) {
+#if LINES
+        if (z == 0 && y + n < TILE_Y) squares[(y + n) * TILE_X + x] = 0;
+#endif
         constant[n] = T(0);
 #pragma unroll
         for (int d = 0; d < DIRECTIONS; d++) weight[n][d] = T(0);
@@ -114,8 +187,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         constant[n] = scale * right;
 #pragma unroll
         for (int d = 0; d < DIRECTIONS; d++) weight[n][d] = scale * t[d];
-        if (sx.leaves(i) && sy.leaves(j + n) && sz.leaves(k)) sum[0] += double(residual) * double(residual);
+        if (sx.leaves(i) && sy.leaves(j + n) && sz.leaves(k))
+#if LINES
+            squares[(y + n) * TILE_X + x] = double(residual) * double(residual);
+#else
+            sum[0] += double(residual) * double(residual);
+#endif
     }
+#if LINES
+    __syncthreads();
+    sum_rows(squares, sy, t % tiles_x, tiles_x, partial);
+#endif
 
     const T rest = T(1) - omega;
     for (int s = 0; s < sub_iterations; s++) {
@@ -149,5 +231,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int n = 0; n < STRIP; n++)
         if (n < cells && sx.leaves(i) && sy.leaves(j + n) && sz.leaves(k)) v[place(op, i, j + n, k)] = own[n];
+#if LINES
+    sum_lines(op.ny, tiles_x, line_pitch, partial, counter, norm);
+#else
     grid_sum<1>(sum, sums, partial, counter, norm);
+#endif
 }

@@ -1,15 +1,23 @@
 //! Relaxation of points: sweeps by a pass along y, and cycles of which a block takes a tile each.
+//!
+//! * `streamed` several sweeps in one pass along y,
+//! * `lines` lines of cells along x, each judged by itself.
+
+mod lines;
+mod streamed;
 
 use std::sync::{Arc, Mutex};
 
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
+use isobar_core::operator::points::move_by_sweeps;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 
+use self::streamed::Streamed;
 use super::kind::{Form, Kind};
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
@@ -62,16 +70,21 @@ impl Block {
 struct Ready {
     cycle: PointCycle,
     kernel: Kernel,
+    /// Of a cycle that sums up lines.
+    judge: Option<Kernel>,
     block: Block,
     reduction: Arc<Reduction>,
 }
 
 /// The kinds of cycles that have been asked for.
 #[derive(Debug, Default)]
-pub(super) struct Cycles(Mutex<Vec<Ready>>);
+pub(super) struct Cycles {
+    tiles: Mutex<Vec<Ready>>,
+    streamed: Mutex<Vec<Streamed>>,
+}
 
 impl<K: Kind> Form<K> {
-    fn points<T: Real>(&self, cycle: &PointCycle, block: Block) -> Source {
+    fn points<T: Real>(&self, cycle: &PointCycle, block: Block, by_line: bool) -> Source {
         let ([x, y, z], [overlap_x, overlap_y, overlap_z]) = (cycle.tile, cycle.overlap);
         self.source::<T>("seven_point_points", kernels::POINTS)
             .define("TILE_X", x)
@@ -82,49 +95,59 @@ impl<K: Kind> Form<K> {
             .define("OVERLAP_Z", overlap_z)
             .define("STRIP", block.strip)
             .define("THREADS", block.threads)
+            .define("LINES", u32::from(by_line))
     }
 }
 
-/// The source for a cycle, and for stencils of this form; for checks that it compiles.
-pub(crate) fn source<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Option<Source> {
+/// The sources for cycles, and for stencils of this form; for checks that they compile.
+pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, wide: bool) -> Vec<Source> {
     let shape = stencil.shape();
-    let tile = if shape.nz == 1 { [32, 32, 1] } else { [16, 8, 6] };
+    let is_flat = shape.nz == 1;
+    let tile = if is_flat { [32, 32, 1] } else { [16, 8, 6] };
     let cycle = PointCycle { tile, overlap: tile.map(|n| if n > 1 { 2 } else { 0 }), ..PointCycle::sweep(1.0) };
-    let block = Block::new(tile, shape.nz == 1, size_of::<T>(), 48 << 10)?;
     let form = Form { wide, ..Form::new(K::of(stencil), shape) };
-    Some(form.points::<T>(&cycle, block))
+    let mut all = streamed::sources::<K, T>(&form, shape);
+    if let Some(block) = Block::new(tile, is_flat, size_of::<T>(), 48 << 10) {
+        all.extend(
+            [false, true][..1 + usize::from(is_flat)].iter().map(|&by_line| form.points::<T>(&cycle, block, by_line)),
+        );
+    }
+    all
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     fn ready(&self, cycle: &PointCycle) -> Result<Ready> {
         let passes = self.kernels();
-        let mut known = lock(&passes.cycles.0);
-        if let Some(ready) = known.iter().find(|ready| ready.cycle == *cycle) {
+        let mut known = lock(&passes.cycles.tiles);
+        if let Some(ready) = known.iter().find(|ready| ready.cycle == *cycle && ready.judge.is_none()) {
             return Ok(ready.clone());
         }
         refuse_while_recording("preparing cycles of another kind")?;
         let shape = passes.layout().shape();
         let context = passes.cuda().context();
-        let block = Block::new(cycle.tile, shape.nz == 1, size_of::<T>(), context.shared_memory).ok_or_else(|| {
-            let [x, y, z] = cycle.tile;
-            Error::invalid(
-                "solver.jacobi.tile",
-                format!(
-                    "{x} × {y} × {z} cells are more than a block of this card can hold: {MOST_THREADS} threads of \
-                     {LONGEST_STRIP} cells, one behind the other in y, and {} KiB of shared memory; use a smaller tile, such \
-                     as {:?}",
-                    context.shared_memory >> 10,
-                    suggested(shape),
-                ),
-            )
-        })?;
-        let module = passes.cuda().module(passes.form.points::<T>(cycle, block));
+        let block = Block::new(cycle.tile, shape.nz == 1, size_of::<T>(), context.shared_memory);
+        let block = block.ok_or_else(|| too_large(cycle, shape, context.shared_memory))?;
+        let module = passes.cuda().module(passes.form.points::<T>(cycle, block, false));
         let kernel = module.kernel_with("relax_tiles", block.shared_bytes)?;
         let reduction = Arc::new(Reduction::new(context, cycle.tiles(shape))?);
-        let ready = Ready { cycle: *cycle, kernel, block, reduction };
+        let ready = Ready { cycle: *cycle, kernel, judge: None, block, reduction };
         known.push(ready.clone());
         Ok(ready)
     }
+}
+
+/// That no block of a card with so many bytes of shared memory can hold a tile.
+fn too_large(cycle: &PointCycle, shape: Shape, shared_memory: usize) -> Error {
+    let [x, y, z] = cycle.tile;
+    Error::invalid(
+        "solver.jacobi.tile",
+        format!(
+            "{x} × {y} × {z} cells are more than a block of this card can hold: {MOST_THREADS} threads of {LONGEST_STRIP} cells, \
+             one behind the other in y, and {} KiB of shared memory; use a smaller tile, such as {:?}",
+            shared_memory >> 10,
+            suggested(shape),
+        ),
+    )
 }
 
 /// Cells of a tile that use a multiprocessor well.
@@ -153,7 +176,13 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn prepare(&self, cycle: &PointCycle) -> Result<()> {
-        if cycle.is_sweep() { self.kernels().prepare_pass(sweep_of(cycle)) } else { self.ready(cycle).map(drop) }
+        if self.streamed(cycle)?.is_some() {
+            Ok(())
+        } else if cycle.is_sweep() || cycle.momentum > 0.0 {
+            self.kernels().prepare_pass(sweep_of(cycle))
+        } else {
+            self.ready(cycle).map(drop)
+        }
     }
 
     fn relax_points(
@@ -166,7 +195,12 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
         scalars: &mut Scalars,
     ) -> Result<()> {
         let passes = self.kernels();
-        let (vectors, norm) = ([f.pointer(), u.pointer(), v.pointer()], scalars.pointer(norm));
+        let vectors = [f.pointer(), u.pointer(), v.pointer()];
+        if let Some(streamed) = self.streamed(cycle)? {
+            let [f, u, v] = vectors;
+            return self.launch_streamed(&streamed, cycle, [f, u, v, v, v], norm, scalars);
+        }
+        let norm = scalars.pointer(norm);
         if cycle.is_sweep() {
             let numbers = [cycle.relaxation, cycle.momentum];
             let count = if cycle.momentum > 0.0 { 2 } else { 1 };
@@ -186,6 +220,54 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
             shared_bytes: block.shared_bytes as u32,
             arguments: reduction.append(arguments, tiles, norm),
         })
+    }
+
+    fn relax_moving(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        [u, before]: [&Vector<T>; 2],
+        [v, w]: [&mut Vector<T>; 2],
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        match self.streamed(cycle)? {
+            Some(streamed) => {
+                let vectors = [f.pointer(), u.pointer(), before.pointer(), v.pointer(), w.pointer()];
+                self.launch_streamed(&streamed, cycle, vectors, norm, scalars)
+            }
+            None => move_by_sweeps(self, cycle, f, [u, before], [v, w], norm, scalars),
+        }
+    }
+
+    fn suggested_line_tile(&self) -> [usize; 3] {
+        lines::suggested(self.layout_of().shape())
+    }
+
+    fn prepare_lines(&self, cycle: &PointCycle) -> Result<()> {
+        self.ready_for_lines(cycle).map(drop)
+    }
+
+    fn relax_lines(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        v: &mut Vector<T>,
+        norms: &mut Vector<f64>,
+    ) -> Result<()> {
+        self.launch_lines(cycle, [f.pointer(), u.pointer(), v.pointer()], norms)
+    }
+
+    fn judge_lines(
+        &self,
+        vectors: [&Vector<f64>; 2],
+        n: &mut Vector<f64>,
+        allowed: f64,
+        worst: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        self.launch_judge(vectors, n, allowed, worst, scalars)
     }
 }
 
