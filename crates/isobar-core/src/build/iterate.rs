@@ -51,6 +51,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut ranks = Ranks::new(self);
         self.iteration.choose(0);
         ranks.watch_first(self, monitor);
+        self.watch_single(monitor);
         self.watch_points(monitor);
         // Of a first guess of zero no copy is needed.
         let zero = (guess == Guess::Zero).then_some(initial);
@@ -76,6 +77,15 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     if self.is_replaceable && residual.is_finite() =>
                 {
                     told.notes.push(self.replace_points(monitor, residual)?);
+                    ranks = Ranks::new(self);
+                    ranks.watch_first(self, monitor);
+                    self.watch_single(monitor);
+                }
+                None | Some(Stop::Breakdown | Stop::Diverged)
+                    if self.has_single_multigrid() && ranks.now == 0 && residual.is_finite() =>
+                {
+                    let why = monitor.stop().is_some().then(|| format!("{} at iteration", reason(monitor)));
+                    told.notes.push(self.replace_single(monitor, why, residual)?);
                     ranks = Ranks::new(self);
                     ranks.watch_first(self, monitor);
                 }

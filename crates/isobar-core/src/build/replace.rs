@@ -1,4 +1,5 @@
-//! Cycles that relax points, which a matrix chose for itself, and what takes their place where they are slow.
+//! What takes the place of an iteration that is slow or fails: of cycles that relax points, which a matrix chose for itself, and
+//! of conjugate gradients whose multigrid is in single precision.
 
 use super::assembly::{Parts, assemble};
 use super::system::System;
@@ -20,7 +21,41 @@ const PROBE_ABOVE_LINES: usize = 8;
 /// Pace of these.
 const SLOW_ABOVE_LINES: f64 = 0.6;
 
+/// Iterations in which multigrid in single precision must show its pace.
+const PROBE_SINGLE: usize = 30;
+/// That pace is too slow where the tolerance would take so many: with rounding in double precision few matrices do.
+const SLOW_SINGLE: f64 = 100.0;
+
 impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Whether conjugate gradients in double precision have multigrid in single precision.
+    pub(super) fn has_single_multigrid(&self) -> bool {
+        let options = &self.options;
+        options.precision == Precision::Mixed
+            && !options.method.is_stationary()
+            && options.preconditioner == Preconditioner::Multigrid
+    }
+
+    /// Has these watched.
+    pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
+        if self.has_single_multigrid() {
+            monitor.watch(Some((PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE)));
+        }
+    }
+
+    /// Goes on with multigrid in double precision. Says why.
+    pub(super) fn replace_single(
+        &mut self,
+        monitor: &mut Monitor<'_>,
+        why: Option<String>,
+        residual: f64,
+    ) -> Result<String> {
+        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        self.replace(SolverOptions { precision: Precision::F64, ..self.options.clone() })?;
+        monitor.change(residual);
+        let why = why.unwrap_or_else(|| format!("was slow, {left:.3} an iteration, up to iteration"));
+        Ok(format!("multigrid in single precision {why} {at}; went on in double precision"))
+    }
+
     /// Has cycles watched that may be replaced.
     pub(super) fn watch_points(&self, monitor: &mut Monitor<'_>) {
         if !self.is_replaceable {
@@ -41,13 +76,25 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         if options.precision == Precision::Mixed && !has_cycles {
             options.precision = Precision::F64;
         }
-        let Parts { made, levels, notes, coefficient_bytes, updates } =
-            assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         if self.best.is_none() {
             self.best = Some(self.backend.zeros(&self.layout)?);
             self.description.bytes += self.layout.len() * size_of::<f64>();
         }
+        self.replace(options)?;
+        self.is_replaceable = false;
+        monitor.change(residual);
+        monitor.be(Patience::Krylov);
+        let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.reserve.name() };
+        Ok(format!(
+            "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; went on with cg, preconditioner {to}"
+        ))
+    }
+
+    /// Takes the iteration that these options, which are resolved, ask for.
+    fn replace(&mut self, options: SolverOptions) -> Result<()> {
+        let Parts { made, levels, notes, coefficient_bytes, updates } =
+            assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
         self.description.method = options.method_name().into();
         self.description.preconditioner = options.preconditioner.name().into();
         self.description.precision = options.precision;
@@ -58,12 +105,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.bytes -= self.iteration.workspace_bytes();
         self.description.coefficient_bytes += coefficient_bytes;
         self.description.traffic = made.traffic();
-        (self.iteration, self.updates, self.options, self.is_replaceable) = (made, updates, options, false);
-        monitor.change(residual);
-        monitor.be(Patience::Krylov);
-        let to = if has_cycles { "multigrid, lines on Galerkin grids" } else { self.reserve.name() };
-        Ok(format!(
-            "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; went on with cg, preconditioner {to}"
-        ))
+        (self.iteration, self.updates, self.options) = (made, updates, options);
+        Ok(())
     }
 }

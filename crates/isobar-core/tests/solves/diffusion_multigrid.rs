@@ -76,6 +76,18 @@ fn layers_of_sand_and_clay() {
 /// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the
 /// resistance of the clay, and A u cannot be as small as b. Then the outcome must say so.
 #[test]
+fn what_single_precision_cannot_hold_goes_on_in_double() {
+    let mut problem = bubbly(Shape::new(24, 20, 16), 1e3);
+    if let Coefficient::Isotropic(field) = &mut problem.coefficient {
+        field.iter_mut().for_each(|kappa| *kappa *= 1e38);
+    }
+    let double = iterations(&problem, &options());
+    let (outcome, _) = solve(&problem, &SolverOptions { precision: Precision::Mixed, ..options() });
+    assert!(outcome.converged() && outcome.iterations <= double + 3, "{:?}, {}", outcome.stop, outcome.iterations);
+    assert!(outcome.notes.iter().any(|note| note.contains("went on in double precision")), "{:?}", outcome.notes);
+}
+
+#[test]
 fn a_hopeless_contrast_is_not_called_converged() {
     for (contrast, fixed) in [(1e12, false), (1e12, true), (1e8, true)] {
         let mut problem = layers(contrast);

@@ -6,13 +6,17 @@ use isobar_core::backend::{Backend, Ratio};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::problem::random;
 use isobar_core::reference::{Reference, Vector};
-use isobar_core::stencil::{Coefficients, Diffusion, Hierarchy, Side, Supports};
+use isobar_core::stencil::galerkin::{Coarsening, Couplings, Serial, coarsen};
+use isobar_core::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Supports};
 
 fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, closed: bool) -> Diffusion {
     let field: Vec<f64> = (0..shape.cells())
         .map(|n| if closed && random(3, n) > 0.6 { 0.0 } else { contrast.powf(0.5 * random(4, n)) })
         .collect();
-    let shift = field.iter().enumerate().map(|(n, k)| if *k > 0.0 && random(5, n) > 0.5 { 0.1 } else { 0.0 }).collect();
+    // Every piece is tied to something: what is not collapses to cells that are held.
+    let shift =
+        field.iter().enumerate().map(|(n, k)| if *k > 0.0 && (closed || random(5, n) > 0.5) { 0.1 } else { 0.0 });
+    let shift = shift.collect();
     let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
     Diffusion::new(shape, cells, Some(shift), sides.map(|side| [side; 2])).unwrap()
 }
@@ -66,5 +70,70 @@ fn coarse_operators_are_galerkin_products() {
                 }
             }
         }
+    }
+}
+
+/// κ of cells in a row along a direction; faces are its harmonic means.
+fn matrix_of_row(axis: Axis, field: &[f64], sides: [Side; 2]) -> Couplings {
+    let mut extents = [1; 3];
+    extents[axis as usize] = field.len();
+    let shape = Shape::new(extents[0], extents[1], extents[2]);
+    let mut all = [[Side::Closed; 2]; 3];
+    all[axis as usize] = sides;
+    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
+    Couplings::of(&Serial, &Diffusion::new(shape, cells, None, all).unwrap())
+}
+
+fn at(axis: Axis, n: usize) -> [usize; 3] {
+    let mut at = [0; 3];
+    at[axis as usize] = n;
+    at
+}
+
+fn sum(matrix: &Couplings, [i, j, k]: [usize; 3]) -> f64 {
+    matrix.sums(j, k as isize)[i + 1]
+}
+
+#[test]
+fn a_piece_that_collapses_to_a_cell_is_held() {
+    for axis in Axis::ALL {
+        let mut up = [0; 3];
+        up[axis as usize] = 1;
+        // Cells 0 and 1 by themselves, 3 to 5 as well, of rounding's kind of numbers, 7 to 10 with a side.
+        let field = [3e9, 7e8, 0.0, 1e9 / 3.0, 2e9 / 7.0, 5e8, 0.0, 1.0, 1.0, 1.0, 1.0];
+        let fine = matrix_of_row(axis, &field, [Side::Closed, Side::Fixed]);
+        let Coarsening { coarse, .. } = coarsen(&Serial, fine.clone(), &[axis]);
+        let d = |n: usize| {
+            let neighbours = fine.offsets().map(|offset| fine.coupling(at(axis, n), offset)).sum::<f64>();
+            sum(&fine, at(axis, n)) + neighbours
+        };
+        assert_eq!(sum(&coarse, at(axis, 0)), d(0) + d(1), "{axis:?}");
+        assert_eq!(coarse.coupling(at(axis, 0), up), 0.0, "{axis:?}");
+        // Of the second piece, cell 4 is even, and both others belong to it.
+        assert!((sum(&coarse, at(axis, 2)) / (d(3) + d(4) + d(5)) - 1.0).abs() < 1e-15, "{axis:?}");
+        assert_eq!([1, 2].map(|n| coarse.coupling(at(axis, n), up)), [0.0; 2], "{axis:?}");
+        // What is tied to a side stays as it is.
+        assert!((coarse.coupling(at(axis, 4), up) - 0.5).abs() < 1e-15, "{axis:?}");
+        assert_eq!(sum(&coarse, at(axis, 4)), 0.0, "{axis:?}");
+    }
+}
+
+#[test]
+fn a_weak_tie_keeps_a_piece() {
+    // A reaction ten orders below the couplings.
+    let cells = Coefficients::Cells { fields: vec![Arc::from([1e10, 1e10])], axes: [(0, 2.0); 3] };
+    let shape = Shape::new(2, 1, 1);
+    let stencil = Diffusion::new(shape, cells, Some(vec![0.5, 1.0]), [[Side::Closed; 2]; 3]).unwrap();
+    let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::of(&Serial, &stencil), &[Axis::X]);
+    assert!((sum(&coarse, [0; 3]) - 1.5).abs() < 1e-6, "{}", sum(&coarse, [0; 3]));
+}
+
+#[test]
+fn a_ring_of_two_collapses_in_its_own_direction() {
+    for axis in Axis::ALL {
+        let fine = matrix_of_row(axis, &[1e9, 3e8], [Side::Periodic; 2]);
+        let Coarsening { coarse, .. } = coarsen(&Serial, fine, &[axis]);
+        // Two couplings of 2·10⁹·6·10⁸ / (2·10⁹ + 6·10⁸) a cell.
+        assert!((sum(&coarse, [0; 3]) / (4.0 * 1.2e18 / 2.6e9) - 1.0).abs() < 1e-14, "{axis:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference]`
+//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed] [verbose]`
 
+mod elimination;
 mod problems;
 
 use std::time::Instant;
@@ -11,6 +12,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, SolverOptions};
 use isobar_core::outcome::Outcome;
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
@@ -18,10 +20,13 @@ use isobar_cpu::Cpu;
 
 use problems::{Problem, problem, rounding_floor};
 
-fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem) -> (Outcome, Vec<f64>, f64) {
+const TOLERANCE: f64 = 1e-8;
+
+fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem, precision: Precision) -> (Outcome, Vec<f64>, f64) {
     let options = SolverOptions {
-        tolerance: 1e-8,
+        tolerance: TOLERANCE,
         max_iterations: 500,
+        precision,
         compatibility: Compatibility::Project,
         ..SolverOptions::default()
     };
@@ -45,23 +50,34 @@ fn main() {
     let (first, count) = (number(0, 0), number(1, 300));
     let with_reference = arguments.iter().any(|argument| argument == "reference");
     let is_verbose = arguments.iter().any(|argument| argument == "verbose");
+    let precision =
+        if arguments.iter().any(|argument| argument == "mixed") { Precision::Mixed } else { Precision::F64 };
     let cpu = Cpu::new(1).unwrap_or_else(|error| panic!("{error}"));
     let (mut solved, mut failed, mut hopeless, mut seconds) = (Vec::new(), Vec::new(), 0, 0.0);
     for n in first..first + count {
         let problem = problem(n);
-        let (outcome, u, time) = if with_reference { solve(&Reference, &problem) } else { solve(&cpu, &problem) };
+        let (outcome, u, time) = match with_reference {
+            true => solve(&Reference, &problem, precision),
+            false => solve(&cpu, &problem, precision),
+        };
         seconds += time;
-        let floor = rounding_floor(&problem.stencil, &u, &problem.rhs);
+        let floor_of = |u: &[f64]| rounding_floor(&problem.stencil, u, &problem.rhs);
+        let mut floor = floor_of(&u);
+        if !outcome.converged() && 4.0 * floor <= TOLERANCE {
+            // Of a u that is no solution it says nothing.
+            floor = floor_of(&elimination::solve(&problem.stencil, &problem.rhs));
+        }
         let line = format!(
             "{:3} iterations, {:?} at {:.0e}, floor {floor:.0e}: {}",
             outcome.iterations, outcome.stop, outcome.relative_residual, problem.name
         );
         if is_verbose {
             println!("{line}");
+            outcome.notes.iter().for_each(|note| println!("    {note}"));
         }
         if outcome.converged() {
             solved.push((outcome.iterations, line));
-        } else if 4.0 * floor > 1e-8 {
+        } else if 4.0 * floor > TOLERANCE {
             hopeless += 1;
         } else {
             failed.push(line);

@@ -86,6 +86,8 @@ pub mod galerkin {
         pub const WEIGHTS: &str = include_str!("galerkin/setup/weights.cu");
         /// Galerkin products.
         pub const PRODUCT: &str = include_str!("galerkin/setup/product.cu");
+        /// Coarse cells whose finer ones are tied to each other alone.
+        pub const COLLAPSED: &str = include_str!("galerkin/setup/collapsed.cu");
         /// Strongly coupled bodies.
         pub const BODIES: &str = include_str!("galerkin/setup/bodies.cu");
     }

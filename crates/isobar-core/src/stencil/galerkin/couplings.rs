@@ -183,6 +183,32 @@ impl Couplings {
             .collect()
     }
 
+    /// Leaves cells without couplings, and with these row sums.
+    pub(super) fn hold(&mut self, cells: &[([usize; 3], f64)]) {
+        let (grid, offsets): (Grid, Vec<Offset>) = (self.grid, self.offsets().collect());
+        let mut found = Vec::new();
+        for &(at, _) in cells {
+            let stored = |offset: &Offset| {
+                let (n, to) = (number(*offset), self.neighbour(at, *offset)?);
+                Some(if n > UPPER { (at, n - UPPER - 1) } else { (to, UPPER - 1 - n) })
+            };
+            found.extend(offsets.iter().filter_map(stored));
+        }
+        let mut planes = self.planes_mut();
+        for ([i, j, k], n) in found {
+            planes[j].couplings[n][grid.at(i as isize, k as isize)] = 0.0;
+        }
+        for &([i, j, k], sum) in cells {
+            planes[j].sums[grid.at(i as isize, k as isize)] = sum;
+        }
+        if !cells.is_empty() && (grid.periodic[0] || grid.periodic[2]) {
+            for plane in planes {
+                plane.couplings.into_iter().filter(|c| !c.is_empty()).for_each(|c| grid.fill_ghosts(c));
+                grid.fill_ghosts(plane.sums);
+            }
+        }
+    }
+
     /// Couplings at a stored offset of plane j, empty where there are none.
     #[inline(always)]
     pub(super) fn stored(&self, j: usize, n: usize) -> &[f64] {

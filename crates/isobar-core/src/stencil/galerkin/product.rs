@@ -15,6 +15,11 @@ use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present
 use super::weights::Weights;
 use super::{Axis, Execute};
 
+/// A diagonal of PᵀAP that is this small beside Σ P² d, over the finer cells that the coarse cell stands for, is rounding: these
+/// cells are tied to each other alone, and all that is left of them is their constant, which A does not see. The coarse cell is
+/// held: it has no couplings, and Σ P² d on its diagonal, so that it is corrected by next to nothing and hands nothing on.
+pub const COLLAPSED: f64 = 1e-13;
+
 /// Which offsets PᵀAP has couplings for, where A has some for `present` and a direction becomes that of `coarse`.
 pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bool; UPPER] {
     let d = axis as usize;
@@ -33,16 +38,19 @@ pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bo
     })
 }
 
-/// PᵀAP
+/// PᵀAP, but for cells that have [`COLLAPSED`].
 pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> Couplings {
     let grid = weights.coarse;
     let mut coarse = Couplings::zeros(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid));
     let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
+    let mut planes: Vec<_> = coarse.planes_mut().into_iter().map(|plane| (plane, Vec::new())).collect();
     execute.for_each(
-        &mut coarse.planes_mut(),
+        &mut planes,
         #[inline(always)]
-        |j, plane| making.plane(j, plane),
+        |j, (plane, collapsed)| making.plane(j, plane, collapsed),
     );
+    let collapsed: Vec<([usize; 3], f64)> = planes.into_iter().flat_map(|(_, collapsed)| collapsed).collect();
+    coarse.hold(&collapsed);
     coarse
 }
 
@@ -59,10 +67,11 @@ impl Making<'_> {
     }
 
     #[inline(always)]
-    fn plane(&self, j: usize, plane: &mut CouplingPlane<'_>) {
+    fn plane(&self, j: usize, plane: &mut CouplingPlane<'_>, collapsed: &mut Vec<([usize; 3], f64)>) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         let d = self.axis() as usize;
         let mut scratch = Scratch::new(self.fine, self.grid);
+        let mut diagonals = vec![0.0; self.fine.grid.shape.nx];
         for k in 0..nz {
             let (row, start) = ([j, k], self.grid.at(0, k as isize));
             if d == 0 {
@@ -92,9 +101,67 @@ impl Making<'_> {
                 }
             }
             self.sums(row, &mut plane.sums[start..start + nx], &mut scratch.one);
+            self.find_collapsed(row, &scratch, &mut diagonals, collapsed);
         }
         plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| self.grid.fill_ghosts(c));
         self.grid.fill_ghosts(plane.sums);
+    }
+
+    /// Adds the cells of a row that have [`COLLAPSED`], with Σ P² d.
+    ///
+    /// With a and b the weights of coarse cell I in the odd cells before and after, its diagonal is
+    /// d(2I) + a² d(2I−1) + b² d(2I+1) − 2 (a E(2I, 2I−1) + b E(2I, 2I+1)): nothing where a and b are 1 and these cells are
+    /// tied to each other alone.
+    #[inline(always)]
+    fn find_collapsed(
+        &self,
+        row @ [j, k]: [usize; 2],
+        scratch: &Scratch,
+        diagonals: &mut [f64],
+        collapsed: &mut Vec<([usize; 3], f64)>,
+    ) {
+        let block = Block { making: self, scratch, row, across: [0; 3] };
+        let (e_before, e_after) = (block.e(-1, 1), block.e(0, 1));
+        let (before, after) = (block.w(-1, true, false), block.w(0, false, false));
+        // In a ring of two the cell before is that after.
+        let is_pair = self.is_one && self.weights.odd.periodic[self.axis() as usize];
+        let terms = |i: usize| match is_pair {
+            true => ([0.0, before[i] + after[i]], [0.0, e_before[i] + e_after[i]]),
+            false => ([before[i], after[i]], [e_before[i], e_after[i]]),
+        };
+        // Elsewhere nothing need be looked up.
+        let may_be = |i: usize| {
+            let (w, e) = terms(i);
+            let is_one = |n: usize| (e[n] <= 0.0) | (w[n] > 0.99);
+            is_one(0) & is_one(1) & (e[0] + e[1] > 0.0)
+        };
+        if !(0..before.len()).fold(false, |any, i| any | may_be(i)) {
+            return;
+        }
+        let Some((fine_j, fine_k, first, stride)) = self.fine_row(row, 0) else { return };
+        self.fine.diagonals(fine_j, fine_k as usize, diagonals);
+        for i in (0..before.len()).filter(|&i| may_be(i)) {
+            let (w, e) = terms(i);
+            let odd = [-1, 0].map(|pair| self.odd_diagonal([i, j, k], pair));
+            let own = diagonals[first - 1 + stride * i];
+            let total = own + w[0] * w[0] * odd[0] + w[1] * w[1] * odd[1];
+            if total - 2.0 * (w[0] * e[0] + w[1] * e[1]) <= COLLAPSED * total {
+                collapsed.push(([i, j, k], total));
+            }
+        }
+    }
+
+    /// The diagonal entry of the odd cell at a pair; 0 where there is none.
+    fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> f64 {
+        let (odd, d) = (&self.weights.odd, self.axis() as usize);
+        let count = odd.extents()[d];
+        at[d] = match at[d].checked_add_signed(pair) {
+            Some(n) if n < count => n,
+            None if odd.periodic[d] => count - 1,
+            _ => return 0.0,
+        };
+        let [i, j, k] = at;
+        self.weights.diagonals([j, k]).get(i).copied().unwrap_or(0.0)
     }
 
     /// The fine row at `from` of a coarse row, and where its cell 2I is for I = 0 and how far apart these are; none where

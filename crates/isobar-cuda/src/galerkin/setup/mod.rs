@@ -23,7 +23,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};
-use isobar_core::stencil::galerkin::product::coarse_offsets;
+use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
 use isobar_core::stencil::galerkin::weights::NEARLY_ONE;
 use isobar_core::stencil::galerkin::{Grid, Serial, Setup, coarsest};
 
@@ -39,8 +39,8 @@ pub fn source<T: Real>() -> Source {
 }
 
 /// All others; products both of any matrix and of one with couplings in these directions.
-pub fn sources(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 5] {
-    [measures(), weights_source(), any_product(), product_of(present, coarse), bodies_source()]
+pub fn sources(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 6] {
+    [measures(), weights_source(), any_product(), product_of(present, coarse), collapsed_source(), bodies_source()]
 }
 
 fn measures() -> Source {
@@ -57,6 +57,10 @@ fn any_product() -> Source {
 
 fn product_of(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> Source {
     any_product().define("PRESENT", bits(*present)).define("COARSE_PRESENT", bits(*coarse))
+}
+
+fn collapsed_source() -> Source {
+    Source::new("galerkin_collapsed", kernels::COLLAPSED).define("COLLAPSED", literal(COLLAPSED))
 }
 
 fn bodies_source() -> Source {
@@ -88,7 +92,7 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
 /// Compiles at the same time what the levels below a matrix are made with.
 fn compile_ahead(cuda: &Cuda, finest: &Matrix) -> Result<()> {
     let [first, second, third, last] = on_the_way(&finest.grid());
-    cuda.prepare([measures(), weights_source(), any_product(), bodies_source()])?;
+    cuda.prepare([measures(), weights_source(), any_product(), collapsed_source(), bodies_source()])?;
     if *finest.present() == first {
         cuda.prepare([product_of(&first, &second), product_of(&second, &third), product_of(&third, &last)])?;
     }

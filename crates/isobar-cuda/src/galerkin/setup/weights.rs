@@ -10,7 +10,7 @@ use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
 use super::matrix::{BLOCK, Matrix, store};
 use super::workspace::Piece;
-use super::{product, weights_source};
+use super::{collapsed_source, product, weights_source};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
@@ -95,14 +95,17 @@ impl DirectionWeights {
         matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch))
     }
 
-    /// PᵀAP
+    /// PᵀAP, but for cells that have collapsed.
     pub(super) fn product(&self, matrix: &Matrix) -> Result<Matrix> {
         let present = coarse_offsets(matrix.present(), self.axis, &self.coarse);
         let coarse = matrix.next(self.coarse, present)?;
-        let name = ["product_x", "product_y", "product_z"][self.axis as usize];
+        let [name, hold] =
+            [["product_x", "hold_x"], ["product_y", "hold_y"], ["product_z", "hold_z"]][self.axis as usize];
+        let arguments = || Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let kernel = matrix.module(product(matrix, &present))?.kernel(name)?;
-        let arguments = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
-        matrix.launch(kernel, coarse.cells(), ROWS, arguments)?;
+        matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
+        let kernel = matrix.module(collapsed_source())?.kernel(hold)?;
+        matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
         Ok(coarse)
     }
 

@@ -1,0 +1,69 @@
+// Coarse cells whose finer ones are tied to each other alone: isobar_core::stencil::galerkin::product says what becomes of them.
+// A coarse cell a thread, block 256.
+#include "galerkin/setup/setup.cuh"
+
+// A diagonal this small beside those it is made of is rounding.
+constexpr double ROUNDING = COLLAPSED;
+
+__device__ __forceinline__ double diagonal(const Matrix& a, const Cell& at) {
+    double sum = sums(a)[place(a, at)];
+    for_each_coupling(a, at, [&](int, int, int, double c, const Cell&) { sum += c; });
+    return sum;
+}
+
+// Holds the cells of P^T A P that have collapsed.
+template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const Weights& w, const Matrix& coarse) {
+    constexpr int ALONG = AXIS == X ? 0 : AXIS == Z ? 2 : 8;
+    const unsigned int n = blockIdx.x * 256 + threadIdx.x;
+    if (n >= coarse.cells || !(a.present >> ALONG & 1)) return;
+    const Cell own = cell_at(coarse.nx, coarse.ny, n);
+    const double* __restrict__ next = a.fields + a.cells * __popc(a.present & ((1u << ALONG) - 1));
+    const int number = along<AXIS>(own.i, own.j, own.k), count = along<AXIS>(w.nx, w.ny, w.nz);
+    // Of the odd cell `to`, numbered like the coarse cell below it, or of coarse cell `to` where `is_odd` is 0.
+    auto fine = [&](int to, int is_odd) -> Cell {
+        const int at = 2 * to + is_odd;
+        return {AXIS == X ? at : own.i, AXIS == Y ? at : own.j, AXIS == Z ? at : own.k};
+    };
+    auto odd_place = [&](int to) {
+        return place(w, {AXIS == X ? to : own.i, AXIS == Y ? to : own.j, AXIS == Z ? to : own.k});
+    };
+    const int odd[2] = {number > 0 ? number - 1 : w.ring ? count - 1 : -1, number < count ? number : -1};
+    // Weights in the odd cells before and after, and the couplings to them.
+    double weight[2] = {0, 0}, c[2] = {0, 0};
+    if (odd[0] >= 0) {
+        weight[0] = w.above[odd_place(odd[0])];
+        c[0] = next[place(a, fine(odd[0], 1))];
+    }
+    if (odd[1] >= 0) {
+        weight[1] = w.below[odd_place(odd[1])];
+        c[1] = next[place(a, fine(number, 0))];
+    }
+    // In a ring of two the cell before is that after.
+    if (w.ring && along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1) {
+        weight[1] += weight[0];
+        c[1] += c[0];
+        weight[0] = c[0] = 0;
+    }
+    // Elsewhere nothing need be looked up.
+    const bool may_be = (c[0] <= 0 || weight[0] > 0.99) && (c[1] <= 0 || weight[1] > 0.99) && c[0] + c[1] > 0;
+    if (!may_be) return;
+    double total = diagonal(a, fine(number, 0));
+    for (int side = 0; side < 2; side++) {
+        if (weight[side] > 0) total += weight[side] * weight[side] * diagonal(a, fine(odd[side], 1));
+    }
+    if (total - 2 * (weight[0] * c[0] + weight[1] * c[1]) > ROUNDING * total) return;
+    double* field = coarse.fields;
+    for (int stored = 0; stored < UPPER; stored++) {
+        if (!(coarse.present >> stored & 1)) continue;
+        const int dx = (stored + 14) % 3 - 1, dy = (stored + 14) / 9 - 1, dz = (stored + 14) / 3 % 3 - 1;
+        Cell lower;
+        field[n] = 0;
+        if (neighbour(coarse, own, -dx, -dy, -dz, lower)) field[place(coarse, lower)] = 0;
+        field += coarse.cells;
+    }
+    *(field + n) = total;
+}
+
+extern "C" __global__ void __launch_bounds__(256) hold_x(Matrix a, Weights w, Matrix coarse) { hold<X>(a, w, coarse); }
+extern "C" __global__ void __launch_bounds__(256) hold_y(Matrix a, Weights w, Matrix coarse) { hold<Y>(a, w, coarse); }
+extern "C" __global__ void __launch_bounds__(256) hold_z(Matrix a, Weights w, Matrix coarse) { hold<Z>(a, w, coarse); }
