@@ -1,7 +1,7 @@
 //! How cards of several ranks reach each other.
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link};
+use isobar_core::backend::part::{Division, Link, Redivision};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
@@ -123,24 +123,8 @@ impl Link<Cuda> for CardLink {
         of_either!(self, link => link.gather(cuda, part, rows, whole))
     }
 
-    fn to_layers<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        rows: &Vector<T>,
-        layers: &mut Vector<T>,
-    ) -> Result<()> {
-        of_either!(self, link => link.to_layers(cuda, division, rows, layers))
-    }
-
-    fn to_rows<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        layers: &Vector<T>,
-        rows: &mut Vector<T>,
-    ) -> Result<()> {
-        of_either!(self, link => link.to_rows(cuda, division, layers, rows))
+    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
+        of_either!(self, link => link.redivide(cuda, division, change))
     }
 }
 

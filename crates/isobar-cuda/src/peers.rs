@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use cudarc::driver::sys;
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link};
+use isobar_core::backend::part::{Division, Link, Redivision};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
 use isobar_core::real::Real;
@@ -303,23 +303,6 @@ impl Peers {
         Patience { fault: lock(&self.fault).numbers(), nanoseconds: (PATIENCE_SECONDS * 1_000_000_000) as i64 }
     }
 
-    /// From rows to layers, or back.
-    fn divide_again<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        [rows, layers]: [&Vector<T>; 2],
-        to_layers: bool,
-    ) -> Result<()> {
-        let words = rows.layout().pitch() * size_of::<T>() / 16;
-        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
-        let arguments = arguments.with(rows.pointer()).with(layers.pointer()).with(words as i32);
-        let arguments = arguments.with(rows.layout().shape().nz as i32).with(i32::from(to_layers));
-        let arguments = arguments.with(starts(&division.rows)).with(starts(&division.layers));
-        let most = 2 * words * largest(&division.rows) * largest(&division.layers);
-        self.launch(cuda, "divide_again", [places(most, PIECES), self.size, 1], arguments.with(self.patience()))
-    }
-
     fn launch(&self, cuda: &Cuda, name: &'static str, grid: [usize; 3], arguments: Arguments) -> Result<()> {
         cuda.launch(self.module.kernel(name)?, grid, [THREADS, 1], arguments)
     }
@@ -430,24 +413,15 @@ impl Link<Cuda> for Peers {
         self.launch(cuda, "gather_rows", grid, arguments.with(starts(rows)).with(self.patience()))
     }
 
-    fn to_layers<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        rows: &Vector<T>,
-        layers: &mut Vector<T>,
-    ) -> Result<()> {
-        self.divide_again::<T>(cuda, division, [rows, layers], true)
-    }
-
-    fn to_rows<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        layers: &Vector<T>,
-        rows: &mut Vector<T>,
-    ) -> Result<()> {
-        self.divide_again::<T>(cuda, division, [rows, layers], false)
+    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
+        let ([rows, layers], to_layers) = change.vectors();
+        let words = rows.layout().pitch() * size_of::<T>() / 16;
+        let arguments = Arguments::new().with(self.table.start()).with(self.rank as i32);
+        let arguments = arguments.with(rows.pointer()).with(layers.pointer()).with(words as i32);
+        let arguments = arguments.with(rows.layout().shape().nz as i32).with(i32::from(to_layers));
+        let arguments = arguments.with(starts(&division.rows)).with(starts(&division.layers));
+        let most = 2 * words * largest(&division.rows) * largest(&division.layers);
+        self.launch(cuda, "divide_again", [places(most, PIECES), self.size, 1], arguments.with(self.patience()))
     }
 }
 

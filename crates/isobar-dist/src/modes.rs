@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, PartBackend};
+use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Slab};
 use isobar_core::operator::part::{PartModalTransfer, PartOperator};
@@ -69,7 +69,7 @@ impl<B: PartBackend, C: Real> Divided<B, C> {
     fn collect(&mut self, backend: &Distributed<B>, to: &mut B::Vector<C>) -> Result<()> {
         let (inner, rank) = (backend.inner(), backend.world().rank());
         if let Some(link) = inner.link() {
-            return link.to_layers(inner, &self.division, &self.g, to);
+            return link.redivide(inner, &self.division, Redivision::ToLayers { rows: &self.g, layers: to });
         }
         let Self { g, division, staging: Staging { rows, packed, layers }, .. } = self;
         inner.read_rows(g, rows_of(division, rank), rows)?;
@@ -87,7 +87,7 @@ impl<B: PartBackend, C: Real> Divided<B, C> {
     fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<C>) -> Result<()> {
         let (inner, rank) = (backend.inner(), backend.world().rank());
         if let Some(link) = inner.link() {
-            return link.to_rows(inner, &self.division, from, &mut self.x);
+            return link.redivide(inner, &self.division, Redivision::ToRows { layers: from, rows: &mut self.x });
         }
         let Self { x, division, staging: Staging { rows, packed, layers }, .. } = self;
         if layers_of(division, rank) > 0 {

@@ -27,7 +27,7 @@ use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
-use solves::{check_as_alone, distance, solve_alone, solve_updated};
+use solves::{compare_with_alone, distance, solve_alone, solve_updated};
 use sweeps::check_sweeps;
 
 /// How ranks reach each other.
@@ -148,7 +148,8 @@ fn rough_rocks_by_halo_rows(way: Way) {
         ]) {
             let options =
                 SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-            check_as_alone(backend(way), &problem, &ranks, &options);
+            // Rounding moves the count of a long iteration: 228 instead of 223 were seen, with the same spectrum.
+            compare_with_alone(backend(way), &problem, &ranks, &options, |iterations| 1 + iterations / 40, 1e-7);
         }
         let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
         check_sweeps(backend(way), &problem.stencil().unwrap(), &rhs, &ranks, false);

@@ -74,6 +74,35 @@ pub struct Division {
     pub layers: Vec<usize>,
 }
 
+/// From one of the two ways to the other, with the vectors of this rank.
+#[derive(Debug)]
+pub enum Redivision<'v, V> {
+    /// From all layers of its rows to all rows of its layers.
+    ToLayers {
+        /// What it has.
+        rows: &'v V,
+        /// What it gets.
+        layers: &'v mut V,
+    },
+    /// Back.
+    ToRows {
+        /// What it has.
+        layers: &'v V,
+        /// What it gets.
+        rows: &'v mut V,
+    },
+}
+
+impl<V> Redivision<'_, V> {
+    /// The vector of its rows, that of its layers, and whether the second is written.
+    pub fn vectors(&self) -> ([&V; 2], bool) {
+        match self {
+            Self::ToLayers { rows, layers } => ([rows, layers], true),
+            Self::ToRows { layers, rows } => ([rows, layers], false),
+        }
+    }
+}
+
 /// How devices reach each other by themselves. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
     /// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
@@ -100,29 +129,11 @@ pub trait Link<B: PartBackend>: Send + Sync + 'static {
         whole: &mut B::Vector<T>,
     ) -> Result<()>;
 
-    /// What each rank has of a grid changes from all layers of its rows to all rows of its layers.
+    /// What each rank has of a grid changes between its rows and its layers.
     ///
     /// # Errors
     /// What the device reports.
-    fn to_layers<T: Real>(
-        &self,
-        backend: &B,
-        division: &Division,
-        rows: &B::Vector<T>,
-        layers: &mut B::Vector<T>,
-    ) -> Result<()>;
-
-    /// The same the other way.
-    ///
-    /// # Errors
-    /// What the device reports.
-    fn to_rows<T: Real>(
-        &self,
-        backend: &B,
-        division: &Division,
-        layers: &B::Vector<T>,
-        rows: &mut B::Vector<T>,
-    ) -> Result<()>;
+    fn redivide<T: Real>(&self, backend: &B, division: &Division, change: Redivision<'_, B::Vector<T>>) -> Result<()>;
 }
 
 /// No way but through the host.
@@ -142,11 +153,7 @@ impl<B: PartBackend> Link<B> for NoLink {
         match *self {}
     }
 
-    fn to_layers<T: Real>(&self, _: &B, _: &Division, _: &B::Vector<T>, _: &mut B::Vector<T>) -> Result<()> {
-        match *self {}
-    }
-
-    fn to_rows<T: Real>(&self, _: &B, _: &Division, _: &B::Vector<T>, _: &mut B::Vector<T>) -> Result<()> {
+    fn redivide<T: Real>(&self, _: &B, _: &Division, _: Redivision<'_, B::Vector<T>>) -> Result<()> {
         match *self {}
     }
 }

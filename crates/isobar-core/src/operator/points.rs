@@ -58,22 +58,20 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// # Errors
     /// As [`PointSmoother::prepare`]; [`Error::Unsupported`] where lines cannot be told apart.
     fn prepare_lines(&self, _cycle: &PointCycle) -> Result<()> {
-        Err(Error::Unsupported(
-            "solver.jacobi.batch: lines are judged by one device only; run on one, or use batch = false".into(),
-        ))
+        Err(no_lines())
     }
 
     /// v = u after one cycle;  ‖f − A u‖² of every line of cells along x by itself, of the u that it began with. The grid has one
     /// layer, and its lines are not coupled; `norms`, and all that follows, has a number for each of them, on [`lines_layout`].
     fn relax_lines(
         &self,
-        cycle: &PointCycle,
+        _cycle: &PointCycle,
         _f: &B::Vector<T>,
         _u: &B::Vector<T>,
         _v: &mut B::Vector<T>,
         _norms: &mut B::Vector<f64>,
     ) -> Result<()> {
-        self.prepare_lines(cycle)
+        Err(no_lines())
     }
 
     /// worst = max w ‖r‖²;  n += 1 in lines where w ‖r‖² is not `allowed`
@@ -85,8 +83,14 @@ pub trait PointSmoother<B: Backend, T: Real>: Operator<B, T> {
         _worst: Scalar,
         _scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.prepare_lines(&PointCycle::sweep(1.0))
+        Err(no_lines())
     }
+}
+
+fn no_lines() -> Error {
+    Error::Unsupported(
+        "solver.jacobi.batch: lines are judged by one device only; run on one, or use batch = false".into(),
+    )
 }
 
 /// [`PointSmoother::relax_moving`] sweep by sweep.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Division, Link, PartBackend};
+use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Slab};
 use isobar_core::real::Real;
@@ -163,67 +163,6 @@ impl NcclLink {
         let arguments = arguments.with(i32::from(runs.is_exchanged)).with(first as i64).with(count as i64);
         cuda.elementwise(self.module.kernel("pack")?, count, arguments.with(i32::from(unpacked)))
     }
-
-    /// From rows to layers, or back.
-    fn divide_again<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        [rows, layers]: [&Vector<T>; 2],
-        to_layers: bool,
-    ) -> Result<()> {
-        let Job { rank, size, .. } = self.job;
-        let words = rows.layout().pitch() * size_of::<T>() / 16;
-        let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
-        // Of this rank's rows the other's layers, and of the other's rows this rank's layers.
-        let in_rows = |other: usize| Runs {
-            place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
-            run: words * count(&division.layers, other),
-            pitch: words * rows.layout().shape().nz,
-            count: 2 * count(&division.rows, rank),
-            is_exchanged: false,
-        };
-        let in_layers = |other: usize| {
-            let run = words * count(&division.layers, rank);
-            Runs {
-                place: layers.pointer() + (2 * 16 * run * division.rows[other]) as Pointer,
-                run,
-                pitch: run,
-                count: 2 * count(&division.rows, other),
-                is_exchanged: division.rows[other] % 2 == 1,
-            }
-        };
-        let of = |other: usize| {
-            if to_layers { [in_rows(other), in_layers(other)] } else { [in_layers(other), in_rows(other)] }
-        };
-        let room = ROOM / 16 / size;
-        let longest = |starts: &[usize]| (0..size).map(|rank| count(starts, rank)).max().unwrap_or(0);
-        let most = 2 * words * longest(&division.rows) * longest(&division.layers);
-        let place =
-            |is_sent: bool, other: usize| self.rooms[usize::from(!is_sent)].start() + (16 * room * other) as Pointer;
-        for round in 0..most.div_ceil(room) {
-            let part = |runs: Runs| piece(runs.run * runs.count, room, round);
-            let mut messages = Vec::with_capacity(2 * size);
-            for other in 0..size {
-                let [from, to] = of(other);
-                self.pack(cuda, from, place(true, other), part(from), false)?;
-                if other != rank {
-                    messages.extend([(true, from), (false, to)].map(|(is_sent, runs)| Message {
-                        rank: other,
-                        is_sent,
-                        place: place(is_sent, other),
-                        bytes: 16 * part(runs)[1],
-                    }));
-                }
-            }
-            self.exchange(cuda, messages)?;
-            for other in 0..size {
-                let [_, to] = of(other);
-                self.pack(cuda, to, place(other == rank, other), part(to), true)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Link<Cuda> for NcclLink {
@@ -281,24 +220,59 @@ impl Link<Cuda> for NcclLink {
         self.exchange(cuda, messages.collect())
     }
 
-    fn to_layers<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        rows: &Vector<T>,
-        layers: &mut Vector<T>,
-    ) -> Result<()> {
-        self.divide_again::<T>(cuda, division, [rows, layers], true)
-    }
-
-    fn to_rows<T: Real>(
-        &self,
-        cuda: &Cuda,
-        division: &Division,
-        layers: &Vector<T>,
-        rows: &mut Vector<T>,
-    ) -> Result<()> {
-        self.divide_again::<T>(cuda, division, [rows, layers], false)
+    fn redivide<T: Real>(&self, cuda: &Cuda, division: &Division, change: Redivision<'_, Vector<T>>) -> Result<()> {
+        let ([rows, layers], to_layers) = change.vectors();
+        let Job { rank, size, .. } = self.job;
+        let words = rows.layout().pitch() * size_of::<T>() / 16;
+        let count = |starts: &[usize], rank: usize| starts[rank + 1] - starts[rank];
+        // Of this rank's rows the other's layers, and of the other's rows this rank's layers.
+        let in_rows = |other: usize| Runs {
+            place: rows.pointer() + (16 * words * division.layers[other]) as Pointer,
+            run: words * count(&division.layers, other),
+            pitch: words * rows.layout().shape().nz,
+            count: 2 * count(&division.rows, rank),
+            is_exchanged: false,
+        };
+        let in_layers = |other: usize| {
+            let run = words * count(&division.layers, rank);
+            Runs {
+                place: layers.pointer() + (2 * 16 * run * division.rows[other]) as Pointer,
+                run,
+                pitch: run,
+                count: 2 * count(&division.rows, other),
+                is_exchanged: division.rows[other] % 2 == 1,
+            }
+        };
+        let of = |other: usize| {
+            if to_layers { [in_rows(other), in_layers(other)] } else { [in_layers(other), in_rows(other)] }
+        };
+        let room = ROOM / 16 / size;
+        let longest = |starts: &[usize]| (0..size).map(|rank| count(starts, rank)).max().unwrap_or(0);
+        let most = 2 * words * longest(&division.rows) * longest(&division.layers);
+        let place =
+            |is_sent: bool, other: usize| self.rooms[usize::from(!is_sent)].start() + (16 * room * other) as Pointer;
+        for round in 0..most.div_ceil(room) {
+            let part = |runs: Runs| piece(runs.run * runs.count, room, round);
+            let mut messages = Vec::with_capacity(2 * size);
+            for other in 0..size {
+                let [from, to] = of(other);
+                self.pack(cuda, from, place(true, other), part(from), false)?;
+                if other != rank {
+                    messages.extend([(true, from), (false, to)].map(|(is_sent, runs)| Message {
+                        rank: other,
+                        is_sent,
+                        place: place(is_sent, other),
+                        bytes: 16 * part(runs)[1],
+                    }));
+                }
+            }
+            self.exchange(cuda, messages)?;
+            for other in 0..size {
+                let [_, to] = of(other);
+                self.pack(cuda, to, place(other == rank, other), part(to), true)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -12,9 +12,18 @@ use super::passes::Passes;
 use super::whole_grid::Sweep;
 use super::{Kernels, SevenPoint};
 use crate::cuda::Cuda;
+use crate::driver::Pointer;
 use crate::launch::Arguments;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
+
+impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+    /// z = (Δ + Lᵀ)⁻¹ Δ y over the whole grid, where z holds y = (Δ + L)⁻¹ r
+    fn substitute_down(&self, inverse_pivots: Pointer, z: Pointer) -> Result<()> {
+        let down = |arguments: Arguments| arguments.with(inverse_pivots).with(z);
+        self.kernels.sweep_whole(Sweep::Substitute, "substitute_down", down, None)
+    }
+}
 
 /// Parts have what is a pass over the matrix; substitution stays with one card.
 impl<K: Kind, T: Real> PartTriangular<Cuda, T> for SevenPoint<Passes<K, T>> {}
@@ -67,12 +76,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         if self.kernels.is_whole(block) {
             let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
             self.kernels.sweep_whole(Sweep::Substitute, "substitute_up", up, None)?;
-            return self.kernels.sweep_whole(
-                Sweep::Substitute,
-                "substitute_down",
-                |arguments| arguments.with(inverse_pivots).with(z),
-                None,
-            );
+            return self.substitute_down(inverse_pivots, z);
         }
         self.kernels.in_blocks("substitute", block, |arguments| arguments.with(inverse_pivots).with(r).with(z))
     }
@@ -100,11 +104,6 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         let up =
             |arguments: Arguments| arguments.with(scalars.ratio(alpha)).with(inverse_pivots).with(q).with(r).with(z);
         self.kernels.sweep_whole(Sweep::Substitute, "substitute_up_residual", up, Some(scalars.sums(out)))?;
-        self.kernels.sweep_whole(
-            Sweep::Substitute,
-            "substitute_down",
-            |arguments| arguments.with(inverse_pivots).with(z),
-            None,
-        )
+        self.substitute_down(inverse_pivots, z)
     }
 }

@@ -3,7 +3,7 @@
 use isobar_core::backend::part::PartBackend;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
 use isobar_core::reference::Reference;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_cpu::Cpu;
@@ -12,7 +12,7 @@ use isobar_dist::threads::Threads;
 
 use crate::jumps::{bubbles, pieces};
 use crate::rocks::rough;
-use crate::solves::{balanced, distance, solve_alone, solve_on, solve_updated};
+use crate::solves::{compare_with_alone, distance, solve_alone, solve_updated};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
     SolverOptions {
@@ -43,19 +43,7 @@ fn check<B: PartBackend + Supports<Diffusion>>(
 ) where
     Distributed<B>: Supports<Diffusion>,
 {
-    let stencil = problem.stencil().unwrap();
-    let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
-    assert!(alone.converged(), "{options:?}: {alone:?}");
-    for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
-        let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
-        assert!(outcome.converged(), "{what}: {outcome:?}");
-        let few = 1 + alone.iterations / 50;
-        assert!(outcome.iterations.abs_diff(alone.iterations) <= few, "{what}: {outcome:?} instead of {alone:?}");
-        let error = distance(&together, &u);
-        assert!(error < 1e-6, "{what}: {error:e}");
-    }
+    compare_with_alone(backend, problem, ranks, options, |iterations| 1 + iterations / 50, 1e-6);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use isobar_core::stencil::{Diffusion, Supports};
 use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{balanced, distance, solve_alone, solve_on};
+use crate::solves::{check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
 
 /// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
 /// Neumann sides, x periodic where it can be, a well and a source.
@@ -38,20 +38,9 @@ pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
 ) where
     Distributed<B>: Supports<Diffusion>,
 {
-    let stencil = problem.stencil().unwrap();
-    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
     for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
-        let (alone, u) = solve_alone(&backend(None), &stencil, &options, &rhs, None);
-        assert!(alone.converged(), "{alone:?}");
-        for &ranks in ranks {
-            let (outcome, together) = solve_on(ranks, &backend, &stencil, &options, &rhs, None).unwrap();
-            assert!(outcome.converged());
-            // Rounding may move the count of a long iteration by one.
-            assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{ranks} ranks: {outcome:?}");
-            let error = distance(&together, &u);
-            assert!(error < 1e-7, "{} on {ranks} ranks: {error:e}", problem.shape);
-        }
+        check_as_alone(&backend, problem, ranks, &options);
     }
 }
 
@@ -181,20 +170,13 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     let stencil = problem.stencil().unwrap();
     let floating = stencil.components().unwrap().floating();
     assert!(floating.count() > 0);
-    let rhs = balanced(&stencil, problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    let (alone, u) = solve_alone(&backend(None), &stencil, options, &rhs, None);
-    assert!(alone.converged(), "{alone:?}");
-    for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
-        let (outcome, together) =
-            solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert!(outcome.converged() && outcome.iterations.abs_diff(alone.iterations) <= 1, "{what}: {outcome:?}");
-        let error = distance(&together, &u);
-        assert!(error <= 1e-7, "{what}: {error:e}");
+    let all = compare_with_alone(backend, problem, ranks, options, |_| 1, 1e-7);
+    let u = &all[0];
+    for (together, ranks) in all[1..].iter().zip(ranks) {
         let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
         let mut sums = vec![0.0; floating.count()];
         let add = |n: usize, sums: &mut [f64]| floating.aggregate(n).into_iter().for_each(|of| sums[of] += together[n]);
         (0..u.len()).for_each(|n| add(n, &mut sums));
-        assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{what}: {sums:?}");
+        assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{ranks} ranks: {sums:?}");
     }
 }
