@@ -91,6 +91,7 @@ fn predictions_hold() {
     let above_lines = "solver.multigrid.smoother=point-line";
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
+    let mic = kind("mic");
     let ring = ["diffusion.boundary.west=periodic", "diffusion.boundary.east=periodic"];
     // What the library behind vertical modes makes once for all solvers of a process: 4 MB.
     measure(HELMHOLTZ, &[modes, "solver.modes.count=8"]);
@@ -102,6 +103,8 @@ fn predictions_hold() {
         (HELMHOLTZ, &[modes, "solver.modes.count=8", mixed]),
         (HELMHOLTZ, &[cg, "problem.rhs.kind=manufactured"]),
         (HELMHOLTZ, &[bicgstab, &multigrid, mixed]),
+        (HELMHOLTZ, &[cg, &mic, tolerance]),
+        (HELMHOLTZ, &[cg, &neumann, tolerance, f32]),
         (DIFFUSION, &[&lines]),
         (DIFFUSION, &["problem.rhs.kind=manufactured", &lines]),
         (DIFFUSION, &[cycles, &points]),

@@ -13,7 +13,7 @@ use isobar_core::simd::Pack;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use isobar_core::stencil::modes::by_modes;
 use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, Supports};
+use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 use pulp::Simd;
 
 use crate::bilinear::Bilinear;
@@ -286,6 +286,13 @@ impl Supports<stencil::TensorProduct> for Cpu {
         operator: &Arc<TensorProduct<T>>,
     ) -> Result<Option<Lines<Self, stencil::TensorProduct, T>>> {
         Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+    }
+
+    fn stored_faces<T: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+    ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
+        by_stored_faces(self, stencil)
     }
 
     fn hierarchy<T: Real>(

@@ -44,6 +44,14 @@ impl<S, I: ?Sized> Parts<S, I> {
         Self { made, levels: Vec::new(), notes: Vec::new(), coefficient_bytes: 0, updates: Vec::new() }
     }
 
+    /// Something more that has coefficients.
+    fn add(&mut self, copy: Option<(Update<S>, usize)>) {
+        if let Some((update, bytes)) = copy {
+            self.updates.push(update);
+            self.coefficient_bytes += bytes;
+        }
+    }
+
     /// The same around another thing.
     fn with<J: ?Sized>(self, wrap: impl FnOnce(Box<I>) -> Result<Box<J>>) -> Result<Parts<S, J>> {
         let Self { made, levels, notes, coefficient_bytes, updates } = self;
@@ -246,25 +254,32 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     fn preconditioner(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let kind = self.options.preconditioner;
         let what = format!("solver.preconditioner.kind: {:?}", kind.name());
-        let triangular = || {
-            self.capabilities.triangular.clone().ok_or_else(|| {
-                if self.capabilities.aggregates.is_some() {
-                    return not_on_ranks(&what, "\"jacobi\", \"line\" or \"multigrid\"");
-                }
-                Error::Unsupported(format!(
-                    "{what} is for problems of kind \"diffusion\" or \"poisson\"; use \"none\", \
-                     \"jacobi\", \"line\" or \"multigrid\"",
-                ))
-            })
+        // Where it is not the operator that has triangular parts: what updates the copy that has them, and its bytes.
+        let mut copies: Option<(Update<S>, usize)> = None;
+        let mut triangular = || {
+            let (triangular, copy) =
+                self.offered(|capabilities| capabilities.triangular.clone())?.ok_or_else(|| {
+                    if self.backend.device().ranks > 1 {
+                        return not_on_ranks(&what, "\"jacobi\", \"line\" or \"multigrid\"");
+                    }
+                    let why = if self.stencil.is_symmetric() {
+                        "is not for matrices of this kind"
+                    } else {
+                        "needs a symmetric matrix"
+                    };
+                    Error::Unsupported(format!("{what} {why}; use \"none\", \"jacobi\", \"line\" or \"multigrid\""))
+                })?;
+            copies = copy;
+            Ok::<_, Error>(triangular)
         };
-        let cholesky = |block: Option<usize>, relaxation: f64| {
+        let mut cholesky = |block: Option<usize>, relaxation: f64| {
             let triangular = triangular()?;
             if !triangular.substitutes() {
                 return Err(not_on_ranks(&what, "\"neumann\", \"ssor-ai\", \"line\" or \"multigrid\""));
             }
             Ok(Box::new(IncompleteCholesky::new(triangular, block, relaxation)?))
         };
-        Ok(Parts::new(match kind {
+        let made: Box<dyn Preconditioner<B, T>> = match kind {
             Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
             Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
             Kind::Line => return self.line(),
@@ -280,7 +295,23 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::Mic { relaxation, block } => cholesky(block, relaxation)?,
             // The series cut after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
             Kind::SsorAi => Box::new(Neumann::new(triangular()?, 1)?),
-        }))
+        };
+        let mut parts = Parts::new(made);
+        parts.add(copies);
+        Ok(parts)
+    }
+
+    /// What the operator offers, or else the same matrix with stored faces does, with what updates that and its bytes.
+    fn offered<C>(
+        &self,
+        of: impl Fn(&Capabilities<B, T>) -> Option<C>,
+    ) -> Result<Option<(C, Option<(Update<S>, usize)>)>> {
+        if let Some(offered) = of(&self.capabilities) {
+            return Ok(Some((offered, None)));
+        }
+        let Some(stored) = self.backend.stored_faces::<T>(self.stencil)? else { return Ok(None) };
+        let bytes = stored.capabilities.operator.coefficient_bytes();
+        Ok(of(&stored.capabilities).map(|offered| (offered, Some((stored.update, bytes)))))
     }
 
     fn line(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
@@ -337,8 +368,8 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
     /// Relaxation of points.
     fn jacobi(&self) -> Result<Parts<S, dyn Iteration<B, T>>> {
-        let points = self.capabilities.points.clone().ok_or_else(|| {
-            if self.capabilities.aggregates.is_some() {
+        let (points, copy) = self.offered(|capabilities| capabilities.points.clone())?.ok_or_else(|| {
+            if self.backend.device().ranks > 1 {
                 return not_on_ranks("solver.method: \"jacobi\"", "\"cg\" or \"multigrid\"");
             }
             Error::Unsupported(
@@ -361,6 +392,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             let notes =
                 notes.chain([format!("{} lines, each with a stopping test of its own", shape.ny)]).collect::<Vec<_>>();
             let mut parts = Parts::new(Box::new(LineBatch::new(points, shape, cycle, self.options)?) as _);
+            parts.add(copy);
             parts.notes.extend(notes);
             return Ok(parts);
         }
@@ -369,6 +401,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         let notes: Vec<_> =
             describe(&cycle, shape).into_iter().chain(why).chain(tried).chain(relaxed.describe_momentum()).collect();
         let mut parts = Parts::new(Box::new(relaxed) as _);
+        parts.add(copy);
         parts.notes.extend(notes);
         Ok(parts)
     }

@@ -69,6 +69,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
             "transfers" => levels::transfers::<B, TensorProduct, T>,
             "fused_transfers" => levels::fused_transfers::<B, TensorProduct, T>,
             "update" => updates::tensor_product::<B, T>,
+            "stored_faces" => triangular::stored_faces::<B, T>,
             "modes" => modes::steps::<B, T, T>,
             "cycles_of_modes" => modes::cycles::<B, T>,
             "update_of_modes" => modes::update::<B, T>,

@@ -38,8 +38,9 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
     let base = options::<T>();
     let mut all = Vec::new();
     for (method, form) in [(Method::Cg, Form::Fused), (Method::Cg, Form::Textbook), (Method::Bicgstab, Form::Fused)] {
-        use Preconditioner::{Jacobi, Line, Modes, Multigrid, None};
-        for preconditioner in [None, Jacobi, Line, Multigrid, Modes] {
+        use Preconditioner::{Jacobi, Line, Mic, Modes, Multigrid, None, SsorAi};
+        let mic = Mic { relaxation: 1.0, block: Option::None };
+        for preconditioner in [None, Jacobi, Line, Multigrid, Modes, SsorAi, mic] {
             all.push(SolverOptions { method, form, preconditioner, ..base.clone() });
         }
     }
@@ -188,6 +189,10 @@ pub fn jacobi<B: Complete, T: Real>(backend: &B) {
         .map(|jacobi| SolverOptions { method: Method::Jacobi, jacobi, max_iterations: 5000, ..options::<T>() })
         .collect();
     like_the_reference(backend, name, stencil, &variants, |_, expected| 1 + expected / 100);
+    let on_faces = [&variants[0], &variants[5]].map(SolverOptions::clone);
+    like_the_reference(backend, "tensor product", &tensor_product_stencil(), &on_faces, |_, expected| {
+        1 + expected / 100
+    });
 }
 
 /// Cycles that relax points, of coefficients that are constant or smooth, and what takes their place where they are not.

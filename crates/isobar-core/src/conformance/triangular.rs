@@ -6,10 +6,10 @@ use super::fixture::{Pair, SCALARS, Sample, floating, for_each_pair, ok, random_
 use super::vectors::{numbers, random_aggregates};
 use crate::backend::{AggregateBackend, Sums};
 use crate::layout::Shape;
-use crate::operator::{AggregateOperator, Triangular};
+use crate::operator::{AggregateOperator, Operator as _, Triangular};
 use crate::real::Real;
 use crate::reference::Reference;
-use crate::stencil::{Diffusion, Supports};
+use crate::stencil::{Diffusion, Supports, TensorProduct};
 
 fn triangular<B: Supports<Diffusion>, T: Real>(pair: &Pair<'_, B, Diffusion, T>) -> Arc<dyn Triangular<B, T>> {
     pair.tested.triangular.clone().unwrap_or_else(|| panic!("{}: no triangular parts", pair.name))
@@ -53,6 +53,32 @@ pub fn incomplete_poisson<B: Supports<Diffusion>, T: Real>(backend: &B) {
             ok(pair.reference.incomplete_poisson(scaled, &inverse, &r, &mut z));
             ok(tested.incomplete_poisson(scaled, &on_inverse, &on_r, &mut on_z));
             pair.compare(&on_z, &z, &format!("incomplete_poisson {scaled}"));
+        }
+    });
+}
+
+/// The faces of a tensor product, and incomplete factors of them.
+pub fn stored_faces<B: Supports<TensorProduct>, T: Real>(backend: &B) {
+    for_each_pair::<B, TensorProduct, T>(backend, |pair| {
+        let Some(stored) = ok(backend.stored_faces::<T>(&pair.stencil)) else {
+            assert!(pair.tested.triangular.is_some(), "{}: neither triangular parts nor faces", pair.name);
+            return;
+        };
+        let Some(triangular) = stored.capabilities.triangular else { panic!("{}: no triangular parts", pair.name) };
+        let (r, on_r) = pair.vector(26);
+        let (mut y, mut on_y) = pair.poison();
+        ok(pair.reference.apply(&r, &mut y));
+        ok(stored.capabilities.operator.apply(&on_r, &mut on_y));
+        let largest = y.entries().iter().fold(1.0, |s: f64, v| s.max(v.to_f64().abs()));
+        pair.compare_at_scale(&on_y, &y, largest, "apply with stored faces");
+        for relaxation in [0.0, 1.0] {
+            let ((mut inverse, mut on_inverse), (mut z, mut on_z)) = (pair.poison(), pair.poison());
+            ok(pair.reference.factorise(usize::MAX, relaxation, &mut inverse));
+            ok(triangular.factorise(usize::MAX, relaxation, &mut on_inverse));
+            pair.compare(&on_inverse, &inverse, &format!("factorise stored faces, {relaxation}"));
+            ok(pair.reference.substitute(usize::MAX, &inverse, &r, &mut z));
+            ok(triangular.substitute(usize::MAX, &on_inverse, &on_r, &mut on_z));
+            pair.compare(&on_z, &z, &format!("substitute with stored faces, {relaxation}"));
         }
     });
 }

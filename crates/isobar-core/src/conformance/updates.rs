@@ -65,6 +65,7 @@ pub fn tensor_product<B: Supports<TensorProduct>, T: Real>(backend: &B) {
         with::<T>(Method::Cg, Preconditioner::Line),
         with::<T>(Method::Cg, Preconditioner::Multigrid),
         with::<T>(Method::Bicgstab, Preconditioner::Jacobi),
+        with::<T>(Method::Cg, Preconditioner::Mic { relaxation: 1.0, block: None }),
     ];
     if T::PRECISION == Precision::F64 {
         options.push(SolverOptions { precision: Precision::Mixed, ..options[0].clone() });

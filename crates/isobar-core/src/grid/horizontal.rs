@@ -180,6 +180,14 @@ impl HorizontalField {
         }
     }
 
+    /// α_T − Σ α, what ties a column to the boundary. The sum of four is taken in another order elsewhere: less than its
+    /// rounding is nothing.
+    pub(crate) fn outside(&self, n: usize) -> f64 {
+        let inside: f64 = [&self.west, &self.east, &self.south, &self.north].iter().map(|side| side[n]).sum();
+        let rest = self.total[n] - inside;
+        if rest.abs() <= 4.0 * f64::EPSILON * self.total[n].abs() { 0.0 } else { rest }
+    }
+
     /// Whether neighbours are coupled equally both ways.
     pub fn is_symmetric(&self) -> bool {
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-14 * a.abs().max(b.abs());

@@ -91,6 +91,15 @@ impl Preconditioner {
             Self::Neumann { .. } => "neumann",
         }
     }
+
+    /// Whether it is made of the matrix's triangular parts.
+    pub(crate) fn is_triangular(self) -> bool {
+        match self {
+            Self::Auto | Self::None | Self::Jacobi | Self::Line | Self::Multigrid | Self::Modes => false,
+            Self::BlockIc { .. } | Self::Ic { .. } | Self::Mic { .. } => true,
+            Self::SsorAi | Self::IncompletePoisson { .. } | Self::Neumann { .. } => true,
+        }
+    }
 }
 
 /// The keys of the table. Those that another kind has are ignored, so that a kind can be tried by changing one key.

@@ -75,12 +75,6 @@ impl SevenPoint for TensorProduct {
         let (v, h) = (self.vertical(), self.horizontal());
         let round = |values: &[f64], sign: f64| values.iter().map(|&v| T::from_f64(sign * v)).collect::<Vec<T>>();
         let sides = [&h.west, &h.east, &h.south, &h.north];
-        let outside = |n: usize| {
-            let inside: f64 = sides.iter().map(|side| side[n]).sum();
-            // The sum of four is taken in another order elsewhere: less than its rounding is nothing.
-            let rest = h.total[n] - inside;
-            if rest.abs() <= 4.0 * f64::EPSILON * h.total[n].abs() { 0.0 } else { rest }
-        };
         Ok(TensorProductRows {
             shape: Stencil::shape(self),
             first: layout.origin()[1],
@@ -90,7 +84,7 @@ impl SevenPoint for TensorProduct {
             d: round(&v.d, -1.0),
             area: round(&h.area, 1.0),
             horizontal: sides.map(|side| round(side, 1.0)),
-            outside: (0..h.total.len()).map(|n| T::from_f64(outside(n))).collect(),
+            outside: (0..h.total.len()).map(|n| T::from_f64(h.outside(n))).collect(),
         })
     }
 }
@@ -176,9 +170,13 @@ impl Supports<TensorProduct> for Reference {
     }
 
     fn capabilities<T: Real>(&self, operator: &Arc<Plain<TensorProduct, T>>) -> Capabilities<Self, T> {
-        let (points, diagonal) = (Arc::clone(operator) as _, Arc::clone(operator) as _);
-        let operator = Arc::clone(operator);
-        Capabilities { operator, diagonal: Some(diagonal), points: Some(points), triangular: None, aggregates: None }
+        Capabilities {
+            operator: Arc::clone(operator) as _,
+            diagonal: Some(Arc::clone(operator) as _),
+            points: Some(Arc::clone(operator) as _),
+            triangular: Some(Arc::clone(operator) as _),
+            aggregates: None,
+        }
     }
 
     fn lines<T: Real>(

@@ -1,10 +1,61 @@
-//! All transmissibilities of a diffusion operator at once.
+//! A number for every face: all transmissibilities of a diffusion operator at once, and those of a tensor product.
 
 use std::sync::Arc;
 
-use super::Stencil;
 use super::diffusion::{Axis, Coefficients, Diffusion, Side, harmonic};
+use super::{Stencil, StoredFaces, Supports, TensorProduct};
+use crate::error::{Error, Result};
 use crate::layout::Shape;
+use crate::real::Real;
+
+impl TensorProduct {
+    /// The same matrix with T stored for every face and s for every cell,
+    ///
+    /// T = −d_k α between columns, −|T| b_k between layers, s = |T| a_k − d_k (α_T − Σ α),
+    ///
+    /// four numbers a cell; nothing where it is not symmetric.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for couplings of the other sign, naming the cell.
+    pub fn with_stored_faces(&self) -> Result<Option<Diffusion>> {
+        if !self.is_symmetric() {
+            return Ok(None);
+        }
+        let (v, h, Shape { nx, ny, nz }) = (self.vertical(), self.horizontal(), self.shape());
+        let columns = nx * ny;
+        let of_cells = |value: &dyn Fn(usize, usize) -> f64| {
+            let mut values = Vec::with_capacity(columns * nz);
+            values.extend((0..nz).flat_map(|k| (0..columns).map(move |n| value(n, k))));
+            values
+        };
+        let east = of_cells(&|n, k| if (n + 1).is_multiple_of(nx) { 0.0 } else { -v.d[k] * h.east[n] }).into();
+        let north = of_cells(&|n, k| if n + nx >= columns { 0.0 } else { -v.d[k] * h.north[n] }).into();
+        let above = of_cells(&|n, k| if k + 1 == nz { 0.0 } else { -h.area[n] * v.b[k] }).into();
+        let outside: Vec<f64> = (0..columns).map(|n| h.outside(n)).collect();
+        let shift = of_cells(&|n, k| h.area[n] * v.a[k] - v.d[k] * outside[n]);
+        let faces = Coefficients::Faces([east, north, above]);
+        Diffusion::new(self.shape(), faces, Some(shift), [[Side::Closed; 2]; 3]).map(Some)
+    }
+}
+
+/// What a back end does with the faces of a tensor product, for [`Supports::stored_faces`].
+///
+/// # Errors
+/// Those of [`TensorProduct::with_stored_faces`] and [`Supports::operator`].
+pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
+    backend: &B,
+    stencil: &TensorProduct,
+) -> Result<Option<StoredFaces<B, TensorProduct, T>>> {
+    let Some(faces) = stencil.with_stored_faces()? else { return Ok(None) };
+    let operator = backend.operator::<T>(&faces)?;
+    let capabilities = backend.capabilities(&operator);
+    let device = backend.clone();
+    let update = move |stencil: &TensorProduct| match stencil.with_stored_faces()? {
+        Some(faces) => device.update(&operator, &faces),
+        None => Err(Error::invalid("the new operator", "it is not symmetric, and the preconditioner needs that")),
+    };
+    Ok(Some(StoredFaces { capabilities, update: Box::new(update) }))
+}
 
 impl Diffusion {
     /// Calls `f(lower cell, upper cell, T)` for every open face.

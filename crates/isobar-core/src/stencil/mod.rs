@@ -44,6 +44,7 @@ use rings::Turns;
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
 pub use diffusion_halved::{Measures, ends_of, stiffness_of};
+pub use faces::by_stored_faces;
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
@@ -94,6 +95,14 @@ pub trait Stencil: Clone + Send + Sync + 'static {
 
 /// Changes the coefficients of something that was made from a stencil.
 pub type Update<S> = Box<dyn Fn(&S) -> Result<()> + Send + Sync>;
+
+/// A matrix made of factors, with a number stored for every face instead.
+pub struct StoredFaces<B: AggregateBackend, S, T: Real> {
+    /// What it offers.
+    pub capabilities: Capabilities<B, T>,
+    /// Changes its coefficients.
+    pub update: Update<S>,
+}
 
 /// What solves with the tridiagonal blocks of a stencil's matrix.
 pub struct Lines<B: AggregateBackend, S, T: Real> {
@@ -169,6 +178,14 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// # Errors
     /// As [`Supports::operator`].
     fn lines<T: Real>(&self, stencil: &S, operator: &Arc<Self::Operator<T>>) -> Result<Option<Lines<Self, S, T>>>;
+
+    /// The same matrix with stored faces, for what [`Supports::capabilities`] lack, where that can be had.
+    ///
+    /// # Errors
+    /// As [`Supports::operator`].
+    fn stored_faces<T: Real>(&self, _stencil: &S) -> Result<Option<StoredFaces<Self, S, T>>> {
+        Ok(None)
+    }
 
     /// The coarser levels of multigrid below an operator, where there can be any: as many as `wanted`, the finest
     /// included, or as many as are good. There are none unless a back end says so.

@@ -2,10 +2,11 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::Backend;
+use isobar_core::grid::GridOptions;
 use isobar_core::layout::Shape;
 use isobar_core::problem::{Heat, random};
 use isobar_core::reference::Reference;
-use isobar_core::stencil::{Coefficients, Diffusion, Side, Supports};
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Supports, TensorProduct};
 
 fn stencil(shape: Shape, sides: [[Side; 2]; 3]) -> Diffusion {
     let field = |seed: u64| (0..shape.cells()).map(|n| 1.5 + random(seed, n)).collect();
@@ -97,4 +98,25 @@ fn a_pivot_that_vanishes_is_replaced() {
     assert!(inverse.iter().all(|d| d.is_finite() && *d > 0.0));
     let last = inverse.last().unwrap();
     assert!((last * stencil.diagonal([5, 4, 3]) - 1.0).abs() < 1e-12);
+}
+
+/// The faces of a tensor product make the same matrix; one that is not symmetric has none.
+#[test]
+fn stored_faces_are_those_of_the_tensor_product() {
+    let grid = GridOptions { nx: 6, ny: 5, nz: 4, ..GridOptions::default() };
+    let stencil = TensorProduct::helmholtz(&grid, 0.02, 1.0).unwrap();
+    let faces = stencil.with_stored_faces().unwrap().unwrap();
+    for at @ [i, j, k] in faces.cells() {
+        let row: Vec<_> = stencil.row(i, j, k).collect();
+        let diagonal = row.iter().find(|entry| [entry.i, entry.j, entry.k] == at).unwrap().value;
+        assert!((faces.diagonal(at) / diagonal - 1.0).abs() < 1e-12, "{at:?}");
+        let neighbours: Vec<_> = faces.neighbours(at).collect();
+        assert_eq!(neighbours.len(), row.len() - 1);
+        for (to, t) in neighbours {
+            let entry = row.iter().find(|entry| [entry.i, entry.j, entry.k] == to).unwrap().value;
+            assert!((t / -entry - 1.0).abs() < 1e-14, "{at:?} to {to:?}: {t} for {entry}");
+        }
+    }
+    let advected = stencil.with_advection(0.02, |_, _| (0.1, 0.0), 0.0).unwrap();
+    assert!(advected.with_stored_faces().unwrap().is_none());
 }

@@ -25,7 +25,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::hierarchy::{SupportsLevels, by_coarsening};
 use isobar_core::stencil::modes::by_modes;
 use isobar_core::stencil::parts::{SupportsPartLevels, SupportsParts};
-use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, Supports};
+use isobar_core::stencil::{self, Hierarchy, Lines, Modes, Stencil, StoredFaces, Supports, by_stored_faces};
 
 use crate::cuda::{Cuda, check_size};
 use crate::launch::{Arguments, Kernel, Launch};
@@ -268,6 +268,13 @@ impl Supports<stencil::TensorProduct> for Cuda {
     ) -> Result<Option<Lines<Self, stencil::TensorProduct, T>>> {
         operator.kernels().prepare(Steps::Lines)?;
         Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
+    }
+
+    fn stored_faces<T: Real>(
+        &self,
+        stencil: &stencil::TensorProduct,
+    ) -> Result<Option<StoredFaces<Self, stencil::TensorProduct, T>>> {
+        by_stored_faces(self, stencil)
     }
 
     fn hierarchy<T: Real>(

@@ -192,10 +192,16 @@ impl Setup<'_> {
                 return self.modes(matrix, [size, modal_size]);
             }
             Method::Jacobi => {
+                if self.is_cuda() {
+                    self.stored_faces(matrix, layout, size);
+                }
                 self.jacobi(layout, size);
                 return Ok(());
             }
             _ => {}
+        }
+        if self.options.preconditioner.is_triangular() {
+            self.stored_faces(matrix, layout, size);
         }
         match self.options.preconditioner {
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
@@ -305,6 +311,18 @@ impl Setup<'_> {
         let wanted = self.options.multigrid.levels.map(|wanted| wanted.saturating_sub(1).max(1));
         shapes.extend(self.galerkin(&coarse, size, wanted)?);
         Ok(shapes)
+    }
+
+    /// The faces of a tensor product and its shift, and the same as they were before they were arranged.
+    fn stored_faces(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize) {
+        if matrix.kind != MatrixKind::TensorProduct {
+            return;
+        }
+        let array = (8 * matrix.shape.cells()) as f64;
+        self.keep(HOST, 4.0 * array);
+        self.pass(HOST, array);
+        let kind = MatrixKind::Diffusion { fields: 3, has_shift: true, strengths: [1.0; 3], is_periodic: [false; 3] };
+        self.operator(&MatrixSize { kind, ..*matrix }, layout, size);
     }
 
     /// The next u, and what threads hold of a tile where there are several sub-iterations.
