@@ -1,0 +1,194 @@
+//! The end of a run: what is written, and what is said.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isobar::Device;
+use isobar::internals::traffic::StepTraffic;
+use isobar_case::report::{
+    Checks, DeviceReport, ErrorReport, OutcomeReport, ProblemReport, Report, Seconds, SolverReport, TrafficReport,
+    TrialReport,
+};
+use isobar_case::text::plural;
+use isobar_io::Field;
+
+use super::super::restart::how_to_go_on;
+use super::super::write_report;
+use super::super::writer::Common;
+use super::{Run, mark};
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+use crate::plot::{self, StepsPlot};
+use crate::summary::{Time, entry};
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, files, ranks, summary};
+
+impl Run<'_> {
+    /// Everything that is written at the end.
+    pub(super) fn finish(mut self, device: &Device, console: &mut Console) -> Result<u8> {
+        let is_interrupted = ranks::flow(self.ranks).is_break();
+        let is_complete = self.stepper.is_finished();
+        // A step that failed leaves a state worth going on from, with other options.
+        self.checkpoint()?;
+        self.frame()?;
+        self.fetch()?;
+        let frames = ranks::agree(self.ranks, self.writer.finish())?;
+        self.seconds.total = self.clock.elapsed().as_secs_f64();
+        let description = self.stepper.description().clone();
+        let error = self.heat.exact(&self.problem, self.time()).map(|exact| ErrorReport::new(&self.state, &exact));
+        let copy = device.copy_bandwidth(self.heat.shape()).unwrap_or(f64::NAN);
+        let bytes = description.traffic.iter().map(StepTraffic::bytes).sum::<f64>() * self.iterations as f64;
+        let [bytes, copy] = ranks::sum(self.ranks, [bytes, copy])?;
+        let traffic = TrafficReport::new(bytes, self.seconds.solve, copy);
+        self.say(is_complete, error, &traffic, console);
+        let mut failed = Ok(());
+        let mut note = |path: &Path, written: Result<()>, console: &mut Console| {
+            if written.is_ok() && !files::is_standard_output(path) {
+                console.line(entry("wrote", path.display()));
+            }
+            if failed.is_ok() {
+                failed = written;
+            }
+        };
+        if !ranks::is_first(self.ranks) {
+            return Ok(SUCCESS);
+        }
+        if let Some(path) = &self.args.report {
+            let report = self.report(&description, error, traffic, is_interrupted);
+            note(path, write_report(path, &report), console);
+        }
+        let common = Arc::clone(&self.common);
+        let attributes = self.attributes();
+        if let Some(active) = &common.active {
+            mark(&mut self.state, active);
+        }
+        let Common { mesh, active, shape } = &*common;
+        let field =
+            Field { name: "u", values: &self.state, shape: *shape, mesh, active: active.as_deref(), attributes };
+        let is_series_only = frames.is_some()
+            && self
+                .args
+                .output
+                .as_deref()
+                .is_some_and(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")));
+        if let Some(frames) = frames {
+            let written = frames.finish(&field.attributes).map_err(|error| Failure::new(format!("--output {error}")));
+            if let Some(path) = self.args.output.as_ref().filter(|_| is_series_only) {
+                note(path, written, console);
+            } else if let Some(path) = &self.args.output {
+                note(&path.with_extension("pvd"), written, console);
+            }
+        }
+        if let Some(path) = self.args.output.as_ref().filter(|_| !is_series_only) {
+            let written = isobar_io::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
+            note(path, written, console);
+        }
+        if let Some(path) = &self.args.plot {
+            let (name, shape) = (self.case.name(), self.heat.shape());
+            let title = format!("{name} — {shape}, t = {}, {}", self.time(), description.preconditioner);
+            let plot = StepsPlot { title: &title, steps: &self.steps, field: &field };
+            let written = plot::steps(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")));
+            note(path, written, console);
+        }
+        failed?;
+        Ok(match (is_interrupted, is_complete) {
+            (_, true) => SUCCESS,
+            (true, _) => INTERRUPTED,
+            _ => NOT_CONVERGED,
+        })
+    }
+
+    /// What came of it, for a person.
+    fn say(&self, is_complete: bool, error: Option<ErrorReport>, traffic: &TrafficReport, console: &mut Console) {
+        let taken = self.stepper.taken();
+        let total = match self.heat.step_tolerance() {
+            None => format!("step {taken} of {}", self.heat.steps.count()),
+            Some(_) => format!("{}, {} more tried", plural(taken, "step"), self.rejected),
+        };
+        let iterations = plural(self.iterations, "iteration");
+        let mean = self.iterations as f64 / self.steps.len().max(1) as f64;
+        let verdict = if is_complete { "at the end" } else { "NOT at the end" };
+        console
+            .line(entry("outcome", format!("{verdict}: {total}, t = {}; {iterations}, {mean:.1} a step", self.time())));
+        let errors = self.steps.iter().filter_map(|step| step.error);
+        if let Some(largest) = errors.clone().max_by(f64::total_cmp) {
+            let [least, most] =
+                self.steps.iter().fold([f64::INFINITY, 0.0_f64], |[a, b], step| [a.min(step.dt), b.max(step.dt)]);
+            let sum: f64 = errors.sum();
+            let text =
+                format!("{least:.3e} to {most:.3e} long; estimated errors {largest:.1e} at most, {sum:.1e} in all");
+            console.line(entry("steps", text));
+        }
+        if let Some(outcome) = self.last.as_ref().filter(|outcome| !outcome.converged()) {
+            let what = outcome.stop.to_string().replace('_', " ");
+            let residual = outcome.relative_residual;
+            console
+                .line(entry("step", format!("{} NOT converged: {what}, relative residual {residual:.3e}", taken + 1)));
+            if let Some(advice) = &outcome.advice {
+                console.line(entry("try", advice));
+            }
+        }
+        if let Some(error) = error {
+            let ErrorReport { max, l2 } = error;
+            console.line(entry(
+                "error",
+                format!("{max:.3e} at most, {l2:.3e} in the mean square, from the exact solution"),
+            ));
+        }
+        let Seconds { setup, solve, download, total, .. } = self.seconds;
+        console.line(entry(
+            "time",
+            format!(
+                "{} a step; {} steps, {} setup, {} download; {} in all",
+                Time(solve / self.steps.len().max(1) as f64),
+                Time(solve),
+                Time(setup),
+                Time(download),
+                Time(total)
+            ),
+        ));
+        console.line(entry("traffic", summary::bandwidth(traffic)));
+        if let (Some(path), false) = (&self.heat.section.checkpoint, is_complete) {
+            console.line(entry("checkpoint", how_to_go_on(self.case, path, taken)));
+        }
+    }
+
+    fn report(
+        &self,
+        description: &isobar::Description,
+        error: Option<ErrorReport>,
+        traffic: TrafficReport,
+        is_interrupted: bool,
+    ) -> Report {
+        let shape = self.heat.shape();
+        let is_complete = self.stepper.is_finished();
+        let outcome = OutcomeReport {
+            iterations: self.iterations,
+            stop: match &self.last {
+                Some(outcome) if !outcome.converged() => outcome.stop,
+                _ if is_interrupted && !is_complete => isobar::Stop::Interrupted,
+                _ => isobar::Stop::Converged,
+            },
+            ..self.last.as_ref().map(OutcomeReport::from).unwrap_or_default()
+        };
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            case: self.case.name(),
+            problem: ProblemReport { kind: "heat", unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] },
+            device: DeviceReport::from(&description.device),
+            solver: SolverReport {
+                method: description.method.clone(),
+                preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
+                precision: description.precision.to_string(),
+                trial: self.tried.iter().map(TrialReport::from).collect(),
+            },
+            outcome,
+            error,
+            checks: Checks::new(&self.state),
+            steps: Some(self.steps.clone()),
+            seconds: self.seconds,
+            traffic,
+            timing: None,
+            kernels: Vec::new(),
+        }
+    }
+}
