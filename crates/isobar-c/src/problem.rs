@@ -194,7 +194,7 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         let own = unsafe { array.mask("active", own_shape(ranks, shape)?)? };
         let Some(ranks) = ranks else { return Ok(own) };
         let numbers: Vec<f64> = own.into_iter().map(|is_active| f64::from(u8::from(is_active))).collect();
-        Ok(ranks.collect_rows(&numbers, shape)?.into_iter().map(|number| number != 0.0).collect())
+        Ok(ranks.collect(&numbers, shape)?.into_iter().map(|number| number != 0.0).collect())
     };
     problem.active = active.map(mask).transpose()?;
     for (d, cells) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate() {

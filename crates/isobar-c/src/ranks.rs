@@ -65,7 +65,7 @@ pub(crate) unsafe fn whole_values(
     // SAFETY: promised by the caller.
     let own = on_all(ranks, || unsafe { array.values(what, own_shape(ranks, whole)?) })?;
     Ok(match ranks {
-        Some(ranks) => ranks.together(|| ranks.collect_rows(&own, whole))?,
+        Some(ranks) => ranks.together(|| ranks.collect(&own, whole))?,
         None => own,
     })
 }

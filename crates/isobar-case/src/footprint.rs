@@ -76,14 +76,14 @@ impl Case {
         Ok(())
     }
 
-    /// What it will hold on a device; of several ranks, what one of them will, the one with most rows.
+    /// What it will hold on a device; of several ranks, what one of them will, the one with the largest part.
     ///
     /// # Errors
-    /// Options that do not go together; more ranks than rows.
+    /// Options that do not go together; more ranks than rows, or than pairs of columns.
     pub fn footprint_on(&self, device: &Device) -> Result<Footprint> {
         let (alone, size) = (self.footprint(device.processor())?, self.problem.matrix_size());
         let at = |error: isobar::Error| Error::at(&self.path, error);
-        let Some(slabs) = device.slabs(size.shape).map_err(at)? else { return Ok(alone) };
+        let Some(patches) = device.patches(size.shape).map_err(at)? else { return Ok(alone) };
         let Memory { host, device } = device.predict_memory(&size, &size.choice(), &self.solver).map_err(at)?;
         // Steps take arrays of the whole grid; a solve makes and reads those of its own rows alone.
         let by_rows = match &self.problem {
@@ -93,7 +93,7 @@ impl Case {
             Problem::Diffusion(case) => 1.0 + f64::from(u8::from(case.rhs_kind() == diffusion::RhsKind::Manufactured)),
             Problem::Heat(_) => return Ok(Footprint { solver: host, device, ..alone }),
         };
-        let share = slabs.largest() as f64 / size.shape.ny as f64;
+        let share = patches.largest(size.shape).cells() as f64 / size.shape.cells() as f64;
         let others = by_rows * VALUE * size.shape.cells() as f64 * (1.0 - share);
         Ok(Footprint {
             system: alone.system - others,

@@ -115,6 +115,10 @@ pub struct SolveArgs {
     #[command(flatten)]
     pub device: DeviceArgs,
 
+    /// In how many parts the ranks that mpirun starts divide x and y [default: 1xN, and parts of x only where rows are too few]
+    #[arg(long, value_name = "PXxPY")]
+    pub parts: Option<Parts>,
+
     /// Write a report of the run as JSON; - writes it to standard output, and the summary to standard error
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
@@ -316,6 +320,29 @@ fn unmixed(text: &str) -> Result<Precision, String> {
     }
 }
 
+/// `--parts`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts(pub [usize; 2]);
+
+impl FromStr for Parts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let both =
+            text.split_once(['x', '×']).and_then(|(x, y)| Some([x.trim().parse().ok()?, y.trim().parse().ok()?]));
+        both.filter(|parts| !parts.contains(&0)).map(Self).ok_or_else(|| {
+            "use two whole numbers, 1 or more, whose product is the number of ranks, as in 2x3".to_owned()
+        })
+    }
+}
+
+impl std::fmt::Display for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self([x, y]) = self;
+        write!(f, "{x}x{y}")
+    }
+}
+
 /// `isobar export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -424,6 +451,15 @@ mod tests {
         }
         for wrong in ["", "8", "8,6", "8,6,0", "8,6,10,1", "8,6,x", "-8,6,10", "8,6,99999999999"] {
             assert!(wrong.parse::<Extents>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parts_are_two() {
+        assert_eq!("2x3".parse(), Ok(Parts([2, 3])));
+        assert_eq!("1×16".parse::<Parts>().map(|parts| parts.to_string()), Ok("1x16".to_owned()));
+        for wrong in ["", "6", "2x", "x3", "0x6", "2x3x1", "-2x3", "2,3"] {
+            assert!(wrong.parse::<Parts>().is_err(), "{wrong}");
         }
     }
 

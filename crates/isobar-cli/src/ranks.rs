@@ -68,13 +68,13 @@ pub fn sum<const N: usize>(ranks: Option<&Ranks>, mut values: [f64; N]) -> Resul
     Ok(values)
 }
 
-/// Collects the rows of all ranks on rank 0, in an array of the whole grid that each has read its own rows into.
+/// Collects the parts of all ranks on rank 0, in an array of the whole grid that each has read its own into.
 ///
 /// # Errors
 /// As [`together`].
 pub fn gather(ranks: Option<&Ranks>, values: &mut [f64], shape: Shape) -> Result<()> {
     match ranks {
-        Some(ranks) => together(Some(ranks), ranks.gather_rows(values, shape)),
+        Some(ranks) => together(Some(ranks), ranks.gather(values, shape)),
         None => Ok(()),
     }
 }
@@ -101,12 +101,12 @@ pub fn error(ranks: Option<&Ranks>, part: &[f64], exact: &[f64], cells: usize) -
     Ok(ErrorReport::of_all(ranks.largest(own.max)?, squares, cells))
 }
 
-/// Writes a field of which every rank has its rows as a `.zarr`, all ranks at once: each takes whole chunks, whose layers it gets
+/// Writes a field of which every rank has its part as a `.zarr`, all ranks at once: each takes whole chunks, whose layers it gets
 /// from the others. The file is that of one process.
 ///
 /// # Errors
 /// The first failure of any, which names its rank; nothing is left of the file then.
-pub fn write_rows(ranks: &Ranks, path: &Path, rows: &[f64], shape: Shape, mesh: &Mesh, facts: &Facts) -> Result<()> {
+pub fn write_parts(ranks: &Ranks, path: &Path, part: &[f64], shape: Shape, mesh: &Mesh, facts: &Facts) -> Result<()> {
     let failed = |error: isobar_io::Error| Failure::new(format!("--output {error}"));
     let (name, of_file) = ("u", [shape.nz, shape.ny, shape.nx]);
     let begin = || -> Result<Option<(SharedStore, String)>> {
@@ -132,7 +132,7 @@ pub fn write_rows(ranks: &Ranks, path: &Path, rows: &[f64], shape: Shape, mesh: 
     let (mut written, chunks) = (Ok(()), store.chunks());
     for (round, together) in chunks.chunks(ranks.size()).enumerate() {
         let layers: Vec<_> = (0..ranks.size()).map(|rank| together.get(rank).cloned().unwrap_or(0..0)).collect();
-        let chunk = ranks.collect_layers(rows, shape, &layers)?;
+        let chunk = ranks.collect_layers(part, shape, &layers)?;
         // One that fails takes part in what the others still do.
         if written.is_ok() && ranks.rank() < together.len() {
             written = store.write_chunk(round * ranks.size() + ranks.rank(), chunk).map_err(failed);

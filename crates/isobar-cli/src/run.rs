@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use isobar::internals::traffic::StepTraffic;
 use isobar::{ArrayView, ArrayViewMut, Description, Device, Outcome, Ranks, Shape};
+use isobar_case::assembled::keep_columns;
 use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
@@ -40,7 +41,7 @@ pub struct Run {
 pub struct Together<'r> {
     /// They.
     pub ranks: &'r Ranks,
-    /// Whether rank 0 needs the whole solution; each keeps its own rows otherwise.
+    /// Whether rank 0 needs the whole solution; each keeps its own part otherwise.
     pub on_rank_0: bool,
 }
 
@@ -74,11 +75,14 @@ fn solve_since(
 ) -> Result<Run> {
     let (ranks, shape) = (together.map(|together| together.ranks), case.problem.shape());
     let set_up = || {
-        let rows = ranks.map_or(Ok(0..shape.ny), |ranks| ranks.rows(shape))?;
-        let assembled = assemble(&rows)?;
+        let [columns, rows] = ranks.map_or(Ok([0..shape.nx, 0..shape.ny]), |ranks| ranks.part(shape))?;
+        let mut assembled = assemble(&rows)?;
         let solver = assembled.matrix.solver(device, &case.solver)?;
-        let guess = case.first_guess_in(&rows)?;
-        Ok((assembled, solver, case.footprint_on(device)?, guess, Shape { ny: rows.len(), ..shape }))
+        let mut guess = case.first_guess_in(&rows)?;
+        assembled.keep_columns(&columns);
+        keep_columns(&mut guess, shape.nx, &columns);
+        let part = Shape { nx: columns.len(), ny: rows.len(), ..shape };
+        Ok((assembled, solver, case.footprint_on(device)?, guess, part))
     };
     let (assembled, mut solver, footprint, mut solution, part) = ranks::agree(ranks, set_up())?;
     let setup = clock.elapsed().as_secs_f64();

@@ -99,6 +99,7 @@ fn main() {
             }));
         };
         trial("solves_are_those_of_one_process", solves_are_those_of_one_process);
+        trial("columns_are_divided", columns_are_divided);
         trial("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process);
         trial("stores_are_those_of_one_process", stores_are_those_of_one_process);
         trial("one_rank_says_how_it_went", one_rank_says_how_it_went);
@@ -185,26 +186,79 @@ fn solves_are_those_of_one_process(mpi: &Path) {
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
         assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
         let (alone, u) = written(files.path());
-        let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
         for ranks in [1, 2, 3, 6] {
-            fs::remove_file(&output).unwrap();
-            let count = ranks.to_string();
-            let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();
-            let said = mpiexec(mpi, &on_ranks);
-            assert!(said.status.success(), "{}", text(&said));
-            let (report, v) = written(files.path());
-            assert_eq!(report["device"]["ranks"], ranks);
-            assert_eq!(report["problem"], alone["problem"]);
-            assert_eq!(report["solver"], alone["solver"]);
-            let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
-            // Rounding may move the count of many iterations by one.
-            let slack = i64::from(iterations(&alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
-            assert!((iterations(&report) - iterations(&alone)).abs() <= slack, "{ranks} ranks, {method:?}");
-            assert_eq!(v.len(), u.len());
-            let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
-            assert!(distance <= 1e-6 * largest, "{ranks} ranks, {method:?}: {distance:e} of {largest:e}");
+            check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
         }
     }
+}
+
+/// Runs what one process has run, with its report and solution, on ranks.
+fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
+    fs::remove_file(folder.join("u.npy")).unwrap();
+    let count = ranks.to_string();
+    let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();
+    let said = mpiexec(mpi, &on_ranks);
+    assert!(said.status.success(), "{}", text(&said));
+    let (report, v) = written(folder);
+    assert_eq!(report["device"]["ranks"], ranks);
+    assert_eq!(report["problem"], alone["problem"]);
+    assert_eq!(report["solver"], alone["solver"]);
+    let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
+    // Rounding may move the count of many iterations by one.
+    let slack = i64::from(iterations(alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
+    assert!((iterations(&report) - iterations(alone)).abs() <= slack, "{ranks} ranks, {args:?}");
+    assert_eq!(v.len(), u.len());
+    let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
+    let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
+    assert!(distance <= 1e-6 * largest, "{ranks} ranks, {args:?}: {distance:e} of {largest:e}");
+}
+
+/// With x divided too, by `--parts` or because rows are too few.
+fn columns_are_divided(mpi: &Path) {
+    let (panel, files) = (case("panel.toml"), tempdir().unwrap());
+    let rock = files.path().join("rock.toml").display().to_string();
+    fs::write(&rock, ROCK.replace("west = { dirichlet = 1.0 }", "west = \"periodic\", east = \"periodic\"")).unwrap();
+    let smooth = files.path().join("smooth.toml").display().to_string();
+    fs::write(&smooth, SMOOTH).unwrap();
+    let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
+    let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
+    let bicgstab = ["--set", "solver.method=bicgstab", "--set", "solver.preconditioner.kind=jacobi"];
+    let cycles = ["--set", "solver.method=multigrid"];
+    let low = ["--set", "solver.method=multigrid", "--set", "grid.ny=2"];
+    let trials: [(&str, &[&str], usize, Option<&str>); 6] = [
+        (&panel, &cycles, 4, Some("2x2")),
+        (&panel, &cg, 3, Some("3x1")),
+        (&panel, &low, 4, None),
+        (&rock, &cg, 6, Some("2x3")),
+        (&rock, &bicgstab, 2, Some("2x1")),
+        (&smooth, &[], 6, Some("3x2")),
+    ];
+    for (case, method, ranks, parts) in trials {
+        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
+        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
+        assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
+        let (alone, u) = written(files.path());
+        args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
+        check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+    }
+    // A checkpoint of some parts is one of others.
+    let heat = files.path().join("heat.toml").display().to_string();
+    fs::write(&heat, HEAT.replace("output_every = 4", "output_every = 0")).unwrap();
+    let checkpoint = files.path().join("run.ckpt").display().to_string();
+    let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
+    assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&solve[1..]).output().unwrap().status.success());
+    let (_, u) = written(files.path());
+    let run = |more: &[&str]| {
+        let args: Vec<&str> = ["-n", "4"].into_iter().chain(solve).chain(more.iter().copied()).collect();
+        let said = mpiexec(mpi, &args);
+        assert!(said.status.success(), "{}", text(&said));
+    };
+    run(&["--parts", "2x2", "--set", "heat.end_time=5e-3", "--set", "heat.checkpoint_every=0"]);
+    run(&["--parts", "4x1", "--restart", &checkpoint]);
+    let (_, v) = written(files.path());
+    let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
+    let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
+    assert!(v.len() == u.len() && distance <= 1e-8 * largest, "{distance:e} of {largest:e}");
 }
 
 /// Frames, report and checkpoint are rank 0's; a checkpoint of some ranks is one of others.
@@ -287,9 +341,12 @@ fn stores_are_those_of_one_process(mpi: &Path) {
         assert_eq!(said.status.code(), Some(2), "{}", text(&said));
         let alone = chunks(&store);
         assert_eq!(alone.len(), if is_exact { 3 } else { 2 });
-        for (ranks, plotted) in [("2", false), ("3", false), ("2", true)] {
+        for (ranks, parts, plotted) in
+            [("2", "1x2", false), ("3", "1x3", false), ("2", "1x2", true), ("4", "2x2", false)]
+        {
             fs::remove_dir_all(&store).unwrap();
             let mut on_ranks: Vec<&str> = ["-n", ranks].into_iter().chain(args.iter().copied()).collect();
+            on_ranks.extend(["--parts", parts]);
             on_ranks.extend(["--plot", &picture].iter().filter(|_| plotted));
             let said = mpiexec(mpi, &on_ranks);
             assert_eq!(said.status.code(), Some(2), "{}", text(&said));
@@ -297,7 +354,7 @@ fn stores_are_those_of_one_process(mpi: &Path) {
             let together = chunks(&store);
             assert!(together.keys().eq(alone.keys()));
             if is_exact {
-                assert!(together == alone, "{ranks} ranks");
+                assert!(together == alone, "{parts} ranks");
                 continue;
             }
             let numbers = |bytes: &[u8]| -> Vec<f64> {
@@ -354,8 +411,18 @@ fn failures_are_said_once(mpi: &Path) {
     assert_fails(&mpiexec(mpi, &["-n", "3", "isobar", "bench", &panel]), "only `isobar solve` runs on several ranks");
     assert_fails(&mpiexec(mpi, &trial), "a trial of preconditioners on several ranks");
     assert_fails(&mpiexec(mpi, &["-n", "2", "isobar", "solve", &panel, "--device", "cuda"]), "--device cpu");
-    let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4"];
-    assert_fails(&mpiexec(mpi, &few), "4 rows for 5 ranks");
+    let few = ["-n", "5", "isobar", "solve", &panel, "--set", "grid.ny=4", "--set", "grid.nx=8"];
+    assert_fails(&mpiexec(mpi, &few), "8 × 4 columns for 5 ranks");
+    let in_parts =
+        |parts| mpiexec(mpi, &["-n", "3", "isobar", "solve", &panel, "--set", "grid.nx=4", "--parts", parts]);
+    assert_fails(
+        &in_parts("2x2"),
+        "2x2 are not as many parts as there are ranks, 3; use two numbers with that product, as 1x3",
+    );
+    assert_fails(&in_parts("3x1"), "4 columns for 3 parts in x, each of which takes two at least; use at most 2 parts");
+    assert_fails(&in_parts("3"), "use two whole numbers, 1 or more, whose product is the number of ranks, as in 2x3");
+    let modes = ["-n", "2", "isobar", "solve", &panel, "--parts", "2x1", "--set", "solver.method=modes"];
+    assert_fails(&mpiexec(mpi, &modes), "vertical modes on ranks that divide x");
     let nowhere = ["-n", "2", "isobar", "solve", &panel, "--output", "/no/such/folder/u.npy"];
     assert_fails(&mpiexec(mpi, &nowhere), "/no/such/folder");
 }
@@ -369,8 +436,11 @@ fn ranks_must_agree(mpi: &Path) {
         mpiexec(mpi, &args)
     };
     assert_fails(&with(&["nothing.toml"]), "rank 2 of 3: nothing.toml: no such file");
-    assert_fails(&with(&[&other]), "rank 2 of 3: the version of isobar, or the case: not the same as on rank 0");
-    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, or the case");
+    assert_fails(
+        &with(&[&other]),
+        "rank 2 of 3: the version of isobar, the case, or --parts: not the same as on rank 0",
+    );
+    assert_fails(&with(&[&panel, "--set", "grid.ny=20"]), "rank 2 of 3: the version of isobar, the case, or --parts");
 }
 
 /// The processes of a job on this case, each with what launchers call its rank.

@@ -1,7 +1,7 @@
 //! Callers' arrays: any strides, in host memory or in that of a GPU.
 
 use crate::error::{Error, Result};
-use crate::layout::{Shape, Slab};
+use crate::layout::{Patch, Shape, Slab};
 use crate::real::{Precision, Real};
 
 /// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
@@ -71,9 +71,9 @@ impl Place {
         self.origin.wrapping_add(inside)
     }
 
-    /// The same from another row on.
-    fn at_row(self, j: usize) -> Self {
-        Self { origin: self.of(0, j, 0), ..self }
+    /// The same from another column on.
+    fn at(self, [i, j]: [usize; 2]) -> Self {
+        Self { origin: self.of(i, j, 0), ..self }
     }
 
     fn is_c_order(self, shape: Shape) -> bool {
@@ -123,13 +123,13 @@ impl<'a, T: Copy> ArrayView<'a, T> {
         self.shape
     }
 
-    /// Some of its rows.
+    /// Some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
-    pub fn rows(&self, rows: Slab) -> Result<Self> {
-        check_rows(self.shape, rows)?;
-        Ok(Self { data: self.data, shape: rows.shape(self.shape), place: self.place.at_row(rows.first) })
+    pub fn part(&self, part: Patch) -> Result<Self> {
+        check_part(self.shape, part)?;
+        Ok(Self { data: self.data, shape: part.shape(self.shape), place: self.place.at(part.origin()) })
     }
 
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
@@ -189,14 +189,14 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
         ArrayView { data: self.data, shape: self.shape, place: self.place }
     }
 
-    /// Some of its rows.
+    /// Some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer.
-    pub fn into_rows(self, rows: Slab) -> Result<Self> {
-        check_rows(self.shape, rows)?;
+    pub fn into_part(self, part: Patch) -> Result<Self> {
+        check_part(self.shape, part)?;
         let Self { data, shape, place } = self;
-        Ok(Self { data, shape: rows.shape(shape), place: place.at_row(rows.first) })
+        Ok(Self { data, shape: part.shape(shape), place: place.at(part.origin()) })
     }
 
     /// The entries in C order, (nz, ny, nx), if that is how they lie in memory.
@@ -225,11 +225,13 @@ impl<'a, T: Copy> ArrayViewMut<'a, T> {
     }
 }
 
-fn check_rows(shape: Shape, rows: Slab) -> Result<()> {
-    if rows.first < rows.beyond && rows.beyond <= shape.ny {
+fn check_part(shape: Shape, Patch { x, y }: Patch) -> Result<()> {
+    let is_there = |of: Slab, cells: usize| of.first < of.beyond && of.beyond <= cells;
+    if is_there(x, shape.nx) && is_there(y, shape.ny) {
         Ok(())
     } else {
-        Err(Error::shape("array", shape.to_string(), format!("rows {} to {}", rows.first, rows.beyond)))
+        let wanted = format!("columns {} to {} of rows {} to {}", x.first, x.beyond, y.first, y.beyond);
+        Err(Error::shape("array", shape.to_string(), wanted))
     }
 }
 
@@ -345,28 +347,28 @@ impl Source<'_> {
 }
 
 impl<'a> Source<'a> {
-    /// Some of its rows.
+    /// Some of its columns.
     ///
     /// # Errors
     /// [`Error::Shape`] where it has fewer; [`Error::Unsupported`] for an array on a device.
-    pub fn rows(self, rows: Slab) -> Result<Source<'a>> {
+    pub fn part(self, part: Patch) -> Result<Source<'a>> {
         match self {
-            Self::F64(view) => Ok(view.rows(rows)?.into()),
-            Self::F32(view) => Ok(view.rows(rows)?.into()),
+            Self::F64(view) => Ok(view.part(part)?.into()),
+            Self::F32(view) => Ok(view.part(part)?.into()),
             Self::Device(_) => Err(no_rows_on_a_device()),
         }
     }
 }
 
 impl<'a> Target<'a> {
-    /// Some of its rows.
+    /// Some of its columns.
     ///
     /// # Errors
-    /// As [`Source::rows`].
-    pub fn into_rows(self, rows: Slab) -> Result<Target<'a>> {
+    /// As [`Source::part`].
+    pub fn into_part(self, part: Patch) -> Result<Target<'a>> {
         match self {
-            Self::F64(view) => Ok(view.into_rows(rows)?.into()),
-            Self::F32(view) => Ok(view.into_rows(rows)?.into()),
+            Self::F64(view) => Ok(view.into_part(part)?.into()),
+            Self::F32(view) => Ok(view.into_part(part)?.into()),
             Self::Device(_) => Err(no_rows_on_a_device()),
         }
     }
@@ -454,8 +456,8 @@ mod tests {
         let reversed = ArrayView::from_origin(&data, 23, shape, [-1, -4, -12]).unwrap();
         assert_eq!((reversed.get(0, 0, 0), reversed.get(1, 2, 1)), (23.0, 2.0));
         assert!(reversed.as_c_order().is_none());
-        let rows = reversed.rows(Slab { first: 1, beyond: 3 }).unwrap();
-        assert_eq!(rows.get(1, 1, 1), 2.0);
+        let part = reversed.part(Patch { x: Slab { first: 1, beyond: 3 }, y: Slab { first: 1, beyond: 3 } }).unwrap();
+        assert_eq!(part.get(0, 1, 1), 2.0);
         for (origin, strides) in [(22, [-1, -4, -12]), (23, [-2, -4, -12]), (1, [1, 4, 12]), (0, [isize::MIN, 1, 1])] {
             assert!(ArrayView::from_origin(&data, origin, shape, strides).is_err(), "{origin} {strides:?}");
         }
@@ -464,20 +466,27 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_those_of_the_array() {
+    fn parts_are_those_of_the_array() {
         let shape = Shape::new(4, 3, 2);
+        let part = |x: [usize; 2], y: [usize; 2]| {
+            let [x, y] = [x, y].map(|[first, beyond]| Slab { first, beyond });
+            Patch { x, y }
+        };
         let mut data: Vec<f64> = (0..24).map(f64::from).collect();
         for strides in [[1, 4, 12], [6, 2, 1], [0, 0, 0]] {
             let view = ArrayView::new(&data, shape, strides).unwrap();
-            let rows = view.rows(Slab { first: 1, beyond: 3 }).unwrap();
+            let rows = view.part(part([0, 4], [1, 3])).unwrap();
             assert_eq!(rows.shape(), Shape::new(4, 2, 2));
             assert_eq!((rows.get(3, 0, 1), rows.get(0, 1, 0)), (view.get(3, 1, 1), view.get(0, 2, 0)));
-            assert!(
-                view.rows(Slab { first: 2, beyond: 4 }).is_err() && view.rows(Slab { first: 2, beyond: 2 }).is_err()
-            );
+            let some = view.part(part([2, 4], [1, 2])).unwrap();
+            assert_eq!(some.shape(), Shape::new(2, 1, 2));
+            assert_eq!(some.get(1, 0, 1), view.get(3, 1, 1));
+            for (x, y) in [([0, 4], [2, 4]), ([0, 4], [2, 2]), ([3, 5], [0, 3]), ([1, 1], [0, 3])] {
+                assert!(view.part(part(x, y)).is_err(), "{x:?} {y:?}");
+            }
         }
         let view = ArrayViewMut::c_order(&mut data, shape).unwrap();
-        view.into_rows(Slab { first: 2, beyond: 3 }).unwrap().set(1, 0, 1, -1.0);
+        view.into_part(part([0, 4], [2, 3])).unwrap().set(1, 0, 1, -1.0);
         assert_eq!(data[1 + 4 * (2 + 3)], -1.0);
     }
 }

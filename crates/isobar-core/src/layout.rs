@@ -84,22 +84,36 @@ impl Colour {
 /// of the neighbouring rows' other colour, and east and west at `m` and `m ± 1` of the same row's.
 /// The padding of a row (at most 7 entries beyond its last column) holds zeros, always.
 ///
-/// A grid may be part of a larger one, a [`Slab`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
+/// A grid may be part of a larger one, a [`Patch`]: its first cell lies at [`origin`](Self::origin) there, and beyond its
 /// first and its last row, where the larger grid goes on, there is room for [`halo`](Self::halo) rows of neighbours.
-/// Positions count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Colours are
-/// stored as they are met here; [`local`](Self::local) says where a colour of the larger grid is.
+/// Positions count from the first cell, so that halo rows have negative ones or lie beyond [`len`](Self::len). Where it goes on in
+/// x, [halo columns](Self::beyond) follow behind all rows. Colours are stored as they are met here; [`local`](Self::local) says
+/// where a colour of the larger grid is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     pitch: usize,
     origin: [usize; 2],
     halo: [usize; 2],
+    /// What is west and east of each row.
+    beside: [Beside; 2],
+}
+
+/// What lies beyond an end of rows, of which vectors have a halo column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Beside {
+    /// Nothing, and there is no such column.
+    Nothing,
+    /// The next column.
+    Next,
+    /// The column at the other end of a ring.
+    Around,
 }
 
 /// Row pitches are multiples of this many elements: a 64-byte line of f64.
 pub const ROW_ALIGNMENT: usize = 8;
 
-/// Consecutive rows of a grid, with all their columns: what one of several devices works on.
+/// Consecutive rows of a grid, or cells along x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
     /// The first row.
@@ -134,6 +148,70 @@ impl Slab {
     }
 }
 
+/// A rectangle of the columns of a grid: what one of several devices works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// Those that it has of a row.
+    pub x: Slab,
+    /// Its rows.
+    pub y: Slab,
+}
+
+impl Patch {
+    /// All of a grid.
+    pub fn whole(shape: Shape) -> Self {
+        Self { x: Slab { first: 0, beyond: shape.nx }, y: Slab::whole(shape) }
+    }
+
+    /// Some rows of a grid, with all their columns.
+    pub fn of_rows(shape: Shape, rows: Slab) -> Self {
+        Self { y: rows, ..Self::whole(shape) }
+    }
+
+    /// The cells of a grid that it holds.
+    pub fn shape(&self, whole: Shape) -> Shape {
+        Shape { nx: self.x.rows(), ny: self.y.rows(), ..whole }
+    }
+
+    /// The cell (i, j) of the grid where it begins.
+    pub fn origin(&self) -> [usize; 2] {
+        [self.x.first, self.y.first]
+    }
+
+    /// Whether it has whole rows of a grid.
+    pub fn has_whole_rows(&self, whole: Shape) -> bool {
+        self.x.rows() == whole.nx
+    }
+
+    /// Its rows, for what works on whole ones alone; `what` says what that is.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where it has not all columns of a grid.
+    pub fn whole_rows(&self, whole: Shape, what: &str) -> Result<Slab> {
+        if self.has_whole_rows(whole) { Ok(self.y) } else { Err(needs_whole_rows(what)) }
+    }
+
+    /// The layout of its vectors, with a halo row or column wherever the grid goes on; `is_ring` says whether it does so around x.
+    ///
+    /// # Errors
+    /// Those of [`Layout::new`].
+    pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
+        let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole })?;
+        let around = if is_ring && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };
+        let beside =
+            [self.x.first > 0, self.x.beyond < whole.nx].map(|goes_on| if goes_on { Beside::Next } else { around });
+        Ok(Layout { origin: self.origin(), beside, ..rows })
+    }
+}
+
+/// What is said where ranks divide rows, and something needs whole ones.
+pub fn needs_whole_rows(what: &str) -> Error {
+    Error::Unsupported(format!(
+        "{what} on ranks that divide x; let each have whole rows (--parts 1xN, of as many ranks as rows at most), or use \
+         solver.method = \"cg\" with the preconditioner \"line\""
+    ))
+}
+
 impl Layout {
     /// The layout for a grid of this shape.
     ///
@@ -150,7 +228,7 @@ impl Layout {
             .and_then(|p| p.checked_mul(2)?.checked_mul(shape.ny)?.checked_mul(shape.nz))
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
-        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: [0; 2] })
+        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: [0; 2], beside: [Beside::Nothing; 2] })
     }
 
     /// The layout of a single cell, for vectors that must be there and are not used.
@@ -193,11 +271,47 @@ impl Layout {
         self.halo.map(|rows| 2 * self.half_plane() * rows)
     }
 
-    /// Entries of a whole vector, padding and halo rows included.
+    /// Whether vectors have room for a neighbour's column west of each row, and east of it.
+    #[inline(always)]
+    pub fn goes_on_in_x(&self) -> [bool; 2] {
+        self.beside.map(|beside| beside != Beside::Nothing)
+    }
+
+    /// Whether what lies there is the other end of a ring.
+    #[inline(always)]
+    pub fn goes_around_in_x(&self) -> [bool; 2] {
+        self.beside.map(|beside| beside == Beside::Around)
+    }
+
+    /// Whether there are halo columns.
+    #[inline(always)]
+    pub fn has_halo_columns(&self) -> bool {
+        self.beside != [Beside::Nothing; 2]
+    }
+
+    /// Entries of a halo column: all layers of each row, halo rows included, rounded up to two lines of memory.
+    #[inline(always)]
+    fn halo_column_len(&self) -> usize {
+        let [before, after] = self.halo;
+        ((before + self.shape.ny + after) * self.shape.nz).next_multiple_of(2 * ROW_ALIGNMENT)
+    }
+
+    /// Position of layer 0 of the cell west of row j, or east of it, in a halo column; the other layers follow. j is −1 or the
+    /// number of rows in halo rows.
+    #[inline(always)]
+    pub fn beyond(&self, is_east: bool, j: isize) -> isize {
+        let behind = if is_east && self.goes_on_in_x()[0] { self.halo_column_len() } else { 0 };
+        let [before, after] = self.halo;
+        let rows = (2 * self.half_plane() * (self.shape.ny + after)) as isize;
+        rows + behind as isize + (j + before as isize) * self.shape.nz as isize
+    }
+
+    /// Entries of a whole vector, padding and halo included.
     #[inline(always)]
     pub fn len_with_halo(&self) -> usize {
         let [before, after] = self.halo_len();
-        before + self.len() + after
+        let columns = self.goes_on_in_x().into_iter().filter(|&goes_on| goes_on).count();
+        before + self.len() + after + columns * self.halo_column_len()
     }
 
     /// The colour that columns of a colour of the larger grid have here: relaxation must sweep the larger grid's red
@@ -323,6 +437,28 @@ mod tests {
         let layout = slab.layout(whole.shape()).unwrap();
         assert_eq!((layout.shape(), layout.origin(), layout.halo()), (Shape::new(9, 3, 2), [0, 2], [1, 1]));
         assert_eq!(Slab::whole(whole.shape()).layout(whole.shape()).unwrap(), whole);
+    }
+
+    #[test]
+    fn halo_columns_lie_behind_all_rows() {
+        let whole = Shape::new(12, 7, 3);
+        let patch = Patch { x: Slab { first: 4, beyond: 8 }, y: Slab { first: 2, beyond: 5 } };
+        let layout = patch.layout(whole, false).unwrap();
+        assert_eq!((layout.shape(), layout.origin()), (Shape::new(4, 3, 3), [4, 2]));
+        assert_eq!((layout.halo(), layout.goes_on_in_x()), ([1, 1], [true, true]));
+        let rows = layout.len() + layout.halo_len()[1];
+        // Five rows of three layers, on two lines of memory.
+        assert_eq!(layout.beyond(false, -1), rows as isize);
+        assert_eq!(layout.beyond(true, 3), (rows + 16 + 4 * 3) as isize);
+        assert_eq!(layout.len_with_halo(), layout.halo_len()[0] + rows + 32);
+        let west = Patch { x: Slab { first: 0, beyond: 4 }, ..patch };
+        assert_eq!(west.layout(whole, false).unwrap().goes_on_in_x(), [false, true]);
+        let on_ring = west.layout(whole, true).unwrap();
+        assert_eq!((on_ring.goes_on_in_x(), on_ring.goes_around_in_x()), ([true, true], [true, false]));
+        let ring = Patch::of_rows(whole, patch.y);
+        assert_eq!(ring.layout(whole, true).unwrap(), patch.y.layout(whole).unwrap());
+        assert_eq!(ring.whole_rows(whole, "this").unwrap(), patch.y);
+        assert!(patch.whole_rows(whole, "this").unwrap_err().to_string().contains("this on ranks that divide x"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
-use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
+use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::{Precision, Real};
@@ -236,6 +236,8 @@ impl Backend for Cpu {
 impl PartBackend for Cpu {
     type Link = NoLink;
 
+    const DIVIDES_ROWS: bool = true;
+
     fn edges<T: Real>(
         &self,
         x: &mut Vector<T>,
@@ -260,6 +262,18 @@ impl PartBackend for Cpu {
     fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
         let layout = *to.layout();
         part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
+        Ok(())
+    }
+
+    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
+        let whole = *x.layout();
+        columns::write_part(from, of, &whole, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        let part = *to.layout();
+        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
         Ok(())
     }
 }

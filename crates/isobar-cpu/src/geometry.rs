@@ -20,7 +20,8 @@ pub(crate) struct Geometry<'a, T> {
     pub(crate) periodic: [bool; 3],
     /// What lies beyond closed sides: a row of zeros.
     pub(crate) zeros: &'a [T],
-    /// Whether what lies beyond the ends of lines in x must be replaced; if not, entries of zero meet it.
+    /// Whether what lies beyond the ends of lines in x must be replaced; if not, entries of zero meet it. Where there are halo columns
+    /// it must.
     pub(crate) replaces_ends: bool,
 }
 
@@ -305,7 +306,7 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
     }
 
     /// The column, counted from the window's first, at the lower or upper end of its line, if its neighbour there would
-    /// be of the other colour: the first cell of a line, and the last one of an even number.
+    /// be of the other colour: the first cell of a line, and the last one of an even number, as it is where lines go on.
     #[inline(always)]
     pub(crate) fn end_in_x(&self, upper: bool) -> Option<usize> {
         let (h, Columns { m, n }) = (self.h, self.w.columns);
@@ -338,6 +339,15 @@ impl<'a, S: Simd, T: Real> View<'a, '_, S, T> {
             ended = ended.with(n - 1, T::ZERO);
         }
         let Some(lane) = self.end_in_x(upper) else { return ended };
+        if g.layout.goes_on_in_x()[usize::from(upper)] {
+            let is_around = g.layout.goes_around_in_x()[usize::from(upper)];
+            if !which.counts(if is_around { Link::Wrapped } else { Link::Inner }, upper) {
+                return ended.with(lane, T::ZERO);
+            }
+            let position = g.layout.beyond(upper, h.j as isize) + w.k as isize;
+            // SAFETY: promised by the caller.
+            return ended.with(lane, unsafe { v.row(position, 1)[0] });
+        }
         if !(g.periodic[0] && which.counts(Link::Wrapped, upper)) {
             // What is east of the last column is padding, or the row's end.
             return if upper { ended } else { ended.with(lane, T::ZERO) };

@@ -48,9 +48,12 @@ enum Restricted<T> {
 
 impl<T: Real> PointTransfer<T> {
     fn new(fine: &Arc<Diffusion<T>>, coarse: Layout, by: &Halving) -> Self {
-        let pitch = Operator::layout(&**fine).pitch();
+        let layout = Operator::layout(&**fine);
+        // Those of the part's own columns.
+        let (first, nx) = (layout.origin()[0], layout.shape().nx);
         let of_parity = |weights: &[f64], parity: usize| -> Vec<T> {
-            (0..pitch).map(|m| T::from_f64(weights.get(2 * m + parity).copied().unwrap_or(0.0))).collect()
+            let own = &weights[first..first + nx];
+            (0..layout.pitch()).map(|m| T::from_f64(own.get(2 * m + parity).copied().unwrap_or(0.0))).collect()
         };
         let along = &by.along[0];
         let in_x = [0, 1].map(|parity| [of_parity(&along.near, parity), of_parity(&along.far, parity)]);
@@ -383,7 +386,10 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         let (n, coarse_n, coarse_nx) = (g.layout.pitch(), coarse.pitch(), coarse.shape().nx);
         let [first, coarse_first] = transfer.firsts();
         let row = first + j;
-        let places = [y.part_of(row), y.beside(row)].map(|row| by_parity(coarse, row as isize - coarse_first as isize));
+        let places = [y.part_of(row), y.beside(row)].map(|row| {
+            let plane = row as isize - coarse_first as isize;
+            (plane, by_parity(coarse, plane))
+        });
         let [natural, between] = rows;
         let (even, odd) = between[..2 * coarse_n].split_at_mut(coarse_n);
         let natural = &mut natural[..2 * coarse_n + 2];
@@ -391,8 +397,9 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
             let layers = [(z.part_of(w.k), z.near[w.k]), (z.beside(w.k), z.far[w.k])];
             even.fill(T::ZERO);
             odd.fill(T::ZERO);
+            let mut beyond = [T::ZERO; 2];
             // Between the two coarser planes and the two coarser layers.
-            for (starts, in_y) in places.iter().zip([y.near[row], y.far[row]]) {
+            for ((plane, starts), in_y) in places.into_iter().zip([y.near[row], y.far[row]]) {
                 for (layer, in_z) in layers {
                     let weight = T::from_f64(in_y * in_z);
                     if weight == T::ZERO {
@@ -402,6 +409,13 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
                     let read = |start: isize| unsafe { coarse_u.row(start + (layer * coarse_n) as isize, coarse_n) };
                     even.iter_mut().zip(read(starts[0])).for_each(|(sum, &value)| *sum += weight * value);
                     odd.iter_mut().zip(read(starts[1])).for_each(|(sum, &value)| *sum += weight * value);
+                    for (is_east, sum) in [false, true].into_iter().zip(&mut beyond) {
+                        if coarse.goes_on_in_x()[usize::from(is_east)] {
+                            let position = coarse.beyond(is_east, plane) + layer as isize;
+                            // SAFETY: as above.
+                            *sum += weight * unsafe { coarse_u.row(position, 1) }[0];
+                        }
+                    }
                 }
             }
             if x.is_halved {
@@ -411,6 +425,12 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
                 }
                 // Around a ring; elsewhere with a weight of zero.
                 (natural[0], natural[1 + coarse_nx]) = (natural[coarse_nx], natural[1]);
+                let ends = [(0, beyond[0]), (1 + coarse_nx, beyond[1])];
+                for ((at, value), goes_on) in ends.into_iter().zip(coarse.goes_on_in_x()) {
+                    if goes_on {
+                        natural[at] = value;
+                    }
+                }
             }
             for colour in Colour::BOTH {
                 let h = g.half_plane(j, colour);

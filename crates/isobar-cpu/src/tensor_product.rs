@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Slab};
+use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
@@ -71,14 +71,15 @@ impl<T: Real> Factors<T> {
         let horizontal = self.horizontal.each_mut().map(|field| Shared::of(field));
         let areas = self.areas.each_mut().map(|field| Shared::of(field));
         cpu.for_each_column_row(layout, |j, colour, start| {
-            let (parity, n, row) = (layout.parity(j, colour), layout.columns(j, colour), layout.origin()[1] + j);
+            let (parity, n, [first, row]) = (layout.parity(j, colour), layout.columns(j, colour), layout.origin());
+            let row = row + j;
             // SAFETY: each row is visited once.
             let rows = horizontal.map(|field| unsafe { field.row_mut(start, n) });
             // SAFETY: as above.
             let [area, inverse_area] = areas.map(|field| unsafe { field.row_mut(start, n) });
             let [west, east, south, north, total] = rows;
             for m in 0..n {
-                let at = 2 * m + parity + h.nx * row;
+                let at = first + 2 * m + parity + h.nx * row;
                 let over = 1.0 / h.area[at];
                 (area[m], inverse_area[m]) = (round(h.area[at]), round(over));
                 west[m] = round(h.west[at] / h.area[at]);
@@ -264,7 +265,7 @@ impl Supports<stencil::TensorProduct> for Cpu {
     type Operator<T: Real> = TensorProduct<T>;
 
     fn operator<T: Real>(&self, stencil: &stencil::TensorProduct) -> Result<Arc<TensorProduct<T>>> {
-        self.part(stencil, Slab::whole(Stencil::shape(stencil)))
+        self.part(stencil, Patch::whole(Stencil::shape(stencil)))
     }
 
     fn update<T: Real>(&self, operator: &TensorProduct<T>, stencil: &stencil::TensorProduct) -> Result<()> {
@@ -342,8 +343,8 @@ impl SupportsLevels<stencil::TensorProduct> for Cpu {
 impl SupportsParts<stencil::TensorProduct> for Cpu {
     type Part<T: Real> = TensorProduct<T>;
 
-    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Arc<TensorProduct<T>>> {
-        let layout = slab.layout(Stencil::shape(stencil))?;
+    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<TensorProduct<T>>> {
+        let layout = patch.layout(Stencil::shape(stencil), false)?;
         let factors = Factors::new(self, stencil, &layout);
         Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }

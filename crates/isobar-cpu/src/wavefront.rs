@@ -121,6 +121,26 @@ pub(crate) fn run_part(
     Ok(())
 }
 
+/// The same, each stage on all planes before the next one.
+///
+/// # Errors
+/// Those of `exchange`.
+pub(crate) fn run_apart(
+    cpu: &Cpu,
+    chunks: Chunks,
+    stages: usize,
+    stage: impl Fn(usize, usize, usize) + Sync,
+    mut exchange: impl FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    for s in 0..stages {
+        if s > 0 {
+            exchange(s)?;
+        }
+        cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
+    }
+    Ok(())
+}
+
 fn run_boundaries(cpu: &Cpu, chunks: Chunks, stages: usize, stage: &(impl Fn(usize, usize, usize) + Sync)) {
     let first = |n: usize| {
         let (start, end) = (chunks.start(n), chunks.start(n + 1));
@@ -224,6 +244,25 @@ mod tests {
                 .unwrap();
                 assert_eq!((done.into_inner().unwrap().0, seen), (vec![stages; planes], stages - 1));
             }
+        }
+    }
+
+    #[test]
+    fn stages_apart_are_on_all_planes_one_after_the_other() {
+        let cpu = Cpu::new(3).unwrap();
+        for (planes, stages) in [1, 2, 7, 24, 64].into_iter().flat_map(|n| (1..=5).map(move |s| (n, s))) {
+            let done = Mutex::new(vec![0; planes]);
+            let stage = |s: usize, plane: usize, _: usize| {
+                let mut done = done.lock().unwrap();
+                assert_eq!(done[plane], s);
+                done[plane] += 1;
+            };
+            run_apart(&cpu, Chunks::new(planes, 3, stages), stages, stage, |s| {
+                assert_eq!(*done.lock().unwrap(), vec![s; planes]);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(done.into_inner().unwrap(), vec![stages; planes]);
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::layout::{Layout, Patch, Shape};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::{PartMixedSmoother, PartPoints};
@@ -462,9 +462,10 @@ impl SupportsParts<stencil::Diffusion> for Cuda {
     type Part<T: Real> = SevenPoint<Passes<Diffusion, T>>;
 
     /// Parts of stencils with stored faces, of coefficients on one card, and of rings in y, are not made.
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<Self::Part<T>>> {
+    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
         refuse_while_recording("making an operator")?;
-        stencil.require_parts(slab)?;
+        stencil.require_parts(patch)?;
+        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(Passes::make(self, stencil, slab, true)?, stencil)
     }
 

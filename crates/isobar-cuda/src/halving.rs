@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::Fill;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::layout::{Layout, Patch, Shape};
 use isobar_core::operator::aggregate::Components;
 use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours, stale_after};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
@@ -268,9 +268,10 @@ impl SupportsPoints for Cuda {
 impl SupportsPointParts for Cuda {
     type PointPartTransfer<T: Real> = PointTransfer<T>;
 
-    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<DiffusionOperator<T>>> {
+    fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<DiffusionOperator<T>>> {
         refuse_while_recording("making an operator")?;
-        stencil.require_parts(slab)?;
+        stencil.require_parts(patch)?;
+        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(Passes::make(self, stencil, slab, false)?, stencil)
     }
 

@@ -3,7 +3,7 @@
 use isobar_core::backend::part::PartBackend;
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::Colour;
+use isobar_core::layout::{Colour, needs_whole_rows};
 use isobar_core::operator::part::{Handed, PartPoints, PartSubstitution, PartTriangular};
 use isobar_core::operator::{PointSmoother, Triangular};
 use isobar_core::options::PointCycle;
@@ -17,6 +17,9 @@ use crate::vector::Vector;
 fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
     operator: &DistributedOperator<B, O>,
 ) -> Result<&dyn PartSubstitution<B, T>> {
+    if !operator.ranks().has_whole_rows() {
+        return Err(needs_whole_rows("incomplete Cholesky"));
+    }
     let steps = operator.part().substitution();
     steps.ok_or_else(|| Error::Unsupported("incomplete Cholesky on several of these devices; run on one".into()))
 }
@@ -110,7 +113,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
     }
 
     fn substitutes(&self) -> bool {
-        self.part().substitution().is_some()
+        self.ranks().has_whole_rows() && self.part().substitution().is_some()
     }
 
     fn substitute(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::PartMixedSmoother;
@@ -12,7 +12,7 @@ use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator,
 use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
-use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 use crate::distributed::{Aggregates, Distributed};
 use crate::galerkin::{by_galerkin, has_galerkin};
@@ -38,7 +38,7 @@ where
             }
         } else if has_galerkin {
             return Ok(alone);
-        } else if !B::DIVIDES_GALERKIN {
+        } else if !B::DIVIDES_GALERKIN || !self.has_whole_rows() {
             return Ok(lines(alone.why.map(|why| {
                 format!("conjugate gradients with lines: several ranks share no Galerkin grids; one would take {why}")
             })));
@@ -52,7 +52,8 @@ where
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
-        self.slab(stencil.shape())?.layout(stencil.shape())
+        let shape = stencil.shape();
+        self.patch(shape)?.layout(shape, stencil.is_periodic(Axis::X) && shape.nx > 1)
     }
 
     fn operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {
@@ -127,6 +128,9 @@ type Part<B, T> = <B as SupportsParts<Diffusion>>::Part<T>;
 fn of_whole<B: SupportsPointParts, T: Real>(
     operator: &DistributedOperator<B, Part<B, T>>,
 ) -> Result<Arc<dyn AggregateOperator<B, T>>> {
+    if !operator.ranks().has_whole_rows() {
+        return Err(needs_whole_rows("deflation"));
+    }
     let part = operator.ranks().inner().part_aggregates::<T>(operator.part());
     part.ok_or_else(|| Error::Unsupported("deflation on several of these devices; run on one".into()))
 }

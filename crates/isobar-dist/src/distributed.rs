@@ -8,8 +8,8 @@ use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::backend::{
     AggregateBackend, AggregateMap, Backend, BodyAfter, DeviceInfo, Ratio, Scalar, iterate_after_first,
 };
-use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Colour, Layout, Patch, Shape, needs_whole_rows};
 use isobar_core::operator::PointSmoother;
 use isobar_core::operator::part::Handed;
 use isobar_core::real::Real;
@@ -18,11 +18,12 @@ use isobar_core::stencil::parts::SupportsParts;
 
 use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
 use crate::operator::DistributedOperator;
+use crate::patches::Patches;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
-/// One of several ranks, each with a back end of its own, that share a grid: this one's vectors are its slab of rows, and
-/// callers' arrays are those rows.
+/// One of several ranks, each with a back end of its own, that share a grid: this one's vectors are its patch of columns, and
+/// callers' arrays are those columns.
 ///
 /// Stencils are those of the whole grid, on every rank. Ranks that are threads must not share the threads of an inner back
 /// end: one that waits for another would keep it from running.
@@ -30,12 +31,33 @@ use crate::vector::Vector;
 pub struct Distributed<B> {
     inner: B,
     world: Arc<dyn Communicator>,
+    /// How many parts x and y are divided in.
+    parts: [usize; 2],
 }
 
 impl<B: PartBackend> Distributed<B> {
-    /// This rank of a job, on a back end.
+    /// This rank of a job, on a back end. Ranks have slabs of whole rows.
     pub fn new(inner: B, world: Arc<dyn Communicator>) -> Self {
-        Self { inner, world }
+        let parts = [1, world.size()];
+        Self { inner, world, parts }
+    }
+
+    /// The same with x and y divided in so many parts, ranks being numbered along x first.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there are not as many ranks, [`Error::Unsupported`] where parts of this back end have whole rows.
+    pub fn divided_in(self, parts: [usize; 2]) -> Result<Self> {
+        let ([in_x, in_y], ranks) = (parts, self.world.size());
+        if in_x.checked_mul(in_y) != Some(ranks) {
+            return Err(other_number_of_parts(parts, ranks));
+        }
+        if in_x > 1 && !B::DIVIDES_ROWS {
+            let kind = self.inner.device().kind;
+            return Err(Error::Unsupported(format!(
+                "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{ranks}, or --device cpu"
+            )));
+        }
+        Ok(Self { parts, ..self })
     }
 
     /// What this rank computes on.
@@ -53,20 +75,40 @@ impl<B: PartBackend> Distributed<B> {
         Arc::clone(&self.world)
     }
 
-    /// How the rows of a grid are divided.
+    /// How the columns of a grid are divided.
     ///
     /// # Errors
-    /// Those of [`Slabs::new`].
-    pub fn slabs(&self, shape: Shape) -> Result<Slabs> {
-        Slabs::new(shape, self.world.size())
+    /// Those of [`Patches::new`].
+    pub fn patches(&self, shape: Shape) -> Result<Patches> {
+        Patches::new(shape, self.parts)
     }
 
-    /// The rows of a grid that this rank has.
+    /// The columns of a grid that this rank has.
     ///
     /// # Errors
-    /// Those of [`Slabs::new`].
-    pub fn slab(&self, shape: Shape) -> Result<Slab> {
-        Ok(self.slabs(shape)?.of(self.world.rank()))
+    /// Those of [`Patches::new`].
+    pub fn patch(&self, shape: Shape) -> Result<Patch> {
+        Ok(self.patches(shape)?.of(self.world.rank()))
+    }
+
+    /// Whether every rank has whole rows.
+    pub(crate) fn has_whole_rows(&self) -> bool {
+        self.parts[0] == 1
+    }
+
+    /// How the rows of a grid are divided, for what works on whole ones alone; `what` says what that is.
+    ///
+    /// # Errors
+    /// Those of [`Slabs::new`]; [`Error::Unsupported`] where x is divided.
+    pub(crate) fn slabs(&self, shape: Shape, what: &str) -> Result<Slabs> {
+        if self.has_whole_rows() { Slabs::new(shape, self.world.size()) } else { Err(needs_whole_rows(what)) }
+    }
+
+    /// The rank so many parts further in x, perhaps around a ring, and in y.
+    fn neighbour(&self, [to_x, to_y]: [isize; 2]) -> usize {
+        let (rank, [in_x, _]) = (self.world.rank(), self.parts);
+        let x = (rank % in_x + in_x).wrapping_add_signed(to_x) % in_x;
+        x + in_x * (rank / in_x).wrapping_add_signed(to_y)
     }
 
     /// This rank's part of a stencil's operator.
@@ -74,7 +116,7 @@ impl<B: PartBackend> Distributed<B> {
     where
         B: SupportsParts<S>,
     {
-        let part = self.inner.part(stencil, self.slab(stencil.shape())?)?;
+        let part = self.inner.part(stencil, self.patch(stencil.shape())?)?;
         Ok(Arc::new(DistributedOperator::of_part(self, part)))
     }
 
@@ -121,15 +163,22 @@ impl<B: PartBackend> Distributed<B> {
         if let Some(link) = self.inner.link() {
             return link.fill(&self.inner, x, colours);
         }
-        let rank = self.world.rank();
         self.inner.edges(x, colours, &mut |edges| {
-            let messages = edges.iter_mut().map(|edge| Message {
-                peer: if edge.is_last { rank + 1 } else { rank - 1 },
-                tag: edge.colour as u32,
-                send: bytes_of(edge.send),
-                receive: bytes_of_mut(edge.receive),
-            });
-            self.world.exchange(&mut messages.collect::<Vec<_>>())
+            let mut messages = Vec::with_capacity(2 * edges.len());
+            for edge in edges {
+                let (peer, colour) = (self.neighbour(edge.towards), edge.colour as u32);
+                let (send, receive) = (bytes_of(edge.send), bytes_of_mut(edge.receive));
+                let [to_x, to_y] = edge.towards;
+                if to_x == 0 {
+                    messages.push(Message { peer, tag: colour, send, receive });
+                    continue;
+                }
+                // On a ring of two parts the same rank is on both sides: tags say which way messages go.
+                let tag = |x: isize, y: isize| ALONG_X + 2 * (3 * (y + 1) + x + 1).unsigned_abs() as u32 + colour;
+                messages.push(Message { peer, tag: tag(to_x, to_y), send, receive: &mut [] });
+                messages.push(Message { peer, tag: tag(-to_x, -to_y), send: &[], receive });
+            }
+            self.world.exchange(&mut messages)
         })
     }
 
@@ -147,6 +196,17 @@ impl<B: PartBackend> Distributed<B> {
         sums.into_iter().zip(values).try_for_each(|(scalar, value)| self.inner.set(scalars, scalar, value))
     }
 }
+
+/// What is said where parts are not as many as ranks.
+pub fn other_number_of_parts([in_x, in_y]: [usize; 2], ranks: usize) -> Error {
+    let message = format!(
+        "{in_x}x{in_y} are not as many parts as there are ranks, {ranks}; use two numbers with that product, as 1x{ranks}"
+    );
+    Error::invalid("parts", message)
+}
+
+/// The first tag of messages between parts that are not above each other.
+const ALONG_X: u32 = 8;
 
 /// A rank that computes and exchanges by turns, as long as this lives. One whose computing is another device's work is not said
 /// to: its processor waits.

@@ -20,6 +20,7 @@ use crate::distributed::Distributed;
 use crate::levels::{DistributedTransfer, too_thin};
 use crate::operator::DistributedOperator;
 use crate::own::own_levels;
+use crate::patches::Patches;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
@@ -28,7 +29,8 @@ pub(crate) fn has_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, sten
     if !backend.has_others() {
         return Ok(true);
     }
-    Ok(B::DIVIDES_GALERKIN && backend.slabs(stencil.shape())?.halved().is_some())
+    let patches = backend.patches(stencil.shape())?;
+    Ok(B::DIVIDES_GALERKIN && backend.has_whole_rows() && patches.rows().halved().is_some())
 }
 
 /// The hierarchy of a stencil; none where the back end divides no such levels.
@@ -43,9 +45,9 @@ pub(crate) fn by_galerkin<B: SupportsPointParts, T: Real>(
     wanted: Option<usize>,
 ) -> Result<Option<Hierarchy<Distributed<B>, Diffusion, T>>> {
     let (world, inner) = (backend.world(), backend.inner());
-    let slabs = backend.slabs(stencil.shape())?;
+    let slabs = backend.slabs(stencil.shape(), "multigrid on Galerkin grids")?;
     if backend.has_others() && slabs.halved().is_none() {
-        return Err(too_thin(stencil.shape().ny, world.size()));
+        return Err(too_thin(stencil.shape(), &backend.patches(stencil.shape())?));
     }
     // One part is the whole grid.
     let stays = |starts: &[usize]| backend.has_others() && Slabs::from_starts(starts).stay_divided();
@@ -65,11 +67,12 @@ pub(crate) fn by_galerkin<B: SupportsPointParts, T: Real>(
             Some(coarse) => (*Operator::<_, T>::layout(&**coarse), None),
             None => {
                 let slabs = gathered.as_ref().filter(|_| backend.has_others());
-                let slabs = slabs.map(|(layout, starts)| (*layout, Slabs::from_starts(starts)));
-                (*whole.levels[0].layout(), slabs)
+                let patches = slabs
+                    .map(|(layout, starts)| (*layout, Patches::of_rows(layout.shape(), Slabs::from_starts(starts))));
+                (*whole.levels[0].layout(), patches)
             }
         };
-        let gathered = gathered.as_ref().map(|(layout, slabs)| (*layout, slabs));
+        let gathered = gathered.as_ref().map(|(layout, patches)| (*layout, patches));
         all_transfers.push(match n {
             0 => transfer_from(finest, part, layout, gathered)?,
             n => transfer_from(&divided[n - 1], part, layout, gathered)?,
@@ -110,7 +113,7 @@ fn transfer_from<B, O, T>(
     fine: &Arc<DistributedOperator<B, O>>,
     part: Arc<dyn PartTransfer<B, T>>,
     coarse: Layout,
-    gathered: Option<(Layout, &Slabs)>,
+    gathered: Option<(Layout, &Patches)>,
 ) -> Result<Arc<dyn Transfer<Distributed<B>, T>>>
 where
     B: PartBackend,

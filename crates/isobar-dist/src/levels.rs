@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::layout::{Colour, Layout, Patch, Shape, Slab};
 use isobar_core::operator::part::{PartSmoother, PartTransfer};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
@@ -20,7 +20,7 @@ use isobar_core::stencil::{Coarsen, Hierarchy};
 use crate::communicator::{bytes_of, bytes_of_mut};
 use crate::distributed::Distributed;
 use crate::operator::DistributedOperator;
-use crate::slabs::Slabs;
+use crate::patches::Patches;
 use crate::vector::Vector;
 
 /// Between two levels, the finer of which is divided, or none.
@@ -37,33 +37,57 @@ pub struct DistributedTransfer<B: PartBackend, O: ?Sized, P: ?Sized, T: Real> {
 struct Gathered<B: PartBackend, T: Real> {
     f: B::Vector<T>,
     u: B::Vector<T>,
-    slabs: Slabs,
+    patches: Patches,
+    /// This rank's rows and those of the halo.
     with_halo: Slab,
     /// Where parts pass through the host: this rank's, and all.
     staging: [Vec<T>; 2],
+    /// Where x is divided: the parts of all ranks.
+    parts: Vec<Layout>,
 }
 
 impl<B: PartBackend, T: Real> Gathered<B, T> {
-    fn new(backend: &Distributed<B>, part: &Layout, whole: &Layout, slabs: &Slabs) -> Result<Self> {
-        let slab = slabs.of(backend.world().rank());
+    fn new(backend: &Distributed<B>, part: &Layout, whole: &Layout, patches: &Patches) -> Result<Self> {
+        let slab = patches.of(backend.world().rank()).y;
         let [before, after] = part.halo();
         let with_halo = Slab { first: slab.first - before, beyond: slab.beyond + after };
-        let staged = if backend.needs_host() { [part.len(), whole.len()] } else { [0; 2] };
+        let parts: Vec<Layout> = match backend.has_whole_rows() {
+            true => Vec::new(),
+            false => {
+                (0..patches.ranks()).map(|rank| patches.of(rank).layout(whole.shape(), false)).collect::<Result<_>>()?
+            }
+        };
+        let all = if parts.is_empty() { whole.len() } else { parts.iter().map(Layout::len).sum() };
+        let staged = if backend.needs_host() { [part.len(), all] } else { [0; 2] };
         Ok(Self {
             f: backend.inner().zeros(part)?,
             u: backend.inner().zeros(part)?,
-            slabs: slabs.clone(),
+            patches: patches.clone(),
             with_halo,
             staging: staged.map(|len| vec![T::ZERO; len]),
+            parts,
         })
     }
 
     /// Collects the parts f on every rank.
     fn gather(&mut self, backend: &Distributed<B>, to: &mut B::Vector<T>) -> Result<()> {
-        let Self { f, slabs, staging: [mine, all], .. } = self;
+        let Self { f, patches, staging: [mine, all], parts, .. } = self;
+        let slabs = patches.rows();
         let (inner, world) = (backend.inner(), backend.world());
         if let Some(link) = inner.link() {
             return link.gather(inner, f, slabs.starts(), to);
+        }
+        if !parts.is_empty() {
+            let counts: Vec<usize> = parts.iter().map(|part| part.len() * size_of::<T>()).collect();
+            inner.read_rows(f, patches.of(world.rank()).y, mine)?;
+            world.all_gather(bytes_of(mine), &counts, bytes_of_mut(all))?;
+            let mut rest = &all[..];
+            for part in parts {
+                let (own, others) = rest.split_at(part.len());
+                inner.write_part(own, part, to)?;
+                rest = others;
+            }
+            return Ok(());
         }
         let [first, .., beyond] = slabs.starts() else { return Ok(()) };
         let row = all.len() / (beyond - first);
@@ -75,7 +99,10 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
 
     /// Takes this rank's part u, halo rows included, out of the whole.
     fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<T>) -> Result<()> {
-        backend.inner().copy_rows(from, self.with_halo, &mut self.u)
+        match backend.has_whole_rows() {
+            true => backend.inner().copy_rows(from, self.with_halo, &mut self.u),
+            false => backend.inner().copy_part(from, &mut self.u),
+        }
     }
 }
 
@@ -92,10 +119,11 @@ where
         fine: &Arc<DistributedOperator<B, O>>,
         part: Arc<P>,
         coarse: Layout,
-        gathered: Option<(Layout, &Slabs)>,
+        gathered: Option<(Layout, &Patches)>,
     ) -> Result<Arc<Self>> {
         let backend = Operator::<_, T>::backend(&**fine);
-        let gather = |(part, slabs): (Layout, &Slabs)| Gathered::new(backend, &part, &coarse, slabs).map(Mutex::new);
+        let gather =
+            |(part, patches): (Layout, &Patches)| Gathered::new(backend, &part, &coarse, patches).map(Mutex::new);
         Ok(Arc::new(Self { fine: Arc::clone(fine), part, coarse, gathered: gathered.map(gather).transpose()? }))
     }
 
@@ -241,18 +269,18 @@ where
     T: Real,
 {
     let (world, inner) = (backend.world(), backend.inner());
-    let mut slabs = Some(backend.slabs(stencil.shape())?).filter(|_| backend.has_others());
+    let mut patches = Some(backend.patches(stencil.shape())?).filter(|_| backend.has_others());
     let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
     let mut last = stencil.shape();
     for coarse in coarser_versions(stencil, wanted) {
         let operator_before = Arc::clone(&operators[operators.len() - 1]);
-        let whole = Slab::whole(coarse.shape());
-        let halved =
-            slabs.as_ref().map(|slabs| slabs.halved().ok_or_else(|| too_thin(last.ny, world.size()))).transpose()?;
-        let part = inner.part::<T>(&coarse, halved.as_ref().map_or(whole, |slabs| slabs.of(world.rank())))?;
+        let whole = Patch::whole(coarse.shape());
+        let halve = |patches: &Patches| patches.halved([true; 2]).ok_or_else(|| too_thin(last, patches));
+        let halved = patches.as_ref().map(halve).transpose()?;
+        let part = inner.part::<T>(&coarse, halved.as_ref().map_or(whole, |patches| patches.of(world.rank())))?;
         let part_transfer = inner.part_transfer(operator_before.part(), &part)?;
-        slabs = halved.clone().filter(Slabs::stay_divided);
-        let (operator, gathered) = match (&halved, &slabs) {
+        patches = halved.clone().filter(Patches::stay_divided);
+        let (operator, gathered) = match (&halved, &patches) {
             (_, Some(_)) => (DistributedOperator::of_part(backend, part), None),
             (Some(halved), None) => {
                 notes.push(format!("multigrid: every rank does all the work from {} on", coarse.shape()));
@@ -286,7 +314,9 @@ where
     Ok(Hierarchy::plain(levels, transfers, notes, Box::new(update)))
 }
 
-pub(crate) fn too_thin(rows: usize, ranks: usize) -> Error {
+/// Where pairs of rows of a grid are divided; patches begin with even columns in any case.
+pub(crate) fn too_thin(shape: Shape, patches: &Patches) -> Error {
+    let (rows, ranks) = (shape.ny, patches.rows().ranks());
     Error::Unsupported(format!(
         "multigrid for {rows} rows on {ranks} ranks, which need {} at least; use fewer ranks, or solver.method = \"cg\" with the \
          preconditioner \"line\"",

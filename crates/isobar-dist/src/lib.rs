@@ -1,12 +1,12 @@
 //! Grids divided among several devices.
 //!
 //! [`Distributed`] makes a back end of any back end that can hold parts of a grid: every rank has one, and all of them run
-//! the same solver on slabs of rows. Solvers do not know; what differs is that halo rows are filled before a step that
+//! the same solver on slabs of rows, or on rectangles of columns. Solvers do not know; what differs is that halo rows are filled before a step that
 //! reads them, and that sums are those of all ranks.
 //!
 //! * [`Communicator`] what ranks need of a transport: [`threads`] of one process, [`mpi`] between processes; [`together`] what they
 //!   all do or none,
-//! * [`Slabs`] which rank has which rows,
+//! * [`Patches`] which rank has which columns, [`Slabs`] in one direction,
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
 //!   relaxed each by itself, `galerkin` those of 27 points,
@@ -28,6 +28,7 @@ mod modes;
 pub mod mpi;
 mod operator;
 mod own;
+mod patches;
 mod patience;
 mod points;
 mod slabs;
@@ -37,8 +38,9 @@ mod together;
 mod vector;
 
 pub use communicator::{Communicator, Message};
-pub use distributed::Distributed;
+pub use distributed::{Distributed, other_number_of_parts};
 pub use operator::DistributedOperator;
-pub use slabs::{Slabs, collect_layers, gather_rows};
+pub use patches::{Patches, collect_layers, gather};
+pub use slabs::Slabs;
 pub use together::{Kind, Tell, Told, together};
 pub use vector::Vector;

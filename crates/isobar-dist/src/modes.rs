@@ -332,7 +332,9 @@ where
     T: Real,
     C: Real,
 {
-    let (world, inner, modes) = (backend.world(), backend.inner(), stencil.modes()?);
+    let (world, inner) = (backend.world(), backend.inner());
+    let slabs = backend.slabs(stencil.shape(), "vertical modes")?;
+    let modes = stencil.modes()?;
     let plan = Plan::new(stencil, &modes, &options.modes, tolerance)?;
     let part = inner.part_modes::<T, C>(operator.part(), &modes.only(0..plan.count))?;
     let (rank, ranks) = (world.rank(), world.size());
@@ -345,7 +347,7 @@ where
     let problems = own_levels(backend, inner.problems_of_modes(stencil, own, &options.multigrid)?);
     let layout = *problems.levels[0].layout();
     let divided = if backend.has_others() {
-        let division = Division { rows: backend.slabs(stencil.shape())?.starts().to_vec(), layers: starts };
+        let division = Division { rows: slabs.starts().to_vec(), layers: starts };
         Some(Mutex::new(Divided::new(backend, division, part.modal_layout(), &layout)?))
     } else {
         None

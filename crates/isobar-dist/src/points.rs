@@ -6,31 +6,32 @@
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::Slab;
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::{LineSmoother, Operator, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::halving::Halving;
 use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::{ends_large, steps};
-use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
+use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Stencil};
 
 use crate::distributed::Distributed;
 use crate::levels::{DistributedTransfer, too_thin};
 use crate::operator::DistributedOperator;
-use crate::slabs::Slabs;
+use crate::patches::Patches;
 
 /// How each coarser grid is divided, or, the last, would be if it were not whole on every rank.
 ///
 /// # Errors
-/// The rows of the grid that cannot be halved where slabs meet.
-fn divided(slabs: Slabs, by: &[Halving]) -> std::result::Result<Vec<Slabs>, usize> {
-    let mut all = vec![slabs];
+/// The grid that cannot be halved where patches meet, and these.
+fn divided(patches: Patches, by: &[Halving]) -> std::result::Result<Vec<Patches>, (Shape, Patches)> {
+    let mut all = vec![patches];
     for by in by {
         let last = &all[all.len() - 1];
         if all.len() > 1 && !last.stay_divided() {
             break;
         }
-        let coarse = if by.along[1].is_halved { last.halved().ok_or(by.fine.ny)? } else { last.clone() };
+        let [x, y, _] = &by.along;
+        let coarse = last.halved([x.is_halved, y.is_halved]).ok_or_else(|| (by.fine, last.clone()))?;
         all.push(coarse);
     }
     all.remove(0);
@@ -42,8 +43,8 @@ pub(crate) fn has_points<B: SupportsPointParts>(backend: &Distributed<B>, stenci
     if !backend.has_others() {
         return Ok(true);
     }
-    let slabs = backend.slabs(stencil.shape())?;
-    Ok(steps(stencil, None).is_ok_and(|steps| divided(slabs, &steps).is_ok()))
+    let patches = backend.patches(stencil.shape())?;
+    Ok(steps(stencil, None).is_ok_and(|steps| divided(patches, &steps).is_ok()))
 }
 
 /// The hierarchy of a stencil.
@@ -58,27 +59,30 @@ pub(crate) fn by_points<B: SupportsPointParts, T: Real>(
 ) -> Result<Hierarchy<Distributed<B>, Diffusion, T>> {
     let (world, inner) = (backend.world(), backend.inner());
     let steps = steps(stencil, wanted)?;
-    let slabs = match backend.has_others() {
-        true => divided(backend.slabs(stencil.shape())?, &steps).map_err(|rows| too_thin(rows, world.size()))?,
+    let patches = match backend.has_others() {
+        true => {
+            divided(backend.patches(stencil.shape())?, &steps).map_err(|(shape, patches)| too_thin(shape, &patches))?
+        }
         false => Vec::new(),
     };
+    let is_ring = stencil.is_periodic(Axis::X) && stencil.shape().nx > 1;
     inner.prepare_points(finest.part())?;
     let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
     let mut fine = stencil.clone();
     for (n, by) in steps.iter().enumerate() {
         let coarse = fine.halved(by)?;
-        let (whole, slabs) = (Slab::whole(by.coarse), slabs.get(n));
-        let slab = slabs.map_or(whole, |slabs| slabs.of(world.rank()));
-        let stays = slabs.is_some_and(Slabs::stay_divided);
+        let (whole, patches) = (Patch::whole(by.coarse), patches.get(n));
+        let patch = patches.map_or(whole, |patches| patches.of(world.rank()));
+        let stays = patches.is_some_and(Patches::stay_divided);
         let operator = match stays {
-            true => DistributedOperator::of_part(backend, inner.point_part::<T>(&coarse, slab)?),
+            true => DistributedOperator::of_part(backend, inner.point_part::<T>(&coarse, patch)?),
             false => DistributedOperator::whole(backend, inner.point_part::<T>(&coarse, whole)?),
         };
         inner.prepare_points(operator.part())?;
         let before = &operators[operators.len() - 1];
-        let part_layout = slab.layout(by.coarse)?;
+        let part_layout = patch.layout(by.coarse, is_ring)?;
         let part = inner.point_part_transfer(before.part(), &part_layout, by)?;
-        let gathered = slabs.filter(|_| !stays).map(|slabs| (part_layout, slabs));
+        let gathered = patches.filter(|_| !stays).map(|patches| (part_layout, patches));
         if gathered.is_some() {
             notes.push(format!("multigrid: every rank does all the work from {} on", by.coarse));
         }

@@ -1,11 +1,7 @@
 //! Which rank has which rows.
 
-use std::ops::Range;
-
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Shape, Slab};
-
-use crate::communicator::{COLLECTIVE, Communicator, Message, bytes_of, bytes_of_mut};
 
 /// The largest slab has at most so many times as many rows as it would have evenly.
 const UNEVENNESS: f64 = 1.2;
@@ -33,6 +29,27 @@ impl Slabs {
                 format!("{rows} rows for {ranks} ranks, each of which takes at least one; use at most {rows} ranks"),
             ));
         }
+        Ok(Self::along(rows, ranks))
+    }
+
+    /// The same of so many columns: slabs begin with even ones, so that each has pairs of them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there are more parts than pairs.
+    pub fn of_columns(columns: usize, parts: usize) -> Result<Self> {
+        let pairs = columns.div_ceil(2);
+        if parts > 1 && pairs < parts {
+            return Err(Error::invalid(
+                "grid.nx",
+                format!(
+                    "{columns} columns for {parts} parts in x, each of which takes two at least; use at most {pairs} parts"
+                ),
+            ));
+        }
+        Ok(if parts == 1 { Self::from_starts(&[0, columns]) } else { Self::along(columns, parts) })
+    }
+
+    fn along(rows: usize, ranks: usize) -> Self {
         let in_blocks = |block: usize| {
             let blocks = rows.div_ceil(block);
             Self { starts: (0..=ranks).map(|rank| (blocks * rank / ranks * block).min(rows)).collect() }
@@ -47,7 +64,7 @@ impl Slabs {
             .filter(is_even)
             .map(|power| (in_blocks(1 << power).work(), power))
             .min_by(|a, b| a.0.total_cmp(&b.0));
-        Ok(in_blocks(best.map_or(1, |(_, power)| 1 << power)))
+        in_blocks(best.map_or(1, |(_, power)| 1 << power))
     }
 
     /// Slabs that begin, and end, there.
@@ -103,84 +120,6 @@ impl Slabs {
     }
 }
 
-/// Collects the rows of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, of which every rank has
-/// its own rows.
-///
-/// # Errors
-/// [`Error::Shape`] for an array of another size; those of [`Slabs::new`] and [`Communicator::gather`].
-pub fn gather_rows(world: &dyn Communicator, u: &mut [f64], shape: Shape) -> Result<()> {
-    if u.len() != shape.cells() {
-        return Err(Error::shape("array", format!("{} elements", u.len()), shape.to_string()));
-    }
-    if world.size() == 1 {
-        return Ok(());
-    }
-    let slabs = Slabs::new(shape, world.size())?;
-    let pieces = |slab: Slab| {
-        (0..shape.nz).map(move |k| {
-            let start = shape.nx * (slab.first + shape.ny * k);
-            start..start + shape.nx * slab.rows()
-        })
-    };
-    let mine: Vec<f64> = pieces(slabs.of(world.rank())).flat_map(|piece| u[piece].iter().copied()).collect();
-    let counts: Vec<usize> =
-        (0..world.size()).map(|rank| slabs.of(rank).shape(shape).cells() * size_of::<f64>()).collect();
-    let mut all = vec![0.0; if world.rank() == 0 { shape.cells() } else { 0 }];
-    world.gather(bytes_of(&mine), &counts, bytes_of_mut(&mut all))?;
-    let mut rest = &all[..];
-    for piece in (0..world.size()).filter(|_| world.rank() == 0).flat_map(|rank| pieces(slabs.of(rank))) {
-        let (from, others) = rest.split_at(piece.len());
-        u[piece].copy_from_slice(from);
-        rest = others;
-    }
-    Ok(())
-}
-
-/// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the rows of each, `rows`, which
-/// are (nz, rows, nx) in C order. Returns this rank's, (layers, ny, nx).
-///
-/// # Errors
-/// [`Error::Shape`] for another number of values, of ranks, or other layers; those of [`Slabs::new`] and
-/// [`Communicator::exchange`].
-pub fn collect_layers(
-    world: &dyn Communicator,
-    rows: &[f64],
-    shape: Shape,
-    layers: &[Range<usize>],
-) -> Result<Vec<f64>> {
-    let (rank, size) = (world.rank(), world.size());
-    let slabs = Slabs::new(shape, size)?;
-    let row = |rank: usize| shape.nx * slabs.of(rank).rows();
-    let are_there = layers.iter().all(|layers| layers.start <= layers.end && layers.end <= shape.nz);
-    if rows.len() != shape.nz * row(rank) || layers.len() != size || !are_there {
-        return Err(Error::shape(
-            "rows",
-            format!("{} elements for {} ranks", rows.len(), layers.len()),
-            shape.to_string(),
-        ));
-    }
-    let own = layers[rank].len();
-    let mut parts: Vec<Vec<f64>> =
-        (0..size).map(|peer| vec![0.0; if peer == rank { 0 } else { own * row(peer) }]).collect();
-    let wanted = |layers: &Range<usize>| &rows[layers.start * row(rank)..layers.end * row(rank)];
-    let messages = parts.iter_mut().zip(layers).enumerate().filter(|(peer, _)| *peer != rank);
-    let messages = messages.map(|(peer, (part, layers))| Message {
-        peer,
-        tag: COLLECTIVE,
-        send: bytes_of(wanted(layers)),
-        receive: bytes_of_mut(part),
-    });
-    world.exchange(&mut messages.collect::<Vec<_>>())?;
-    let mut all = Vec::with_capacity(own * shape.nx * shape.ny);
-    for layer in 0..own {
-        for (peer, part) in parts.iter().enumerate() {
-            let part = if peer == rank { wanted(&layers[rank]) } else { part };
-            all.extend_from_slice(&part[layer * row(peer)..][..row(peer)]);
-        }
-    }
-    Ok(all)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,39 +145,6 @@ mod tests {
             }
         }
         assert!(Slabs::new(Shape::new(3, 2, 2), 3).is_err());
-    }
-
-    #[test]
-    fn rows_are_gathered_in_their_places() {
-        let shape = Shape::new(3, 11, 4);
-        let expected: Vec<f64> = (0..shape.cells()).map(|n| n as f64).collect();
-        let all = crate::threads::run(3, |world| {
-            let rows = Slabs::new(shape, 3)?.of(world.rank());
-            let is_own = |n: usize| (rows.first..rows.beyond).contains(&(n / shape.nx % shape.ny));
-            let mut u: Vec<f64> = expected.iter().enumerate().map(|(n, &u)| if is_own(n) { u } else { -1.0 }).collect();
-            gather_rows(&world, &mut u, shape)?;
-            assert!(gather_rows(&world, &mut u[1..], shape).is_err());
-            Ok(u)
-        });
-        assert_eq!(all.unwrap()[0], expected);
-    }
-
-    #[test]
-    fn layers_are_collected_from_all_rows() {
-        let shape = Shape::new(3, 11, 4);
-        let value = |n: usize| (n % shape.nx + 10 * (n / shape.nx)) as f64;
-        let cells = |layers: Range<usize>| (layers.start * 33..layers.end * 33).map(value).collect::<Vec<f64>>();
-        // Of unlike numbers, and none.
-        let layers = [1..4, 0..0, 0..1];
-        let all = crate::threads::run(3, |world| {
-            let rows = Slabs::new(shape, 3)?.of(world.rank());
-            let is_own = |n: &usize| (rows.first..rows.beyond).contains(&(n / shape.nx % shape.ny));
-            let own: Vec<f64> = (0..shape.cells()).filter(is_own).map(value).collect();
-            assert!(collect_layers(&world, &own[1..], shape, &layers).is_err());
-            assert!(collect_layers(&world, &own, shape, &[0..5, 0..0, 0..0]).is_err());
-            collect_layers(&world, &own, shape, &layers)
-        });
-        assert_eq!(all.unwrap(), layers.map(cells));
     }
 
     /// A little more for the largest slab, so that three more levels are divided.

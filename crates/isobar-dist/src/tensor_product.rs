@@ -7,7 +7,7 @@ use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
 use isobar_core::operator::part::PartMixedSmoother;
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
-use isobar_core::options::SolverOptions;
+use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsPartModes, SupportsParts};
 use isobar_core::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
@@ -26,8 +26,18 @@ where
 {
     type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
 
+    /// What one rank takes; where x is divided, multigrid for vertical modes.
+    fn choice(&self, stencil: &TensorProduct, _: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
+        let alone = stencil.choice(options);
+        if self.has_whole_rows() || alone.method != Method::Modes {
+            return Ok(alone);
+        }
+        let why = "multigrid: ranks that divide x share no vertical modes".to_owned();
+        Ok(Choice { why: Some(why), ..Choice::new(Method::Multigrid, Preconditioner::Line) })
+    }
+
     fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {
-        self.slab(stencil.shape())?.layout(stencil.shape())
+        self.patch(stencil.shape())?.layout(stencil.shape(), false)
     }
 
     fn operator<T: Real>(&self, stencil: &TensorProduct) -> Result<Arc<Self::Operator<T>>> {
@@ -81,7 +91,9 @@ where
         let is_whole = hierarchy.levels.get(1).is_none_or(|level| level.layout().halo() == [0; 2]);
         let is_fused = !is_whole || !self.has_others();
         let steps = match transfer {
-            Some(_) if is_fused => self.inner().change_steps(double.part(), single.part(), relaxation)?,
+            Some(_) if is_fused && self.has_whole_rows() => {
+                self.inner().change_steps(double.part(), single.part(), relaxation)?
+            }
             _ => None,
         };
         let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;

@@ -207,7 +207,7 @@ fn be_a_rank() -> Result<()> {
         let alone = alone.solve(source.into(), target.into(), Guess::Zero, &mut ignore)?;
 
         let backend = Distributed::new(Cpu::new(1)?, world.clone());
-        let slab = backend.slabs(shape)?.of(rank);
+        let slab = backend.patch(shape)?.y;
         let strides = [1, shape.nx, shape.nx * shape.ny];
         let source = ArrayView::new(&rhs[slab.first * shape.nx..], slab.shape(shape), strides)?;
         let mut u = vec![0.0_f64; slab.shape(shape).cells()];

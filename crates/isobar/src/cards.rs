@@ -10,7 +10,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
 use isobar_core::backend::copy_bandwidth;
 use isobar_core::build::{Description, Solve};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
@@ -54,7 +54,7 @@ impl Cards {
 
     /// Bytes a second that all of them copy, each its part of a vector.
     pub(crate) fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
-        let measure = |rank: &Rank| copy_bandwidth(rank.backend.inner(), rank.backend.slab(shape)?.shape(shape));
+        let measure = |rank: &Rank| copy_bandwidth(rank.backend.inner(), rank.backend.patch(shape)?.shape(shape));
         Ok(self.at_once(measure)?.iter().sum())
     }
 
@@ -66,9 +66,9 @@ impl Cards {
     pub(crate) fn solver<S: OnRanks + Sync>(&self, matrix: &S, options: &SolverOptions) -> Result<Box<dyn Solve<S>>> {
         let shape = matrix.shape();
         let parts = self.at_once(|rank| {
-            let slab = rank.backend.slab(shape)?;
+            let patch = rank.backend.patch(shape)?;
             let system = matrix.on_card(&rank.backend, options)?;
-            Ok(Mutex::new(Part { system, slab, u: vec![0.0; slab.shape(shape).cells()] }))
+            Ok(Mutex::new(Part { system, patch, u: vec![0.0; patch.shape(shape).cells()] }))
         })?;
         let levels = matrix.levels();
         let description = describe(&parts, &levels)?;
@@ -96,7 +96,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// What a card has of a solver.
 struct Part<S> {
     system: Box<dyn Solve<S>>,
-    slab: Slab,
+    patch: Patch,
     /// Its rows of u, on their way.
     u: Vec<f64>,
 }
@@ -143,7 +143,7 @@ impl<S> Part<S> {
         let mut line = vec![T::ZERO; nx];
         for (n, values) in self.u.chunks_exact(nx).enumerate() {
             line.iter_mut().zip(values).for_each(|(to, &from)| *to = T::from_f64(from));
-            array.set_line(self.slab.first + n % self.slab.rows(), n / self.slab.rows(), &line);
+            array.set_line(self.patch.y.first + n % self.patch.y.rows(), n / self.patch.y.rows(), &line);
         }
     }
 
@@ -151,7 +151,7 @@ impl<S> Part<S> {
     fn load<T: Real>(&mut self, array: ArrayView<'_, T>) {
         let nx = array.shape().nx;
         for (n, values) in self.u.chunks_exact_mut(nx).enumerate() {
-            let (j, k) = (self.slab.first + n % self.slab.rows(), n / self.slab.rows());
+            let (j, k) = (self.patch.y.first + n % self.patch.y.rows(), n / self.patch.y.rows());
             values.iter_mut().enumerate().for_each(|(i, value)| *value = array.get(i, j, k).to_f64());
         }
     }
@@ -221,9 +221,9 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
                     verdicts.tell(n - 1, lock(observer)(progress))
                 }
             };
-            let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
-            let outcome = part.system.solve(rhs.rows(part.slab)?, target.into(), guess, observe);
-            outcome.map_err(|error| match about_whole(error, part.slab) {
+            let target = ArrayViewMut::c_order(&mut part.u, part.patch.shape(self.shape))?;
+            let outcome = part.system.solve(rhs.part(part.patch)?, target.into(), guess, observe);
+            outcome.map_err(|error| match about_whole(error, part.patch) {
                 cell @ Error::NotFinite { .. } => {
                     let told = Error::invalid("array", cell.to_string());
                     *lock(not_finite) = Some(cell);
@@ -247,8 +247,8 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
         self.check([u.shape(), v.shape()])?;
         self.each(|part, _| {
-            let target = ArrayViewMut::c_order(&mut part.u, part.slab.shape(self.shape))?;
-            part.system.apply(u.rows(part.slab)?, target.into())
+            let target = ArrayViewMut::c_order(&mut part.u, part.patch.shape(self.shape))?;
+            part.system.apply(u.part(part.patch)?, target.into())
         })?;
         self.collect(v)
     }

@@ -80,8 +80,8 @@ impl Device {
             Self::Cpu(backend) => copy_bandwidth(backend, shape),
             Self::Cuda(backend) => copy_bandwidth(backend, shape),
             // All ranks copy at once, as much as they have.
-            Self::CpuRanks(backend) => copy_bandwidth(backend.inner(), backend.slab(shape)?.shape(shape)),
-            Self::CudaRanks(backend) => copy_bandwidth(backend.inner(), backend.slab(shape)?.shape(shape)),
+            Self::CpuRanks(backend) => copy_bandwidth(backend.inner(), backend.patch(shape)?.shape(shape)),
+            Self::CudaRanks(backend) => copy_bandwidth(backend.inner(), backend.patch(shape)?.shape(shape)),
             Self::Cards(cards) => cards.copy_bandwidth(shape),
         }
     }

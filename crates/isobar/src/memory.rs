@@ -5,13 +5,13 @@ use isobar_core::build::memory::{MatrixKind, MatrixSize, Processor, predict};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Choice, SolverOptions};
-use isobar_dist::Slabs;
+use isobar_dist::Patches;
 
 use crate::device::Device;
 use crate::matrix::Matrix;
 
 /// The memory that making and using a solver will take, beside the matrix itself and your arrays: predicted from above,
-/// without taking any. On ranks it is what one of them takes, the one with most rows.
+/// without taking any. On ranks it is what one of them takes, the one with the largest part.
 ///
 /// ```
 /// use isobar::problem::Helmholtz;
@@ -39,17 +39,21 @@ impl Device {
     /// [`predict_memory`] of a matrix that is not there yet.
     ///
     /// # Errors
-    /// As there; more ranks than rows.
+    /// As there; more parts than rows, or than pairs of columns.
     pub fn predict_memory(&self, size: &MatrixSize, choice: &Choice, options: &SolverOptions) -> Result<Memory> {
         let alone = |shape| predict(&MatrixSize { shape, ..*size }, choice, options, self.processor());
-        let Some(slabs) = self.slabs(size.shape)? else { return alone(size.shape) };
-        let own = Shape { ny: slabs.largest(), ..size.shape };
-        let part = alone(Shape { ny: own.ny + 2, ..own })?;
+        let Some(patches) = self.patches(size.shape)? else { return alone(size.shape) };
+        let own = patches.largest(size.shape);
+        let halo_columns = if patches.parts()[0] > 1 { 2 } else { 0 };
+        let part = alone(Shape { nx: own.nx + halo_columns, ny: own.ny + 2, ..own })?;
         // The first level that is whole on every rank, and all below it.
-        let coarser = |(slabs, shape): &(Slabs, Shape)| slabs.halved().zip(shape.halved());
-        let mut levels = std::iter::successors(Some((slabs, size.shape)), coarser);
-        let whole = levels.find(|(slabs, _)| !slabs.stay_divided()).map(|(_, shape)| shape.halved().unwrap_or(shape));
-        let whole = whole.filter(|whole| whole.ny < size.shape.ny).map_or(Ok(Memory::default()), alone)?;
+        let coarser = |(patches, shape): &(Patches, Shape)| patches.halved([true; 2]).zip(shape.halved());
+        let mut levels = std::iter::successors(Some((patches, size.shape)), coarser);
+        let whole = levels.find(|(patches, _)| !patches.stay_divided());
+        let whole = whole
+            .map(|(_, shape)| shape.halved().unwrap_or(shape))
+            .filter(|&whole| whole != size.shape)
+            .map_or(Ok(Memory::default()), alone)?;
         let value = size_of::<f64>() as f64;
         let beside = match size.kind {
             // Coarser coefficients are made of those of the whole grid.
@@ -60,14 +64,14 @@ impl Device {
         Ok(Memory { host: part.host + whole.host + beside * value, device: part.device + whole.device })
     }
 
-    /// How ranks divide the rows of a grid; nothing where there are none.
+    /// How ranks divide the columns of a grid; nothing where there are none.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more of them than rows.
-    pub fn slabs(&self, shape: Shape) -> Result<Option<Slabs>> {
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more of them than rows, or than pairs of columns in x.
+    pub fn patches(&self, shape: Shape) -> Result<Option<Patches>> {
         match self {
-            Self::CpuRanks(ranks) => ranks.slabs(shape).map(Some),
-            Self::CudaRanks(ranks) => ranks.slabs(shape).map(Some),
+            Self::CpuRanks(ranks) => ranks.patches(shape).map(Some),
+            Self::CudaRanks(ranks) => ranks.patches(shape).map(Some),
             _ => Ok(None),
         }
     }
@@ -100,12 +104,13 @@ mod tests {
     fn a_rank_takes_its_part() {
         let grid = GridOptions { nx: 48, ny: 96, nz: 32, ..GridOptions::default() };
         let stencil = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
-        for method in [Method::Multigrid, Method::Modes, Method::Cg] {
+        let all = [Method::Multigrid, Method::Modes, Method::Cg].map(|method| (method, [1, 4]));
+        for (method, parts) in all.into_iter().chain([(Method::Multigrid, [2, 2]), (Method::Cg, [4, 1])]) {
             let options = SolverOptions { method, ..SolverOptions::default() };
             let cpu = || Cpu::new(1).map(Device::Cpu);
             let alone = predict_memory(&cpu().unwrap(), &stencil, &options).unwrap().host;
             let held = threads::run(4, |world| {
-                let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world)));
+                let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in(parts)?);
                 let solver = Solver::builder(&stencil).options(&options).device(&device).build()?;
                 let held = solver.description();
                 Ok([(held.bytes + held.coefficient_bytes) as f64, predict_memory(&device, &stencil, &options)?.host])

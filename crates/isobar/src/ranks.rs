@@ -1,12 +1,13 @@
 //! Jobs of several processes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use isobar_core::array::{Source, Target};
 use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Description, Solve, System};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
@@ -16,7 +17,7 @@ use isobar_core::stencil::{Coefficients, Diffusion, OwnOperator, Stencil, Stored
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
 use isobar_dist::communicator::{agree, bytes_of_mut};
-use isobar_dist::{Communicator, Distributed, Slabs, Tell, together};
+use isobar_dist::{Communicator, Distributed, Patches, Tell, together};
 
 use crate::device::Device;
 
@@ -24,10 +25,13 @@ use crate::device::Device;
 ///
 /// All of them make the same calls, for the same matrix with the same options. A [`Solver`](crate::Solver) on a
 /// [`Ranks::device`] takes arrays of this rank's own rows, [`Ranks::rows`], as an [`ArrayView`](crate::ArrayView) of shape (nz,
-/// rows, nx); or arrays of the whole grid on every rank, of which each reads and writes its own rows.
+/// rows, nx); or arrays of the whole grid on every rank, of which each reads and writes its own rows. Where x is divided too,
+/// [`Ranks::divided_in`], a rank's own are the columns of [`Ranks::part`], (nz, rows, columns).
 #[derive(Clone, Debug)]
 pub struct Ranks {
     world: Arc<dyn Communicator>,
+    /// Parts of x and y.
+    parts: [usize; 2],
 }
 
 impl Ranks {
@@ -39,7 +43,7 @@ impl Ranks {
     pub fn start() -> Result<Option<Self>> {
         #[cfg(unix)]
         if isobar_dist::mpi::is_launched() {
-            return Ok(Some(Self { world: isobar_dist::mpi::start()? }));
+            return Ok(Some(Self::of(isobar_dist::mpi::start()?)));
         }
         Ok(None)
     }
@@ -57,9 +61,38 @@ impl Ranks {
     /// [`Error::Invalid`](crate::Error::Invalid) for a number that is no communicator.
     pub fn on_communicator(communicator: i32) -> Result<Self> {
         #[cfg(unix)]
-        return Ok(Self { world: isobar_dist::mpi::on_communicator(communicator)? });
+        return Ok(Self::of(isobar_dist::mpi::on_communicator(communicator)?));
         #[cfg(not(unix))]
         Err(Error::Unsupported(format!("communicator {communicator}: MPI on this system")))
+    }
+
+    /// With slabs of whole rows.
+    #[cfg(unix)]
+    fn of(world: Arc<dyn Communicator>) -> Self {
+        let parts = [1, world.size()];
+        Self { world, parts }
+    }
+
+    /// The same with x and y divided in so many parts, `[px, py]`, ranks being numbered along x first: for [`Ranks::device`] to be
+    /// called after. Otherwise every rank has whole rows, as with `[1, size]`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are not as many ranks.
+    pub fn divided_in(&self, parts: [usize; 2]) -> Result<Self> {
+        let [in_x, in_y] = parts;
+        if in_x.checked_mul(in_y) != Some(self.size()) {
+            return Err(isobar_dist::other_number_of_parts(parts, self.size()));
+        }
+        Ok(Self { world: Arc::clone(&self.world), parts })
+    }
+
+    /// In how many parts a grid is best divided among these ranks: whole rows, `[1, size]`, and where there are fewer rows than ranks as
+    /// few parts of x as make do.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are too many ranks for that.
+    pub fn suggested_parts(&self, shape: Shape) -> Result<[usize; 2]> {
+        Patches::suggested(shape, self.size())
     }
 
     /// Does something on all ranks: on those of a program's communicator it succeeds on all, or fails on all, with the error of the
@@ -113,11 +146,14 @@ impl Ranks {
     /// All of the job's processes, each with what this one has.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank; what the driver reports.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for several GPUs of one rank, and for GPUs where x is divided; what the
+    /// driver reports.
     pub fn device(&self, own: Device) -> Result<Device> {
         match own {
-            Device::Cpu(cpu) => Ok(Device::CpuRanks(Distributed::new(cpu, Arc::clone(&self.world)))),
-            Device::Cuda(card) => Ok(Device::CudaRanks(join(&card, &self.world)?)),
+            Device::Cpu(cpu) => {
+                Ok(Device::CpuRanks(Distributed::new(cpu, Arc::clone(&self.world)).divided_in(self.parts)?))
+            }
+            Device::Cuda(card) => Ok(Device::CudaRanks(join(&card, &self.world)?.divided_in(self.parts)?)),
             _ => Err(Error::Unsupported("several GPUs of each rank; start a rank for each".into())),
         }
     }
@@ -140,38 +176,52 @@ impl Ranks {
         })
     }
 
-    /// The rows of a grid that this rank works on.
+    /// The rows of a grid that this rank works on, where it has whole ones.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows.
-    pub fn rows(&self, shape: Shape) -> Result<std::ops::Range<usize>> {
-        let slab = Slabs::new(shape, self.size())?.of(self.rank());
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more ranks than rows,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) where x is divided.
+    pub fn rows(&self, shape: Shape) -> Result<Range<usize>> {
+        let slab = self.patch(shape)?.whole_rows(shape, "arrays of a rank's rows")?;
         Ok(slab.first..slab.beyond)
     }
 
-    /// Collects the rows of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order.
+    /// The columns of a grid that this rank works on: from where to where in x, and in y.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) where there are more parts in y than rows, or in x than pairs of columns.
+    pub fn part(&self, shape: Shape) -> Result<[Range<usize>; 2]> {
+        let Patch { x, y } = self.patch(shape)?;
+        Ok([x.first..x.beyond, y.first..y.beyond])
+    }
+
+    fn patch(&self, shape: Shape) -> Result<Patch> {
+        Ok(Patches::new(shape, self.parts)?.of(self.rank()))
+    }
+
+    /// Collects the parts of all ranks on rank 0, in an array of the whole grid, (nz, ny, nx) in C order, of which each has its own.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for an array of another size; a failure of MPI.
-    pub fn gather_rows(&self, u: &mut [f64], shape: Shape) -> Result<()> {
-        isobar_dist::gather_rows(&*self.world, u, shape)
+    pub fn gather(&self, u: &mut [f64], shape: Shape) -> Result<()> {
+        isobar_dist::gather(&*self.world, u, shape, self.parts)
     }
 
-    /// Collects the rows of all ranks, (nz, rows, nx) in C order, on each of them: (nz, ny, nx).
+    /// Collects the parts of all ranks, (nz, rows, columns) in C order, on each of them: (nz, ny, nx).
     ///
     /// # Errors
     /// As [`Ranks::collect_layers`].
-    pub fn collect_rows(&self, rows: &[f64], shape: Shape) -> Result<Vec<f64>> {
-        isobar_dist::collect_layers(&*self.world, rows, shape, &vec![0..shape.nz; self.size()])
+    pub fn collect(&self, part: &[f64], shape: Shape) -> Result<Vec<f64>> {
+        self.collect_layers(part, shape, &vec![0..shape.nz; self.size()])
     }
 
-    /// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the rows of each, which are
-    /// (nz, rows, nx) in C order. Returns this rank's, (layers, ny, nx).
+    /// Collects layers of a grid, whole ones, on the ranks that are to have them, `layers[rank]`, from the parts of each, which are
+    /// (nz, rows, columns) in C order. Returns this rank's, (layers, ny, nx).
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for another number of values, of ranks, or other layers; a failure of MPI.
-    pub fn collect_layers(&self, rows: &[f64], shape: Shape, layers: &[std::ops::Range<usize>]) -> Result<Vec<f64>> {
-        isobar_dist::collect_layers(&*self.world, rows, shape, layers)
+    pub fn collect_layers(&self, part: &[f64], shape: Shape, layers: &[Range<usize>]) -> Result<Vec<f64>> {
+        isobar_dist::collect_layers(&*self.world, part, shape, self.parts, layers)
     }
 
     /// Tells all ranks what rank 0 says.
@@ -378,16 +428,16 @@ impl OnRanks for OwnOperator {}
 
 /// The levels of a description of a part, as they are without ranks.
 pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
-    // Slabs have all layers, and levels of vertical modes one a mode.
+    // Parts have all layers, and levels of vertical modes one a mode.
     let levels = levels.iter().zip(&description.levels).map(|(&whole, part)| Shape { nz: part.nz, ..whole });
     Description { levels: levels.collect(), ..description.clone() }
 }
 
-/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own rows, or of these alone.
+/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own part, or of that alone.
 pub(crate) struct OnRows<S> {
     world: Arc<dyn Communicator>,
     part: Box<dyn Solve<S>>,
-    slab: Slab,
+    patch: Patch,
     levels: Vec<Shape>,
     description: Description,
 }
@@ -402,29 +452,30 @@ impl<S: OnRanks> OnRows<S> {
     ) -> Result<Self> {
         together(backend.world(), || {
             require_same_system(backend.world(), matrix, Some(options))?;
-            let (part, slab, levels) = (make()?, backend.slab(matrix.shape())?, matrix.levels());
+            let (part, patch, levels) = (make()?, backend.patch(matrix.shape())?, matrix.levels());
             let description = described_whole(part.description(), &levels);
-            Ok(Self { world: backend.shared_world(), part, slab, levels, description })
+            Ok(Self { world: backend.shared_world(), part, patch, levels, description })
         })
     }
 
     fn is_own(&self, shape: Shape) -> bool {
-        self.levels.first().is_some_and(|&whole| shape == self.slab.shape(whole))
+        self.levels.first().is_some_and(|&whole| shape == self.patch.shape(whole))
     }
 
     fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
-        if self.is_own(array.shape()) { Ok(array) } else { array.rows(self.slab) }
+        if self.is_own(array.shape()) { Ok(array) } else { array.part(self.patch) }
     }
 
     fn own_target<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
-        if self.is_own(array.shape()) { Ok(array) } else { array.into_rows(self.slab) }
+        if self.is_own(array.shape()) { Ok(array) } else { array.into_part(self.patch) }
     }
 }
 
-/// An error about a rank's rows, with cells numbered as those of the whole grid.
-pub(crate) fn about_whole(error: Error, slab: Slab) -> Error {
+/// An error about a rank's part, with cells numbered as those of the whole grid.
+pub(crate) fn about_whole(error: Error, patch: Patch) -> Error {
+    let [x, y] = patch.origin();
     match error {
-        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i, j: j + slab.first, k },
+        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i: i + x, j: j + y, k },
         other => other,
     }
 }
@@ -437,7 +488,7 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
             let outcome = self.part.solve(rhs, u, guess, observer);
             // A solve may have put another preconditioner in the place of one that was slow.
             self.description = described_whole(self.part.description(), &self.levels);
-            outcome.map_err(|error| about_whole(error, self.slab))
+            outcome.map_err(|error| about_whole(error, self.patch))
         })
     }
 

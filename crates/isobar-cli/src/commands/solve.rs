@@ -9,7 +9,7 @@ use isobar_case::{Case, Problem, memory};
 use isobar_io::{Field, Format};
 
 use crate::SUCCESS;
-use crate::args::SolveArgs;
+use crate::args::{Parts, SolveArgs};
 use crate::console::{Console, Stream};
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -45,11 +45,15 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
                 check_files(args, &case)?
             }
         };
-        Ok((stream, device::open_own(ranks, here, &args.device)?, case))
+        let parts = args.parts.map_or_else(|| ranks.suggested_parts(case.problem.shape()), |Parts(parts)| Ok(parts))?;
+        let ranks = ranks.divided_in(parts).map_err(|error| Failure::new(format!("--{error}")))?;
+        Ok((stream, device::open_own(&ranks, here, &args.device)?, case, parts, ranks))
     };
-    let (stream, own, case) = crate::ranks::agree(Some(ranks), set_up())?;
+    let (stream, own, case, parts, ranks) = crate::ranks::agree(Some(ranks), set_up())?;
+    let ranks = &ranks;
     let version = env!("CARGO_PKG_VERSION");
-    ranks.require_same("the version of isobar, or the case", format!("{version} {case:?}").as_bytes())?;
+    let all = format!("{version} {case:?} {parts:?}");
+    ranks.require_same("the version of isobar, the case, or --parts", all.as_bytes())?;
     let device = crate::ranks::agree(Some(ranks), ranks.device(own).map_err(Failure::from))?;
     let mut console = Console::new(stream, args.quiet || !is_first);
     if let Problem::Heat(heat) = &case.problem {
@@ -65,10 +69,10 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
     let output = args.output.as_deref().filter(|_| of_all.is_none());
     let written = if is_first { write(args, output, &case, &run, &mut console) } else { Ok(()) };
     if let Some(path) = of_all {
-        mark_rows(&mut run, ranks.rows(case.problem.shape())?);
+        mark_part(&mut run, ranks.part(case.problem.shape())?);
         let facts = attributes(&case, &run);
         let (shape, mesh) = (case.problem.shape(), &run.assembled.mesh);
-        let made = crate::ranks::write_rows(ranks, path, &run.solution, shape, mesh, &facts);
+        let made = crate::ranks::write_parts(ranks, path, &run.solution, shape, mesh, &facts);
         if made.is_ok() {
             console.line(format_args!("{:<10} {}", "wrote", path.display()));
         }
@@ -82,6 +86,12 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
 }
 
 fn on_one(args: &SolveArgs) -> Result<u8> {
+    if let Some(parts @ Parts([in_x, in_y])) = args.parts.filter(|parts| parts.0 != [1, 1]) {
+        let ranks = in_x.saturating_mul(in_y);
+        return Err(Failure::new(format!(
+            "--parts {parts}: for {ranks} ranks, and there is one; start them with mpirun -n {ranks}, or leave it out"
+        )));
+    }
     let case = args.case.load()?;
     if let Problem::Heat(heat) = &case.problem {
         return super::heat::run(args, &case, heat);
@@ -190,12 +200,13 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
 }
 
 /// Marks inactive cells of a rank's rows of the solution.
-fn mark_rows(run: &mut Run, rows: Range<usize>) {
+fn mark_part(run: &mut Run, [columns, rows]: [Range<usize>; 2]) {
     let shape = run.assembled.matrix.shape();
     let Some(active) = &run.assembled.active else { return };
-    for (k, layer) in run.solution.chunks_mut(shape.nx * rows.len()).enumerate() {
-        let active = &active[shape.nx * (rows.start + shape.ny * k)..];
-        layer.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
+    for (n, row) in run.solution.chunks_mut(columns.len()).enumerate() {
+        let (k, j) = (n / rows.len(), rows.start + n % rows.len());
+        let active = &active[columns.start + shape.nx * (j + shape.ny * k)..];
+        row.iter_mut().zip(active).filter(|(_, active)| !**active).for_each(|(value, _)| *value = f64::NAN);
     }
 }
 

@@ -63,21 +63,23 @@ impl AggregateMap {
     }
 
     /// Of these aggregates, which are a whole grid's, those of the cells of a part, with the same numbers. Those of its halo rows
-    /// are known too.
+    /// are known too, those of halo columns not.
     ///
     /// # Errors
     /// [`Error::Shape`] for a part of another grid.
     pub fn of_part(&self, part: &Layout) -> Result<Self> {
-        let (own, whole, first, [before, after]) = (part.shape(), self.shape, part.origin()[1], part.halo());
-        if (own.nx, own.nz) != (whole.nx, whole.nz) || first < before || first + own.ny + after > whole.ny {
-            return Err(Error::shape("a part of a map of aggregates", own.to_string(), format!("rows of {whole}")));
+        let (own, whole, [column, first], [before, after]) = (part.shape(), self.shape, part.origin(), part.halo());
+        let is_inside = column + own.nx <= whole.nx && first >= before && first + own.ny + after <= whole.ny;
+        if own.nz != whole.nz || !is_inside {
+            return Err(Error::shape("a part of a map of aggregates", own.to_string(), format!("cells of {whole}")));
         }
         let rows = |first: usize, count: usize| -> Vec<u32> {
             if self.is_whole {
-                return vec![0; whole.nx * count * whole.nz];
+                return vec![0; own.nx * count * whole.nz];
             }
             let layers = self.ids().chunks_exact(whole.nx * whole.ny);
-            layers.flat_map(|layer| &layer[whole.nx * first..][..whole.nx * count]).copied().collect()
+            let rows = layers.flat_map(|layer| layer[whole.nx * first..][..whole.nx * count].chunks_exact(whole.nx));
+            rows.flat_map(|row| &row[column..column + own.nx]).copied().collect()
         };
         let halo = [(before > 0).then(|| rows(first - 1, 1)), (after > 0).then(|| rows(first + own.ny, 1))];
         let ids = if self.is_whole { OnceLock::new() } else { OnceLock::from(rows(first, own.ny)) };

@@ -6,6 +6,7 @@
 //! * [`part`] vectors that are parts of larger ones.
 
 pub mod aggregate;
+pub mod columns;
 pub mod part;
 pub mod scalars;
 

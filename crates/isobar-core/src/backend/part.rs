@@ -1,24 +1,25 @@
 //! Parts of a grid that several devices share: what goes into and out of their halo rows.
 
-use super::{Backend, Scalar};
+use super::{Backend, Scalar, columns};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Slab};
+use crate::layout::{Colour, Layout, Slab, needs_whole_rows};
 use crate::real::Real;
 
-/// The cells of one colour in the row at one edge of a part, and in the halo row beyond it.
+/// The cells of one colour in the row or column at one edge of a part, and in the halo beyond it.
 #[derive(Debug)]
 pub struct Edge<'a, T> {
-    /// Whether this is the last row, or the first.
-    pub is_last: bool,
+    /// Where the neighbour is: so many parts further in x and in y, −1, 0 or 1.
+    pub towards: [isize; 2],
     /// The colour that they have in the larger grid.
     pub colour: Colour,
-    /// What the neighbour needs: the row, a half plane with its padding.
+    /// What the neighbour needs: the row, a half plane with its padding; or the column, all layers of each row; or the column of
+    /// cells at a corner.
     pub send: &'a [T],
-    /// What is needed of the neighbour: the halo row.
+    /// What is needed of the neighbour: the halo row or column.
     pub receive: &'a mut [T],
 }
 
-/// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+/// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
 pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour]) -> Result<()> + 'f;
 
 /// A back end whose vectors may be parts of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
@@ -27,6 +28,9 @@ pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour]) -> Result<()> + 'f;
 pub trait PartBackend: Backend {
     /// The way that such devices have to each other; [`NoLink`] for those that have none.
     type Link: Link<Self>;
+
+    /// Whether parts may have some columns of a row alone, and vectors halo columns.
+    const DIVIDES_ROWS: bool = false;
 
     /// This device's way to those of the other ranks, where it has one: halo rows and sums then do not pass through the host.
     fn link(&self) -> Option<&Self::Link> {
@@ -62,6 +66,23 @@ pub trait PartBackend: Backend {
     /// # Errors
     /// What the device reports.
     fn copy_rows<T: Real>(&self, from: &Self::Vector<T>, rows: Slab, to: &mut Self::Vector<T>) -> Result<()>;
+
+    /// Copies what [`PartBackend::read_rows`] has read of all rows of a part, whose vectors have a layout `of`, to a vector of the whole
+    /// grid.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::error::Error::Unsupported) where parts have whole rows.
+    fn write_part<T: Real>(&self, _from: &[T], _of: &Layout, _x: &mut Self::Vector<T>) -> Result<()> {
+        Err(needs_whole_rows("parts on these devices"))
+    }
+
+    /// Copies what a part has, its halo included, from a vector of the whole grid.
+    ///
+    /// # Errors
+    /// As [`PartBackend::write_part`].
+    fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
+        Err(needs_whole_rows("parts on these devices"))
+    }
 }
 
 /// A grid divided among ranks in two ways: rank r has rows `rows[r]` to `rows[r + 1]`, or layers `layers[r]` to `layers[r + 1]`,
@@ -105,7 +126,7 @@ impl<V> Redivision<'_, V> {
 
 /// How devices reach each other by themselves. All ranks make the same calls in the same order.
 pub trait Link<B: PartBackend>: Send + Sync + 'static {
-    /// Fills the halo rows of a vector, for the given colours of the larger grid, with what the neighbours hold there.
+    /// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
     ///
     /// # Errors
     /// What the device reports.
@@ -158,7 +179,7 @@ impl<B: PartBackend> Link<B> for NoLink {
     }
 }
 
-/// [`PartBackend::edges`] of a vector in host memory: all its entries, halo rows included.
+/// [`PartBackend::edges`] of a vector in host memory: all its entries, halo included.
 ///
 /// # Errors
 /// Those of `exchange`.
@@ -168,12 +189,29 @@ pub fn edges<T: Real>(
     colours: &[Colour],
     exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
 ) -> Result<()> {
+    if layout.has_halo_columns() {
+        return columns::edges(layout, entries, colours, exchange);
+    }
+    match edges_in_y(layout, entries, colours) {
+        [Some(a), Some(b), Some(c), Some(d)] => exchange(&mut [a, b, c, d]),
+        [Some(a), Some(b), None, None] => exchange(&mut [a, b]),
+        [Some(a), None, None, None] => exchange(&mut [a]),
+        _ => Ok(()),
+    }
+}
+
+/// Those in y: the first ones are there.
+pub(super) fn edges_in_y<'a, T: Real>(
+    layout: &Layout,
+    entries: &'a mut [T],
+    colours: &[Colour],
+) -> [Option<Edge<'a, T>>; 4] {
     let half_plane = layout.half_plane();
-    let [before_len, _] = layout.halo_len();
+    let [before_len, after_len] = layout.halo_len();
     let (before, rest) = entries.split_at_mut(before_len);
-    let (own, after) = rest.split_at_mut(layout.len());
+    let (own, behind) = rest.split_at_mut(layout.len());
     let (own, rows): (&[T], _) = (own, layout.shape().ny);
-    let halves = [before, after].map(|halo| {
+    let halves = [before, &mut behind[..after_len]].map(|halo| {
         let mut halves = halo.chunks_exact_mut(half_plane);
         [halves.next(), halves.next()]
     });
@@ -183,18 +221,13 @@ pub fn edges<T: Real>(
         for (local, half) in Colour::BOTH.into_iter().zip(halves) {
             let colour = layout.local(local);
             let Some(receive) = half.filter(|_| colours.contains(&colour)) else { continue };
-            let row = if is_last { rows - 1 } else { 0 };
+            let (row, towards) = if is_last { (rows - 1, [0, 1]) } else { (0, [0, -1]) };
             let send = &own[(2 * row + local as usize) * half_plane..][..half_plane];
-            edges[count] = Some(Edge { is_last, colour, send, receive });
+            edges[count] = Some(Edge { towards, colour, send, receive });
             count += 1;
         }
     }
-    match edges {
-        [Some(a), Some(b), Some(c), Some(d)] => exchange(&mut [a, b, c, d]),
-        [Some(a), Some(b), None, None] => exchange(&mut [a, b]),
-        [Some(a), None, None, None] => exchange(&mut [a]),
-        _ => Ok(()),
-    }
+    edges
 }
 
 /// [`PartBackend::copy_rows`] of vectors in host memory: all their entries, halo rows included.
@@ -272,12 +305,13 @@ mod tests {
             let mut seen = 0;
             edges(&layout, part.all_entries_mut(), &Colour::BOTH, &mut |edges| {
                 for edge in edges {
-                    let row = if edge.is_last { slab.beyond - 1 } else { slab.first };
+                    let is_last = edge.towards == [0, 1];
+                    let row = if is_last { slab.beyond - 1 } else { slab.first };
                     let one = Slab { first: row, beyond: row + 1 };
                     let mut expected = vec![0.0; 2 * layout.half_plane()];
                     read_rows(all.layout(), all.all_entries(), one, &mut expected);
                     assert_eq!(edge.send, &expected[edge.colour as usize * layout.half_plane()..][..edge.send.len()]);
-                    let beyond = if edge.is_last { row + 1 } else { row - 1 };
+                    let beyond = if is_last { row + 1 } else { row - 1 };
                     read_rows(
                         all.layout(),
                         all.all_entries(),

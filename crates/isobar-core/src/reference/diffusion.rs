@@ -6,7 +6,7 @@ use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, row};
 use super::{Reference, Vector};
 use crate::backend::{AggregateMap, HostScalars, Scalar};
 use crate::error::Result;
-use crate::layout::{Layout, Shape, Slab};
+use crate::layout::{Layout, Patch, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
 use crate::operator::part::PartPoints;
@@ -23,8 +23,11 @@ pub struct DiffusionRows<T> {
     /// Of the whole grid.
     shape: Shape,
     /// Where the part begins.
-    first: usize,
+    origin: [usize; 2],
+    /// Directions that go around within the part.
     periodic: [bool; 3],
+    /// Whether x goes around through other parts.
+    goes_around: bool,
     /// Of each direction, T between a cell and its upper neighbour.
     faces: [Vector<T>; 3],
     /// Dirichlet sides included.
@@ -38,15 +41,16 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
         for axis in Axis::ALL {
             let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
             for upper in [false, true] {
-                let place = if axis == Axis::Y { self.first.wrapping_add(at[d]) } else { at[d] };
+                let place = if d < 2 { self.origin[d].wrapping_add(at[d]) } else { at[d] };
                 let is_end = if upper { place + 1 == n } else { place == 0 };
                 // What is before a halo row is not this part's to know.
                 let is_beyond = axis == Axis::Y && !upper && at[d] == usize::MAX;
-                if is_beyond || (is_end && !(self.periodic[d] && n > 1)) {
+                let is_ring = n > 1 && (self.periodic[d] || (axis == Axis::X && self.goes_around));
+                if is_beyond || (is_end && !is_ring) {
                     continue;
                 }
                 let mut to = at;
-                to[d] = match (is_end, upper) {
+                to[d] = match (is_end && self.periodic[d], upper) {
                     (true, true) => 0,
                     (true, false) => n - 1,
                     (false, true) => at[d].wrapping_add(1),
@@ -84,22 +88,26 @@ impl SevenPoint for Diffusion {
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
-        let (first, [before, after]) = (layout.origin()[1], layout.halo());
+        let (whole, origin) = (self.shape(), layout.origin());
+        let ([before, after], [west, east]) = (layout.halo(), layout.goes_on_in_x().map(usize::from));
         let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
             let (mut v, Shape { nx, ny, nz }) = (Vector::zeros(layout)?, layout.shape());
-            // The faces between two parts are in the halo row before the upper one.
-            for row in first - before..first + ny + after {
-                for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
-                    v.set(i, row.wrapping_sub(first), k, T::from_f64(value([i, row, k])));
+            // The faces between two parts are in the halo row or column before the upper one.
+            for row in origin[1] - before..origin[1] + ny + after {
+                for (i, k) in (0..nz).flat_map(|k| (0..nx + west + east).map(move |i| (i, k))) {
+                    let column = (origin[0] + i + whole.nx - west) % whole.nx;
+                    let value = T::from_f64(value([column, row, k]));
+                    v.set(i.wrapping_sub(west), row.wrapping_sub(origin[1]), k, value);
                 }
             }
             Ok(v)
         };
         let faces = |axis| of(&|at| self.face(axis, at));
         Ok(DiffusionRows {
-            shape: self.shape(),
-            first,
-            periodic: Axis::ALL.map(|axis| self.is_periodic(axis)),
+            shape: whole,
+            origin,
+            periodic: Axis::ALL.map(|axis| self.is_periodic(axis) && !(axis == Axis::X && layout.has_halo_columns())),
+            goes_around: self.is_periodic(Axis::X) && layout.has_halo_columns(),
             faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
             shift: of(&|at| self.shift(at))?,
             coefficient_vectors: Diffusion::coefficient_vectors(self),
@@ -148,9 +156,9 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
 impl SupportsParts<Diffusion> for Reference {
     type Part<T: Real> = Plain<Diffusion, T>;
 
-    fn part<T: Real>(&self, stencil: &Diffusion, slab: Slab) -> Result<Arc<Plain<Diffusion, T>>> {
-        stencil.require_parts(slab)?;
-        Ok(Arc::new(Plain::part(stencil, slab)?))
+    fn part<T: Real>(&self, stencil: &Diffusion, patch: Patch) -> Result<Arc<Plain<Diffusion, T>>> {
+        stencil.require_parts(patch)?;
+        Ok(Arc::new(Plain::part(stencil, patch)?))
     }
 
     fn update_part<T: Real>(&self, part: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<()> {

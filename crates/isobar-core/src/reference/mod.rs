@@ -13,6 +13,7 @@ mod triangular;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};
+use crate::backend::columns;
 use crate::backend::part::{self, Edge, NoLink, PartBackend};
 use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::error::{Error, Result};
@@ -147,6 +148,8 @@ impl Backend for Reference {
 impl PartBackend for Reference {
     type Link = NoLink;
 
+    const DIVIDES_ROWS: bool = true;
+
     fn edges<T: Real>(
         &self,
         x: &mut Vector<T>,
@@ -171,6 +174,18 @@ impl PartBackend for Reference {
     fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
         let layout = *to.layout();
         part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
+        Ok(())
+    }
+
+    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
+        let whole = *x.layout();
+        columns::write_part(from, of, &whole, x.all_entries_mut());
+        Ok(())
+    }
+
+    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        let part = *to.layout();
+        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use super::{Reference, Vector};
 use crate::backend::part::Fill;
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
 use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
@@ -53,7 +53,7 @@ pub trait SevenPoint: Stencil {
     }
 
     /// Computes them, for the part of the grid that a layout is of. Cells count from the part's first; a neighbour before
-    /// it has the j before 0, which wraps around.
+    /// it has the i or j before 0, which wraps around.
     ///
     /// # Errors
     /// Those of [`Vector::zeros`].
@@ -80,15 +80,15 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// # Errors
     /// Those of [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
-        Self::part(stencil, Slab::whole(stencil.shape()))
+        Self::part(stencil, Patch::whole(stencil.shape()))
     }
 
-    /// Computes some rows of the grid.
+    /// Computes those of a part of the grid.
     ///
     /// # Errors
     /// As [`Plain::new`].
-    pub fn part(stencil: &S, slab: Slab) -> Result<Self> {
-        let layout = slab.layout(stencil.shape())?;
+    pub fn part(stencil: &S, patch: Patch) -> Result<Self> {
+        let layout = patch.layout(stencil.shape(), stencil.periodic()[0])?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
         Ok(Self { layout, state: RwLock::new(state) })
     }

@@ -7,7 +7,7 @@ use super::change::PlainSteps;
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::operator::mixed::{ChangeSteps, UnfusedTop};
 use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartSmoother, PartTransfer};
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
@@ -25,7 +25,7 @@ pub struct TensorProductRows<T> {
     /// Of the whole grid.
     shape: Shape,
     /// Where the part begins.
-    first: usize,
+    origin: [usize; 2],
     a: Vec<T>,
     above: Vec<T>,
     below: Vec<T>,
@@ -40,8 +40,8 @@ pub struct TensorProductRows<T> {
 impl<T: Real> Rows<T> for TensorProductRows<T> {
     fn couplings(&self, [i, j, k]: At) -> [Option<Coupling<T>>; 6] {
         let Shape { nx, ny, nz } = self.shape;
-        let row = self.first + j;
-        let n = i + nx * row;
+        let [column, row] = [self.origin[0] + i, self.origin[1] + j];
+        let n = column + nx * row;
         let horizontal = |inside: bool, to: At, side: usize, higher: bool| {
             inside.then(|| Coupling { to, t: self.d[k] * self.horizontal[side][n], in_line: false, higher })
         };
@@ -49,8 +49,8 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
             inside.then(|| Coupling { to, t: self.area[n] * factor, in_line: true, higher })
         };
         [
-            horizontal(i > 0, [i.wrapping_sub(1), j, k], 0, false),
-            horizontal(i + 1 < nx, [i + 1, j, k], 1, true),
+            horizontal(column > 0, [i.wrapping_sub(1), j, k], 0, false),
+            horizontal(column + 1 < nx, [i + 1, j, k], 1, true),
             horizontal(row > 0, [i, j.wrapping_sub(1), k], 2, false),
             horizontal(row + 1 < ny, [i, j + 1, k], 3, true),
             vertical(k > 0, [i, j, k.wrapping_sub(1)], self.below[k], false),
@@ -59,7 +59,7 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
     }
 
     fn shift(&self, [i, j, k]: At) -> T {
-        let n = i + self.shape.nx * (self.first + j);
+        let n = self.origin[0] + i + self.shape.nx * (self.origin[1] + j);
         self.area[n] * self.a[k] + self.d[k] * self.outside[n]
     }
 
@@ -77,7 +77,7 @@ impl SevenPoint for TensorProduct {
         let sides = [&h.west, &h.east, &h.south, &h.north];
         Ok(TensorProductRows {
             shape: Stencil::shape(self),
-            first: layout.origin()[1],
+            origin: layout.origin(),
             a: round(&v.a, 1.0),
             above: round(&v.b, -1.0),
             below: round(&v.c, -1.0),
@@ -143,15 +143,18 @@ pub(super) fn restrict<T: Real>(f: &Vector<T>, coarse_f: &mut Vector<T>) {
     });
 }
 
-/// P u_c in a cell of a part with this layout, or of its halo rows.
+/// P u_c in a cell of a part with this layout, or of its halo.
 pub(super) fn interpolated<T: Real>(layout: &Layout, coarse_u: &Vector<T>, [i, j, k]: At) -> T {
-    let (Shape { nx, ny, .. }, [before, after]) = (layout.shape(), layout.halo());
-    // With a halo row on either side a part is like rows in the middle.
-    let in_y = interpolation(j.wrapping_add(2 * before), ny + 2 * (before + after));
-    let in_y = in_y.map(|(row, weight)| (row.wrapping_sub(before), weight));
+    let Shape { nx, ny, .. } = layout.shape();
+    // With a halo row or column on either side a part is like cells in the middle.
+    let along = |n: usize, count: usize, [before, after]: [usize; 2]| {
+        let from = interpolation(n.wrapping_add(2 * before), count + 2 * (before + after));
+        from.map(|(own, weight)| (own.wrapping_sub(before), weight))
+    };
+    let (in_x, in_y) = (along(i, nx, layout.goes_on_in_x().map(usize::from)), along(j, ny, layout.halo()));
     let mut correction = T::ZERO;
     for (from_j, y) in in_y {
-        for (from_i, x) in interpolation(i, nx) {
+        for (from_i, x) in in_x {
             correction += T::from_f64(x * y) * coarse_u.get(from_i, from_j, k);
         }
     }
@@ -240,8 +243,8 @@ impl<T: Real> PartTransfer<Reference, T> for BilinearTransfer<T> {
 impl SupportsParts<TensorProduct> for Reference {
     type Part<T: Real> = Plain<TensorProduct, T>;
 
-    fn part<T: Real>(&self, stencil: &TensorProduct, slab: Slab) -> Result<Arc<Plain<TensorProduct, T>>> {
-        Ok(Arc::new(Plain::part(stencil, slab)?))
+    fn part<T: Real>(&self, stencil: &TensorProduct, patch: Patch) -> Result<Arc<Plain<TensorProduct, T>>> {
+        Ok(Arc::new(Plain::part(stencil, patch)?))
     }
 
     fn update_part<T: Real>(&self, part: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<()> {

@@ -176,6 +176,6 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
         let (Shape { nx, ny, .. }, first) = (self.state().stencil.shape(), self.layout.origin()[1]);
         let number = |[i, j, k]: At| (i + nx * (j.wrapping_add(first) + ny * k)) / block;
-        number(a) == number(b)
+        block > 1 && number(a) == number(b)
     }
 }

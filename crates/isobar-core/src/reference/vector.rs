@@ -54,7 +54,8 @@ impl<T: Real> Vector<T> {
         &mut self.entries
     }
 
-    /// The entry of grid point (i, j, k). The halo row before the first has the j before 0, which wraps around.
+    /// The entry of grid point (i, j, k). The halo row before the first has the j before 0, which wraps around, and so has the halo
+    /// column before the first.
     #[inline(always)]
     pub fn get(&self, i: usize, j: usize, k: usize) -> T {
         self.entries[self.position(i, j, k)]
@@ -69,6 +70,12 @@ impl<T: Real> Vector<T> {
 
     #[inline(always)]
     fn position(&self, i: usize, j: usize, k: usize) -> usize {
+        let [west, east] = self.layout.goes_on_in_x();
+        let is_east = east && i == self.layout.shape().nx;
+        if is_east || (west && i == usize::MAX) {
+            let position = self.layout.beyond(is_east, j.cast_signed()) + k.cast_signed();
+            return self.layout.halo_len()[0].wrapping_add_signed(position);
+        }
         // Two rows further on, where an even number keeps the colours.
         let index = self.layout.index(i, j.wrapping_add(2), k);
         index + self.layout.halo_len()[0] - 4 * self.layout.half_plane()

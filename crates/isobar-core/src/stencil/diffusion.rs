@@ -8,7 +8,7 @@ use super::Stencil;
 use super::rings::Turns;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::layout::{Shape, Slab};
+use crate::layout::{Patch, Shape};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A direction of the grid.
@@ -233,8 +233,8 @@ impl Diffusion {
     ///
     /// # Errors
     /// [`Error::Unsupported`], saying so.
-    pub fn require_parts(&self, slab: Slab) -> Result<()> {
-        if slab == Slab::whole(self.shape) {
+    pub fn require_parts(&self, patch: Patch) -> Result<()> {
+        if patch == Patch::whole(self.shape) {
             return Ok(());
         }
         self.require_host()?;

@@ -10,7 +10,7 @@ use super::{Coarsen, Diffusion, Hierarchy, Stencil, TensorProduct};
 use crate::backend::AggregateBackend;
 use crate::backend::part::PartBackend;
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Slab};
+use crate::layout::{Layout, Patch};
 use crate::operator::aggregate::Components;
 use crate::operator::mixed::ChangeSteps;
 use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartTransfer, PartTriangular};
@@ -18,16 +18,17 @@ use crate::operator::{AggregateOperator, Relaxation};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 
-/// A back end that can put some rows of a stencil's grid on its device.
+/// A back end that can put a part of a stencil's grid on its device.
 pub trait SupportsParts<S: Stencil>: AggregateBackend + PartBackend {
-    /// Those rows of the matrix, with their coefficients on the device. Vectors have the layout of [`Slab::layout`].
+    /// Those rows of the matrix, with their coefficients on the device. Vectors have the layout of [`Patch::layout`].
     type Part<T: Real>: PartOperator<Self, T> + 'static;
 
-    /// Puts rows of a stencil, which is that of the whole grid, on the device.
+    /// Puts a part of a stencil, which is that of the whole grid, on the device.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where they do not fit; what the device reports.
-    fn part<T: Real>(&self, stencil: &S, slab: Slab) -> Result<Arc<Self::Part<T>>>;
+    /// [`Error::OutOfMemory`] where it does not fit, [`Error::Unsupported`] for parts of rows where they are not
+    /// [divided](PartBackend::DIVIDES_ROWS); what the device reports.
+    fn part<T: Real>(&self, stencil: &S, patch: Patch) -> Result<Arc<Self::Part<T>>>;
 
     /// Gives a part the coefficients of another stencil, as [`Supports::update`](super::Supports::update).
     ///
@@ -113,8 +114,8 @@ pub trait SupportsPointParts: SupportsParts<Diffusion> {
     ///
     /// # Errors
     /// As there.
-    fn point_part<T: Real>(&self, stencil: &Diffusion, slab: Slab) -> Result<Arc<Self::Part<T>>> {
-        self.part(stencil, slab)
+    fn point_part<T: Real>(&self, stencil: &Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
+        self.part(stencil, patch)
     }
 
     /// What goes between a part and that of the coarser grid, in this layout, that is made of the same rows: where y is halved the

@@ -46,9 +46,9 @@ impl<T: Real> Cells<T> {
         let is_fixed = |sides: [Side; 2]| sides.map(|side| side == Side::Fixed);
         let fixed_ends = is_fixed(x).contains(&true).then(|| {
             [0, 1].map(|parity| {
-                let nx = layout.shape().nx;
-                let ends =
-                    |i: usize| u8::from(x[0] == Side::Fixed && i == 0) + u8::from(x[1] == Side::Fixed && i + 1 == nx);
+                let (nx, [west, east]) = (layout.shape().nx, layout.goes_on_in_x());
+                let [west, east] = [x[0] == Side::Fixed && !west, x[1] == Side::Fixed && !east];
+                let ends = |i: usize| u8::from(west && i == 0) + u8::from(east && i + 1 == nx);
                 (0..layout.pitch()).map(|m| T::from_f64(f64::from(ends(2 * m + parity)))).collect()
             })
         });
@@ -73,7 +73,7 @@ impl<T: Real> Cells<T> {
         let mut scales = [1.0; 3];
         let layout = *self.fields[0].layout();
         let is_even = fields.iter().all(|field| field[0] > 0.0 && cpu.are_all(field, field[0]));
-        let is_ring = stencil.is_periodic(Axis::X) && layout.shape().nx > 1;
+        let is_ring = stencil.is_periodic(Axis::X) && Stencil::shape(stencil).nx > 1;
         self.even = is_even.then(|| Even::new(&layout, is_ring, axes.map(|(field, factor)| factor * fields[field][0])));
         for ((stored, field), scale) in self.fields.iter_mut().zip(fields).zip(&mut scales) {
             let largest = cpu.largest(field);
@@ -81,11 +81,11 @@ impl<T: Real> Cells<T> {
             if largest > f64::MIN_POSITIVE {
                 *scale = largest.log2().ceil().exp2();
             }
-            arrange(cpu, stored, field, Stencil::shape(stencil).ny, 1.0 / *scale);
+            arrange(cpu, stored, field, Stencil::shape(stencil), 1.0 / *scale);
         }
         self.axes = axes.map(|(field, factor)| (field, T::from_f64(factor * scales[field])));
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
-            arrange(cpu, stored, shift, Stencil::shape(stencil).ny, 1.0);
+            arrange(cpu, stored, shift, Stencil::shape(stencil), 1.0);
         }
     }
 

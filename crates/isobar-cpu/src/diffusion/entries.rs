@@ -1,6 +1,6 @@
 //! What both kinds of coefficients of the diffusion operator share.
 
-use isobar_core::layout::{Colour, Layout};
+use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use isobar_core::stencil::Axis;
@@ -49,11 +49,10 @@ pub(crate) trait CellCoefficients<T: Real>: Sync {
     fn shift(&self, layout: &Layout, at: [usize; 3]) -> T;
 }
 
-/// The rows that a layout is of, halo rows included, of a C-order array of the whole grid, which has `rows` of them; each
-/// entry times `scale`.
-pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], rows: usize, scale: f64) {
+/// What a layout is of, its halo included, of a C-order array of the whole grid; each entry times `scale`.
+pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], whole: Shape, scale: f64) {
     let layout = *out.layout();
-    let (shape, [before, after], first) = (layout.shape(), layout.halo(), layout.origin()[1]);
+    let (shape, [before, after], [column, first]) = (layout.shape(), layout.halo(), layout.origin());
     let shared = out.share_mut();
     let of_row = |j: isize, colour: Colour, start: isize| {
         let (j, parity) = (j.wrapping_add_unsigned(first).unsigned_abs(), layout.parity(j.unsigned_abs(), colour));
@@ -61,7 +60,7 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], r
         for k in 0..shape.nz {
             // SAFETY: each half plane is visited once.
             let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, columns) };
-            let from = &values[shape.nx * (j + rows * k)..][..shape.nx];
+            let from = &values[column + whole.nx * (j + whole.ny * k)..][..shape.nx];
             for (entry, value) in row.iter_mut().zip(from[parity.min(shape.nx)..].iter().step_by(2)) {
                 *entry = T::from_f64(scale * value);
             }
@@ -74,6 +73,17 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], r
         beyond.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, j)| Colour::BOTH.map(|c| (j, c)))
     {
         of_row(j, colour, (colour as isize + 2 * j) * layout.half_plane() as isize);
+    }
+    // Around a ring the first column is beyond the last one.
+    let halo_columns = [(false, column + whole.nx - 1), (true, column + shape.nx)];
+    for (is_east, i) in halo_columns.into_iter().filter(|(is_east, _)| layout.goes_on_in_x()[usize::from(*is_east)]) {
+        for j in 0..shape.ny {
+            // SAFETY: this thread alone has the vector.
+            let cells = unsafe { shared.row_mut(layout.beyond(is_east, j as isize), shape.nz) };
+            for (k, entry) in cells.iter_mut().enumerate() {
+                *entry = T::from_f64(scale * values[i % whole.nx + whole.nx * (first + j + whole.ny * k)]);
+            }
+        }
     }
 }
 

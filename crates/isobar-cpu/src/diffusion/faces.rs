@@ -55,8 +55,8 @@ impl<T: Real> Faces<T> {
             }
         }
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
-            let rows = stored.layout().shape().ny;
-            arrange(cpu, stored, shift, rows, 1.0);
+            let shape = stored.layout().shape();
+            arrange(cpu, stored, shift, shape, 1.0);
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateMap, Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Slab};
+use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::{HandOn, PartPoints, PartSubstitution, PartTriangular, nothing_handed_on};
@@ -264,7 +264,7 @@ impl Supports<stencil::Diffusion> for Cpu {
     type Operator<T: Real> = Diffusion<T>;
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
-        self.part(stencil, Slab::whole(Stencil::shape(stencil)))
+        self.part(stencil, Patch::whole(Stencil::shape(stencil)))
     }
 
     fn update<T: Real>(&self, operator: &Diffusion<T>, stencil: &stencil::Diffusion) -> Result<()> {
@@ -333,12 +333,12 @@ impl SupportsParts<stencil::Diffusion> for Cpu {
     type Part<T: Real> = Diffusion<T>;
 
     /// Parts of stencils with stored faces, and of rings in y, are not made yet.
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, slab: Slab) -> Result<Arc<Diffusion<T>>> {
+    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
-        let layout = slab.layout(shape)?;
-        stencil.require_parts(slab)?;
+        stencil.require_parts(patch)?;
         let extents = [shape.nx, shape.ny, shape.nz];
         let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
+        let layout = patch.layout(shape, periodic[0])?;
         let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
         Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }

@@ -128,6 +128,9 @@ impl<T: Real, K: Kernel<T>, C: Coefficients<T>> WithSimd for On<'_, K, T, C> {
         } else {
             self.geometry
         };
+        if C::IS_PLAIN && self.geometry.layout.has_halo_columns() {
+            return self.kernel.run(simd, Geometry { periodic: [false; 3], ..self.geometry }, self.coefficients);
+        }
         self.kernel.run(simd, geometry, self.coefficients)
     }
 }
@@ -138,7 +141,7 @@ fn natural_row_len(layout: &Layout) -> usize {
 }
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
-    /// `periodic` says which directions are; those with one cell are not.
+    /// `periodic` says which directions of the whole grid are; those with one cell are not.
     pub(crate) fn new(cpu: &Cpu, layout: Layout, periodic: [bool; 3], coefficients: C) -> Result<Self> {
         let layers = layout.shape().nz;
         let tile = (FACTOR_BYTES / (layers * size_of::<T>())).next_multiple_of(8).clamp(8, layout.pitch());
@@ -174,7 +177,10 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     pub(crate) fn geometry(&self) -> Geometry<'_, T> {
-        Geometry { layout: self.layout, periodic: self.periodic, zeros: &self.zeros, replaces_ends: true }
+        let [x, y, z] = self.periodic;
+        // A ring that is divided goes around through other parts.
+        let periodic = [x && !self.layout.has_halo_columns(), y, z];
+        Geometry { layout: self.layout, periodic, zeros: &self.zeros, replaces_ends: true }
     }
 
     /// The coefficients as they are now. They are written entry by entry, and valid as numbers whatever happened
@@ -209,7 +215,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     /// Runs stages in one pass over the planes of a part, with `exchange(s)` before each but the first: see
-    /// [`wavefront::run_part`].
+    /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and stages are passes of their own.
     ///
     /// # Errors
     /// Those of `exchange`.
@@ -226,6 +232,9 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             let space = unsafe { spaces.row_mut(chunk as isize, 1) };
             stages[s](plane, &mut space[0]);
         };
+        if self.layout.has_halo_columns() {
+            return wavefront::run_apart(&self.cpu, chunks, stages.len(), stage, exchange);
+        }
         wavefront::run_part(&self.cpu, chunks, stages.len(), stage, exchange)
     }
 

@@ -117,7 +117,7 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let next = v.next.map_or(p, Vector::share_mut);
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
-        let len = self.geometry().plane_len();
+        let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
         let advance = |j: usize, _: &mut ChunkSpace<T>| {
             let start = self.geometry().plane_start(j);
             // SAFETY: this stage has plane j of u, p and the next p to itself; z is only read.
@@ -132,6 +132,15 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
                 // SAFETY: as above; the halo row beside plane j is used by no other plane of this stage.
                 let (p, z) = unsafe { (p.row_mut(start, len), z.row(start, len)) };
                 self.cpu().dispatch::<T, _>(blas::AdvanceHalo { beta, p, z });
+            }
+            for is_east in [false, true].into_iter().filter(|&is_east| self.layout.goes_on_in_x()[usize::from(is_east)])
+            {
+                let start = self.layout.beyond(is_east, j as isize);
+                // SAFETY: as above, of the cells in halo columns beside plane j.
+                let (p, z) = unsafe { (p.row_mut(start, layers), z.row(start, layers)) };
+                self.cpu().dispatch::<T, _>(|| {
+                    p.iter_mut().zip(z).for_each(|(p, &z)| *p = beta.mul_add(*p, z));
+                });
             }
         };
         let apply = |j: usize, _: &mut ChunkSpace<T>| {

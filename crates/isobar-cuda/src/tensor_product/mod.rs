@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Shape, Slab};
+use isobar_core::layout::{Layout, Patch, Shape, Slab};
 use isobar_core::operator::mixed::{ChangeSteps, ChangeTop, UnfusedTop};
 use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
 use isobar_core::options::SolverOptions;
@@ -335,7 +335,8 @@ impl SupportsLevels<stencil::TensorProduct> for Cuda {
 impl SupportsParts<stencil::TensorProduct> for Cuda {
     type Part<T: Real> = SevenPoint<TensorProduct<T>>;
 
-    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Arc<Self::Part<T>>> {
+    fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<Self::Part<T>>> {
+        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(TensorProduct::with_room_for(self, stencil, slab)?, stencil)
     }
 

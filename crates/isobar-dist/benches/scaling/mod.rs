@@ -58,7 +58,7 @@ where
     }
     let mut all = threads::run(cards, |world| {
         let backend = Distributed::new(linked(&world)?, Arc::new(world));
-        solve_rows(&backend, stencil, backend.slab(stencil.shape())?, options, &|| backend.world().barrier())
+        solve_rows(&backend, stencil, backend.patch(stencil.shape())?.y, options, &|| backend.world().barrier())
     })?;
     all.sort_by(|a, b| b.median.total_cmp(&a.median));
     Ok(all.swap_remove(0))

@@ -1,7 +1,5 @@
 //! What ranks on any back end must do for the tensor-product operator.
 
-use std::sync::Arc;
-
 use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
@@ -10,10 +8,10 @@ use isobar_core::options::{Count, Form, Method, Norm, Preconditioner, Smoother, 
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
 
-use crate::solves::{distance, joined, rows_of, solve_alone, solve_on};
+use crate::solves::{Parts, apply_on, distance, part_of, solve_alone, solve_on};
 
 pub(crate) fn problem(nx: usize, ny: usize, nz: usize) -> Helmholtz {
     Helmholtz { grid: GridOptions { nx, ny, nz, ..GridOptions::default() }, ..Helmholtz::default() }
@@ -40,23 +38,14 @@ pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
         let shape = stencil.shape();
         let mut expected = vec![0.0; u.len()];
         let mut alone = System::new(&backend(None), &stencil, &SolverOptions::default()).unwrap();
-        let whole = isobar_core::layout::Slab::whole(shape);
+        let whole = isobar_core::layout::Patch::whole(shape);
         let target = ArrayViewMut::c_order(&mut expected, shape).unwrap();
-        alone.apply(rows_of(&u, shape, whole).into(), target.into()).unwrap();
+        alone.apply(part_of(&u, shape, whole).into(), target.into()).unwrap();
         // One row a rank can be applied, if not solved for by multigrid.
         let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
         for &ranks in ranks.iter().chain([&ny]).filter(|&&ranks| ranks <= most_ranks) {
-            let parts = threads::run(ranks, |world| {
-                let rank = world.rank();
-                let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
-                let slab = backend.slabs(shape)?.of(rank);
-                let mut system = System::new(&backend, &stencil, &options)?;
-                let mut v = vec![0.0; slab.shape(shape).cells()];
-                let target = ArrayViewMut::c_order(&mut v, slab.shape(shape))?;
-                system.apply(rows_of(&u, shape, slab).into(), target.into())?;
-                Ok((slab, v))
-            });
-            assert_eq!(joined(shape, &parts.unwrap()), expected, "{shape} on {ranks} ranks");
+            let v = apply_on(ranks, &backend, &stencil, &options, &u).unwrap();
+            assert_eq!(v, expected, "{shape} on {ranks:?} ranks");
         }
     }
 }
@@ -65,7 +54,7 @@ pub(crate) fn check_apply<B: PartBackend + Supports<TensorProduct>>(
 pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &Helmholtz,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
 ) where
     Distributed<B>: Supports<TensorProduct>,
@@ -76,7 +65,7 @@ pub(crate) fn check_solves<B: PartBackend + Supports<TensorProduct>>(
     // Single precision rounds more.
     let tolerance = if options.precision == Precision::F64 { 1e-9 } else { 1e-5 };
     for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", stencil.shape());
+        let what = format!("{} on {ranks:?} ranks, {options:?}", stencil.shape());
         let (outcome, together) = solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap();
         assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
         let error = distance(&together, &u);

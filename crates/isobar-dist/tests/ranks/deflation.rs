@@ -12,7 +12,7 @@ use isobar_dist::threads::Threads;
 
 use crate::jumps::{bubbles, pieces};
 use crate::rocks::rough;
-use crate::solves::{compare_with_alone, distance, solve_alone, solve_updated};
+use crate::solves::{Parts, compare_with_alone, distance, solve_alone, solve_updated};
 
 fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
     SolverOptions {
@@ -38,7 +38,7 @@ fn forms() -> [SolverOptions; 5] {
 fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
 ) where
     Distributed<B>: Supports<Diffusion>,

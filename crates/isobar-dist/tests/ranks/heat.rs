@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::layout::Shape;
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar_core::problem::{Boundary, Heat, Spacing};
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 use isobar_cpu::Cpu;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Distributed, threads};
 
 use crate::rocks::rough;
 use crate::solves::distance;
@@ -60,17 +60,15 @@ fn steps_are_those_of_one_rank() {
         for (scheme, guess, error) in kinds {
             let options = HeatOptions { steps: Steps::new(2e-3, 1e-2).unwrap(), error, scheme, guess };
             let (alone, u, energy) = run(&Cpu::new(1).unwrap(), heat, options, &solver, &first).unwrap();
-            for ranks in [1, 2, 3, 6] {
-                let what = format!("problem {n}, {scheme:?}, {guess:?} on {ranks} ranks");
+            for [in_x, in_y] in [[1, 1], [1, 2], [1, 3], [1, 6], [2, 1], [2, 3]] {
+                let what = format!("problem {n}, {scheme:?}, {guess:?} on {in_x} × {in_y} ranks");
                 let shape = heat.shape();
-                let parts = threads::run(ranks, |world| {
-                    let rank = world.rank();
-                    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
-                    let slab = backend.slabs(shape)?.of(rank);
-                    Ok((slab, run(&backend, heat, options, &solver, &first)?))
+                let parts = threads::run(in_x * in_y, |world| {
+                    let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in([in_x, in_y])?;
+                    Ok((backend.patch(shape)?, run(&backend, heat, options, &solver, &first)?))
                 });
                 let mut together = vec![f64::NAN; shape.cells()];
-                for (slab, (counts, v, found)) in parts.unwrap() {
+                for (Patch { x, y }, (counts, v, found)) in parts.unwrap() {
                     assert_eq!(counts.len(), alone.len(), "{what}");
                     // Rounding may move the count of a long solve by one.
                     assert!(
@@ -79,7 +77,8 @@ fn steps_are_those_of_one_rank() {
                     );
                     assert!((found - energy).abs() <= 1e-6 * energy.abs(), "{what}: {found:e} {energy:e}");
                     for (at, value) in v.into_iter().enumerate() {
-                        if (slab.first..slab.beyond).contains(&(at / shape.nx % shape.ny)) {
+                        let (i, j) = (at % shape.nx, at / shape.nx % shape.ny);
+                        if (x.first..x.beyond).contains(&i) && (y.first..y.beyond).contains(&j) {
                             together[at] = value;
                         }
                     }

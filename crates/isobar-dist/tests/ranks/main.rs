@@ -7,6 +7,7 @@ mod failures;
 mod heat;
 mod jumps;
 mod messages;
+mod patches;
 mod relaxation;
 mod rocks;
 mod solves;

@@ -11,7 +11,7 @@ use isobar_core::stencil::{Diffusion, Supports};
 use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
+use crate::solves::{Parts, check_as_alone, compare_with_alone, distance, solve_alone, solve_on};
 
 /// Coefficients over three orders of magnitude, other ones in every direction, inactive cells, reaction in some, Dirichlet and
 /// Neumann sides, x periodic where it can be, a well and a source.
@@ -34,7 +34,7 @@ pub(crate) fn rough(shape: Shape) -> DiffusionProblem {
 pub(crate) fn check_rough<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
 ) where
     Distributed<B>: Supports<Diffusion>,
 {
@@ -107,7 +107,7 @@ pub(crate) fn point_cycles() -> Vec<SolverOptions> {
 pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
 ) where
     Distributed<B>: Supports<Diffusion>,
@@ -122,7 +122,7 @@ pub(crate) fn check_points<B: PartBackend + Supports<Diffusion>>(
         Precision::F64 => (1e-9, 1e-3),
     };
     for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let what = format!("{} on {ranks:?} ranks, {options:?}", problem.shape);
         let (outcome, together) =
             solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
@@ -162,7 +162,7 @@ pub(crate) fn floating() -> Vec<(DiffusionProblem, &'static [usize], SolverOptio
 pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
 ) where
     Distributed<B>: Supports<Diffusion>,
@@ -177,6 +177,6 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
         let mut sums = vec![0.0; floating.count()];
         let add = |n: usize, sums: &mut [f64]| floating.aggregate(n).into_iter().for_each(|of| sums[of] += together[n]);
         (0..u.len()).for_each(|n| add(n, &mut sums));
-        assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{ranks} ranks: {sums:?}");
+        assert!(sums.iter().all(|sum| sum.abs() <= 1e-12 * largest * u.len() as f64), "{ranks:?} ranks: {sums:?}");
     }
 }

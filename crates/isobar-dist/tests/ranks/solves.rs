@@ -1,12 +1,13 @@
 //! Solves on one device, on several, and how far they are apart.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
 use isobar_core::outcome::Outcome;
@@ -15,31 +16,74 @@ use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Distributed, threads};
 
-/// The rows of a slab in an array of the whole grid, (nz, ny, nx) in C order.
-pub(crate) fn rows_of(whole: &[f64], shape: Shape, slab: Slab) -> ArrayView<'_, f64> {
-    let strides = [1, shape.nx, shape.nx * shape.ny];
-    ArrayView::new(&whole[slab.first * shape.nx..], slab.shape(shape), strides).unwrap()
+/// Ranks that share a grid: so many, with whole rows, or so many in x and in y.
+pub(crate) trait Parts: Copy + Debug + Sync {
+    /// In x and y.
+    fn parts(self) -> [usize; 2];
 }
 
-/// Puts the slabs of all ranks together.
-pub(crate) fn joined(shape: Shape, parts: &[(Slab, Vec<f64>)]) -> Vec<f64> {
+impl Parts for usize {
+    fn parts(self) -> [usize; 2] {
+        [1, self]
+    }
+}
+
+impl Parts for [usize; 2] {
+    fn parts(self) -> [usize; 2] {
+        self
+    }
+}
+
+/// What a rank has in an array of the whole grid, (nz, ny, nx) in C order.
+pub(crate) fn part_of(whole: &[f64], shape: Shape, patch: Patch) -> ArrayView<'_, f64> {
+    ArrayView::c_order(whole, shape).unwrap().part(patch).unwrap()
+}
+
+/// Puts the parts of all ranks together.
+pub(crate) fn joined(shape: Shape, parts: &[(Patch, Vec<f64>)]) -> Vec<f64> {
     let mut whole = vec![f64::NAN; shape.cells()];
-    for (slab, part) in parts {
-        let plane = slab.rows() * shape.nx;
-        for k in 0..shape.nz {
-            let at = shape.nx * (slab.first + shape.ny * k);
-            whole[at..at + plane].copy_from_slice(&part[k * plane..(k + 1) * plane]);
+    for (patch, part) in parts {
+        for (n, line) in part.chunks_exact(patch.x.rows()).enumerate() {
+            let (j, k) = (patch.y.first + n % patch.y.rows(), n / patch.y.rows());
+            let at = patch.x.first + shape.nx * (j + shape.ny * k);
+            whole[at..at + line.len()].copy_from_slice(line);
         }
     }
     whole
 }
 
+/// A u on ranks, each with its own back end.
+pub(crate) fn apply_on<B, S>(
+    ranks: impl Parts,
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    stencil: &S,
+    options: &SolverOptions,
+    u: &[f64],
+) -> Result<Vec<f64>>
+where
+    B: PartBackend,
+    Distributed<B>: Supports<S>,
+    S: Stencil,
+{
+    let (shape, [in_x, in_y]) = (stencil.shape(), ranks.parts());
+    let parts = threads::run(in_x * in_y, |world| {
+        let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
+        let patch = backend.patch(shape)?;
+        let mut system = System::new(&backend, stencil, options)?;
+        let mut v = vec![0.0; patch.shape(shape).cells()];
+        let target = ArrayViewMut::c_order(&mut v, patch.shape(shape))?;
+        system.apply(part_of(u, shape, patch).into(), target.into())?;
+        Ok((patch, v))
+    })?;
+    Ok(joined(shape, &parts))
+}
+
 /// Solves on so many ranks from u = 0, or from what is given; each rank has its own back end, `backend(Some(rank))`. All ranks
 /// must tell the same.
 pub(crate) fn solve_on<B, S>(
-    ranks: usize,
+    ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     stencil: &S,
     options: &SolverOptions,
@@ -59,7 +103,7 @@ where
 /// Solves on so many ranks, from u = 0, with systems made for one stencil and then given the coefficients of another. Also says what
 /// preconditions at the end.
 pub(crate) fn solve_updated<B, S>(
-    ranks: usize,
+    ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     [before, after]: [&S; 2],
     options: &SolverOptions,
@@ -79,7 +123,7 @@ where
 }
 
 fn solve_by<B, S>(
-    ranks: usize,
+    ranks: impl Parts,
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     shape: Shape,
     make: impl Fn(&Distributed<B>) -> Result<System<Distributed<B>, S>> + Sync,
@@ -91,27 +135,27 @@ where
     Distributed<B>: Supports<S>,
     S: Stencil,
 {
-    let mut all = threads::run(ranks, |world| {
-        let rank = world.rank();
-        let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
-        let slab = backend.slabs(shape)?.of(rank);
+    let [in_x, in_y] = ranks.parts();
+    let mut all = threads::run(in_x * in_y, |world| {
+        let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
+        let patch = backend.patch(shape)?;
         let mut system = make(&backend)?;
         let mut u = match guess {
             Some(guess) => {
-                let view = rows_of(guess, shape, slab);
-                let cells = slab.shape(shape);
+                let view = part_of(guess, shape, patch);
+                let cells = patch.shape(shape);
                 let at = move |n: usize| {
                     let (i, rest) = (n % cells.nx, n / cells.nx);
                     view.get(i, rest % cells.ny, rest / cells.ny)
                 };
                 (0..cells.cells()).map(at).collect()
             }
-            None => vec![0.0; slab.shape(shape).cells()],
+            None => vec![0.0; patch.shape(shape).cells()],
         };
-        let target = ArrayViewMut::c_order(&mut u, slab.shape(shape))?;
+        let target = ArrayViewMut::c_order(&mut u, patch.shape(shape))?;
         let given = if guess.is_some() { Guess::Given } else { Guess::Zero };
-        let outcome = system.solve(rows_of(rhs, shape, slab).into(), target.into(), given, &mut ignore)?;
-        Ok((outcome, system.description().preconditioner.clone(), (slab, u)))
+        let outcome = system.solve(part_of(rhs, shape, patch).into(), target.into(), given, &mut ignore)?;
+        Ok((outcome, system.description().preconditioner.clone(), (patch, u)))
     })?;
     let (first, preconditioner, _) = all[0].clone();
     for (outcome, with, _) in &all {
@@ -162,7 +206,7 @@ pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
 pub(crate) fn compare_with_alone<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
     few: impl Fn(usize) -> usize,
     tolerance: f64,
@@ -176,7 +220,7 @@ where
     assert!(alone.converged(), "{options:?}: {alone:?}");
     let mut all = vec![u];
     for &ranks in ranks {
-        let what = format!("{} on {ranks} ranks, {options:?}", problem.shape);
+        let what = format!("{} on {ranks:?} ranks, {options:?}", problem.shape);
         let (outcome, together) =
             solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(outcome.converged(), "{what}: {outcome:?}");
@@ -193,7 +237,7 @@ where
 pub(crate) fn check_as_alone<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
     options: &SolverOptions,
 ) where
     Distributed<B>: Supports<Diffusion>,

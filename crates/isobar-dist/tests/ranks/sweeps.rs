@@ -7,7 +7,7 @@ use isobar_core::stencil::{Stencil, Supports};
 use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
 
-use crate::solves::{distance, solve_alone, solve_on};
+use crate::solves::{Parts, distance, solve_alone, solve_on};
 
 /// Plain, damped and accelerated sweeps.
 fn sweeps() -> Vec<SolverOptions> {
@@ -33,7 +33,7 @@ pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     stencil: &S,
     rhs: &[f64],
-    ranks: &[usize],
+    ranks: &[impl Parts],
     is_floating: bool,
 ) where
     Distributed<B>: Supports<S>,
@@ -41,7 +41,7 @@ pub(crate) fn check_sweeps<B: PartBackend + Supports<S>, S: Stencil>(
     for options in sweeps() {
         let (alone, u) = solve_alone(&backend(None), stencil, &options, rhs, None);
         for &ranks in ranks {
-            let what = format!("{} on {ranks} ranks, {options:?}", stencil.shape());
+            let what = format!("{} on {ranks:?} ranks, {options:?}", stencil.shape());
             let (outcome, together) = solve_on(ranks, &backend, stencil, &options, rhs, None).unwrap();
             assert_eq!((outcome.stop, outcome.iterations), (alone.stop, alone.iterations), "{what}");
             // What is seen of the spectral radius is rounded as norms are, and so are means that are taken out.

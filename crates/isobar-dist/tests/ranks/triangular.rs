@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::array::ArrayViewMut;
 use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
-use isobar_core::layout::{Shape, Slab};
+use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
@@ -15,16 +15,16 @@ use isobar_core::reference::Reference;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_cpu::Cpu;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Communicator, Distributed, threads};
+use isobar_dist::{Distributed, threads};
 
 use crate::rocks::rough;
-use crate::solves::{check_as_alone, distance, joined, rows_of, solve_alone, solve_on, solve_updated};
+use crate::solves::{Parts, check_as_alone, distance, joined, part_of, solve_alone, solve_on, solve_updated};
 
 /// Every step with triangular parts, on a rank's rows, for blocks of so many unknowns.
 fn steps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &Diffusion,
-    slab: Slab,
+    patch: Patch,
     [r, w]: [&[f64]; 2],
     blocks: &[usize],
 ) -> Result<Vec<Vec<f64>>> {
@@ -32,14 +32,14 @@ fn steps<B: Supports<Diffusion>, T: Real>(
     let triangular = backend.capabilities(&backend.operator::<T>(stencil)?).triangular.unwrap();
     let vector = |values: &[f64]| -> Result<B::Vector<T>> {
         let mut v = backend.zeros(&layout)?;
-        backend.upload(rows_of(values, shape, slab), &mut v)?;
+        backend.upload(part_of(values, shape, patch), &mut v)?;
         Ok(v)
     };
     let (r, w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
     let mut found = Vec::new();
     let mut note = |v: &B::Vector<T>| -> Result<()> {
-        let mut rows = vec![0.0; slab.shape(shape).cells()];
-        backend.download(v, &mut ArrayViewMut::c_order(&mut rows, slab.shape(shape))?)?;
+        let mut rows = vec![0.0; patch.shape(shape).cells()];
+        backend.download(v, &mut ArrayViewMut::c_order(&mut rows, patch.shape(shape))?)?;
         found.push(rows);
         Ok(())
     };
@@ -67,7 +67,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
 fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     problem: &DiffusionProblem,
-    ranks: &[usize],
+    ranks: &[impl Parts],
 ) where
     Distributed<B>: Supports<Diffusion>,
 {
@@ -76,19 +76,22 @@ fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     // Within rows, rows and more, layers and more, and the whole grid; some are cut where slabs meet, others are not.
     let Shape { nx, ny, .. } = shape;
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
-    let whole = Slab::whole(shape);
-    let expected = steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], &blocks).unwrap();
+    let whole = Patch::whole(shape);
+    let of_one = |blocks: &[usize]| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();
+    let of_whole_rows = of_one(&blocks);
     for &ranks in ranks {
-        let parts = threads::run(ranks, |world| {
-            let rank = world.rank();
-            let backend = Distributed::new(backend(Some(&world)), Arc::new(world));
-            let slab = backend.slabs(shape)?.of(rank);
-            Ok((slab, steps::<_, T>(&backend, &stencil, slab, [&r, &w], &blocks)?))
+        let [in_x, in_y] = ranks.parts();
+        // Substitution goes along whole rows.
+        let (blocks, expected) = if in_x == 1 { (&blocks[..], of_whole_rows.clone()) } else { (&[][..], of_one(&[])) };
+        let parts = threads::run(in_x * in_y, |world| {
+            let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
+            let patch = backend.patch(shape)?;
+            Ok((patch, steps::<_, T>(&backend, &stencil, patch, [&r, &w], blocks)?))
         });
         let parts = parts.unwrap();
         for (n, expected) in expected.iter().enumerate() {
-            let of_step: Vec<_> = parts.iter().map(|(slab, steps)| (*slab, steps[n].clone())).collect();
-            assert!(joined(shape, &of_step) == *expected, "step {n} of {shape} on {ranks} ranks");
+            let of_step: Vec<_> = parts.iter().map(|(patch, steps)| (*patch, steps[n].clone())).collect();
+            assert!(joined(shape, &of_step) == *expected, "step {n} of {shape} on {ranks:?} ranks");
         }
     }
 }
@@ -118,6 +121,17 @@ fn steps_are_those_of_one_rank() {
     let mut even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
     even.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2], [Boundary::Periodic; 2]];
     check_steps::<_, f64>(|_| Cpu::new(2).unwrap(), &even, &[2, 3]);
+}
+
+#[test]
+fn steps_where_x_is_divided() {
+    for shape in [Shape::new(7, 13, 5), Shape::new(8, 16, 4), Shape::new(34, 9, 20), Shape::new(12, 10, 1)] {
+        let problem = rough(shape);
+        let parts = [[2, 1], [4, 1], [2, 3], [3, 2]];
+        check_steps::<_, f64>(|_| Reference, &problem, &parts);
+        check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, &parts);
+        check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, &parts);
+    }
 }
 
 fn preconditioners(nx: usize) -> Vec<Preconditioner> {

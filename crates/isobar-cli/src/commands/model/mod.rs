@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use self::equation::{Division, Iteration, Machine, Part, Prediction, bytes_a_number};
 use self::probe::Solved;
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, Parts};
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::summary::{Time, entry};
@@ -53,6 +53,8 @@ struct Row {
 struct Measured {
     method: &'static str,
     ranks: usize,
+    /// Of x and y.
+    parts: [usize; 2],
     grid: [usize; 3],
     iterations: usize,
     an_iteration: f64,
@@ -169,7 +171,7 @@ pub fn run(args: &ModelArgs) -> Result<u8> {
             row(of_unknowns(TRILLION, ranks, nz, args.parts), ranks);
         }
         if matches!(device, Device::Cpu(_)) {
-            report.measured.extend(on_threads(&iteration, local, &predict, threads, args.precision)?);
+            report.measured.extend(on_threads(&iteration, local, args.parts, threads, args.precision)?);
         }
     }
     console.line("");
@@ -177,7 +179,7 @@ pub fn run(args: &ModelArgs) -> Result<u8> {
     if !report.measured.is_empty() {
         console.line("");
         console.line(measured(&report));
-        console.line("Threads as ranks, each a slab of as many rows; predicted from one rank of one thread, their copy and messages shared.");
+        console.line("Threads as ranks, with as many columns each; predicted from one rank of one thread, their copy and messages shared.");
     }
     for part in [part, of_unknowns(TRILLION, ranks, nz, args.parts)] {
         if let Some(rows) = part.rows(ranks).filter(|&rows| rows < 4.0) {
@@ -190,7 +192,10 @@ pub fn run(args: &ModelArgs) -> Result<u8> {
     console.line("");
     console.line(ASSUMED);
     if args.parts == Division::Squares {
-        console.line("isobar divides into slabs; --parts slabs predicts these.");
+        console.line(
+            "isobar divides into slabs, which --parts slabs predicts, unless `solve --parts` says otherwise: half sweeps of multigrid are passes of \
+             their own then, which is not counted here.",
+        );
     }
     if let Some(path) = &args.report {
         super::write_report(path, &report)?;
@@ -230,11 +235,12 @@ fn part(args: &ModelArgs) -> Result<Part> {
     Ok(part)
 }
 
-/// Solves on 1, 2, … threads as ranks, as many rows on each, beside what the model says of slabs.
+/// Solves on 1, 2, … threads as ranks, as many columns on each, beside what the model says: of slabs, and of rectangles, two of them side
+/// by side, where squares are asked for.
 fn on_threads(
     iteration: &Iteration,
     local: Shape,
-    predict: &dyn Fn(Part, f64, Machine, f64) -> Prediction,
+    division: Division,
     machine: Machine,
     precision: Precision,
 ) -> Result<Vec<Measured>> {
@@ -243,23 +249,36 @@ fn on_threads(
     let most = cores.min(MOST_THREADS);
     let mut rows = Vec::new();
     let mut share_of_memory = None;
-    for count in (0..).map(|n| 1_usize << n).take_while(|&count| count <= most) {
-        let whole = Shape::new(nx, count * ny, nz);
-        let Solved { seconds, iterations } = probe::solve_on_threads(count, whole, iteration.name, precision)?;
+    let apart = iteration.clone().with_half_sweeps_apart();
+    let counts = (0..).map(|n| 1_usize << n).take_while(|&count| count <= most);
+    let is_divided = |count: usize| division == Division::Squares && count > 1;
+    let all = counts.flat_map(|count| {
+        std::iter::once([1, count]).chain(is_divided(count).then_some([2, count / 2])).map(move |parts| (count, parts))
+    });
+    for (count, parts @ [in_x, in_y]) in all {
+        let whole = Shape::new(in_x * nx, in_y * ny, nz);
+        let Solved { seconds, iterations } = probe::solve_on_threads(parts, whole, iteration.name, precision)?;
         // What so many threads copy together, of which each has its share.
         let memory = Device::cpu_with_threads(count)?.copy_bandwidth(whole)? / count as f64;
-        // Slabs as wide as the whole grid: the part that makes two rows of nx columns their border.
-        let wide = (count as f64).sqrt();
-        let part = Part { nx: nx as f64 / wide, ny: ny as f64 * wide, division: Division::Slabs };
+        // What borders on others: a row of nx columns for each neighbour in y, and a column of ny for the one in x.
+        let neighbours = (in_y as f64 - 1.0).min(2.0);
+        let border = neighbours * nx as f64 + if in_x > 1 { ny as f64 } else { 0.0 };
+        // The part that slabs would have such a border with.
+        let width =
+            if count > 1 { border / ((count as f64 - 1.0).min(2.0) * (count as f64).sqrt()) } else { nx as f64 };
+        let part = Part { nx: width, ny: (nx * ny) as f64 / width, division: Division::Slabs };
         let here = Machine { memory, ..machine };
-        let share = *share_of_memory.get_or_insert_with(|| predict(part, 1.0, here, 1.0).memory / seconds);
+        let iteration = if in_x > 1 { &apart } else { iteration };
+        let predict = |share: f64| Prediction::new(iteration, part, nz as f64, count as f64, here, share, precision);
+        let share = *share_of_memory.get_or_insert_with(|| predict(1.0).memory / seconds);
         rows.push(Measured {
             method: iteration.name,
             ranks: count,
-            grid: [nx, count * ny, nz],
+            parts,
+            grid: [whole.nx, whole.ny, nz],
             iterations,
             an_iteration: seconds,
-            predicted: predict(part, count as f64, here, share).total(),
+            predicted: predict(share).total(),
         });
     }
     Ok(rows)
@@ -306,13 +325,14 @@ fn predicted(report: &ModelReport) -> Table {
 }
 
 fn measured(report: &ModelReport) -> Table {
-    let heads = ["measured", "ranks", "grid", "iterations", "an iteration", "predicted"];
+    let heads = ["measured", "ranks", "parts", "grid", "iterations", "an iteration", "predicted"];
     let mut table = Table::new(heads);
     for row in &report.measured {
         let [nx, ny, nz] = row.grid;
         table.row([
             row.method.to_owned(),
             row.ranks.to_string(),
+            Parts(row.parts).to_string(),
             Shape { nx, ny, nz }.to_string(),
             row.iterations.to_string(),
             Time(row.an_iteration).to_string(),

@@ -56,19 +56,19 @@ pub(super) fn solve(device: &Device, shape: Shape, method: &str, precision: Prec
     Ok(best)
 }
 
-/// The same with threads as ranks, each of one thread: slabs of the grid.
+/// The same with threads as ranks, each of one thread, which divide x and y in so many parts.
 ///
 /// # Errors
 /// What a rank reports.
 pub(super) fn solve_on_threads(
-    ranks: usize,
+    parts: [usize; 2],
     shape: Shape,
     method: &str,
     precision: Precision,
 ) -> isobar::Result<Solved> {
-    let worlds = Threads::ranks(ranks);
+    let worlds = Threads::ranks(parts[0] * parts[1]);
     let solved = run_each(worlds.iter().map(|world| (world, world)), |world: &Threads| {
-        let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world.clone())));
+        let device = Device::CpuRanks(Distributed::new(Cpu::new(1)?, Arc::new(world.clone())).divided_in(parts)?);
         solve(&device, shape, method, precision)
     })?;
     Ok(solved

@@ -1,0 +1,227 @@
+//! Ranks that divide x as well as y, against one.
+
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Helmholtz, RhsKind, Spacing, Weighting};
+use isobar_core::reference::Reference;
+use isobar_cpu::Cpu;
+use isobar_dist::{Distributed, threads};
+
+use crate::checks::{check_solves, krylov, multigrid, problem, rhs};
+use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
+use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
+use crate::sweeps::check_sweeps;
+
+/// Parts in x alone, in both, uneven ones, and in y alone.
+const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [4, 1]];
+
+/// Odd and even sizes, one layer, patches of a single row; and what is not divided further than pairs of columns.
+const GRIDS: [([usize; 3], &[[usize; 2]]); 5] = [
+    ([7, 13, 5], &PARTS),
+    ([32, 16, 8], &PARTS),
+    ([33, 21, 4], &[[2, 3], [4, 2], [16, 1]]),
+    ([12, 9, 1], &PARTS),
+    ([6, 2, 3], &[[3, 1], [3, 2]]),
+];
+
+#[test]
+fn apply() {
+    // Patches of a single row can be applied, if not solved for by multigrid.
+    let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
+    for ([nx, ny, nz], parts) in GRIDS {
+        let problem = problem(nx, ny, nz);
+        let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
+        let rock = rough(Shape::new(nx, ny, nz)).stencil().unwrap();
+        let of_rock = apply_on(1, |_| Cpu::new(1).unwrap(), &rock, &options, &u).unwrap();
+        let of_plain = apply_on(1, |_| Reference, &rock, &options, &u).unwrap();
+        let (expected, plain) = (
+            apply_on(1, |_| Cpu::new(1).unwrap(), &stencil, &options, &u).unwrap(),
+            apply_on(1, |_| Reference, &stencil, &options, &u).unwrap(),
+        );
+        for &parts in parts {
+            // Rows do not know of ranks: the same number by number.
+            let what = format!("{nx} × {ny} × {nz} in {parts:?}");
+            let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
+            assert_eq!(apply_on(parts, |_| Reference, &stencil, &options, &u).unwrap(), plain, "{what}");
+            assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
+            // Where x is even, around a ring.
+            assert_eq!(apply_on(parts, |_| Reference, &rock, &options, &u).unwrap(), of_plain, "{what}");
+            assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
+        }
+    }
+}
+
+#[test]
+fn krylov_methods() {
+    for ([nx, ny, nz], parts) in GRIDS {
+        let problem = problem(nx, ny, nz);
+        for options in krylov() {
+            check_solves(|_| Reference, &problem, parts, &options);
+            check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
+        }
+    }
+}
+
+#[test]
+fn multigrid_methods() {
+    for ([nx, ny, nz], parts) in GRIDS.into_iter().take(4) {
+        let problem = problem(nx, ny, nz);
+        for options in multigrid() {
+            check_solves(|_| Reference, &problem, parts, &options);
+            check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
+        }
+    }
+}
+
+/// Large enough for several threads a rank.
+#[test]
+fn several_threads_a_rank() {
+    let problem = problem(64, 64, 16);
+    for options in [&krylov()[0], &multigrid()[0]] {
+        check_solves(|_| Cpu::new(3).unwrap(), &problem, &[[2, 1], [2, 2]], options);
+    }
+}
+
+/// Other coefficients in every direction, cells that take no part, and rings in x.
+#[test]
+fn rough_diffusion() {
+    for (nx, ny, nz) in [(7, 13, 5), (16, 8, 4), (12, 9, 1)] {
+        let problem = rough(Shape::new(nx, ny, nz));
+        check_rough(|_| Reference, &problem, &PARTS);
+        check_rough(|_| Cpu::new(1).unwrap(), &problem, &PARTS);
+    }
+}
+
+#[test]
+fn approximate_inverses() {
+    for preconditioner in [
+        Preconditioner::Neumann { order: 2 },
+        Preconditioner::SsorAi,
+        Preconditioner::IncompletePoisson { scaling: true },
+    ] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+        for problem in [rough(Shape::new(7, 13, 5)), rough(Shape::new(16, 8, 4))] {
+            check_as_alone(|_| Reference, &problem, &PARTS, &options);
+            check_as_alone(|_| Cpu::new(1).unwrap(), &problem, &PARTS, &options);
+        }
+    }
+}
+
+#[test]
+fn cycles_that_relax_points() {
+    let mut problems: Vec<_> = smooth().into_iter().map(|(problem, _)| problem).collect();
+    // A ring in x that is halved as y is, and one that is divided often enough for whole coarse grids to be gathered early.
+    let mut ring = DiffusionProblem::new(Shape::new(16, 16, 4), Coefficient::Isotropic(vec![1.0; 1024]));
+    ring.boundary[0] = [Boundary::Periodic; 2];
+    ring.boundary[1] = [Boundary::Dirichlet(0.0); 2];
+    ring.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
+    problems.push(ring);
+    for problem in problems {
+        for options in point_cycles() {
+            check_points(|_| Reference, &problem, &[[2, 2], [3, 1]], &options);
+            check_points(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2], [3, 2]], &options);
+        }
+    }
+}
+
+#[test]
+fn sweeps_of_jacobi() {
+    let problem = rough(Shape::new(16, 10, 4));
+    let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
+    check_sweeps(|_| Reference, &stencil, &rhs, &PARTS, false);
+    check_sweeps(|_| Cpu::new(1).unwrap(), &stencil, &rhs, &PARTS, false);
+}
+
+/// Means and balances are those over the cells of all ranks.
+#[test]
+fn what_floats() {
+    for (problem, _, options) in floating() {
+        check_floating(|_| Reference, &problem, &[[2, 2]], &options);
+        check_floating(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2]], &options);
+    }
+}
+
+#[test]
+fn a_first_guess_and_an_update() {
+    let problem = problem(16, 24, 6);
+    let other = Helmholtz { courant: 20.0, ..problem.clone() };
+    let (before, after, rhs) = (problem.stencil().unwrap(), other.stencil().unwrap(), rhs(&problem));
+    let options = &multigrid()[0];
+    let rough = SolverOptions { tolerance: 1e-2, ..options.clone() };
+    let cpu = || Cpu::new(1).unwrap();
+    let (_, guess) = solve_alone(&cpu(), &before, &rough, &rhs, None);
+    let (alone, u) = solve_alone(&cpu(), &before, options, &rhs, Some(&guess));
+    let (outcome, v) = solve_on([2, 2], |_| cpu(), &before, options, &rhs, Some(&guess)).unwrap();
+    assert_eq!(outcome.iterations, alone.iterations);
+    assert!(distance(&v, &u) < 1e-9);
+    let (alone, u) = solve_alone(&cpu(), &after, options, &rhs, None);
+    let (outcome, _, v) = solve_updated([2, 2], |_| cpu(), [&before, &after], options, &rhs).unwrap();
+    assert_eq!(outcome.iterations, alone.iterations);
+    assert!(distance(&v, &u) < 1e-9);
+}
+
+/// Where vertical modes or Galerkin grids would be taken, and ranks that divide x do not share them: what is taken instead.
+#[test]
+fn what_is_chosen() {
+    let problem = problem(24, 24, 16);
+    let described = threads::run(4, |world| {
+        let backend = Distributed::new(Cpu::new(1)?, std::sync::Arc::new(world)).divided_in([2, 2])?;
+        let rock = rough(Shape::new(8, 16, 8)).stencil()?;
+        let of_rock = System::new(&backend, &rock, &SolverOptions::default())?.description().clone();
+        Ok((System::new(&backend, &problem.stencil()?, &SolverOptions::default())?.description().clone(), of_rock))
+    });
+    for (of, of_rock) in described.unwrap() {
+        assert_eq!(&*of.method, "multigrid");
+        assert!(
+            of.notes.iter().any(|note| note.contains("ranks that divide x share no vertical modes")),
+            "{:?}",
+            of.notes
+        );
+        assert_eq!((&*of_rock.method, &*of_rock.preconditioner), ("cg", "line"));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let shape = Shape::new(6, 8, 4);
+    let rhs = vec![0.0; shape.cells()];
+    let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
+    let said = |problem: &DiffusionProblem, options: &SolverOptions, parts: [usize; 2]| {
+        solve_on(parts, cpu, &problem.stencil().unwrap(), options, &rhs, None).unwrap_err().to_string()
+    };
+    let rock = rough(shape);
+    let with = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+    let line = with(Preconditioner::Line);
+    let error = said(&rock, &line, [4, 1]);
+    assert!(error.contains("6 columns for 4 parts in x") && error.contains("at most 3 parts"), "{error}");
+    let error = said(&rock, &with(Preconditioner::Multigrid), [2, 2]);
+    assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
+    let error = said(&rock, &with(Preconditioner::Ic { block: None }), [2, 2]);
+    assert!(error.contains("that divide x; use"), "{error}");
+    let deflated = SolverOptions {
+        deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),
+        ..line.clone()
+    };
+    assert!(said(&rock, &deflated, [2, 2]).contains("that divide x; use"));
+    let mut ring = rough(Shape::new(7, 8, 4));
+    ring.boundary[0] = [Boundary::Periodic; 2];
+    let odd = vec![0.0; 7 * 8 * 4];
+    let error = solve_on([2, 1], cpu, &ring.stencil().unwrap(), &line, &odd, None).unwrap_err().to_string();
+    assert!(error.contains("columns divided among ranks") && error.contains("even number"), "{error}");
+    let modes = SolverOptions { method: Method::Modes, ..SolverOptions::default() };
+    let stencil = problem(6, 8, 4).stencil().unwrap();
+    let error = solve_on([2, 1], cpu, &stencil, &modes, &rhs, None).unwrap_err().to_string();
+    assert!(error.contains("vertical modes on ranks that divide x"), "{error}");
+    let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
+    points.multigrid.smoother = Smoother::PointRedBlack;
+    let error = said(&rock, &points, [1, 5]);
+    assert!(error.contains("8 rows on 5 ranks, which need 9 at least"), "{error}");
+    let wrong = threads::run(3, |world| {
+        let error = Distributed::new(Cpu::new(1)?, std::sync::Arc::new(world)).divided_in([2, 2]).err();
+        Ok(error.map(|error| error.to_string()))
+    });
+    for error in wrong.unwrap() {
+        assert!(error.is_some_and(|error| error.contains("2x2 are not as many parts as there are ranks, 3")));
+    }
+}
