@@ -224,7 +224,7 @@ fn columns_are_divided(mpi: &Path) {
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let bicgstab = ["--set", "solver.method=bicgstab", "--set", "solver.preconditioner.kind=jacobi"];
     let cycles = ["--set", "solver.method=multigrid"];
-    let low = ["--set", "solver.method=multigrid", "--set", "grid.ny=2"];
+    let low = ["--set", "solver.method=multigrid", "--set", "grid.ny=3"];
     let trials: [(&str, &[&str], usize, Option<&str>); 6] = [
         (&panel, &cycles, 4, Some("2x2")),
         (&panel, &cg, 3, Some("3x1")),

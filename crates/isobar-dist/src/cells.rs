@@ -18,7 +18,7 @@ fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
     operator: &DistributedOperator<B, O>,
 ) -> Result<&dyn PartSubstitution<B, T>> {
     if !operator.ranks().has_whole_rows() {
-        return Err(needs_whole_rows("incomplete Cholesky"));
+        return Err(needs_whole_rows("incomplete Poisson and incomplete Cholesky"));
     }
     let steps = operator.part().substitution();
     steps.ok_or_else(|| Error::Unsupported("incomplete Cholesky on several of these devices; run on one".into()))
@@ -103,7 +103,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<B::Vector<T>>) -> Result<()> {
         let pivots = inverse_pivots.part_mut();
-        if block == 1 {
+        if block == 1 && self.ranks().has_whole_rows() {
             self.part().factorise(block, relaxation, pivots)?;
         } else {
             let steps = substitution(self)?;

@@ -20,13 +20,13 @@ use isobar_dist::{Distributed, threads};
 use crate::rocks::rough;
 use crate::solves::{Parts, check_as_alone, distance, joined, part_of, solve_alone, solve_on, solve_updated};
 
-/// Every step with triangular parts, on a rank's rows, for blocks of so many unknowns.
+/// Every step with triangular parts, on a rank's part, for blocks of so many unknowns; or those alone that eliminate nothing.
 fn steps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
     stencil: &Diffusion,
     patch: Patch,
     [r, w]: [&[f64]; 2],
-    blocks: &[usize],
+    blocks: Option<&[usize]>,
 ) -> Result<Vec<Vec<f64>>> {
     let (shape, layout) = (stencil.shape(), backend.layout(stencil)?);
     let triangular = backend.capabilities(&backend.operator::<T>(stencil)?).triangular.unwrap();
@@ -47,6 +47,7 @@ fn steps<B: Supports<Diffusion>, T: Real>(
     note(&v)?;
     triangular.relax_upper(&r, &w, &mut v)?;
     note(&v)?;
+    let Some(blocks) = blocks else { return Ok(found) };
     for &block in blocks {
         for relaxation in [0.0, 0.95] {
             triangular.factorise(block, relaxation, &mut pivots)?;
@@ -77,12 +78,13 @@ fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
     let Shape { nx, ny, .. } = shape;
     let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
     let whole = Patch::whole(shape);
-    let of_one = |blocks: &[usize]| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();
-    let of_whole_rows = of_one(&blocks);
+    let of_one = |blocks: Option<&[usize]>| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();
+    let of_whole_rows = of_one(Some(&blocks));
     for &ranks in ranks {
         let [in_x, in_y] = ranks.parts();
-        // Substitution goes along whole rows.
-        let (blocks, expected) = if in_x == 1 { (&blocks[..], of_whole_rows.clone()) } else { (&[][..], of_one(&[])) };
+        // Elimination goes along whole rows.
+        let (blocks, expected) =
+            if in_x == 1 { (Some(&blocks[..]), of_whole_rows.clone()) } else { (None, of_one(None)) };
         let parts = threads::run(in_x * in_y, |world| {
             let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
             let patch = backend.patch(shape)?;
