@@ -53,14 +53,21 @@ __device__ __forceinline__ void prefetch(const Stencil& op, Index at) {
 constexpr T TINY = sizeof(T) == 8 ? T(1e-300) : T(1e-36);
 
 // Of a direction, what is said in terms of the first direction that takes the same field.
-template <int AXIS> __device__ __forceinline__ T in_direction(const Stencil& op, T value) {
-    return has_ratio(AXIS) ? __ldg(op.ratio + AXIS) * value : value;
+template <int AXIS> __device__ __forceinline__ T ratio(const Stencil& op) {
+    return has_ratio(AXIS) ? __ldg(op.ratio + AXIS) : T(1);
 }
+template <int AXIS> __device__ __forceinline__ T ratio_once(const Stencil& op) {
+    return has_ratio(AXIS) ? read_once(op.ratio + AXIS) : T(1);
+}
+template <int AXIS> __device__ __forceinline__ T in_direction(T ratio, T value) { return has_ratio(AXIS) ? ratio * value : value; }
 
-template <int AXIS> __device__ __forceinline__ T face(const Stencil& op, const Fields& lower, const Fields& upper) {
+template <int AXIS> __device__ __forceinline__ T face(T ratio, const Fields& lower, const Fields& upper) {
     if (STORED_FACES) return lower.f[AXIS];
     T a = lower.f[FIELD_OF[AXIS]], b = upper.f[FIELD_OF[AXIS]];
-    return in_direction<AXIS>(op, a * (b * reciprocal(a + b + TINY)));
+    return in_direction<AXIS>(ratio, a * (b * reciprocal(a + b + TINY)));
+}
+template <int AXIS> __device__ __forceinline__ T face(const Stencil& op, const Fields& lower, const Fields& upper) {
+    return face<AXIS>(ratio<AXIS>(op), lower, upper);
 }
 
 // Whether cell n of `count` in a direction lies on its lower or upper side, and that is fixed.
@@ -70,8 +77,8 @@ template <int AXIS, int UPPER> __device__ __forceinline__ bool on_fixed(int n, i
 
 template <int AXIS>
 __device__ __forceinline__ void add_sides(T& sum, const Stencil& op, const Fields& h, int n, int count) {
-    if (on_fixed<AXIS, 0>(n, count)) sum += in_direction<AXIS>(op, h.f[FIELD_OF[AXIS]]);
-    if (on_fixed<AXIS, 1>(n, count)) sum += in_direction<AXIS>(op, h.f[FIELD_OF[AXIS]]);
+    if (on_fixed<AXIS, 0>(n, count)) sum += in_direction<AXIS>(ratio<AXIS>(op), h.f[FIELD_OF[AXIS]]);
+    if (on_fixed<AXIS, 1>(n, count)) sum += in_direction<AXIS>(ratio<AXIS>(op), h.f[FIELD_OF[AXIS]]);
 }
 
 __device__ __forceinline__ T sides(const Stencil& op, const Fields& h, int i, int j, int k) {

@@ -34,6 +34,9 @@ __device__ __forceinline__ void copy_async_wait() {
 #endif
 }
 
+// A number that stays in a register: of another load, the compiler, where it is short of registers, makes one at every use.
+template <class A> __device__ __forceinline__ A read_once(const A* from) { return *static_cast<const volatile A*>(from); }
+
 // Brings the line holding an address into L2; a hint.
 __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
@@ -60,9 +63,28 @@ __device__ __forceinline__ void put(unsigned int* to, unsigned int value) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
 
-// Numbers in shared memory that other warps write and read.
-__device__ __forceinline__ int look(const int* from) { return *static_cast<const volatile int*>(from); }
-__device__ __forceinline__ void tell(int* to, int value) { *static_cast<volatile int*>(to) = value; }
+// Numbers in shared memory that other warps write and read. Who sees one sees what had been written before it.
+__device__ __forceinline__ unsigned int shared_address(const void* of) {
+    return static_cast<unsigned int>(__cvta_generic_to_shared(of));
+}
+__device__ __forceinline__ int look(const int* from) {
+    int value;
+    asm volatile("ld.acquire.cta.shared.s32 %0, [%1];" : "=r"(value) : "r"(shared_address(from)) : "memory");
+    return value;
+}
+__device__ __forceinline__ void tell(int* to, int value) {
+    asm volatile("st.release.cta.shared.s32 [%0], %1;" ::"r"(shared_address(to)), "r"(value) : "memory");
+}
+
+// Four of them, each as it is at some time.
+__device__ __forceinline__ int4 look(const int4* from) {
+    int4 value;
+    asm volatile("ld.acquire.cta.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "r"(shared_address(from))
+                 : "memory");
+    return value;
+}
 
 // A number that another card may write, and all that was written before it.
 __device__ __forceinline__ int acquire_system(const int* from) {

@@ -126,14 +126,15 @@ impl<K: Kind> Form<K> {
 }
 
 /// All sources for stencils of this form, on columns of their own and of other numbers of layers; `wide` for vectors so
-/// long that no test can afford them; for the least shared memory that a card has.
+/// long that no test can afford them; for the least shared memory that a card has, and for the most.
 pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], wide: bool) -> Vec<Source> {
     let form = Form { wide, ..Form::new(K::of(stencil), stencil.shape()) };
     let mut all = vec![
         form.passes::<T>(),
         form.triangular::<T>(),
         form.colours::<T>(),
-        form.whole_grid::<T>(stencil.shape(), 64 << 10),
+        form.whole_grid::<T>(stencil.shape(), 64 << 10, 1),
+        form.whole_grid::<T>(stencil.shape(), 227 << 10, 0),
     ];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));

@@ -17,17 +17,20 @@ use crate::module::Module;
 use crate::reduction::Reduction;
 
 /// Warps a block that take rows, at most, as the kernels' launch bounds say.
-const MOST_WARPS: usize = 6;
-/// Warps that share the work of one that takes rows: itself, three that prepare rows, one that carries mail.
-const ROLES: usize = 5;
+const MOST_WARPS: usize = 4;
+/// Warps that share the work of one that takes rows: itself, four that prepare rows, one that carries mail along x. One more
+/// carries mail along the chain to the first of a block.
+const ROLES: usize = 6;
 /// Rows prepared in advance; fewer where blocks have little shared memory.
 const AHEAD: usize = 3;
-/// Steps of which a warp has boxes for mail along the chain; along x there are 32 in all.
-const SLOTS: usize = 4;
+/// Steps of which a warp has boxes for mail along the chain.
+const SLOTS: usize = 16;
+/// Boxes of a warp for mail along x.
+const X_BOXES: usize = 64;
 /// Shared memory of a block that is not for its warps.
 const BLOCK_BYTES: usize = 1 << 10;
 /// Bytes of a warp's counts.
-const COUNTS: usize = 16;
+const COUNTS: usize = 32;
 /// Bytes of the tickets.
 const TICKETS: usize = 16;
 
@@ -48,20 +51,29 @@ struct Array {
     periodic: u32,
     /// Of a number.
     bytes: usize,
+    /// Lanes of a warp side by side in x, each with two cells; the others are side by side in the direction of the chain.
+    lanes: usize,
     /// Rows prepared in advance.
     ahead: usize,
 }
 
 impl Array {
-    /// Where a block may have so much shared memory.
-    fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize) -> Self {
-        let most = Self { shape, periodic: form.kind.periodic(), bytes: size_of::<T>(), ahead: AHEAD };
-        if most.warp_bytes(Sweep::Factorise) + BLOCK_BYTES <= shared_memory { most } else { Self { ahead: 1, ..most } }
+    /// On a card of so many multiprocessors, where a block may have so much shared memory. Sixteen lanes in x read whole lines of
+    /// memory, if blocks have room for as many warps then. Where tiles have a multiprocessor each, memory is not what they wait
+    /// for, and with eight lanes fewer rows are between the first lane and the last.
+    fn new<K: Kind, T: Real>(form: &Form<K>, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Self {
+        let room = shared_memory.saturating_sub(BLOCK_BYTES);
+        let wide = Self { shape, periodic: form.kind.periodic(), bytes: size_of::<T>(), lanes: 16, ahead: AHEAD };
+        let narrow = Self { lanes: 8, ..wide };
+        let is_large = narrow.tiles(MOST_WARPS / 2).into_iter().product::<usize>() > multiprocessors;
+        let has_room = MOST_WARPS * wide.warp_bytes(Sweep::Substitute) <= room;
+        let most = if shape.nz == 1 || (is_large && has_room) { wide } else { narrow };
+        if most.warp_bytes(Sweep::Factorise) <= room { most } else { Self { ahead: 1, ..most } }
     }
 
-    /// Lanes of a warp side by side in x, each with two cells, and those in the direction of the chain.
+    /// Lanes of a warp side by side in x, and those in the direction of the chain.
     fn lanes(&self) -> [usize; 2] {
-        if self.shape.nz == 1 { [16, 2] } else { [8, 4] }
+        [self.lanes, 32 / self.lanes]
     }
 
     /// The direction in which warps march, y or z: the longer one, as each has to wait for its turn in the other.
@@ -94,7 +106,8 @@ impl Array {
             Sweep::Substitute => (3 + deep + around_chain, around_x),
         };
         let [in_x, in_chain] = self.lanes();
-        ((in_x + in_chain - 1 + self.ahead) * 32 * (2 * pairs + singles) + SLOTS * 2 * in_x + 32) * self.bytes + COUNTS
+        ((in_x + in_chain - 1 + self.ahead) * 32 * (2 * pairs + singles) + SLOTS * 2 * in_x + X_BOXES) * self.bytes
+            + COUNTS
     }
 
     /// Warps a block on a card of so many multiprocessors, where a block may have so much shared memory. Where half as many do for
@@ -103,7 +116,7 @@ impl Array {
         let [_, layers] = self.rows_and_layers();
         let [_, in_chain] = self.lanes();
         let most = (shared_memory.saturating_sub(BLOCK_BYTES) / self.warp_bytes(sweep)).min(MOST_WARPS);
-        let few = MOST_WARPS.div_ceil(2).min(most).max(1);
+        let few = (MOST_WARPS / 2).min(most).max(1);
         let wanted = if self.tiles(few).into_iter().product::<usize>() <= multiprocessors { few } else { most };
         wanted.min(layers.div_ceil(in_chain)).max(1)
     }
@@ -138,11 +151,12 @@ pub(super) struct WholeGrid {
 }
 
 impl<K: Kind> Form<K> {
-    /// For a grid of this shape, where a block may have so much shared memory.
-    pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize) -> Source {
-        let array = Array::new::<K, T>(self, shape, shared_memory);
+    /// For a grid of this shape, on a card of so many multiprocessors, where a block may have so much shared memory.
+    pub(super) fn whole_grid<T: Real>(&self, shape: Shape, shared_memory: usize, multiprocessors: usize) -> Source {
+        let array = Array::new::<K, T>(self, shape, shared_memory, multiprocessors);
         self.source::<T>("seven_point_whole_grid", WHOLE_GRID)
             .define("MARCH", array.march())
+            .define("LANES", array.lanes)
             .define("AHEAD", array.ahead)
             .define("SUBSTITUTE_BYTES", array.warp_bytes(Sweep::Substitute))
             .define("FACTORISE_BYTES", array.warp_bytes(Sweep::Factorise))
@@ -152,10 +166,11 @@ impl<K: Kind> Form<K> {
 impl WholeGrid {
     /// Nothing is compiled or allocated before the first sweep.
     pub(super) fn new<K: Kind, T: Real>(cuda: &Cuda, form: &Form<K>, shape: Shape) -> Self {
-        let shared_memory = cuda.context().shared_memory;
+        let context = cuda.context();
+        let (shared_memory, multiprocessors) = (context.shared_memory, context.multiprocessors);
         Self {
-            module: cuda.module(form.whole_grid::<T>(shape, shared_memory)),
-            array: Array::new::<K, T>(form, shape, shared_memory),
+            module: cuda.module(form.whole_grid::<T>(shape, shared_memory, multiprocessors)),
+            array: Array::new::<K, T>(form, shape, shared_memory, multiprocessors),
             mail: OnceLock::new(),
             reduction: OnceLock::new(),
         }
@@ -199,7 +214,7 @@ impl WholeGrid {
         cuda.submit(Launch {
             kernel: self.module.kernel_with(name, shared_bytes)?,
             grid: [tiles as u32, 1, 1],
-            block: [(32 * warps * ROLES) as u32, 1],
+            block: [(32 * (warps * ROLES + 1)) as u32, 1],
             shared_bytes: shared_bytes as u32,
             arguments,
         })
@@ -246,9 +261,8 @@ mod tests {
             }
             // Mail that the lanes `behind` the first take at this step has been sent by that step of another warp.
             let sent = |tile: usize, warp: usize, by: usize| self.taken[tile][warp] > by;
-            let wants = |behind: usize| step >= behind && step - behind < rows;
-            let along_x = (0..in_chain.min(layers - layer)).any(wants);
-            let along_chain = (0..in_x).any(wants);
+            // All lanes of a step send and take, also those that have no row then.
+            let (along_x, along_chain) = (step < rows + in_chain - 1, step < rows + in_x - 1);
             let mut may = chunk == 0 || !along_x || sent(tile - 1, warp, step + in_x - 1);
             if along_chain && warp > 0 {
                 may &= sent(tile, warp - 1, step + in_chain - 1);
@@ -307,8 +321,8 @@ mod tests {
     fn tiles_wait_for_those_before_them_and_for_no_others() {
         for nx in [1, 2, 3, 16, 17, 70] {
             for (ny, nz) in [(1, 1), (9, 1), (2, 2), (7, 4), (31, 5), (5, 31), (12, 33)] {
-                for periodic in [0, 7] {
-                    let array = Array { shape: Shape::new(nx, ny, nz), periodic, bytes: 8, ahead: AHEAD };
+                for (periodic, lanes) in [(0, 8), (0, 16), (7, 8), (7, 16)] {
+                    let array = Array { shape: Shape::new(nx, ny, nz), periodic, bytes: 8, lanes, ahead: AHEAD };
                     for (warps, resident) in [(1, 1), (1, 1000), (3, 1), (3, 2), (7, 3)] {
                         Waves::new(array, warps).run(resident, (nx * ny + nz + resident) as u64);
                     }
@@ -319,9 +333,9 @@ mod tests {
 
     #[test]
     fn small_cards_have_room_for_a_warp() {
-        for shape in [Shape::new(50, 50, 1), Shape::new(50, 50, 50)] {
+        for (shape, lanes) in [(Shape::new(50, 50, 1), 16), (Shape::new(50, 50, 50), 8)] {
             for sweep in [Sweep::Factorise, Sweep::Substitute] {
-                let array = Array { shape, periodic: 7, bytes: 8, ahead: 1 };
+                let array = Array { shape, periodic: 7, bytes: 8, lanes, ahead: 1 };
                 assert!(array.warp_bytes(sweep) + BLOCK_BYTES <= 64 << 10, "{shape} {sweep:?}");
             }
         }

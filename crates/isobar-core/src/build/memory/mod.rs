@@ -207,9 +207,9 @@ impl Setup<'_> {
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
             Preconditioner::Modes => self.modes(matrix, [size, size])?,
             Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
-            // What tiles of a sweep hand on: one cell in 16, and one layer in 12 to 24.
+            // What tiles of a sweep hand on: one cell in 32, and one layer in six; on small grids one in 16, and one in eight.
             Preconditioner::Ic { block: None } | Preconditioner::Mic { block: None, .. } if self.is_cuda() => {
-                self.vectors(1.125, layout, size);
+                self.vectors(1.2, layout, size);
             }
             Preconditioner::BlockIc { .. }
             | Preconditioner::Ic { .. }

@@ -15,7 +15,8 @@
 //   struct Fields           T f[N]: what a cell says of its faces. Fields{} closes all of them.
 //   Fields load(op, at)     of the cell at a position. Zero in padding, so that a cell beyond the end of a row is closed.
 //   void prefetch(op, at)   brings to L2 what load reads.
-//   T face<AXIS>(op, lower, upper)     t between a cell and its upper neighbour in a direction, by the fields of both.
+//   T face<AXIS>(op, lower, upper)     t between a cell and its upper neighbour in a direction, by the fields of both;
+//   T face<AXIS>(ratio, lower, upper)  with what all of these have in common, T ratio_once<AXIS>(op), for loops that read it once.
 //   T load_shift(op, at)               s, but for
 //   T sides(op, fields, i, j, k)       what sides of the grid add to it in a cell, and
 //   bool on_side(op, i, j, k)          whether they do.

@@ -9,14 +9,17 @@
 // before the first lane takes it, and waits in shared memory for the other lanes; results wait there until the last lane has taken
 // the row, and are stored together.
 //
-// Between warps goes mail: a box for a number is empty (zero) until its one writer fills it, and its one reader, who waits for
-// that, empties it again. The number is all that is told, so that nothing else needs to be in order.
+// Six warps share the work of one: one takes rows, HELPERS prepare them by turns and store results, one carries numbers from the
+// tile before in x to boxes in shared memory; and one more of a block does so for those from the tile before in CHAIN, so that
+// memory's latency is not in the chain from row to row. The warp that takes rows looks at four counts a step, of which each says
+// which steps it may take (Limits): nothing else is waited for, and no lane asks what it has to do, since all take and send
+// something at every step. Before the first row they have rows of zeros; what they have behind the last is of no use to anybody.
+//
+// Between tiles goes mail: a box in memory is empty (zero) until its one writer fills it, and its one reader, who waits for that,
+// empties it again. The number is all that is told, so that nothing else needs to be in order.
 //
 // Tiles are claimed by a ticket, in an order in which each comes after those that it waits for: whatever a claimed tile waits for
 // is done or at work, however few blocks are resident. The last cells of a periodic direction have mail from the first.
-//
-// Five warps share the work of one: one takes rows, HELPERS prepare them by turns and store results, one carries mail from other
-// tiles to boxes in shared memory, so that memory's latency is not in the chain from row to row.
 //
 // Specialised by MARCH (1 or 2) and AHEAD, beside what seven_point.cuh says. Block: up to MOST_THREADS; grid: a block a tile;
 // dynamic shared memory: warp_bytes(…) for every warp that takes rows. Tickets are followed by room for mail; all that is zero
@@ -25,23 +28,36 @@
 #include "seven_point/seven_point.cuh"
 
 constexpr int CHAIN = MARCH == Y ? Z : Y;
-constexpr int LANES = FLAT ? 16 : 8, DEPTH = 32 / LANES, WIDTH = 2 * LANES;
+constexpr int DEPTH = 32 / LANES, WIDTH = 2 * LANES;
 // Steps by which the last lane is behind the first, and rows that wait in shared memory: those that some lanes have taken and
 // others have not, and those that are prepared in advance.
 constexpr int SKEW = LANES + DEPTH - 2, RING = SKEW + 1 + AHEAD;
-// Warps that prepare rows for one that takes them, by turns; one more carries mail to it.
-constexpr int HELPERS = 3;
-constexpr int MOST_THREADS = 6 * 32 * (2 + HELPERS);
-// Rows that memory is asked for in advance of being loaded.
-constexpr int PREFETCH = 1;
+// Warps that prepare rows for one that takes them, by turns.
+constexpr int HELPERS = 4;
+// One carries mail along x to it, and one along CHAIN to the first of a block.
+constexpr int ROLES = 2 + HELPERS, MOST_THREADS = 32 * (4 * ROLES + 1);
 // Steps of which a warp has boxes: for mail along CHAIN, and along x.
-constexpr int SLOTS = 4, X_SLOTS = 32 / DEPTH;
+constexpr int SLOTS = 16, X_SLOTS = 64 / DEPTH;
 constexpr bool CHAIN_AROUND = !FLAT && periodic(CHAIN);
+constexpr int NO_LIMIT = 1 << 30;
 
-// How far a warp and its helpers are.
-struct alignas(16) Counts {
-    int taken;             // steps
-    int prepared[HELPERS]; // the row after the last that a helper has prepared
+// What a warp may take: steps below all of these.
+struct alignas(16) Limits {
+    int x, chain; // what comes from the tile before in x, and from the warp or the tile before in CHAIN
+    int room;     // for what it leaves to the next warp
+    int prepared; // rows: the last one, as each must be there a step ahead
+
+    __device__ __forceinline__ bool allow(int step) const {
+        const int4 now = look(reinterpret_cast<const int4*>(this));
+        return min(min(now.x, now.y), min(now.z, now.w)) > step;
+    }
+};
+
+// How far a warp is.
+struct Counts {
+    Limits limits;
+    int taken; // steps
+    int unused[3];
 };
 
 // Shared memory of a warp of which a row needs so many numbers for a lane's two cells, and so many for the lane.
@@ -113,9 +129,8 @@ struct Places {
 __device__ __forceinline__ int extent(const Stencil& op, int axis) { return axis == Y ? op.ny : LAYERS(op); }
 
 // t between a cell and the one before it in the sweep, and between the last of a periodic direction and the first.
-template <bool UP, int AXIS>
-__device__ __forceinline__ T between(const Stencil& op, const Fields& before, const Fields& here) {
-    return UP ? face<AXIS>(op, before, here) : face<AXIS>(op, here, before);
+template <bool UP, int AXIS> __device__ __forceinline__ T between(T ratio, const Fields& before, const Fields& here) {
+    return UP ? face<AXIS>(ratio, before, here) : face<AXIS>(ratio, here, before);
 }
 template <bool UP, int AXIS>
 __device__ __forceinline__ T around(const Stencil& op, const Fields& here, const Fields& first) {
@@ -127,7 +142,7 @@ __device__ __forceinline__ T from_lane(T value, int before) { return __shfl_up_s
 
 // Where a lane is.
 struct Lane {
-    int warp, warps, helper;          // helper: -1 for a warp that takes rows, HELPERS for one that carries mail
+    int warp, warps, helper;          // helper: -1 takes rows, HELPERS carries mail along x, one more that along CHAIN
     int in_x, in_chain;               // within its warp, as the sweep goes
     int chunk, chunks, group, groups; // the tile
     int rows, layers, layer;          // layer: as the sweep goes
@@ -154,13 +169,16 @@ struct Inputs {
     Pair around_chain, around_march; // the first in these directions, of the last in a periodic one
 };
 
-// Boxes of mail. Those in memory are between tiles, those in shared memory a warp's own, by the step at which it takes what is in them.
+// Boxes in memory, for mail between tiles.
 struct Boxes {
-    Mail* x;           // [chunk that it comes from][layers / DEPTH][rows + DEPTH - 1][DEPTH]
-    Mail* chain;       // [group that it comes from][chunk][rows + LANES - 1][2][LANES]
-    Mail* taken_chain; // in shared memory: [warp][SLOTS][2][LANES]
-    Mail* taken_x;     // in shared memory: [warp][X_SLOTS][DEPTH]
+    Mail* x;     // [chunk that it comes from][layers / DEPTH][rows + DEPTH - 1][DEPTH]
+    Mail* chain; // [group that it comes from][chunk][rows + LANES - 1][LANES][2]
 
+    __device__ __forceinline__ Boxes(const Lane& at, Tickets* tickets) {
+        const long long decks = (at.layers + DEPTH - 1) / DEPTH;
+        x = reinterpret_cast<Mail*>(tickets + 1);
+        chain = x + (at.chunks - (periodic(X) ? 0 : 1)) * decks * (at.rows + DEPTH - 1) * DEPTH;
+    }
     __device__ __forceinline__ Mail* of_x(const Lane& at, int from, int step) const {
         const long long decks = (at.layers + DEPTH - 1) / DEPTH;
         return x + ((from * decks + at.layer / DEPTH) * (at.rows + DEPTH - 1) + step) * DEPTH;
@@ -168,65 +186,49 @@ struct Boxes {
     __device__ __forceinline__ Mail* of_chain(const Lane& at, int from, int step) const {
         return chain + (((long long)from * at.chunks + at.chunk) * (at.rows + LANES - 1) + step) * WIDTH;
     }
-    __device__ __forceinline__ volatile Mail* taken_along_chain(int warp, int step) const {
-        return taken_chain + (warp * SLOTS + (step & (SLOTS - 1))) * WIDTH;
-    }
-    __device__ __forceinline__ volatile Mail* taken_along_x(int warp, int step) const {
-        return taken_x + (warp * X_SLOTS + (step & (X_SLOTS - 1))) * DEPTH;
-    }
 };
 
-// Carries a warp's mail from other tiles to its own boxes, several steps at a time: a lane has the numbers of every so-manyth step.
-__device__ __forceinline__ void carry(const Lane& at, const Boxes& boxes) {
-    // A box has one lane that fills it.
-    constexpr int X_STEPS = X_SLOTS, CHAIN_STEPS = 32 / WIDTH, LOTS = SLOTS / CHAIN_STEPS;
-    const int lane = threadIdx.x % 32, layer = at.layer - at.in_chain;
-    const int deck = lane % DEPTH, cell = lane % WIDTH;
-    // Steps to come.
-    int x_step = at.chunk > 0 && layer + deck < at.layers ? lane / DEPTH : at.rows + DEPTH;
-    int chain_step[LOTS];
-    Mail x_mail = 0, chain_mail[LOTS];
+// Carries mail, so many numbers a step, from other tiles to boxes of a warp in shared memory, several steps at a time.
+template <int NUMBERS, int BOXES, int LOADS>
+__device__ __forceinline__ void carry(Mail* from, int steps, T* boxes, int* limit, const int* taken) {
+    constexpr int STEPS = 32 / NUMBERS, LOT = STEPS * LOADS;
+    const int lane = threadIdx.x % 32, of_load = lane / NUMBERS;
+    from += lane;
+    for (int first = 0; first < steps; first += LOT, from += 32 * LOADS) {
+        // Nobody reads any more what these boxes had.
+        while (look(taken) < first + LOT - BOXES) __nanosleep(40);
+        __syncwarp();
+        Mail mail[LOADS];
 #pragma unroll
-    for (int n = 0; n < LOTS; n++) {
-        chain_step[n] = at.group > 0 && at.warp == 0 ? lane / WIDTH + n * CHAIN_STEPS : at.rows + LANES;
-        chain_mail[n] = 0;
-    }
-    auto skip = [&](int& step, int behind, int stride) {
-        while (step < behind) step += stride;
-        return step < at.rows + behind;
-    };
-    while (true) {
-        const bool has_x = skip(x_step, deck, X_STEPS);
-        bool has = has_x, has_chain[LOTS];
-        if (has_x && x_mail == 0) x_mail = peek(boxes.of_x(at, at.chunk - 1, x_step) + deck);
+        for (int n = 0; n < LOADS; n++) mail[n] = first + n * STEPS + of_load < steps ? Mail(0) : Mail(1);
+        for (int come = 0; come < LOT;) {
 #pragma unroll
-        for (int n = 0; n < LOTS; n++) {
-            has_chain[n] = skip(chain_step[n], cell % LANES, LOTS * CHAIN_STEPS);
-            has = has || has_chain[n];
-            if (has_chain[n] && chain_mail[n] == 0) chain_mail[n] = peek(boxes.of_chain(at, at.group - 1, chain_step[n]) + cell);
-        }
-        if (!__any_sync(0xffffffffu, has)) return;
-        if (x_mail != 0) {
-            volatile Mail* const box = boxes.taken_along_x(at.warp, x_step) + deck;
-            if (*box == 0) {
-                *box = x_mail;
-                put(boxes.of_x(at, at.chunk - 1, x_step) + deck, Mail(0));
-                x_mail = 0;
-                x_step += X_STEPS;
+            for (int n = 0; n < LOADS; n++)
+                if (mail[n] == 0) mail[n] = peek(from + 32 * n);
+            // Steps of which all numbers have come.
+            int now = 0;
+#pragma unroll
+            for (int n = 0; n < LOADS; n++) {
+                const unsigned int missing = __ballot_sync(0xffffffffu, mail[n] == 0);
+                if (now == n * STEPS) now += missing == 0 ? STEPS : (__ffs(int(missing)) - 1) / NUMBERS;
             }
-        }
+            if (now == come) continue;
 #pragma unroll
-        for (int n = 0; n < LOTS; n++) {
-            if (chain_mail[n] == 0) continue;
-            volatile Mail* const box = boxes.taken_along_chain(at.warp, chain_step[n]) + cell;
-            if (*box == 0) {
-                *box = chain_mail[n];
-                put(boxes.of_chain(at, at.group - 1, chain_step[n]) + cell, Mail(0));
-                chain_mail[n] = 0;
-                chain_step[n] += LOTS * CHAIN_STEPS;
+            for (int n = 0; n < LOADS; n++) {
+                const int step = n * STEPS + of_load;
+                if (step >= come && step < now) boxes[(first % BOXES + n * STEPS) * NUMBERS + lane] = opened(mail[n]);
             }
+            __syncwarp();
+            if (lane == 0) tell(limit, first + now);
+#pragma unroll
+            for (int n = 0; n < LOADS; n++) {
+                const int step = n * STEPS + of_load;
+                if (step >= come && step < now && first + step < steps) put(from + 32 * n, Mail(0));
+            }
+            come = now;
         }
     }
+    if (lane == 0) tell(limit, NO_LIMIT);
 }
 
 // Claims a tile. All threads must call it.
@@ -236,7 +238,7 @@ template <bool UP> __device__ __forceinline__ Lane claim(const Stencil& op, Tick
     __syncthreads();
     Lane at;
     const int lane = threadIdx.x % 32;
-    at.warps = blockDim.x / (32 * (2 + HELPERS));
+    at.warps = (blockDim.x / 32 - 1) / ROLES;
     at.warp = threadIdx.x / 32 % at.warps;
     at.helper = threadIdx.x / 32 / at.warps - 1;
     at.in_x = lane % LANES;
@@ -263,84 +265,113 @@ template <bool UP> __device__ __forceinline__ Lane claim(const Stencil& op, Tick
 // Has `work` done for all rows of a tile, and returns its number. All threads must call it.
 //   PAIRS, SINGLES                   numbers that a row needs, for each of a lane's cells, and for the lane
 //   load(at, march)                  of a row, what prepare needs
-//   prepare(at, march, row, ring, singles)
-//                                    puts those numbers there, each for a lane 32 behind the one before
-//   Row read(ring, singles)          takes them from there
+//   Row prepare(at, march, row)      those numbers
+//   leave(row, ring, singles), Row read(ring, singles)
+//                                    puts them there, each for a lane 32 behind the one before, and takes them from there
 //   advance(at, row, ready, inputs, out)
 //                                    the recurrence
 //   close(at, ready, first, out)
 //                                    where x is periodic, what the last cell of a row has of its first
-//   load_done(at, march), done(at, march, out)
-//                                    of a row that all lanes have taken
+//   done(at, march, out)             of a row that all lanes have taken
 template <bool UP, class Work> __device__ __forceinline__ int in_order(const Stencil& op, Tickets* tickets, Work& work) {
     extern __shared__ double shared[];
     const Lane at = claim<UP>(op, tickets);
-    const int tile = at.group * at.chunks + at.chunk;
-    constexpr int PAIRS = Work::PAIRS, SINGLES = Work::SINGLES;
+    const int tile = at.group * at.chunks + at.chunk, lane = threadIdx.x % 32;
+    constexpr int ROW = Work::PAIRS * 32, SINGLES_ROW = Work::SINGLES * 32;
+    // Of the first warp: a ring of rows, boxes, counts.
     Pair* const rings = reinterpret_cast<Pair*>(shared);
-    T* const all_singles = reinterpret_cast<T*>(rings + at.warps * (RING * PAIRS * 32));
-    Boxes boxes;
-    boxes.x = reinterpret_cast<Mail*>(tickets + 1);
-    const long long decks = (at.layers + DEPTH - 1) / DEPTH;
-    boxes.chain = boxes.x + (at.chunks - (periodic(X) ? 0 : 1)) * decks * (at.rows + DEPTH - 1) * DEPTH;
-    boxes.taken_chain = reinterpret_cast<Mail*>(all_singles + at.warps * (RING * SINGLES * 32));
-    boxes.taken_x = boxes.taken_chain + at.warps * (SLOTS * WIDTH);
-    const int own_boxes = at.warps * (SLOTS * WIDTH + X_SLOTS * DEPTH);
-    Pair* const ring = rings + at.warp * (RING * PAIRS * 32) + threadIdx.x % 32;
-    T* const singles = all_singles + at.warp * (RING * SINGLES * 32) + threadIdx.x % 32;
-    Counts* const counts = reinterpret_cast<Counts*>(boxes.taken_chain + own_boxes) + at.warp;
-    for (int n = threadIdx.x; n < own_boxes; n += blockDim.x) boxes.taken_chain[n] = 0;
-    if (at.helper < 0 && threadIdx.x % 32 == 0) *counts = Counts{};
+    Pair* const chain_boxes = rings + at.warps * (RING * ROW);
+    T* const x_boxes = reinterpret_cast<T*>(chain_boxes + at.warps * (SLOTS * LANES));
+    T* const all_singles = x_boxes + at.warps * (X_SLOTS * DEPTH);
+    Counts* const counts = reinterpret_cast<Counts*>(all_singles + at.warps * (RING * SINGLES_ROW)) + at.warp;
+    const Boxes boxes(at, tickets);
+    // Before the first row are rows of zeros.
+    for (T* n = reinterpret_cast<T*>(rings) + threadIdx.x; n < reinterpret_cast<T*>(counts - at.warp); n += blockDim.x) *n = T(0);
+    const int first_layer = at.layer - at.in_chain;
+    const bool has_next = first_layer + DEPTH < at.layers, hands_on = has_next && at.warp + 1 < at.warps;
+    if (at.helper < 0 && lane == 0) {
+        counts->limits.x = at.chunk > 0 ? 0 : NO_LIMIT;
+        counts->limits.chain = at.warp + at.group > 0 ? 0 : NO_LIMIT;
+        counts->limits.room = hands_on ? SLOTS + DEPTH - 1 : NO_LIMIT;
+        counts->limits.prepared = -1;
+        counts->taken = 0;
+    }
     __syncthreads();
-    if (at.layer - at.in_chain >= at.layers) return tile;
+    if (first_layer >= at.layers) return tile;
 
-    const int march_step = UP ? 1 : -1, march_start = UP ? 0 : at.rows - 1;
     if (at.helper == HELPERS) {
-        carry(at, boxes);
+        if (at.chunk > 0)
+            carry<DEPTH, X_SLOTS, 1>(boxes.of_x(at, at.chunk - 1, 0), at.rows + DEPTH - 1, x_boxes + at.warp * (X_SLOTS * DEPTH),
+                                     &counts->limits.x, &counts->taken);
         return tile;
     }
+    if (at.helper > HELPERS) {
+        if (at.group > 0)
+            carry<WIDTH, SLOTS, SLOTS * WIDTH / 64>(boxes.of_chain(at, at.group - 1, 0), at.rows + LANES - 1,
+                                                    reinterpret_cast<T*>(chain_boxes), &counts->limits.chain, &counts->taken);
+        return tile;
+    }
+    Pair* const ring = rings + at.warp * (RING * ROW) + lane;
+    T* const singles = all_singles + at.warp * (RING * SINGLES_ROW) + lane;
+    const int march_step = UP ? 1 : -1, march_start = UP ? 0 : at.rows - 1;
     if (at.helper >= 0) {
-        int row = at.helper, slot = row;
+        // Results of the row that has this slot, once all lanes have taken it.
+        int slot = at.helper;
+        auto result = [&](int done) {
+            while (look(&counts->taken) <= done + SKEW) __nanosleep(20);
+            __syncwarp();
+            return ring[slot * ROW];
+        };
+        auto next_slot = [&] { slot = slot + HELPERS >= RING ? slot + HELPERS - RING : slot + HELPERS; };
+        int row = at.helper;
         if (row < at.rows) work.load(at, march_start + march_step * row);
-        for (; row < at.rows + RING; row += HELPERS) {
-            const int done = row - RING, next_done = done + HELPERS;
-            Pair* const of_row = ring + slot * (PAIRS * 32);
-            if (done >= 0) {
-                while (look(&counts->taken) <= done + SKEW) __nanosleep(20);
-                __threadfence_block();
-                work.done(at, march_start + march_step * done, of_row[0]);
+        for (; row < at.rows; row += HELPERS) {
+            const int done = row - RING;
+            const typename Work::Row ready = work.prepare(at, march_start + march_step * row, row);
+            const Pair out = result(done);
+            work.leave(ready, ring + slot * ROW, singles + slot * SINGLES_ROW);
+            __syncwarp();
+            // After the helper before.
+            while (look(&counts->limits.prepared) != row - 1) {
             }
-            if (next_done >= 0 && next_done < at.rows) work.load_done(at, march_start + march_step * next_done);
-            if (row < at.rows) {
-                work.prepare(at, march_start + march_step * row, row, of_row, singles + slot * (SINGLES * 32));
-                __threadfence_block();
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) tell(&counts->prepared[at.helper], row + 1);
-            }
+            __syncwarp();
+            if (lane == 0) tell(&counts->limits.prepared, row);
             if (row + HELPERS < at.rows) work.load(at, march_start + march_step * (row + HELPERS));
-            slot = slot + HELPERS >= RING ? slot + HELPERS - RING : slot + HELPERS;
+            if (done >= 0) work.done(at, march_start + march_step * done, out);
+            next_slot();
+        }
+        // What lanes read that are behind the last row is of no use to anybody.
+        if (row == at.rows + HELPERS - 1 && lane == 0) tell(&counts->limits.prepared, NO_LIMIT);
+        for (; row < at.rows + RING; row += HELPERS, next_slot()) {
+            const int done = row - RING;
+            if (done < 0) continue;
+            work.done(at, march_start + march_step * done, result(done));
         }
         return tile;
     }
 
     // Who has mail of whom.
-    const bool has_next_layer = at.in_chain == DEPTH - 1 && at.layer + 1 < at.layers;
-    const bool takes_x = at.inside && at.in_x == 0 && at.chunk > 0;
-    const bool sends_x = at.inside && at.in_x == LANES - 1 && at.chunk + 1 < at.chunks;
-    const bool takes_chain = at.inside && at.in_chain == 0 && at.warp + at.group > 0;
-    const bool sends_chain = has_next_layer && at.warp + 1 == at.warps;
-    const bool sends_next = has_next_layer && at.warp + 1 < at.warps;
+    const bool sends_x = at.in_x == LANES - 1 && at.chunk + 1 < at.chunks;
+    const bool sends_chain = at.in_chain == DEPTH - 1 && has_next && !hands_on;
+    const bool sends_next = at.in_chain == DEPTH - 1 && hands_on;
     // Of a row of two cells, one lane has the first and the last.
     const bool is_long = op.nx > 2;
     const bool takes_around_x = at.ends_x && is_long, starts_x = periodic(X) && is_long && at.has_cell(at.first_cell);
     const bool starts_chain = CHAIN_AROUND && at.layers > 1 && at.layer == 0;
+    // Whom the first lanes tell of steps: helpers, the next warp, the one before; and how many steps that allows these.
+    const bool tells = lane == 0 || (lane == 1 && hands_on) || (lane == 2 && at.warp > 0);
+    int* const told = lane == 0 ? &counts->taken : lane == 1 ? &counts[1].limits.chain : &counts[-1].limits.room;
+    const int allows = lane == 0 ? 1 : lane == 1 ? 1 - (DEPTH - 1) : 1 + SLOTS + DEPTH - 1;
 
     const int behind = at.in_x + at.in_chain;
-    // Boxes in memory of what a lane sends and takes at a step.
+    // Boxes of what a lane sends and takes.
+    const T* const x_in = x_boxes + at.warp * (X_SLOTS * DEPTH) + at.in_chain;
+    const Pair* const chain_in = chain_boxes + at.warp * (SLOTS * LANES) + at.in_x;
+    Pair* const chain_next = chain_boxes + (at.warp + 1) * (SLOTS * LANES) + at.in_x;
     Mail* x_out = boxes.of_x(at, at.chunk, -(LANES - 1)) + at.in_chain;
-    Mail* chain_out = boxes.of_chain(at, at.group, -(DEPTH - 1)) + at.in_x;
+    Mail* chain_out = boxes.of_chain(at, at.group, -(DEPTH - 1)) + 2 * at.in_x;
     Mail* x_end = boxes.of_x(at, at.chunks - 1, -at.in_x) + at.in_chain;
-    Mail* chain_end = boxes.of_chain(at, at.groups - 1, -at.in_chain) + at.in_x;
+    Mail* chain_end = boxes.of_chain(at, at.groups - 1, -at.in_chain) + 2 * at.in_x;
     // What has come of the mail around.
     Mail around_x = 0, around_chain[2] = {0, 0};
     T out[2] = {T(0), T(0)};
@@ -348,115 +379,79 @@ template <bool UP, class Work> __device__ __forceinline__ int in_order(const Ste
     inputs.around_chain = inputs.around_march = Pair{{T(0), T(0)}};
 
     int slot = (RING - behind) % RING;
-    while (look(&counts->prepared[0]) == 0) {
+    while (look(&counts->limits.prepared) < 0) {
     }
-    __threadfence_block();
+    __syncwarp();
     for (int s = 0; s < at.rows + SKEW; s++) {
         const int row = s - behind;
         const bool active = at.inside && row >= 0 && row < at.rows, next_active = at.inside && row + 1 >= 0 && row + 1 < at.rows;
         // What the lanes before had a step ago.
-        inputs.x = from_lane(out[UP ? 1 : 0], 1);
         inputs.march = {{out[0], out[1]}};
-        inputs.chain = {{from_lane(out[0], LANES), from_lane(out[1], LANES)}};
-        volatile Mail* const x_in = boxes.taken_along_x(at.warp, s) + at.in_chain;
-        volatile Mail* const chain_in = boxes.taken_along_chain(at.warp, s) + at.in_x;
-        volatile Mail* const next_out = boxes.taken_along_chain(at.warp + 1, s - (DEPTH - 1)) + at.in_x;
-        const bool is_taking_x = takes_x && active, is_taking_chain = takes_chain && active, is_sending_next = sends_next && active;
-        Mail of_x = 0, of_chain[2] = {0, 0}, full[2] = {0, 0};
-        if (is_taking_x) of_x = x_in[0];
-        if (is_taking_chain) {
-            of_chain[0] = chain_in[0];
-            of_chain[1] = chain_in[LANES];
-        }
-        if (is_sending_next) {
-            full[0] = next_out[0];
-            full[1] = next_out[LANES];
-        }
-
+        inputs.x = from_lane(out[UP ? 1 : 0], 1);
+        if (!FLAT) inputs.chain = {{from_lane(out[0], LANES), from_lane(out[1], LANES)}};
         // This row was there a step ago.
-        const typename Work::Row ready = work.read(ring + slot * (PAIRS * 32), singles + slot * (SINGLES * 32));
-        const int* const prepared = &counts->prepared[(s + 1) % HELPERS];
-        const int wanted_row = s + 1 < at.rows ? s + 1 : -1;
-        bool is_prepared = look(prepared) > wanted_row;
-
-        auto waits = [&] {
-            bool any = !is_prepared || (is_taking_x && of_x == 0) || (is_taking_chain && (of_chain[0] == 0 || of_chain[1] == 0)) ||
-                       full[0] != 0 || full[1] != 0;
-            if (periodic(X)) any = any || (takes_around_x && active && around_x == 0);
-            if (CHAIN_AROUND) any = any || (at.ends_chain && active && (around_chain[0] == 0 || around_chain[1] == 0));
-            return any;
-        };
-        while (__any_sync(0xffffffffu, waits())) {
-            is_prepared = look(prepared) > wanted_row;
-            if (is_taking_x) of_x = x_in[0];
-            if (is_taking_chain) {
-                of_chain[0] = chain_in[0];
-                of_chain[1] = chain_in[LANES];
-            }
-            if (is_sending_next) {
-                full[0] = next_out[0];
-                full[1] = next_out[LANES];
-            }
-            if (periodic(X) && takes_around_x && active) around_x = peek(x_end);
-            if (CHAIN_AROUND && at.ends_chain && active) {
-                around_chain[0] = peek(chain_end);
-                around_chain[1] = peek(chain_end + LANES);
-            }
+        const typename Work::Row ready = work.read(ring + slot * ROW, singles + slot * SINGLES_ROW);
+        while (!counts->limits.allow(s)) {
         }
-        __threadfence_block();
-        if (at.in_x == 0) inputs.x = takes_x ? opened(of_x) : T(0);
-        if (at.in_chain == 0) inputs.chain = {{takes_chain ? opened(of_chain[0]) : T(0), takes_chain ? opened(of_chain[1]) : T(0)}};
-        if (CHAIN_AROUND) inputs.around_chain = {{opened(around_chain[0]), opened(around_chain[1])}};
-        T taken[2];
-        work.advance(at, row, ready, inputs, taken);
-        if (periodic(X) && at.ends_x) {
-            const T first = is_long ? opened(around_x) : at.first_cell % 2 ? taken[1] : taken[0];
-            work.close(at, ready, first, taken);
-        }
-#pragma unroll
-        for (int e = 0; e < 2; e++) out[e] = active ? taken[e] : T(0);
-        if (active) {
-            ring[slot * (PAIRS * 32)] = {{out[0], out[1]}};
-            if (sends_next) {
-                next_out[0] = sealed(out[0]);
-                next_out[LANES] = sealed(out[1]);
-            }
-            if (sends_x) put(x_out, sealed(out[UP ? 1 : 0]));
-            if (sends_chain) {
-                put(chain_out, sealed(out[0]));
-                put(chain_out + LANES, sealed(out[1]));
-            }
-            if (starts_x) put(x_end, sealed(at.first_cell % 2 ? out[1] : out[0]));
-            if (starts_chain) {
-                put(chain_end, sealed(out[0]));
-                put(chain_end + LANES, sealed(out[1]));
-            }
-            // Empties what was taken.
-            if (takes_x) x_in[0] = 0;
-            if (takes_chain) {
-                chain_in[0] = 0;
-                chain_in[LANES] = 0;
-            }
-            if (periodic(X) && takes_around_x) put(x_end, Mail(0));
-            if (CHAIN_AROUND && at.ends_chain) {
-                put(chain_end, Mail(0));
-                put(chain_end + LANES, Mail(0));
-            }
-            if (periodic(MARCH) && row == 0) inputs.around_march = {{out[0], out[1]}};
-        }
-        x_out += DEPTH, x_end += DEPTH, chain_out += WIDTH, chain_end += WIDTH;
-        // What has come for the next step.
-        if (periodic(X) && takes_around_x) around_x = next_active ? peek(x_end) : Mail(0);
-        if (CHAIN_AROUND && at.ends_chain) {
-            around_chain[0] = next_active ? peek(chain_end) : Mail(0);
-            around_chain[1] = next_active ? peek(chain_end + LANES) : Mail(0);
-        }
-
-        __threadfence_block();
         __syncwarp();
-        if (threadIdx.x % 32 == 0) tell(&counts->taken, s + 1);
+        if (periodic(X) || CHAIN_AROUND) {
+            auto waits = [&] {
+                return (takes_around_x && active && around_x == 0) ||
+                       (CHAIN_AROUND && at.ends_chain && active && (around_chain[0] == 0 || around_chain[1] == 0));
+            };
+            while (__any_sync(0xffffffffu, waits())) {
+                if (periodic(X) && takes_around_x && active) around_x = peek(x_end);
+                if (CHAIN_AROUND && at.ends_chain && active) {
+                    around_chain[0] = peek(chain_end);
+                    around_chain[1] = peek(chain_end + 1);
+                }
+            }
+        }
+        if (at.in_x == 0) inputs.x = x_in[(s & (X_SLOTS - 1)) * DEPTH];
+        if (!FLAT && at.in_chain == 0) inputs.chain = chain_in[(s & (SLOTS - 1)) * LANES];
+        if (CHAIN_AROUND && active) inputs.around_chain = {{opened(around_chain[0]), opened(around_chain[1])}};
+        work.advance(at, row, ready, inputs, out);
+        if (periodic(X) && at.ends_x) {
+            const T first = is_long ? (active ? opened(around_x) : T(0)) : at.first_cell % 2 ? out[1] : out[0];
+            work.close(at, ready, first, out);
+        }
+        // Behind the last row are results that have not been stored yet.
+        if (row < at.rows) ring[slot * ROW] = {{out[0], out[1]}};
+        if (sends_next) chain_next[((s + SLOTS - (DEPTH - 1)) & (SLOTS - 1)) * LANES] = {{out[0], out[1]}};
+        __syncwarp();
+        if (tells) tell(told, s + allows);
+        if (sends_x && s >= LANES - 1) put(x_out, sealed(out[UP ? 1 : 0]));
+        if (sends_chain && s >= DEPTH - 1) {
+            put(chain_out, sealed(out[0]));
+            put(chain_out + 1, sealed(out[1]));
+        }
+        x_out += DEPTH, chain_out += WIDTH;
+        if (periodic(X) || CHAIN_AROUND || periodic(MARCH)) {
+            if (active) {
+                if (starts_x) put(x_end, sealed(at.first_cell % 2 ? out[1] : out[0]));
+                if (starts_chain) {
+                    put(chain_end, sealed(out[0]));
+                    put(chain_end + 1, sealed(out[1]));
+                }
+                // Empties what was taken.
+                if (periodic(X) && takes_around_x) put(x_end, Mail(0));
+                if (CHAIN_AROUND && at.ends_chain) {
+                    put(chain_end, Mail(0));
+                    put(chain_end + 1, Mail(0));
+                }
+                if (periodic(MARCH) && row == 0) inputs.around_march = {{out[0], out[1]}};
+            }
+            x_end += DEPTH, chain_end += WIDTH;
+            // What has come for the next step.
+            if (periodic(X) && takes_around_x) around_x = next_active ? peek(x_end) : Mail(0);
+            if (CHAIN_AROUND && at.ends_chain) {
+                around_chain[0] = next_active ? peek(chain_end) : Mail(0);
+                around_chain[1] = next_active ? peek(chain_end + 1) : Mail(0);
+            }
+        }
         slot = slot + 1 == RING ? 0 : slot + 1;
     }
+    if (lane == 1 && hands_on) tell(told, NO_LIMIT);
     return tile;
 }
 

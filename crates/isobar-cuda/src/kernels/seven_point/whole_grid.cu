@@ -24,53 +24,48 @@ template <bool UP, bool RESIDUAL> struct Substitution {
     T alpha;
     T* z;
     double sums[2];
+    T ratio_x, ratio_march, ratio_chain; // of faces
     // Of the row to be prepared.
     T r_next[2], q_next[2], inverse_next[2];
     Fields here_next[2], below_next[2], edge_next, far_next;
     Fields before_next[2];
-    // Of the row that is done next.
-    T inverse_done[2];
 
     __device__ __forceinline__ Substitution(const Stencil& op, const T* __restrict__ inverse_pivots, T* r, const T* __restrict__ q,
                                             T alpha, T* z)
-        : op(op), inverse_pivots(inverse_pivots), r(r), q(q), alpha(alpha), z(z), sums{0, 0}, edge_next{}, far_next{} {
+        : op(op), inverse_pivots(inverse_pivots), r(r), q(q), alpha(alpha), z(z), sums{0, 0}, ratio_x(ratio_once<X>(op)),
+          ratio_march(ratio_once<MARCH>(op)), ratio_chain(ratio_once<CHAIN>(op)), edge_next{}, far_next{} {
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            r_next[e] = q_next[e] = inverse_next[e] = inverse_done[e] = T(0);
+            r_next[e] = q_next[e] = inverse_next[e] = T(0);
             here_next[e] = below_next[e] = before_next[e] = Fields{};
         }
     }
 
     __device__ __forceinline__ void load(const Lane& at, int march) {
         const T* from = UP ? r : z;
-        Index here[2], ahead[2];
+        Index here[2];
         at.places.of(march, here);
-        at.places.of(UP ? march + PREFETCH : march - PREFETCH, ahead);
         Index before[2];
         at.places.of(UP ? march - 1 : march + 1, before);
         const bool has_march = UP ? march > 0 : march + 1 < at.rows;
-        const bool has_ahead = UP ? march + PREFETCH < at.rows : march >= PREFETCH;
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            if (!at.has(e)) continue;
-            r_next[e] = from[here[e]];
-            if (RESIDUAL) q_next[e] = q[here[e]];
-            inverse_next[e] = inverse_pivots[here[e]];
-            here_next[e] = ::load(op, here[e]);
-            if (at.layer > 0) below_next[e] = ::load(op, here[e] + at.places.before[e]);
-            if (has_march) before_next[e] = ::load(op, before[e]);
-            if (!has_ahead) continue;
-            prefetch_l2(from + ahead[e]);
-            prefetch_l2(inverse_pivots + ahead[e]);
-            if (RESIDUAL) prefetch_l2(q + ahead[e]);
-            prefetch(op, ahead[e]);
+            const bool has = at.has(e);
+            if (has) r_next[e] = from[here[e]];
+            if (RESIDUAL && has) q_next[e] = q[here[e]];
+            if (has) inverse_next[e] = inverse_pivots[here[e]];
+            if (has) here_next[e] = ::load(op, here[e]);
+            if (has && at.layer > 0) below_next[e] = ::load(op, here[e] + at.places.before[e]);
+            if (has && has_march) before_next[e] = ::load(op, before[e]);
         }
         if (at.inside && has_before<UP>(at, UP ? 0 : 1)) edge_next = ::load(op, UP ? here[1] - 1 : here[0] + 1);
         if (periodic(X) && at.ends_x) far_next = ::load(op, place_of(op, at.first_cell, march, at.chain));
     }
 
-    __device__ __forceinline__ void prepare(const Lane& at, int march, int row, Pair* ring, T* singles) {
-        Pair own, from_march, from_x, from_chain;
+    __device__ __forceinline__ Row prepare(const Lane& at, int march, int row) {
+        Row ready;
+        if (CHAIN_AROUND) ready.around_chain = {{T(0), T(0)}};
+        if (periodic(X)) ready.around_x = T(0);
         Index here[2];
         at.places.of(march, here);
 #pragma unroll
@@ -82,30 +77,36 @@ template <bool UP, bool RESIDUAL> struct Substitution {
                 if (at.has(e)) r[here[e]] = value;
                 sums[1] += double(value) * double(value);
             }
-            own.e[e] = UP ? value * inverse : value;
-            from_march.e[e] = row > 0 ? between<UP, MARCH>(op, before_next[e], here_next[e]) * inverse : T(0);
-            from_chain.e[e] = at.layer > 0 ? between<UP, CHAIN>(op, below_next[e], here_next[e]) * inverse : T(0);
+            ready.own.e[e] = UP ? value * inverse : value;
+            // The inverse is zero for a cell that is not there, and a lower neighbour that is not there closes its face.
             const Fields& x_before = UP ? (e > 0 ? here_next[0] : edge_next) : (e < 1 ? here_next[1] : edge_next);
-            from_x.e[e] = has_before<UP>(at, e) ? between<UP, X>(op, x_before, here_next[e]) * inverse : T(0);
+            const bool has_march = UP || row > 0, has_chain = UP || at.layer > 0, has_x = UP || has_before<UP>(at, e);
+            ready.from_march.e[e] = between<UP, MARCH>(ratio_march, before_next[e], here_next[e]) * (has_march ? inverse : T(0));
+            ready.from_x.e[e] = between<UP, X>(ratio_x, x_before, here_next[e]) * (has_x ? inverse : T(0));
+            if (FLAT) continue;
+            ready.from_chain.e[e] = between<UP, CHAIN>(ratio_chain, below_next[e], here_next[e]) * (has_chain ? inverse : T(0));
         }
-        ring[OWN] = own;
-        ring[FROM_MARCH] = from_march;
-        ring[FROM_X] = from_x;
-        if (!FLAT) ring[FROM_CHAIN] = from_chain;
-        if (CHAIN_AROUND && at.ends_chain) {
-            Pair coefficients = {{T(0), T(0)}};
+        if (CHAIN_AROUND && at.ends_chain)
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 if (!at.has(e)) continue;
                 const Fields first = ::load(op, place_of(op, at.i + e, march, UP ? 0 : at.layers - 1));
-                coefficients.e[e] = around<UP, CHAIN>(op, here_next[e], first) * inverse_next[e];
+                ready.around_chain.e[e] = around<UP, CHAIN>(op, here_next[e], first) * inverse_next[e];
             }
-            ring[AROUND_CHAIN] = coefficients;
-        }
         if (periodic(X) && at.ends_x)
 #pragma unroll
             for (int e = 0; e < 2; e++)
-                if (at.i + e == at.last_cell) singles[0] = around<UP, X>(op, here_next[e], far_next) * inverse_next[e];
+                if (at.i + e == at.last_cell) ready.around_x = around<UP, X>(op, here_next[e], far_next) * inverse_next[e];
+        return ready;
+    }
+
+    __device__ __forceinline__ void leave(const Row& ready, Pair* ring, T* singles) const {
+        ring[OWN] = ready.own;
+        ring[FROM_MARCH] = ready.from_march;
+        ring[FROM_X] = ready.from_x;
+        if (!FLAT) ring[FROM_CHAIN] = ready.from_chain;
+        if (CHAIN_AROUND) ring[AROUND_CHAIN] = ready.around_chain;
+        if (periodic(X)) singles[0] = ready.around_x;
     }
 
     __device__ __forceinline__ Row read(const Pair* ring, const T* singles) const {
@@ -137,14 +138,6 @@ template <bool UP, bool RESIDUAL> struct Substitution {
             if (at.i + e == at.last_cell) out[e] = fma(ready.around_x, first, out[e]);
     }
 
-    __device__ __forceinline__ void load_done(const Lane& at, int march) {
-        Index there[2];
-        at.places.of(march, there);
-#pragma unroll
-        for (int e = 0; e < 2; e++)
-            if (RESIDUAL && at.has(e)) inverse_done[e] = inverse_pivots[there[e]];
-    }
-
     __device__ __forceinline__ void done(const Lane& at, int march, const Pair& out) {
         Index there[2];
         at.places.of(march, there);
@@ -152,7 +145,7 @@ template <bool UP, bool RESIDUAL> struct Substitution {
         for (int e = 0; e < 2; e++) {
             if (!at.has(e)) continue;
             z[there[e]] = out.e[e];
-            if (RESIDUAL) sums[0] += double(out.e[e]) * double(out.e[e]) * double(inverse(inverse_done[e]));
+            if (RESIDUAL) sums[0] += double(out.e[e]) * double(out.e[e]) * double(inverse(inverse_pivots[there[e]]));
         }
     }
 };
@@ -183,14 +176,11 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     forget(tickets);
 }
 
-// Sum of T over the upper neighbours of a cell. Not inline: what the compiler takes for its many calls is more than what they do.
-__device__ __noinline__ T upper_sum(const Stencil& op, int i, int j, int k) {
+// Sum of T over the upper neighbours of a cell that are the last cells of a periodic direction.
+__device__ __noinline__ T upper_sum_around(const Stencil& op, int i, int j, int k) {
     const Fields here = load(op, place(op, i, j, k));
     const int nz = LAYERS(op);
     T sum = T(0);
-    if (i + 1 < op.nx) sum += face<X>(op, here, load(op, place(op, i + 1, j, k)));
-    if (j + 1 < op.ny) sum += face<Y>(op, here, load(op, place(op, i, j + 1, k)));
-    if (k + 1 < nz) sum += face<Z>(op, here, load(op, place(op, i, j, k + 1)));
     if (periodic(X) && i == 0 && op.nx > 1) sum += face<X>(op, load(op, place(op, op.nx - 1, j, k)), here);
     if (periodic(Y) && j == 0 && op.ny > 1) sum += face<Y>(op, load(op, place(op, i, op.ny - 1, k)), here);
     if (periodic(Z) && k == 0 && nz > 1) sum += face<Z>(op, load(op, place(op, i, j, nz - 1)), here);
@@ -203,7 +193,8 @@ __device__ __noinline__ T upper_sum(const Stencil& op, int i, int j, int k) {
 struct Factorisation {
     // For a lower neighbour: T and what is taken.
     static constexpr int PAIRS = 5 + 2 * !FLAT + 2 * CHAIN_AROUND, SINGLES = 2 * periodic(X);
-    static constexpr int UPPER = 0, FROM_MARCH = 32, FROM_X = 96, FROM_CHAIN = FLAT ? 0 : 160, AROUND_CHAIN = CHAIN_AROUND ? 224 : 0;
+    static constexpr int UPPER = 0, FROM_MARCH = 32, FROM_X = 96, FROM_CHAIN = FLAT ? 0 : 160;
+    static constexpr int AROUND_CHAIN = CHAIN_AROUND ? 224 : 0;
 
     struct Row {
         Pair upper, t_march, taken_march, t_x, taken_x, t_chain, taken_chain, t_around, taken_around;
@@ -224,68 +215,102 @@ struct Factorisation {
         }
     }
 
-    __device__ __forceinline__ T upper_of(int i, int march, int chain) const {
-        return MARCH == Y ? upper_sum(op, i, march, chain) : upper_sum(op, i, chain, march);
+    template <int AXIS> __device__ __forceinline__ T face_if(bool has, Index lower, Index upper) const {
+        return has ? face<AXIS>(op, ::load(op, lower), ::load(op, upper)) : T(0);
+    }
+    // From a lane's cell to the one above it in CHAIN.
+    __device__ __forceinline__ Index to_above(const Lane& at, int e) const {
+        return place_of(op, at.i + e, 0, at.chain + 1) - place_of(op, at.i + e, 0, at.chain);
+    }
+    // Where a cell is, and its upper neighbours, of which some may not be there.
+    struct Above {
+        Index here, x, march, chain;
+    };
+    // Sum of T over the upper neighbours of a cell.
+    __device__ __forceinline__ T upper_sum(const Lane& at, int i, int march, int chain, const Above& of) const {
+        T sum = face_if<X>(i + 1 < at.nx, of.here, of.x);
+        const T along_march = face_if<MARCH>(march + 1 < at.rows, of.here, of.march);
+        const T along_chain = FLAT ? T(0) : face_if<CHAIN>(chain + 1 < at.layers, of.here, of.chain);
+        sum = MARCH == Y ? sum + along_march + along_chain : sum + along_chain + along_march;
+        if (PERIODIC && (i == 0 || march == 0 || chain == 0))
+            sum += MARCH == Y ? upper_sum_around(op, i, march, chain) : upper_sum_around(op, i, chain, march);
+        return sum;
+    }
+    // Of a cell anywhere.
+    __device__ __noinline__ T upper_sum_of(const Lane& at, int i, int march, int chain) const {
+        return upper_sum(at, i, march, chain,
+                         {place_of(op, i, march, chain), place_of(op, i + 1, march, chain), place_of(op, i, march + 1, chain),
+                          place_of(op, i, march, chain + 1)});
     }
     // What a lower neighbour, of which t couples to this cell, takes of its pivot.
     __device__ __forceinline__ T taken(T t, T upper) const { return t * fma(T(1) - omega, t, omega * upper); }
 
     __device__ __forceinline__ void load(const Lane&, int) {}
 
-    __device__ __forceinline__ void prepare(const Lane& at, int march, int row, Pair* ring, T* singles) {
-        Pair base, t_march, t_x, t_chain, taken_march, taken_x, taken_chain, t_around, taken_around;
-        Fields here[2];
+    __device__ __forceinline__ Row prepare(const Lane& at, int march, int row) {
+        Row ready{};
+        Index here[2], south[2], north[2]; // in this row, the one before, the one behind
+        at.places.of(march, here);
+        at.places.of(march - 1, south);
+        at.places.of(march + 1, north);
+        const Index(&below)[2] = at.places.before;
+        const Index above[2] = {to_above(at, 0), to_above(at, 1)};
         T upper[2];
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            here[e] = Fields{};
-            upper[e] = base.e[e] = T(0);
+            const int i = at.i + e, j = MARCH == Y ? march : at.chain, k = MARCH == Y ? at.chain : march;
+            const Index east = e ? here[0] + 1 : here[1];
+            upper[e] = T(0);
             if (!at.has(e)) continue;
-            const Index place = place_of(op, at.i + e, march, at.chain);
-            const int j = MARCH == Y ? march : at.chain, k = MARCH == Y ? at.chain : march;
-            here[e] = ::load(op, place);
-            upper[e] = upper_of(at.i + e, march, at.chain);
-            base.e[e] = upper[e] + load_shift(op, place) + sides(op, here[e], at.i + e, j, k);
-        }
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            const int i = at.i + e;
-            t_march.e[e] = taken_march.e[e] = t_x.e[e] = taken_x.e[e] = t_chain.e[e] = taken_chain.e[e] = t_around.e[e] = taken_around.e[e] = T(0);
-            if (at.has(e)) {
-                if (row > 0) {
-                    t_march.e[e] = face<MARCH>(op, ::load(op, place_of(op, i, march - 1, at.chain)), here[e]);
-                    taken_march.e[e] = taken(t_march.e[e], upper_of(i, march - 1, at.chain));
-                }
-                if (i > 0) {
-                    t_x.e[e] = face<X>(op, e > 0 ? here[0] : ::load(op, place_of(op, i - 1, march, at.chain)), here[e]);
-                    taken_x.e[e] = taken(t_x.e[e], e > 0 ? upper[0] : upper_of(i - 1, march, at.chain));
-                }
-                if (at.layer > 0) {
-                    t_chain.e[e] = face<CHAIN>(op, ::load(op, place_of(op, i, march, at.chain - 1)), here[e]);
-                    taken_chain.e[e] = taken(t_chain.e[e], upper_of(i, march, at.chain - 1));
-                }
-                if (CHAIN_AROUND && at.ends_chain) {
-                    t_around.e[e] = face<CHAIN>(op, here[e], ::load(op, place_of(op, i, march, 0)));
-                    taken_around.e[e] = taken(t_around.e[e], upper_of(i, march, 0));
-                }
-                if (periodic(X) && at.ends_x && i == at.last_cell) {
-                    singles[0] = face<X>(op, here[e], ::load(op, place_of(op, 0, march, at.chain)));
-                    singles[32] = taken(singles[0], upper_of(0, march, at.chain));
-                }
+            upper[e] = upper_sum(at, i, march, at.chain, {here[e], east, north[e], here[e] + above[e]});
+            ready.upper.e[e] = upper[e] + load_shift(op, here[e]) + sides(op, ::load(op, here[e]), i, j, k);
+            if (row > 0) {
+                const Index south_east = e ? south[0] + 1 : south[1];
+                ready.t_march.e[e] = face_if<MARCH>(true, south[e], here[e]);
+                const Above of{south[e], south_east, here[e], south[e] + above[e]};
+                ready.taken_march.e[e] = taken(ready.t_march.e[e], upper_sum(at, i, march - 1, at.chain, of));
+            }
+            if (i > 0) {
+                const Index west = e ? here[0] : here[1] - 1;
+                ready.t_x.e[e] = face_if<X>(true, west, here[e]);
+                const Above of{west, here[0], north[1] - 1, west + above[1]};
+                ready.taken_x.e[e] = taken(ready.t_x.e[e], e ? upper[0] : upper_sum(at, i - 1, march, at.chain, of));
+            }
+            if (at.layer > 0) {
+                const Index down = here[e] + below[e], down_east = e ? here[0] + below[0] + 1 : here[1] + below[1];
+                ready.t_chain.e[e] = face_if<CHAIN>(true, down, here[e]);
+                const Above of{down, down_east, north[e] + below[e], here[e]};
+                ready.taken_chain.e[e] = taken(ready.t_chain.e[e], upper_sum(at, i, march, at.chain - 1, of));
+            }
+            if (CHAIN_AROUND && at.ends_chain) {
+                ready.t_around.e[e] = face_if<CHAIN>(true, here[e], place_of(op, i, march, 0));
+                ready.taken_around.e[e] = taken(ready.t_around.e[e], upper_sum_of(at, i, march, 0));
+            }
+            if (periodic(X) && at.ends_x && i == at.last_cell) {
+                ready.t_around_x = face_if<X>(true, here[e], place_of(op, 0, march, at.chain));
+                ready.taken_around_x = taken(ready.t_around_x, upper_sum_of(at, 0, march, at.chain));
             }
         }
-        ring[UPPER] = base;
-        ring[FROM_MARCH] = t_march;
-        ring[FROM_MARCH + 32] = taken_march;
-        ring[FROM_X] = t_x;
-        ring[FROM_X + 32] = taken_x;
+        return ready;
+    }
+
+    __device__ __forceinline__ void leave(const Row& ready, Pair* ring, T* singles) const {
+        ring[UPPER] = ready.upper;
+        ring[FROM_MARCH] = ready.t_march;
+        ring[FROM_MARCH + 32] = ready.taken_march;
+        ring[FROM_X] = ready.t_x;
+        ring[FROM_X + 32] = ready.taken_x;
         if (!FLAT) {
-            ring[FROM_CHAIN] = t_chain;
-            ring[FROM_CHAIN + 32] = taken_chain;
+            ring[FROM_CHAIN] = ready.t_chain;
+            ring[FROM_CHAIN + 32] = ready.taken_chain;
         }
         if (CHAIN_AROUND) {
-            ring[AROUND_CHAIN] = t_around;
-            ring[AROUND_CHAIN + 32] = taken_around;
+            ring[AROUND_CHAIN] = ready.t_around;
+            ring[AROUND_CHAIN + 32] = ready.taken_around;
+        }
+        if (periodic(X)) {
+            singles[0] = ready.t_around_x;
+            singles[32] = ready.taken_around_x;
         }
     }
 
@@ -312,7 +337,7 @@ struct Factorisation {
             if (periodic(MARCH) && at.rows > 1 && row + 1 == at.rows && at.has(e)) {
                 const Fields here = ::load(op, place_of(op, at.i + e, row, at.chain));
                 const T t = face<MARCH>(op, here, ::load(op, place_of(op, at.i + e, 0, at.chain)));
-                add(e, t, taken(t, upper_of(at.i + e, 0, at.chain)), in.around_march.e[e]);
+                add(e, t, taken(t, upper_sum_of(at, at.i + e, 0, at.chain)), in.around_march.e[e]);
             }
             if (CHAIN_AROUND && at.ends_chain) add(e, ready.t_around.e[e], ready.taken_around.e[e], in.around_chain.e[e]);
         }
@@ -331,8 +356,6 @@ struct Factorisation {
                 out[e] = inverse_of(e);
             }
     }
-
-    __device__ __forceinline__ void load_done(const Lane&, int) {}
 
     __device__ __forceinline__ void done(const Lane& at, int march, const Pair& out) {
         Index there[2];
