@@ -254,7 +254,14 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         Ok(())
     }
 
-    fn project_norm(&self, r: &Vector<T>, g: &mut Vector<C>, norm: Scalar, scalars: &mut HostScalars) -> Result<()> {
+    fn project_rhs(
+        &self,
+        r: &Vector<T>,
+        g: &mut Vector<C>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
         let (r, g, geometry) = (r.share(), g.share_mut(), self.fine.geometry());
         let mut workspace = self.fine.workspace();

@@ -58,9 +58,7 @@ pub(crate) fn start() -> Result<()> {
             "no NVIDIA driver (libcuda.so.1 not found); install one, or use --device cpu to compute on the processor",
         ));
     }
-    let mut version = 0;
-    // SAFETY: `version` outlives the call; this function may be called before the driver is started.
-    check(unsafe { sys::cuDriverGetVersion(&raw mut version) }, "asking for the driver's version")?;
+    let version = version()?;
     if version < OLDEST_DRIVER {
         return Err(error(format!(
             "the driver supports CUDA {}.{}, and 12.0 is needed; update the NVIDIA driver",
@@ -74,6 +72,14 @@ pub(crate) fn start() -> Result<()> {
         return Err(error("the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
     }
     check(code, "starting the driver")
+}
+
+/// Of CUDA that the driver supports, times 1000.
+fn version() -> Result<i32> {
+    let mut version = 0;
+    // SAFETY: `version` outlives the call; this function may be called before the driver is started.
+    check(unsafe { sys::cuDriverGetVersion(&raw mut version) }, "asking for the driver's version")?;
+    Ok(version)
 }
 
 /// How many cards there are.
@@ -92,6 +98,8 @@ pub(crate) struct Context {
     /// Shared memory that a block can have, at most.
     pub(crate) shared_memory: usize,
     pub(crate) memory: usize,
+    /// Whether kernels may begin before those before them have ended, in graphs too.
+    pub(crate) overlaps: bool,
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
@@ -201,6 +209,7 @@ impl Context {
             multiprocessors: usize::try_from(multiprocessors).unwrap_or(1).max(1),
             shared_memory: usize::try_from(shared_memory).unwrap_or(0),
             memory,
+            overlaps: capability >= (9, 0) && version()? >= 12_030,
             device,
             context,
             stream: std::ptr::null_mut(),

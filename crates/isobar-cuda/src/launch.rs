@@ -16,6 +16,15 @@ use crate::driver::{Context, Pointer, check};
 pub(crate) struct Kernel {
     pub(crate) function: sys::CUfunction,
     pub(crate) name: &'static str,
+    /// Whether it begins before those before it have ended, and waits for them itself.
+    pub(crate) is_early: bool,
+}
+
+impl Kernel {
+    /// The same of a kernel that calls `await_previous`, where the card can do that.
+    pub(crate) fn early(self, context: &Context) -> Self {
+        Self { is_early: context.overlaps, ..self }
+    }
 }
 
 // SAFETY: a driver handle, which any thread may use.
@@ -175,6 +184,9 @@ impl Launch {
         for (pointer, &offset) in pointers.iter_mut().zip(&self.arguments.offsets[..self.arguments.count]) {
             *pointer = self.arguments.bytes[usize::from(offset)..].as_ptr().cast_mut().cast();
         }
+        if self.kernel.is_early {
+            return self.run_early(&mut pointers, stream);
+        }
         let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
         // SAFETY: the arguments are those the kernel declares, which the conformance suite and
         // compute-sanitizer check; what they point to is alive, since the caller borrows it.
@@ -192,6 +204,34 @@ impl Launch {
                 pointers.as_mut_ptr(),
                 std::ptr::null_mut(),
             )
+        };
+        check(code, self.kernel.name)
+    }
+
+    /// Runs it as a programmatic dependent of what is before it on the stream.
+    fn run_early(&self, pointers: &mut [*mut c_void; COUNT], stream: sys::CUstream) -> Result<()> {
+        let mut attribute = sys::CUlaunchAttribute {
+            id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+        };
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let ([gx, gy, gz], [bx, by]) = (self.grid, self.block);
+        let config = sys::CUlaunchConfig {
+            gridDimX: gx,
+            gridDimY: gy,
+            gridDimZ: gz,
+            blockDimX: bx,
+            blockDimY: by,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream,
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: as for other launches; the attribute outlives the call.
+        let code = unsafe {
+            sys::cuLaunchKernelEx(&raw const config, self.kernel.function, pointers.as_mut_ptr(), std::ptr::null_mut())
         };
         check(code, self.kernel.name)
     }

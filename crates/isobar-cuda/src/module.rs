@@ -125,7 +125,7 @@ impl Module {
         let registers = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_NUM_REGS;
         // SAFETY: the function was just found.
         unsafe { result::function::get_function_attribute(function, registers) }.map_err(fail)?;
-        Ok(Kernel { function, name })
+        Ok(Kernel { function, name, is_early: false })
     }
 
     /// Whether it has not been compiled yet, as far as can be seen without reading it.

@@ -47,6 +47,10 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     all.push(isobar_cuda::stored_matrix::source::<T>());
     all.push(isobar_cuda::aggregate::source::<T>());
     all.extend(isobar_cuda::galerkin::sources::<T>());
+    for (layers, columns) in [(7, 1 << 15), (100, 1 << 15), (128, 1 << 18)] {
+        let tile = Tile::new::<f64>(layers, columns).unwrap();
+        all.extend(isobar_cuda::tensor_product::single::sources(tile, layers, 10));
+    }
     for count in [1, 5, 32] {
         for (layers, columns) in [(7, 1), (100, 1), (128, 1 << 18)] {
             let tile = Tile::new::<T>(layers, columns).unwrap();
@@ -70,9 +74,9 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
     }
     // A number of layers that fills its chunks and is known to the compiler, and one that does not; even and odd.
     for (nx, ny, nz) in [(512, 512, 128), (1, 1, 128), (512, 512, 33), (1, 1, 1), (511, 512, 128), (64, 33, 40)] {
-        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance } =
+        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance, residual } =
             Sources::new::<T>(Tile::new::<T>(nz, nx * ny).unwrap(), nz, nx % 2 + ny % 2 > 0);
-        all.extend([tables, apply, transfer, smooth, stream, mixed, cg, advance]);
+        all.extend([tables, apply, transfer, smooth, stream, mixed, cg, advance, residual]);
     }
 }
 

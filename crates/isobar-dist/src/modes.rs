@@ -232,14 +232,15 @@ where
         self.project_by(g, |g| self.part.project(&*r.part()?, g))
     }
 
-    fn project_norm(
+    fn project_rhs(
         &self,
-        r: &Vector<B::Vector<T>>,
+        f: &Vector<B::Vector<T>>,
         g: &mut Vector<B::Vector<C>>,
+        u: &mut Vector<B::Vector<T>>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.project_by(g, |g| self.part.project_norm(&*r.part()?, g, norm, &mut *scalars))?;
+        self.project_by(g, |g| self.part.project_rhs(&*f.part()?, g, u.part_mut(), norm, &mut *scalars))?;
         self.fine.combine([norm], scalars)
     }
 

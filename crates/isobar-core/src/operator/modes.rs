@@ -25,16 +25,17 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
     /// g_m = Σ_k s_m(k) r_k
     fn project(&self, r: &B::Vector<T>, g: &mut B::Vector<C>) -> Result<()>;
 
-    /// g_m = Σ_k s_m(k) r_k;  ‖r‖²
-    fn project_norm(
+    /// g_m = Σ_k s_m(k) f_k;  ‖f‖²; in `u`, whatever it holds, goes what steps from [`Guess::Zero`] want to find there
+    fn project_rhs(
         &self,
-        r: &B::Vector<T>,
+        f: &B::Vector<T>,
         g: &mut B::Vector<C>,
+        _u: &mut B::Vector<T>,
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.project(r, g)?;
-        self.fine().backend().dot(r, r, norm, scalars)
+        self.project(f, g)?;
+        self.fine().backend().dot(f, f, norm, scalars)
     }
 
     /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero
@@ -54,7 +55,10 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         self.project(scratch, g)
     }
 
-    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero, then so many sweeps that overwrite what they solve for
+    /// u_k += Σ_m s_m(k) x_m, or u_k = where the guess is zero, then so many sweeps that overwrite what they solve for.
+    ///
+    /// From [`Guess::Zero`] u is as [`ModalTransfer::project_rhs`] has left it, given the same f. Of the sweeps all but the last may
+    /// then be in the modes' precision: what the last one leaves of an error in u are couplings between columns.
     fn expand_smooth(
         &self,
         x: &B::Vector<C>,

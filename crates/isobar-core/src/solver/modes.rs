@@ -1,5 +1,7 @@
 //! Vertical modes as an iteration.
 
+use std::ops::ControlFlow;
+
 use super::{Iteration, Monitor};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
@@ -25,6 +27,9 @@ const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rh
 /// u += Σ s_m x_m;  sweeps of red–black lines;  r = f − A u;  g_m = s_mᵀ r;  ‖r‖²
 /// ```
 ///
+/// From u = 0 the sweeps but the last may be in the modes' precision C: the last leaves of their rounding no more than couplings
+/// between columns, and the next iteration, which is not, begins with the true residual.
+///
 /// A sweep reduces mode m at least by max (α_T/(α_T + μ_m |T|))², which is small from the first mode on that has no problem
 /// of its own.
 ///
@@ -34,6 +39,8 @@ pub struct ByModes<B: Backend, T: Real, C: Real> {
     plan: Plan,
     backend: B,
     scalars: B::Scalars,
+    /// ‖r‖² that a run begins with.
+    initial: f64,
     /// Of the u that the last run left, where that is known.
     residual: Option<f64>,
 }
@@ -45,7 +52,60 @@ impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
     /// What the device reports.
     pub fn new(problems: ModalProblems<B, T, C>, plan: Plan) -> Result<Self> {
         let backend = problems.transfer.fine().backend().clone();
-        Ok(Self { scalars: backend.scalars()?, residual: None, problems, plan, backend })
+        Ok(Self { scalars: backend.scalars()?, initial: f64::INFINITY, residual: None, problems, plan, backend })
+    }
+}
+
+impl<B: Backend, T: Real, C: Real> ByModes<B, T, C> {
+    /// Iterates, but breaks off where the first iteration from u = 0, whose sweeps may be in the modes' precision, gains nothing:
+    /// that precision may not have the numbers.
+    fn run_from(
+        &mut self,
+        b: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        guess: Guess,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Self { problems, plan, backend, scalars, initial, residual } = self;
+        *residual = None;
+        let smoother = (RELAXATION, plan.sweeps);
+        let (mut is_first, mut gains) = (guess == Guess::Zero, true);
+        let guess = |n: Option<usize>| if n.is_none() { guess } else { Guess::Given };
+        let mut observe = |square: f64| {
+            gains = !std::mem::take(&mut is_first) || square <= *initial;
+            if gains { monitor.observe(square) } else { ControlFlow::Break(()) }
+        };
+        if plan.iterations == 1 {
+            // Likely there is nothing left to project, and what is left of the residual is what the solve is judged by.
+            let mut observe = |bank: &[f64; Scalar::COUNT]| {
+                *residual = Some(bank[NORM.index()].sqrt());
+                observe(bank[NORM.index()])
+            };
+            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
+                if n.is_some() {
+                    let ModalProblems { transfer, g, scratch, .. } = &mut *problems;
+                    transfer.project_residual(b, u, g, scratch, NORM, scalars)?;
+                }
+                problems.solve()?;
+                let ModalProblems { transfer, x, scratch, .. } = &mut *problems;
+                transfer.expand_smooth_norm(x, guess(n), smoother, b, u, scratch, NORM, scalars)
+            };
+            backend.iterate_after(scalars, &mut once, &mut observe)?;
+        } else {
+            let mut observe = |bank: &[f64; Scalar::COUNT]| observe(bank[NORM.index()]);
+            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
+                problems.solve()?;
+                let ModalProblems { transfer, g, x, scratch, .. } = &mut *problems;
+                transfer.expand_smooth_project(x, guess(n), smoother, b, u, g, scratch, NORM, scalars)
+            };
+            if guess(None) == Guess::Given {
+                backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe)?;
+            } else {
+                // The first time u need not be read.
+                backend.iterate_after(scalars, &mut once, &mut observe)?;
+            }
+        }
+        Ok(if gains { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     }
 }
 
@@ -53,10 +113,11 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         let Self { problems: ModalProblems { transfer, g, scratch, .. }, backend, scalars, .. } = self;
         match guess {
-            Guess::Zero => transfer.project_norm(b, g, NORM, scalars)?,
+            Guess::Zero => transfer.project_rhs(b, g, u, NORM, scalars)?,
             Guess::Given => transfer.project_residual(b, u, g, scratch, NORM, scalars)?,
         }
-        Ok(Some(backend.read(scalars)?[NORM.index()].sqrt()))
+        self.initial = backend.read(scalars)?[NORM.index()];
+        Ok(Some(self.initial.sqrt()))
     }
 
     fn finds_norm_of_rhs(&self) -> bool {
@@ -71,38 +132,13 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         _: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { problems, plan, backend, scalars, residual } = self;
-        *residual = None;
-        let smoother = (RELAXATION, plan.sweeps);
-        let guess = |n: Option<usize>| if n.is_none() { guess } else { Guess::Given };
-        if plan.iterations == 1 {
-            // Likely there is nothing left to project, and what is left of the residual is what the solve is judged by.
-            let mut observe = |bank: &[f64; Scalar::COUNT]| {
-                *residual = Some(bank[NORM.index()].sqrt());
-                monitor.observe(bank[NORM.index()])
-            };
-            let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
-                if n.is_some() {
-                    let ModalProblems { transfer, g, scratch, .. } = &mut *problems;
-                    transfer.project_residual(b, u, g, scratch, NORM, scalars)?;
-                }
-                problems.solve()?;
-                let ModalProblems { transfer, x, scratch, .. } = &mut *problems;
-                transfer.expand_smooth_norm(x, guess(n), smoother, b, u, scratch, NORM, scalars)
-            };
-            return backend.iterate_after(scalars, &mut once, &mut observe);
+        if self.run_from(b, u, guess, monitor)?.is_continue() {
+            return Ok(());
         }
-        let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe(bank[NORM.index()]);
-        let mut once = |n: Option<usize>, scalars: &mut B::Scalars| {
-            problems.solve()?;
-            let ModalProblems { transfer, g, x, scratch, .. } = &mut *problems;
-            transfer.expand_smooth_project(x, guess(n), smoother, b, u, g, scratch, NORM, scalars)
-        };
-        if guess(None) == Guess::Given {
-            return backend.iterate(scalars, &mut |n, scalars| once(Some(n), scalars), &mut observe);
-        }
-        // The first time u need not be read.
-        backend.iterate_after(scalars, &mut once, &mut observe)
+        // Sweeps from a given u are in its own precision.
+        self.backend.clear(u)?;
+        self.begin(b, u, Guess::Given)?;
+        self.run_from(b, u, Guess::Given, monitor).map(drop)
     }
 
     fn residual_left(&self) -> Option<f64> {

@@ -42,6 +42,15 @@ __device__ __forceinline__ void prefetch_l2(const void* from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
+// Waits for the kernels before this one, which may have begun before they ended (`Kernel::early`), and lets the next one begin:
+// what only they write must not be looked at before.
+__device__ __forceinline__ void await_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Numbers that other thread blocks write and read, of which each is told by itself.
 __device__ __forceinline__ unsigned long long peek(const unsigned long long* from) {
     unsigned long long value;

@@ -103,8 +103,12 @@ pub mod tensor_product {
     pub const SMOOTH: &str = include_str!("tensor_product/smooth.cu");
     /// Red–black half sweeps that stream along y; the fast ones on large grids.
     pub const STREAM: &str = include_str!("tensor_product/stream.cu");
+    /// Red–black half sweeps of which all but the last are in single precision.
+    pub const SINGLE: &str = include_str!("tensor_product/single.cu");
     /// What a mixed-precision cycle does on the finest grid, streaming too.
     pub const MIXED: &str = include_str!("tensor_product/mixed.cu");
+    /// The residual after a red–black sweep, streaming along y.
+    pub const RESIDUAL_STREAM: &str = include_str!("tensor_product/residual_stream.cu");
     /// Restriction and prolongation.
     pub const TRANSFER: &str = include_str!("tensor_product/transfer.cu");
     /// The first pass of conjugate gradients.

@@ -8,7 +8,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::{self, Stencil};
 
 use super::planes::Planes;
-use super::tile::{ADVANCE, rows};
+use super::tile::{ADVANCE, RESIDUAL, rows};
 use super::{TensorProduct, blocks};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
@@ -122,7 +122,11 @@ impl<T: Real> Kernels for TensorProduct<T> {
             }
             Steps::Sweeps => self.modules.smooth.prepare(&["line_sweep", "line_sweep_zero", "prolong_smooth"], 0),
             Steps::Transfers => {
-                self.modules.apply.prepare(&["residual_norm_red"], 0)?;
+                if self.streams_residual() {
+                    self.residual_strips()?;
+                } else {
+                    self.modules.apply.prepare(&["residual_norm_red"], 0)?;
+                }
                 self.modules.transfer.prepare(&["coupling_restrict", "residual_restrict"], 0)
             }
         }
@@ -174,8 +178,14 @@ impl<T: Real> Kernels for TensorProduct<T> {
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        let name = if which == Residual::Any { "residual_norm" } else { "residual_norm_red" };
-        self.residual_sums(name, self.arguments().with(f.pointer()).with(u.pointer()), scalars.pointer(norm))
+        let arguments = self.arguments().with(f.pointer()).with(u.pointer());
+        if which == Residual::Any || !self.streams_residual() {
+            let name = if which == Residual::Any { "residual_norm" } else { "residual_norm_red" };
+            return self.residual_sums(name, arguments, scalars.pointer(norm));
+        }
+        let grid = self.residual_strips()?;
+        let arguments = self.reduction.append(arguments, blocks(grid), scalars.pointer(norm));
+        self.cuda.launch(self.modules.residual.kernel("residual_norm_red")?, grid, [32, RESIDUAL[1]], arguments)
     }
 
     fn divide_by_diagonal(&self, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {

@@ -4,12 +4,13 @@
 //! * `tables` the coefficients,
 //! * `launches` its kernels, as [`SevenPoint`] takes them,
 //! * [`mixed`] the finest level of a mixed-precision cycle, [`modes`] between its grid and its vertical modes, [`planes`] where
-//!   layers are not coupled to each other.
+//!   layers are not coupled to each other, [`single`] sweeps in single precision between its modes and its last sweep.
 
 mod launches;
 pub mod mixed;
 pub mod modes;
 pub mod planes;
+pub mod single;
 mod tables;
 pub mod tile;
 
@@ -32,10 +33,11 @@ use crate::launch::{Arguments, Kernel, Launch};
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::seven_point::{Kernels, LevelTransfer, SevenPoint, Steps};
+use crate::vector::is_single;
 use mixed::StreamedSteps;
 use planes::Planes;
 use tables::{Operator, Tables};
-use tile::{ADVANCE, Sources, Tile, rows, streams};
+use tile::{ADVANCE, RESIDUAL, Sources, Tile, rows, streams};
 
 /// The kernels of the operator, with its tables.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub struct TensorProduct<T> {
     resident_lines: OnceLock<usize>,
     /// The same of the first pass of conjugate gradients.
     resident_directions: OnceLock<usize>,
+    /// The same of the residual that streams.
+    resident_residuals: OnceLock<usize>,
     reduction: Reduction,
     precision: PhantomData<T>,
 }
@@ -69,6 +73,7 @@ struct Sourced {
     mixed: Arc<Module>,
     cg: Arc<Module>,
     advance: Arc<Module>,
+    residual: Arc<Module>,
 }
 
 /// How the streaming kernels are launched.
@@ -82,8 +87,8 @@ struct Streaming {
 /// No card holds more blocks a multiprocessor.
 const MOST_BLOCKS_A_MULTIPROCESSOR: usize = 32;
 
-/// Rows that are worth the two more that a block of the first pass of conjugate gradients begins with.
-const ADVANCE_ROWS: usize = 4;
+/// Rows that are worth the two more that a strip begins with.
+const STRIP_ROWS: usize = 4;
 
 /// What is there already, or what `make` makes.
 fn get_or_make<V: Copy>(cell: &OnceLock<V>, make: impl FnOnce() -> Result<V>) -> Result<V> {
@@ -106,40 +111,43 @@ impl<T: Real> TensorProduct<T> {
         check_size(shape)?;
         let tile = Tile::new::<T>(shape.nz, shape.nx * shape.ny)?;
         let is_odd = [shape.nx, shape.ny, whole.ny].iter().any(|n| !n.is_multiple_of(2));
-        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance } =
+        let Sources { tables, apply, transfer, smooth, stream, mixed, cg, advance, residual } =
             Sources::new::<T>(tile, shape.nz, is_odd);
         let streams = streams::<T>(context, &layout, tile);
         // Grids that do not stream need neither: what smooths them stands in.
         let [stream, mixed] = if streams { [stream, mixed] } else { [smooth.clone(), smooth.clone()] };
+        // Measured in double precision alone.
+        let residual = if streams && !is_single::<T>() { residual } else { apply.clone() };
         let is_part = slab != Slab::whole(whole);
         let planes = if stencil.has_layers_apart() && !is_part { Some(Planes::new::<T>(cuda, &layout)?) } else { None };
-        let [tables, apply, transfer, smooth, stream, mixed, cg, advance] = if planes.is_some() {
+        let [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual] = if planes.is_some() {
             // Few of the others will be asked for.
             let [tables, apply] = cuda.prepare([tables, apply])?;
-            let [transfer, smooth, stream, mixed, cg, advance] =
-                [transfer, smooth, stream, mixed, cg, advance].map(|source| cuda.module(source));
-            [tables, apply, transfer, smooth, stream, mixed, cg, advance]
+            let [transfer, smooth, stream, mixed, cg, advance, residual] =
+                [transfer, smooth, stream, mixed, cg, advance, residual].map(|source| cuda.module(source));
+            [tables, apply, transfer, smooth, stream, mixed, cg, advance, residual]
         } else {
-            cuda.prepare([tables, apply, transfer, smooth, stream, mixed, cg, advance])?
+            cuda.prepare([tables, apply, transfer, smooth, stream, mixed, cg, advance, residual])?
         };
         let mut this = Self {
             cuda: cuda.clone(),
             layout,
             tile,
-            modules: Sourced { tables, apply, transfer, smooth, stream, mixed, cg, advance },
+            modules: Sourced { tables, apply, transfer, smooth, stream, mixed, cg, advance, residual },
             tables: Tables::new::<T>(cuda, &layout, whole.ny, tile)?,
             streams,
             streaming: OnceLock::new(),
             planes,
             resident_lines: OnceLock::new(),
             resident_directions: OnceLock::new(),
+            resident_residuals: OnceLock::new(),
             reduction: Reduction::new(context, 0)?,
             precision: PhantomData,
         };
         // Grids of as many blocks as the card holds are known when their kernels are.
         let resident = MOST_BLOCKS_A_MULTIPROCESSOR * context.multiprocessors;
-        let [x, y] = this.advance_tiles();
-        let most = blocks(this.residual_grid()).max(x * y).max(resident + this.strips());
+        let [advance, residual] = [ADVANCE, RESIDUAL].map(|tile| this.row_tiles(tile).iter().product());
+        let most = blocks(this.residual_grid()).max(advance).max(residual).max(resident + this.strips());
         this.reduction = Reduction::new(context, most)?;
         this.modules.apply.kernel("residual_norm")?;
         Ok(this)
@@ -178,32 +186,47 @@ impl<T: Real> TensorProduct<T> {
         [x, y, self.runs(x * y, 1)]
     }
 
-    /// What blocks of the first pass of conjugate gradients tile a row into.
-    fn advance_tiles(&self) -> [usize; 2] {
-        let [depth, warps] = ADVANCE;
+    /// What blocks of so many warps, of so many layers a thread, tile a row into.
+    fn row_tiles(&self, [depth, warps]: [usize; 2]) -> [usize; 2] {
         [self.layout.pitch().div_ceil(32), self.layout.shape().nz.div_ceil(depth * warps)]
     }
 
-    /// A strip of both colours, along y, a warp.
+    /// A strip along y a warp, in no more blocks than run at once: the rest would take as long again.
+    fn strip_grid(&self, tile: [usize; 2], resident: usize) -> [usize; 3] {
+        let [x, y] = self.row_tiles(tile);
+        [x, y, (resident / (x * y)).clamp(1, self.layout.shape().ny.div_ceil(STRIP_ROWS))]
+    }
+
+    /// A strip of both colours a warp.
     fn advance_grid(&self) -> Result<[usize; 3]> {
         let resident = get_or_make(&self.resident_directions, || {
             let module = &self.modules.advance;
             module.resident_blocks(module.kernel("advance_direction")?, 32 * ADVANCE[1], 0)
         })?;
-        let [x, y] = self.advance_tiles();
-        // No more blocks than run at once: the rest would take as long again.
-        let segments = (resident / (x * y)).clamp(1, self.layout.shape().ny.div_ceil(ADVANCE_ROWS));
-        Ok([x, y, segments])
+        Ok(self.strip_grid(ADVANCE, resident))
+    }
+
+    /// Whether the residual after a red–black sweep streams.
+    fn streams_residual(&self) -> bool {
+        self.streams && !is_single::<T>()
+    }
+
+    /// A strip of red columns, and the black ones beside them, a warp.
+    fn residual_strips(&self) -> Result<[usize; 3]> {
+        let resident = get_or_make(&self.resident_residuals, || {
+            let module = &self.modules.residual;
+            module.resident_blocks(module.kernel("residual_norm_red")?, 32 * RESIDUAL[1], 0)
+        })?;
+        Ok(self.strip_grid(RESIDUAL, resident))
     }
 
     fn streaming(&self) -> Result<Streaming> {
         get_or_make(&self.streaming, || {
             let Shape { ny, nz, .. } = self.layout.shape();
-            let (shared_bytes, module) = (self.tile.stream_bytes::<T>(nz), &self.modules.stream);
+            let (shared_bytes, module) = (self.tile.stream_bytes::<T, T>(nz), &self.modules.stream);
             let kernel = module.kernel_with("line_sweep", shared_bytes)?;
             let resident = module.resident_blocks(kernel, self.tile.threads(), shared_bytes)?;
-            let rows = (ny * self.strips()).div_ceil(resident);
-            Ok(Streaming { segments: ny.div_ceil(rows), shared_bytes })
+            Ok(Streaming { segments: segments(ny, self.strips(), resident), shared_bytes })
         })
     }
 
@@ -234,6 +257,11 @@ impl<T: Real> TensorProduct<T> {
         let (grid, block) = (grid.map(|n| n as u32), [self.tile.threads() as u32, 1]);
         self.cuda.submit(Launch { kernel, grid, block, shared_bytes: shared_bytes as u32, arguments })
     }
+}
+
+/// Runs of rows of so many strips that as many blocks as are resident at once have.
+fn segments(ny: usize, strips: usize, resident: usize) -> usize {
+    ny.div_ceil((ny * strips).div_ceil(resident))
 }
 
 fn blocks(grid: [usize; 3]) -> usize {

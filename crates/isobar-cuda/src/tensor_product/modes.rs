@@ -19,6 +19,8 @@ use isobar_core::stencil::{self, Hierarchy, VerticalModes};
 
 use super::TensorProduct;
 use super::planes::{SmallLevels, first_small_level};
+use super::single::SingleSweeps;
+use super::tables::Operator;
 use super::tile::Tile;
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
@@ -30,16 +32,16 @@ use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::seven_point::{Kernels, Residual, SevenPoint, Steps};
-use crate::vector::{Vector, c_name};
+use crate::vector::{Vector, c_name, is_single};
 
 /// `Modes` of modes.cu.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Modes {
-    values: Pointer,
-    first: i32,
-    all: i32,
-    stride: i32,
+pub(super) struct Modes {
+    pub(super) values: Pointer,
+    pub(super) first: i32,
+    pub(super) all: i32,
+    pub(super) stride: i32,
 }
 
 // SAFETY: laid out as `Modes` in modes.cu: a pointer, three 32-bit integers.
@@ -61,6 +63,7 @@ pub fn source<T: Real, C: Real>(count: usize) -> Source {
         .define("COUNT", count)
         .define("ROWS", 1)
         .define("ODD", 1)
+        .define("SINGLE", u32::from(is_single::<T>()))
 }
 
 /// The source of expansion with a half sweep, specialised.
@@ -72,17 +75,22 @@ pub fn sweep_source<T: Real, C: Real>(tile: Tile, layers: usize, count: usize) -
 
 /// Expansion with the half sweep after it.
 #[derive(Debug)]
-struct ExpandSweep {
+pub(super) struct ExpandSweep {
     module: Arc<Module>,
+    tile: Tile,
     blocks: usize,
     shared_bytes: usize,
 }
 
 impl ExpandSweep {
     /// Where a launch is for all modes, a grid's rows are all here, and the modes find room beside what lines tell each other.
-    fn new<T: Real, C: Real>(fine: &SevenPoint<TensorProduct<T>>, count: usize) -> Result<Option<Self>> {
-        let (kernels, layout) = (fine.kernels(), fine.layout_of());
-        let (cuda, tile) = (kernels.cuda(), kernels.tile);
+    pub(super) fn new<T: Real>(
+        cuda: &Cuda,
+        layout: &Layout,
+        tile: Tile,
+        source: Source,
+        count: usize,
+    ) -> Result<Option<Self>> {
         let shared_bytes = count.next_multiple_of(2) * (tile.layers() + tile.lanes) * size_of::<T>();
         // The kernel's own static shared memory.
         let scratch = 4 * tile.threads() * size_of::<T>();
@@ -90,12 +98,43 @@ impl ExpandSweep {
         if !fits || count > MOST_TOGETHER || layout.halo() != [0, 0] {
             return Ok(None);
         }
-        let [module] = cuda.prepare([sweep_source::<T, C>(tile, layout.shape().nz, count)])?;
+        let [module] = cuda.prepare([source])?;
         let kernel = module.kernel_with("expand_sweep", shared_bytes)?;
         let resident = module.resident_blocks(kernel, tile.threads(), shared_bytes)?;
-        let blocks = resident.min(kernels.strips() * layout.shape().ny);
-        Ok(Some(Self { module, blocks, shared_bytes }))
+        let blocks = resident.min(layout.pitch().div_ceil(tile.lanes) * layout.shape().ny);
+        Ok(Some(Self { module, tile, blocks, shared_bytes }))
     }
+
+    /// One colour of a sweep of u = Σ s_m x_m. The other colour is stale until it is swept.
+    pub(super) fn launch<C: Real>(
+        &self,
+        cuda: &Cuda,
+        operator: Operator,
+        modes: Modes,
+        colour: Colour,
+        x: &Vector<C>,
+        f_u: [Pointer; 2],
+    ) -> Result<()> {
+        let arguments = Arguments::new().with(operator).with(modes).with(colour as i32).with(x.pointer());
+        cuda.submit(Launch {
+            kernel: self.module.kernel_with("expand_sweep", self.shared_bytes)?,
+            grid: [self.blocks as u32, 1, 1],
+            block: [self.tile.threads() as u32, 1],
+            shared_bytes: self.shared_bytes as u32,
+            arguments: arguments.with(f_u[0]).with(f_u[1]),
+        })
+    }
+}
+
+/// s_m(k) at m + stride · k, and zeros.
+pub(super) fn numbers<T: Real>(modes: &VerticalModes, stride: usize) -> Vec<T> {
+    let mut numbers = vec![T::ZERO; stride * modes.layers()];
+    for m in 0..modes.count() {
+        for (k, &s) in modes.vector(m).iter().enumerate() {
+            numbers[m + stride * k] = T::from_f64(s);
+        }
+    }
+    numbers
 }
 
 /// Between the grid of an operator and some of its modes.
@@ -108,6 +147,8 @@ struct ModalTransfer<T: Real, C> {
     together: usize,
     module: Arc<Module>,
     sweep: Option<ExpandSweep>,
+    /// All sweeps but the last, where modes are in single precision and the grid is not.
+    single: Option<SingleSweeps>,
     reduction: Reduction,
     /// Warps that share columns, and blocks, of projection and of expansion on one colour.
     project: Share,
@@ -157,12 +198,25 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         let project = share("project_residual", shared_bytes(split))?;
         let expand = share("expand", shared_bytes(1))?;
         module.prepare(&["project", "project_norm", "project_residual_red"], shared_bytes(split))?;
+        let may_round = is_single::<C>() && !is_single::<T>();
+        let single = if may_round { SingleSweeps::new(fine.kernels(), modes.count())? } else { None };
+        if single.is_some() {
+            module.prepare(&["project_rounded"], shared_bytes(split))?;
+        }
+        let sweep = if single.is_some() {
+            None
+        } else {
+            let (layout, tile) = (fine.layout_of(), fine.kernels().tile);
+            let source = sweep_source::<T, C>(tile, modes.layers(), modes.count());
+            ExpandSweep::new::<T>(&cuda, layout, tile, source, modes.count())?
+        };
         let this = Self {
             fine: Arc::clone(fine),
             layout,
             table,
             together,
-            sweep: ExpandSweep::new::<T, C>(fine, modes.count())?,
+            sweep,
+            single,
             module,
             reduction: Reduction::new(cuda.context(), project.blocks)?,
             project,
@@ -174,14 +228,11 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
     }
 
     fn send(&self, modes: &VerticalModes) -> Result<()> {
-        let stride = modes.count().next_multiple_of(self.together);
-        let mut numbers = vec![T::ZERO; stride * modes.layers()];
-        for m in 0..modes.count() {
-            for (k, &s) in modes.vector(m).iter().enumerate() {
-                numbers[m + stride * k] = T::from_f64(s);
-            }
+        self.table.write(&numbers::<T>(modes, modes.count().next_multiple_of(self.together)))?;
+        match &self.single {
+            Some(single) => single.update(self.fine.kernels(), modes),
+            None => Ok(()),
         }
-        self.table.write(&numbers)
     }
 
     fn cuda(&self) -> &Cuda {
@@ -214,28 +265,6 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         })
     }
 
-    /// One colour of a sweep of u = Σ s_m x_m. The other colour is stale until it is swept.
-    fn expand_sweep(
-        &self,
-        sweep: &ExpandSweep,
-        colour: Colour,
-        x: &Vector<C>,
-        f: &Vector<T>,
-        u: &Vector<T>,
-    ) -> Result<()> {
-        let (count, stride) = (self.layout.shape().nz as i32, self.together as i32);
-        let modes = Modes { values: self.table.start(), first: 0, all: count, stride };
-        let kernels = self.fine.kernels();
-        let arguments = kernels.arguments().with(modes).with(colour as i32);
-        self.cuda().submit(Launch {
-            kernel: sweep.module.kernel_with("expand_sweep", sweep.shared_bytes)?,
-            grid: [sweep.blocks as u32, 1, 1],
-            block: [kernels.tile.threads() as u32, 1],
-            shared_bytes: sweep.shared_bytes as u32,
-            arguments: arguments.with(x.pointer()).with(f.pointer()).with(u.pointer()),
-        })
-    }
-
     fn expand_and_smooth(
         &self,
         x: &Vector<C>,
@@ -246,19 +275,26 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         scratch: &mut Vector<T>,
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
-        if let Some(sweep) = self.sweep.as_ref().filter(|_| guess == Guess::Zero && sweeps > 0)
-            && self.fine.overwrites(relaxation)
-        {
-            let first = self.layout.local(relaxation.first);
-            self.expand_sweep(sweep, first, x, f, u)?;
-            self.fine.kernels().sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
+        let (kernels, first) = (self.fine.kernels(), self.layout.local(relaxation.first));
+        let is_fused = guess == Guess::Zero && self.fine.overwrites(relaxation);
+        if let Some(single) = self.single.as_ref().filter(|_| is_fused && sweeps > 1) {
+            single.expand_and_sweep(kernels, first, sweeps - 1, x, u)?;
+            single.last_half(kernels, first, f, u)?;
+            return kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch);
+        }
+        if let Some(sweep) = self.sweep.as_ref().filter(|_| is_fused && sweeps > 0) {
+            let count = self.layout.shape().nz;
+            let stride = count.next_multiple_of(self.together) as i32;
+            let modes = Modes { values: self.table.start(), first: 0, all: count as i32, stride };
+            sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
+            kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
             let more = 1..sweeps;
             return more
                 .into_iter()
                 .try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill));
         }
         // A sweep overwrites the colour it begins with, whatever it holds.
-        let needed = [self.layout.local(relaxation.first).other()];
+        let needed = [first.other()];
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
         self.expand_colours(x, guess, colours, u)?;
         (0..sweeps).try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill))
@@ -299,9 +335,18 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         self.launch("project", self.project, |_, arguments| arguments.with(r.pointer()).with(g.pointer()))
     }
 
-    fn project_norm(&self, r: &Vector<T>, g: &mut Vector<C>, norm: Scalar, scalars: &mut Scalars) -> Result<()> {
-        self.launch("project_norm", self.project, |_, arguments| {
-            let arguments = arguments.with(r.pointer()).with(g.pointer());
+    fn project_rhs(
+        &self,
+        f: &Vector<T>,
+        g: &mut Vector<C>,
+        u: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut Scalars,
+    ) -> Result<()> {
+        let name = if self.single.is_some() { "project_rounded" } else { "project_norm" };
+        self.launch(name, self.project, |_, arguments| {
+            let arguments = arguments.with(f.pointer()).with(g.pointer());
+            let arguments = if self.single.is_some() { arguments.with(u.pointer()) } else { arguments };
             self.reduction.append(arguments, self.project.blocks, scalars.pointer(norm))
         })
     }
@@ -391,7 +436,8 @@ impl<T: Real, C: Real> PartModalTransfer<Cuda, T, C> for ModalTransfer<T, C> {
     ) -> Result<()> {
         self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
         fill(u, stale_after(smoother.0))?;
-        self.fine.kernels().residual_norm(Residual::Any, f, u, norm, scalars)
+        let left = self.fine.left_by(smoother.0, Guess::Given);
+        self.fine.kernels().residual_norm(left, f, u, norm, scalars)
     }
 }
 

@@ -65,6 +65,22 @@ impl Tables {
         Ok(Self { buffer, largest: bytes, operator })
     }
 
+    /// Room for the same numbers in single precision, for [`Tables::round`].
+    pub(super) fn in_single(&self, cuda: &Cuda) -> Result<Self> {
+        let bytes = self.largest / size_of::<f64>() * size_of::<f32>();
+        let buffer = Buffer::new(cuda.context(), bytes, "the tables of a tensor-product operator in single precision")?;
+        let rounded = |table: Pointer| {
+            buffer.start() + (table - self.buffer.start()) / size_of::<f64>() as Pointer * size_of::<f32>() as Pointer
+        };
+        let operator = Operator { tables: self.operator.tables.map(rounded), ..self.operator };
+        Ok(Self { buffer, largest: bytes, operator })
+    }
+
+    /// Takes the numbers of tables in double precision, made for as many layers a thread.
+    pub(super) fn round(&self, cuda: &Cuda, from: &Self) -> Result<()> {
+        cuda.convert_entries::<f64, f32>(from.largest / size_of::<f64>(), from.buffer.start(), self.buffer.start())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.buffer.bytes()
     }

@@ -17,7 +17,12 @@ pub(crate) const fn rows<T>() -> usize {
 /// A thread's layers, and a block's warps, in the first pass of conjugate gradients.
 pub(crate) const ADVANCE: [usize; 2] = [4, 4];
 
-/// Blocks of them that a multiprocessor should hold.
+/// The same of the residual that streams, which has fewer vectors.
+pub(crate) const RESIDUAL: [usize; 2] = [4, 4];
+/// Blocks of it that a multiprocessor should hold.
+const RESIDUAL_BLOCKS: usize = 3;
+
+/// Blocks of the first pass of conjugate gradients that a multiprocessor should hold.
 const fn advance_blocks<T>() -> usize {
     if size_of::<T>() == 8 { 2 } else { 3 }
 }
@@ -77,11 +82,17 @@ impl Tile {
         self.chunks * self.depth
     }
 
-    /// Dynamic shared memory of the streaming kernels: three rows, the vertical table, what the chunks tell
-    /// each other.
-    pub fn stream_bytes<T: Real>(self, layers: usize) -> usize {
-        let edge = 16 / size_of::<T>();
-        (3 * layers * (self.lanes + edge) + 6 * self.layers() + 4 * self.threads()) * size_of::<T>()
+    /// The same columns in single precision, with as many layers a thread, so that tables are the same but rounded.
+    #[must_use]
+    pub fn in_single(self) -> Self {
+        Self { lanes: if 32 * self.chunks <= 1024 { 32 } else { self.lanes }, ..self }
+    }
+
+    /// Dynamic shared memory of the streaming kernels: three rows, in a precision of their own, the vertical table, what the
+    /// chunks tell each other.
+    pub fn stream_bytes<T: Real, U: Real>(self, layers: usize) -> usize {
+        let edge = 16 / size_of::<U>();
+        3 * layers * (self.lanes + edge) * size_of::<U>() + (6 * self.layers() + 4 * self.threads()) * size_of::<T>()
     }
 
     fn source<T: Real>(self, layers: usize, name: &'static str, text: &'static str) -> Source {
@@ -120,7 +131,7 @@ pub(crate) fn streams<T: Real>(context: &Context, layout: &Layout, tile: Tile) -
     // A lane stands for a layer now and then.
     shape.nx * shape.ny >= large::<T>()
         && tile.depth <= tile.lanes
-        && tile.stream_bytes::<T>(shape.nz) + STATIC <= context.shared_memory
+        && tile.stream_bytes::<T, T>(shape.nz) + STATIC <= context.shared_memory
 }
 
 /// The sources of an operator, specialised.
@@ -141,6 +152,8 @@ pub struct Sources {
     pub cg: Source,
     /// The first pass of conjugate gradients.
     pub advance: Source,
+    /// The residual after a red–black sweep, streaming.
+    pub residual: Source,
 }
 
 impl Sources {
@@ -168,6 +181,10 @@ impl Sources {
                 .define("DEPTH", depth)
                 .define("CHUNKS", warps)
                 .define("MIN_BLOCKS", advance_blocks::<T>()),
+            residual: source("tensor_product_residual_stream", kernels::RESIDUAL_STREAM)
+                .define("DEPTH", RESIDUAL[0])
+                .define("CHUNKS", RESIDUAL[1])
+                .define("MIN_BLOCKS", RESIDUAL_BLOCKS),
         }
     }
 }

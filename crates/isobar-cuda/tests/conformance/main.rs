@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod diffusion;
+mod modes;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     all.add("arrays_on_the_card", arrays_on_the_card);
     all.add("arrays_of_another_stream", arrays_of_another_stream);
     diffusion::add_to(&mut all);
+    modes::add_to(&mut all);
     all.run()
 }
 
@@ -84,6 +86,8 @@ fn large_grids_and_repeated_solves(cuda: &Cuda) {
         (Method::Multigrid, Precision::Mixed, 1e-9),
         (Method::Multigrid, Precision::F32, 1e-3),
         (Method::Cg, Precision::F64, 1e-9),
+        (Method::Modes, Precision::F64, 1e-5),
+        (Method::Modes, Precision::Mixed, 1e-9),
     ];
     solves_like_the_reference(cuda, &helmholtz(260, 208, 16), &all, 7);
 }

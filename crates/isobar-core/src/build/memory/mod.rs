@@ -353,6 +353,10 @@ impl Setup<'_> {
         self.pass(HOST, (6 * 8 * layers * layers) as f64);
         self.keep(DEVICE, (size * count * layers) as f64);
         self.operator(&modal, &modal_layout, modal_size);
+        if self.is_cuda() && modal_size < size {
+            // The grid's coefficients once more, for sweeps in the modes' precision.
+            self.keep(DEVICE, (7 * Layout::new(matrix.shape)?.columns_len() * modal_size) as f64);
+        }
         // Sweeps of layers that are not coupled go from one vector to another on a card.
         let each = if self.is_cuda() { 3.0 } else { 2.0 };
         // What cycles extrapolate from.

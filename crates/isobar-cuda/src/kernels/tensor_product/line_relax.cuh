@@ -24,7 +24,7 @@ __device__ __forceinline__ void line_relax(const Operator& op, int c, int j, int
 
     long long base = plane(op, j, c);
     long long other = plane(op, j, 1 - c);
-    long long row = 2LL * op.pitch * nz;
+    long long row = plane(op, 1, 0);
     int at = m + op.pitch * first;
     const T* f_at = f + base + at;
     const T* same = u + other + at;

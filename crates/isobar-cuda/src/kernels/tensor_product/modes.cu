@@ -12,6 +12,8 @@
 
 // Columns a thread has in projection and expansion.
 constexpr int PAIR = COUNT * sizeof(T) <= 160 ? 2 : 1;
+// Layers that projection asks for while it adds up those before.
+constexpr int AHEAD = 4;
 
 struct Share {
     const T* table; // s_m(k) in shared memory
@@ -126,9 +128,10 @@ __device__ __forceinline__ double project_tiles(const Operator& op, const T* f, 
 }
 
 // g_m = sum_k s_m(k) r_k. Traffic: r read. Two columns a thread where there are registers for them: what limits is how fast the
-// table is read.
-template <bool NORM>
-__device__ __forceinline__ double project_field(const Operator& op, const T* r, Mode* g, const Modes& modes, int split) {
+// table is read. With ROUND r is stored in single precision, where single.cu looks for it in the place of u.
+template <bool NORM, bool ROUND>
+__device__ __forceinline__ double project_field(const Operator& op, const T* r, Mode* g, const Modes& modes, int split,
+                                                T* u) {
     Share share(op, modes, 2 * op.ny / PAIR, split);
     const int count = min(COUNT, modes.all - modes.first);
     double square = 0;
@@ -142,21 +145,41 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
 #pragma unroll
             for (int q = 0; q < COUNT; q++) sums[p][q] = T(0);
         if (inside) {
-            const T* at = r + plane(op, line >> 1, line & 1) + m;
-            const long long colour = (long long)op.pitch * op.nz;
-#pragma unroll 4
-            for (int k = share.k0; k < share.k1; k++) {
-                T value[PAIR];
+            const long long colour = (long long)op.pitch * op.nz, start = plane(op, line >> 1, line & 1);
+            const T* at = r + start + m;
+            float* rounded = ROUND ? reinterpret_cast<float*>(u + start) + colour + m : nullptr;
+            T next[AHEAD][PAIR];
+            // Asks for the layers from k on; above the last, for that.
+            auto load = [&](int k) {
 #pragma unroll
-                for (int p = 0; p < PAIR; p++) {
-                    value[p] = at[op.pitch * k + p * colour];
-                    if (NORM) square += double(value[p]) * double(value[p]);
-                }
+                for (int i = 0; i < AHEAD; i++)
 #pragma unroll
-                for (int q = 0; q < COUNT; q++) {
-                    T s = share.table[k * COUNT + q];
+                    for (int p = 0; p < PAIR; p++) next[i][p] = at[op.pitch * min(k + i, share.k1 - 1) + p * colour];
+            };
+            if (share.k0 < share.k1) load(share.k0);
+            for (int first_k = share.k0; first_k < share.k1; first_k += AHEAD) {
+                T values[AHEAD][PAIR];
 #pragma unroll
-                    for (int p = 0; p < PAIR; p++) sums[p][q] = fma(s, value[p], sums[p][q]);
+                for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+                    for (int p = 0; p < PAIR; p++) values[i][p] = next[i][p];
+                if (first_k + AHEAD < share.k1) load(first_k + AHEAD);
+#pragma unroll
+                for (int i = 0; i < AHEAD; i++) {
+                    int k = first_k + i;
+                    if (k >= share.k1) break;
+#pragma unroll
+                    for (int p = 0; p < PAIR; p++) {
+                        T value = values[i][p];
+                        if (NORM) square += double(value) * double(value);
+                        if (ROUND) rounded[op.pitch * k + 2 * p * colour] = float(value);
+                    }
+#pragma unroll
+                    for (int q = 0; q < COUNT; q++) {
+                        T s = share.table[k * COUNT + q];
+#pragma unroll
+                        for (int p = 0; p < PAIR; p++) sums[p][q] = fma(s, values[i][p], sums[p][q]);
+                    }
                 }
             }
         }
@@ -171,7 +194,7 @@ __device__ __forceinline__ double project_field(const Operator& op, const T* r, 
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g) {
-    project_field<false>(op, r, g, modes, split);
+    project_field<false, false>(op, r, g, modes, split, nullptr);
 }
 
 // With it result = |r|^2.
@@ -179,9 +202,22 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     project_norm(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, double* partial,
                  unsigned int* counter, double* result) {
     __shared__ double sums[32];
-    double square[1] = {project_field<true>(op, r, g, modes, split)};
+    double square[1] = {project_field<true, false>(op, r, g, modes, split, nullptr)};
     grid_sum<1>(square, sums, partial, counter, result);
 }
+
+#if !SINGLE
+
+// With that r is rounded. Traffic: r read; half a vector written.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    project_rounded(Operator op, Modes modes, int split, const T* __restrict__ r, Mode* __restrict__ g, T* __restrict__ u,
+                    double* partial, unsigned int* counter, double* result) {
+    __shared__ double sums[32];
+    double square[1] = {project_field<true, true>(op, r, g, modes, split, u)};
+    grid_sum<1>(square, sums, partial, counter, result);
+}
+
+#endif
 
 // g_m = sum_k s_m(k) (f - A u)_k and result = |f - A u|^2. Traffic: f, u read (red: f/2).
 extern "C" __global__ void __launch_bounds__(32 * WARPS)

@@ -130,14 +130,15 @@ struct Cell {
     long long at; // index at layer 0
     bool needed;
 
-    __device__ __forceinline__ Cell(const Operator& op, int j, int colour, int m, bool needed, const T* rhs, const Offsets& now)
-        : needed(needed) {
+    __device__ __forceinline__ Cell(const Operator& op, int j, int colour, int m, bool needed) : needed(needed) {
         int row = needed ? j : 0, place = needed ? m : 0;
         column = load_column(op, row, colour, place);
         per_area = reciprocal(column.area);
         at = plane(op, row, colour) + place;
-        f = now.load(rhs + at);
     }
+
+    // Fetches the first right-hand sides.
+    __device__ __forceinline__ void begin(const T* rhs, const Offsets& now) { f = now.load(rhs + at); }
 
     // The equations in the layers from the n-th of `count` on; fetches the right-hand sides of the next.
     __device__ __forceinline__ Equations equations(const Layer* layers, const T* rhs, const Offsets& next, int n, int count) {
@@ -167,8 +168,11 @@ __device__ __forceinline__ void sweep_restrict(const Operator& op, int first, in
     const int x = here.x, y = here.y, second = 1 - first;
     const bool stores = y < Around<HX, HY>::HEIGHT;
     const Offsets begin(op.pitch, here.k0, here.k1);
-    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, begin);
-    Cell b(op, here.j, second, here.m, here.inside && here.within(1, 2), f, begin);
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1));
+    Cell b(op, here.j, second, here.m, here.inside && here.within(1, 2));
+    await_previous();
+    a.begin(f, begin);
+    b.begin(f, begin);
     const bool reads = GUESS == FROM_FIELD && here.inside;
     const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
     Some old = {};
@@ -247,8 +251,11 @@ extern "C" __global__ void __launch_bounds__(Around<1, 2>::THREADS)
     const int x = here.x, y = here.y, second = 1 - first;
     const bool stores = y < Around<HX, HY>::HEIGHT;
     const Offsets begin(op.pitch, here.k0, here.k1);
-    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1), f, begin);
-    Cell b(op, here.j, second, here.m, here.own, f, begin);
+    Cell a(op, here.j, first, here.m, here.inside && here.within(0, 1));
+    Cell b(op, here.j, second, here.m, here.own);
+    await_previous();
+    a.begin(f, begin);
+    b.begin(f, begin);
     const int i = 2 * here.m + looks_east(here.j, second);
     const bool reads = here.inside && i < op.nx;
     const T* from = u + (reads ? plane(op, here.j, second) + here.m : 0);
@@ -428,7 +435,6 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
     for (int c = 0; c < 2; c++) {
         is_cell[c] = level[0].cell(n, c, i[c], j[c]);
         top[c] = load_column(op, is_cell[c] ? j[c] : 0, c, is_cell[c] ? i[c] >> 1 : 0);
-        if (is_cell[c]) level[0].f[i[c] + op.nx * j[c]] = f[at(c)];
     }
     for (int l = 1; l < count; l++) {
         int ci, cj, own = level[l].own;
@@ -440,6 +446,10 @@ extern "C" __global__ void __launch_bounds__(MOST_THREADS)
             to[4 * own] = column.total, to[5 * own] = column.area;
         }
     }
+    await_previous();
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+        if (is_cell[c]) level[0].f[i[c] + op.nx * j[c]] = f[at(c)];
     __syncthreads();
     const Levels levels{level, top};
     for (int l = 0; l + 1 < count; l++) {

@@ -5,7 +5,7 @@
 // j+1 (north) and, on its way, j+2; row j-1 (south) is kept in registers, and so is the right-hand side, a row ahead. So the
 // L2 cache is read once for what smooth.cu reads three times.
 // Launch: grid (ceil(pitch / LX), segments), block LX W, dynamic shared memory stream_bytes =
-// 3 nz (LX + EDGE) sizeof(T) + W K sizeof(LineLayer) + sizeof(LineScratch).
+// 3 nz (LX + EDGE) sizeof(TU) + W K sizeof(LineLayer) + sizeof(LineScratch).
 #pragma once
 #include "tensor_product/line_relax.cuh"
 
@@ -16,6 +16,10 @@
 #define CORRECTION_REAL REAL
 #endif
 typedef CORRECTION_REAL TC; // what corrections are stored in
+#ifndef OTHER_REAL
+#define OTHER_REAL REAL
+#endif
+typedef OTHER_REAL TU; // what u is stored in where the other colour is read, from where its half planes begin in T
 
 // What a stream does beside sweeping.
 enum : unsigned {
@@ -28,11 +32,16 @@ enum : unsigned {
 };
 
 // A row needs its western or its eastern neighbour, by its parity, and not both: one 16-byte piece.
-constexpr int EDGE = 16 / (int)sizeof(T);
+constexpr int EDGE = 16 / (int)sizeof(TU);
 constexpr int SLAB_PITCH = LX + EDGE;
 
 // Whether corrections wait in registers, a row ahead; a block in single precision has half as many for as much.
 constexpr bool CORRECT_AHEAD = sizeof(T) == 8;
+
+// A half plane of the other colour.
+__device__ __forceinline__ const TU* other_plane(const Operator& op, const T* u, int j, int c) {
+    return reinterpret_cast<const TU*>(u + plane(op, j, c));
+}
 
 // Where a tile's first column is in a slab.
 __device__ __forceinline__ int tile_start(int j, int colour) { return looks_east(j, colour) ? 0 : EDGE; }
@@ -40,13 +49,13 @@ __device__ __forceinline__ int tile_start(int j, int colour) { return looks_east
 // Fetches row j of the colour that `colour` looks at; zeros when there is no such row, and beyond its ends, where another
 // colour's cells lie, which may not have been written yet. First the tile's own columns, then the piece beside it, so that no
 // index needs a division.
-__device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j, int colour, int m0, T* slab) {
+__device__ __forceinline__ void fetch_row(const Operator& op, const T* u, int j, int colour, int m0, TU* slab) {
     constexpr int pieces = LX / EDGE, layers = LX * W / pieces, edge_layers = LX * W;
     bool valid = j >= op.start && j < op.end;
-    const T* from = u + plane(op, valid ? j : 0, 1 - colour) + m0;
+    const TU* from = other_plane(op, u, valid ? j : 0, 1 - colour) + m0;
     int k = threadIdx.x / pieces, x = threadIdx.x % pieces * EDGE;
-    const T* source = from + op.pitch * k + x;
-    T* target = slab + k * SLAB_PITCH + tile_start(j, colour) + x;
+    const TU* source = from + op.pitch * k + x;
+    TU* target = slab + k * SLAB_PITCH + tile_start(j, colour) + x;
     bool own = valid && m0 + x < op.pitch;
     int rounds = (LAYERS(op) + layers - 1) / layers; // known to the compiler where NZ is, tests and all
 #pragma unroll
@@ -175,7 +184,7 @@ template <unsigned WHAT> struct Correction {
     }
 
     // Adds it to row j in its slab; with KEEP, stores it where `kept` is the row's cell of this lane on layer k0.
-    __device__ __forceinline__ void add_to(T* slab, TC* kept, const Operator& op, const TC* e, const Coarse<TC>& coarse,
+    __device__ __forceinline__ void add_to(TU* slab, TC* kept, const Operator& op, const TC* e, const Coarse<TC>& coarse,
                                            int j, int colour, int m0, int nz, int k0, int lane) {
         if (j >= op.end) return;
         bool east = looks_east(j, colour);
@@ -184,16 +193,16 @@ template <unsigned WHAT> struct Correction {
         TC add[K], beside;
         get(add, beside, op, e, coarse, j, colour, m0, nz, k0, lane);
         if (2 * (m0 + lane) + parity < op.nx) {
-            T* here = slab + tile_start(j, colour) + lane + k0 * SLAB_PITCH;
+            TU* here = slab + tile_start(j, colour) + lane + k0 * SLAB_PITCH;
 #pragma unroll
             for (int i = 0; i < K; i++)
                 if (FULL || k0 + i < nz) {
-                    here[i * SLAB_PITCH] += T(add[i]);
+                    here[i * SLAB_PITCH] += TU(add[i]);
                     if ((WHAT & KEEP) && kept) kept[op.pitch * i] = add[i];
                 }
         }
         if (lane < K && k0 + lane < nz && beside_m >= 0 && 2 * beside_m + parity < op.nx)
-            slab[(east ? LX : EDGE - 1) + (k0 + lane) * SLAB_PITCH] += T(beside);
+            slab[(east ? LX : EDGE - 1) + (k0 + lane) * SLAB_PITCH] += TU(beside);
     }
 };
 
@@ -205,7 +214,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
     extern __shared__ __align__(128) unsigned char dynamic[];
     constexpr bool ADD = WHAT & (PROLONG | CORRECT), RHS = !(WHAT & NO_RHS);
     int nz = LAYERS(op);
-    T* slab = reinterpret_cast<T*>(dynamic);
+    TU* slab = reinterpret_cast<TU*>(dynamic);
     LineLayer* line = reinterpret_cast<LineLayer*>(slab + 3 * nz * SLAB_PITCH);
     LineScratch& scratch = *reinterpret_cast<LineScratch*>(line + W * K);
     for (int n = threadIdx.x; n < W * K; n += LX * W) line[n] = op.line[n];
@@ -224,13 +233,14 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
 
     fetch_row(op, u, j0, colour, m0, slab);
     fetch_row(op, u, j0 + 1, colour, m0, slab + nz * SLAB_PITCH);
-    T south[K], ahead[K];
+    TU south[K];
+    T ahead[K];
     int pivot_at = m + op.pitch * chunk, pivot_row = op.pitch * W * 2, total_at = m + op.pitch * (colour + 2 * j0);
     const T* pivots = op.pivot + (long long)op.pitch * W * (colour + 2 * j0) + pivot_at;
     T total = op.total[total_at], pivot = *pivots;
     Correction<WHAT> correction;
     {
-        const T* below = u + plane(op, j0 > op.start ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 where there is none
+        const TU* below = other_plane(op, u, j0 > op.start ? j0 - 1 : j0, 1 - colour) + at; // coupling 0 where there is none
         const T* f_at = f + plane(op, j0, colour) + at;
 #pragma unroll
         for (int i = 0; i < K; i++) {
@@ -245,7 +255,7 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
                 correction.get(add, beside, op, e, coarse, j0 - 1, colour, m0, nz, k0, lane);
                 if (2 * m + 1 < op.nx + looks_east(j0 - 1, colour)) {
 #pragma unroll
-                    for (int i = 0; i < K; i++) south[i] += T(add[i]);
+                    for (int i = 0; i < K; i++) south[i] += TU(add[i]);
                 }
                 correction.advance(op, e, coarse, j0, colour, m0, nz, k0, lane);
             }
@@ -298,18 +308,18 @@ __device__ __forceinline__ double stream(const Operator& op, int colour, const T
                               lane);
         }
 
-        const T* same = slab + ring * nz * SLAB_PITCH + in_slab + tile_start(j, colour);
-        const T* north = slab + north_slab * nz * SLAB_PITCH + in_slab + tile_start(j + 1, colour);
+        const TU* same = slab + ring * nz * SLAB_PITCH + in_slab + tile_start(j, colour);
+        const TU* north = slab + north_slab * nz * SLAB_PITCH + in_slab + tile_start(j + 1, colour);
         T per_area = reciprocal(column.area);
         int shift = looks_east(j, colour) ? 1 : -1; // beyond the row's ends there are zeros
 #pragma unroll
         for (int i = 0; i < K; i++) {
             int offset = SLAB_PITCH * (FULL || k0 + i < nz ? i : 0);
-            T here = same[offset];
-            T s = column.south * south[i];
-            s = fma(column.same, here, s);
-            s = fma(column.shifted, same[offset + shift], s);
-            s = fma(column.north, north[offset], s);
+            TU here = same[offset];
+            T s = column.south * T(south[i]);
+            s = fma(column.same, T(here), s);
+            s = fma(column.shifted, T(same[offset + shift]), s);
+            s = fma(column.north, T(north[offset]), s);
             south[i] = here;
             LineLayer v = layer[i];
             x[i] = RHS ? fma(v.d, s, x[i] * (per_area * v.scale)) : v.d * s;

@@ -37,8 +37,14 @@ struct Operator {
     int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
 };
 
+// A half plane has room for ROOM times as many numbers as it has cells: for two vectors in single precision where one in double
+// precision has its place.
+#ifndef ROOM
+#define ROOM 1
+#endif
+
 __device__ __forceinline__ long long plane(const Operator& op, int j, int c) {
-    return (long long)op.pitch * op.nz * (c + 2 * j);
+    return (long long)op.pitch * op.nz * ROOM * (c + 2 * j);
 }
 
 // Row j, or the nearest that can be read, of rows start to end of which a part has halo rows beside its own ny.

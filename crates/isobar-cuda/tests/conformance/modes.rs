@@ -1,0 +1,156 @@
+//! Vertical modes on CUDA beyond the conformance suite: grids that stream, whose sweeps before the last are in single precision.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::backend::Scalar;
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::VerticalProfile;
+use isobar_core::layout::{Colour, Shape};
+use isobar_core::operator::{Guess, Relaxation};
+use isobar_core::options::{Count, Method, ModesOptions, Smoother, SolverOptions};
+use isobar_core::problem::random;
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Stencil, Supports, TensorProduct};
+use isobar_cuda::Cuda;
+
+use crate::common::OnCard;
+use crate::helmholtz;
+
+/// Its checks.
+pub(crate) fn add_to(all: &mut OnCard) {
+    all.add("steps_of_modes_that_stream", steps_that_stream);
+    all.add("modes_of_any_size_of_rhs", any_size_of_rhs);
+    all.add("modes_of_any_size_of_matrix", any_size_of_matrix);
+}
+
+const NORM: Scalar = Scalar::new(0);
+
+/// Columns enough to stream, few layers and many, even and odd, with padding and without.
+const SHAPES: [[usize; 3]; 5] = [[130, 128, 1], [129, 131, 2], [131, 127, 3], [144, 127, 33], [260, 66, 20]];
+
+/// u and ‖f − A u‖² after expansion from zero and so many sweeps, and after the same from that u.
+fn expand_and_sweep<B: Supports<TensorProduct>>(
+    backend: &B,
+    stencil: &TensorProduct,
+    first: Colour,
+    sweeps: usize,
+) -> Vec<(Vec<f64>, f64)> {
+    let shape = stencil.shape();
+    let count = shape.nz.min(3);
+    let options = SolverOptions {
+        modes: ModesOptions { count: Count::Given(count), ..ModesOptions::default() },
+        ..SolverOptions::default()
+    };
+    let operator = backend.operator::<f64>(stencil).unwrap();
+    let modes = backend.modes::<f64, f32>(stencil, &operator, &options, 1e-5).unwrap().unwrap();
+    let (layout, modal) = (backend.layout(stencil).unwrap(), *modes.transfer.modal_layout());
+    let numbers = |seed, n| (0..n).map(|at| random(seed, at)).collect::<Vec<f64>>();
+    let [mut f, mut u, mut scratch] = [(); 3].map(|()| backend.zeros::<f64>(&layout).unwrap());
+    backend.upload(ArrayView::c_order(&numbers(1, shape.cells()), shape).unwrap(), &mut f).unwrap();
+    // What u holds does not count.
+    backend.upload(ArrayView::c_order(&vec![f64::NAN; shape.cells()], shape).unwrap(), &mut u).unwrap();
+    let [mut g, mut x] = [(); 2].map(|()| backend.zeros::<f32>(&modal).unwrap());
+    let of_modes = Shape { nz: count, ..shape };
+    backend.upload(ArrayView::c_order(&numbers(2, of_modes.cells()), of_modes).unwrap(), &mut x).unwrap();
+    let mut scalars = backend.scalars().unwrap();
+    let smoother = (Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first }, sweeps);
+    modes.transfer.project_rhs(&f, &mut g, &mut u, NORM, &mut scalars).unwrap();
+    [Guess::Zero, Guess::Given]
+        .map(|guess| {
+            let (to, from) = (&mut u, &mut scratch);
+            modes.transfer.expand_smooth_norm(&x, guess, smoother, &f, to, from, NORM, &mut scalars).unwrap();
+            let mut found = vec![0.0; shape.cells()];
+            backend.download(&u, &mut ArrayViewMut::c_order(&mut found, shape).unwrap()).unwrap();
+            (found, backend.read(&scalars).unwrap()[NORM.index()])
+        })
+        .into()
+}
+
+/// The steps with one sweep to four, of either colour first: as the reference's, to what single precision leaves.
+fn steps_that_stream(cuda: &Cuda) {
+    for [nx, ny, nz] in SHAPES {
+        let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
+        for (first, sweeps) in [(Colour::Red, 1), (Colour::Red, 2), (Colour::Black, 2), (Colour::Red, 4)] {
+            let found = expand_and_sweep(cuda, &stencil, first, sweeps);
+            let expected = expand_and_sweep(&Reference, &stencil, first, sweeps);
+            for ((u, norm), (v, expected)) in found.iter().zip(&expected) {
+                let largest = v.iter().fold(0f64, |most, v| most.max(v.abs()));
+                let off = u.iter().zip(v).fold(0f64, |most, (u, v)| most.max((u - v).abs()));
+                let what = format!("{nx}×{ny}×{nz}, {first:?}, {sweeps} sweeps");
+                assert!(off <= 2e-6 * largest && u.iter().all(|u| u.is_finite()), "{what}: {off:e} of {largest:e}");
+                assert!((norm - expected).abs() <= 1e-4 * expected.max(1e-10), "{what}: {norm:e}, not {expected:e}");
+            }
+        }
+    }
+}
+
+/// Right-hand sides whose numbers single precision has, or has not: as many iterations as the reference's, and the same solution
+/// times a factor; from a first guess too.
+fn any_size_of_rhs(cuda: &Cuda) {
+    for [nx, ny, nz] in [[131, 127, 3], [144, 127, 33]] {
+        let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
+        let shape = stencil.shape();
+        let all = [(Precision::F64, 1e-5, false), (Precision::Mixed, 1e-5, true), (Precision::F64, 1e-10, false)];
+        for (precision, tolerance, is_constant) in all {
+            let modes = ModesOptions { sweeps: Count::Given(3), ..ModesOptions::default() };
+            let options =
+                SolverOptions { method: Method::Modes, precision, tolerance, modes, ..SolverOptions::default() };
+            let solve = |system: &mut dyn Solve<TensorProduct>, factor: f64, guess: Option<&[f64]>| {
+                let entry = |n| if is_constant { 1.0 } else { random(5, n) };
+                let b: Vec<f64> = (0..shape.cells()).map(|n| factor * entry(n)).collect();
+                let mut u = guess.map_or_else(|| vec![f64::NAN; b.len()], <[f64]>::to_vec);
+                let (b, out) = (ArrayView::c_order(&b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+                let guess = if guess.is_some() { Guess::Given } else { Guess::Zero };
+                let outcome = system.solve(b.into(), out.into(), guess, &mut ignore).unwrap();
+                assert!(outcome.converged(), "{factor:e}, {options:?}: {outcome:?}");
+                (u, outcome.iterations)
+            };
+            let (expected, iterations) = solve(&mut System::new(&Reference, &stencil, &options).unwrap(), 1.0, None);
+            let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
+            let mut system = System::new(cuda, &stencil, &options).unwrap();
+            for factor in [1.0, 1e-30, 1e-42, 1e35, 1e-200, 1e200] {
+                let (u, count) = solve(&mut system, factor, None);
+                assert!(count.abs_diff(iterations) <= 1, "{factor:e}: {count} iterations, not {iterations}");
+                for (u, v) in u.iter().zip(&expected) {
+                    assert!(
+                        (u / factor - v).abs() <= 20.0 * tolerance * largest,
+                        "{factor:e}: {u:e}, not {v:e} times that"
+                    );
+                }
+            }
+            let doubled: Vec<f64> = expected.iter().map(|v| 2.0 * v).collect();
+            let (again, _) = solve(&mut system, 1.0, Some(&doubled));
+            assert!(again.iter().zip(&expected).all(|(u, v)| (u - v).abs() <= 20.0 * tolerance * largest));
+        }
+    }
+}
+
+/// Layers whose entries single precision does not have, so that neither do sweeps in it: the sweeps are then in double precision.
+fn any_size_of_matrix(cuda: &Cuda) {
+    let usual = helmholtz(144, 127, 33).stencil().unwrap();
+    let shape = usual.shape();
+    let b: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    let modes = ModesOptions { sweeps: Count::Given(3), ..ModesOptions::default() };
+    let options = SolverOptions { method: Method::Modes, tolerance: 1e-5, modes, ..SolverOptions::default() };
+    let solve = |factor: f64| {
+        let VerticalProfile { a, b: up, c: down, d } = usual.vertical();
+        let [a, up, down, d] = [a, up, down, d].map(|v| v.iter().map(|v| factor * v).collect());
+        let profile = VerticalProfile::new(a, up, down, d).unwrap();
+        let stencil = TensorProduct::new(profile, usual.horizontal().clone()).unwrap();
+        let mut u = vec![f64::NAN; b.len()];
+        let (b, out) = (ArrayView::c_order(&b, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        let outcome = System::new(cuda, &stencil, &options)
+            .unwrap()
+            .solve(b.into(), out.into(), Guess::Zero, &mut ignore)
+            .unwrap();
+        assert!(outcome.converged() && outcome.iterations <= 3, "{factor:e}: {outcome:?}");
+        u
+    };
+    let expected = solve(1.0);
+    let largest = expected.iter().fold(0f64, |most, v| most.max(v.abs()));
+    for factor in [1e-50, 1e50] {
+        let u = solve(factor);
+        assert!(u.iter().zip(&expected).all(|(u, v)| (u * factor - v).abs() <= 1e-3 * largest), "{factor:e}");
+    }
+}
