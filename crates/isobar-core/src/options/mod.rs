@@ -24,7 +24,7 @@ pub use choice::Choice;
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
-pub use multigrid::{MultigridOptions, Smoother, Start};
+pub use multigrid::{CyclePrecision, MultigridOptions, Smoother, Start};
 pub use point_cycle::{PointCycle, Span};
 pub use preconditioner::Preconditioner;
 
@@ -300,6 +300,7 @@ impl SolverOptions {
             "multigrid.post",
             "multigrid.coarse_sweeps",
             "multigrid.start",
+            "multigrid.precision",
             "modes.count",
             "modes.cycles",
             "modes.sweeps",
@@ -393,6 +394,7 @@ impl SolverOptions {
                  the others",
             ));
         }
+        this.multigrid.precision = this.cycle_precision(choice)?;
         if this.norm == Norm::Scaled && this.method != Method::Cg {
             return Err(Error::invalid(
                 "solver.norm",
@@ -403,6 +405,55 @@ impl SolverOptions {
             ));
         }
         Ok(this)
+    }
+}
+
+impl SolverOptions {
+    /// Whether the storage of cycles is left open, and they are a preconditioner of conjugate gradients in double precision: with
+    /// this method and this preconditioner where these are left open too.
+    pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {
+        let or = |wanted, chosen| if wanted == Method::Auto { chosen } else { wanted };
+        let preconditioner =
+            if self.preconditioner == Preconditioner::Auto { preconditioner } else { self.preconditioner };
+        (self.precision, self.multigrid.precision) == (Precision::F64, CyclePrecision::Auto)
+            && or(self.method, method) == Method::Cg
+            && preconditioner == Preconditioner::Multigrid
+            && self.deflation.is_none()
+    }
+
+    /// What `multigrid.precision` comes to, of options with method and preconditioner resolved.
+    fn cycle_precision(&self, choice: &Choice) -> Result<CyclePrecision> {
+        let given = self.multigrid.precision;
+        if self.precision != Precision::F64 {
+            if given == CyclePrecision::F64 {
+                return Err(Error::invalid(
+                    "solver.multigrid.precision",
+                    format!(
+                        "\"f64\" inside solver.precision = \"{}\"; leave it out, or use \"f64\" for both",
+                        self.precision
+                    ),
+                ));
+            }
+            return Ok(CyclePrecision::F32);
+        }
+        Ok(match given {
+            CyclePrecision::Auto if self.leaves_cycles_open(self.method, self.preconditioner) => choice.cycles,
+            CyclePrecision::Auto => CyclePrecision::F64,
+            given => given,
+        })
+    }
+
+    /// What numbers are stored in, of options that are resolved: [`Precision::Mixed`] also where only the precision of cycles asks
+    /// for it.
+    pub fn storage(&self) -> Precision {
+        let has_cycles = match self.method {
+            Method::Multigrid => true,
+            method => !method.is_stationary() && self.preconditioner == Preconditioner::Multigrid,
+        };
+        match (self.precision, self.multigrid.precision) {
+            (Precision::F64, CyclePrecision::F32) if has_cycles => Precision::Mixed,
+            (precision, _) => precision,
+        }
     }
 }
 

@@ -46,6 +46,21 @@ impl Smoother {
     }
 }
 
+/// Storage of cycles inside an iteration in double precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CyclePrecision {
+    /// What suits the matrix, as its [`Choice`](super::Choice) says, where cycles precondition conjugate gradients; else that of the
+    /// iteration.
+    #[default]
+    Auto,
+    /// Single precision, as `solver.precision = "mixed"` asks for.
+    F32,
+    /// Double precision.
+    F64,
+}
+
 /// What multigrid starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,6 +91,8 @@ pub struct MultigridOptions {
     pub coarse_sweeps: usize,
     /// Where to start from.
     pub start: Start,
+    /// Storage of cycles where the iteration around them is in double precision.
+    pub precision: CyclePrecision,
 }
 
 impl Default for MultigridOptions {
@@ -88,6 +105,7 @@ impl Default for MultigridOptions {
             post: 1,
             coarse_sweeps: 2,
             start: Start::Zero,
+            precision: CyclePrecision::Auto,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::point_levels::{ends_small, steps};
 use super::{Axis, Coefficients, Diffusion, Side, Stencil};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
 
 /// Couplings of one direction may be so many times another's.
 const MOST_STIFF: f64 = 4.0;
@@ -23,7 +23,13 @@ const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
 /// Of fewer cells Galerkin levels are made in no time.
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
-/// What coefficients are like, as far as it matters to relaxation of points.
+/// Of cycles in single precision: the largest coupling may be about so many times the smallest. Row sums of coarse grids are
+/// differences, and beyond this these do not fit into 24 bits.
+pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
+/// Couplings from one over this to this, and their products with residuals, are far within the range of single precision.
+pub const MOST_SINGLE: f64 = 1e12;
+
+/// What coefficients are like, as far as it matters to relaxation of points and to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measures {
     /// Of directions with more than one cell: mean couplings of the strongest over those of the weakest.
@@ -32,12 +38,14 @@ pub struct Measures {
     pub contrast: f64,
     /// The largest ratio between neighbours, where contrast makes it worth knowing; at most the contrast.
     pub jump: f64,
+    /// The largest coefficient, as it is stored.
+    pub most: f64,
 }
 
 impl Measures {
     /// Whether points suffice; why, or why not.
     pub fn verdict(&self) -> (bool, String) {
-        let Self { stiffness, contrast, jump } = *self;
+        let Self { stiffness, contrast, jump, .. } = *self;
         let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
         if contrast.is_infinite() {
             no("cells are closed".into())
@@ -54,6 +62,26 @@ impl Measures {
                 format!("coefficients are smooth (contrast {contrast:.2}, neighbours {jump:.3})")
             };
             (true, format!("points: no direction is stiff (couplings {stiffness:.1} : 1), {smooth}"))
+        }
+    }
+
+    /// In what precision cycles may precondition conjugate gradients in double precision; why.
+    pub fn cycles(&self) -> (CyclePrecision, String) {
+        let Self { stiffness, contrast, most, .. } = *self;
+        let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
+        let apart = contrast * stiffness;
+        if contrast.is_infinite() {
+            double("cells are closed".into())
+        } else if apart > MOST_CONTRAST_SINGLE {
+            double(format!("couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}"))
+        } else if !(1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most) {
+            double(format!("couplings of {most:.1e} are near the ends of single precision"))
+        } else {
+            let why = format!(
+                "cycles in single precision: all cells are open, and couplings differ by a factor of about {apart:.1e}, at most \
+                 {MOST_CONTRAST_SINGLE:.0e}"
+            );
+            (CyclePrecision::F32, why)
         }
     }
 }
@@ -112,16 +140,20 @@ impl Diffusion {
 
     /// Coefficients of cells on the host, measured; of others nothing is known.
     pub fn measures(&self) -> Option<Measures> {
-        let Coefficients::Cells { fields, .. } = self.coefficients() else { return None };
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
         let stiffness = self.stiffness();
-        let contrast = fields.iter().map(|field| spread(field)).fold(1.0, f64::max);
+        let spreads: Vec<[f64; 2]> = fields.iter().map(|field| spread(field)).collect();
+        let ratio = |[least, most]: [f64; 2]| if least > 0.0 { most / least } else { f64::INFINITY };
+        let contrast = spreads.iter().copied().map(ratio).fold(1.0, f64::max);
+        let most = axes.iter().map(|&(field, factor)| factor * spreads[field][1]).fold(0.0, f64::max);
         let is_open = stiffness <= MOST_STIFF && contrast <= MOST_CONTRAST && contrast > MOST_JUMP;
         let jump = if is_open { self.largest_jump() } else { contrast };
-        Some(Measures { stiffness, contrast, jump })
+        Some(Measures { stiffness, contrast, jump, most })
     }
 
     /// The solver where these options leave that open, given what `measure` finds of the coefficients, if anything: cycles that
-    /// relax points where these suffice, else conjugate gradients with cycles that relax lines.
+    /// relax points where these suffice, else conjugate gradients with cycles that relax lines, in single precision where that
+    /// is enough. `measure` is called once at most.
     ///
     /// # Errors
     /// Those of `measure`.
@@ -129,6 +161,30 @@ impl Diffusion {
         &self,
         options: &SolverOptions,
         measure: impl FnOnce() -> Result<Option<Measures>>,
+    ) -> Result<Choice> {
+        let mut measure = Some(measure);
+        let mut found = None;
+        let mut look = || {
+            if let Some(measure) = measure.take() {
+                found = measure()?;
+            }
+            Ok(found)
+        };
+        let mut choice = self.method_by(options, &mut look)?;
+        if options.leaves_cycles_open(choice.method, choice.preconditioner)
+            && let Some(measures) = look()?
+        {
+            let (cycles, why) = measures.cycles();
+            (choice.cycles, choice.why_cycles) = (cycles, Some(why));
+        }
+        Ok(choice)
+    }
+
+    /// Method, preconditioner and smoother of [`Diffusion::choice_by`].
+    fn method_by(
+        &self,
+        options: &SolverOptions,
+        measure: &mut dyn FnMut() -> Result<Option<Measures>>,
     ) -> Result<Choice> {
         let lines = Choice::new(Method::Cg, Preconditioner::Multigrid);
         let is_open = options.preconditioner == Preconditioner::Auto
@@ -349,8 +405,8 @@ fn no_cells() -> Error {
     )
 }
 
-/// The largest over the smallest; infinite where any is zero.
-fn spread(field: &[f64]) -> f64 {
+/// The smallest and the largest.
+fn spread(field: &[f64]) -> [f64; 2] {
     let (mut least, mut most) = ([f64::INFINITY; 8], [0.0f64; 8]);
     let (chunks, rest) = field.as_chunks::<8>();
     for chunk in chunks {
@@ -361,7 +417,7 @@ fn spread(field: &[f64]) -> f64 {
     }
     let least = least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min);
     let most = most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max);
-    if least > 0.0 { most / least } else { f64::INFINITY }
+    [least, most]
 }
 
 /// The largest ratio between numbers in the same place, those that have none left out.
@@ -488,7 +544,7 @@ mod tests {
             Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
         };
         let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
-        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0 });
+        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0 });
         assert!(even.verdict().0);
         assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);
         let refused = |measures: Measures, why: &str| {
@@ -499,5 +555,20 @@ mod tests {
         refused(of(&|n| if n == 5 { 0.0 } else { 1.0 }, [1.0; 3]), "closed");
         refused(of(&|n| if n == 5 { 1e3 } else { 1.0 }, [1.0; 3]), "1.0e3");
         refused(of(&|n| if n == 5 { 3.0 } else { 1.0 }, [1.0; 3]), "neighbours differ by a factor of 3");
+    }
+
+    #[test]
+    fn cycles_are_in_single_precision_where_couplings_fit() {
+        let of = |most: f64, contrast: f64, stiffness: f64| {
+            let (precision, why) = Measures { stiffness, contrast, jump: contrast, most }.cycles();
+            assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
+            precision
+        };
+        assert_eq!(of(1.0, 1e3, 10.0), CyclePrecision::F32);
+        for [most, contrast, stiffness] in
+            [[1.0, f64::INFINITY, 1.0], [1.0, 1e6, 1.0], [1.0, 1e3, 1e3], [1e20, 1.0, 1.0], [1e-20, 1.0, 1.0]]
+        {
+            assert_eq!(of(most, contrast, stiffness), CyclePrecision::F64);
+        }
     }
 }

@@ -43,7 +43,7 @@ use rings::Turns;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
-pub use diffusion_halved::{Measures, ends_of, stiffness_of};
+pub use diffusion_halved::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, ends_of, stiffness_of};
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
