@@ -2,10 +2,12 @@
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
 //! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`] what their names say,
+//! * [`CyclePrecision`] what cycles are stored in,
 //! * [`PointCycle`] what `[solver.jacobi]` comes to on a grid,
 //! * [`heat`] schemes and lengths of time steps.
 
 mod choice;
+mod cycles;
 pub mod heat;
 pub mod jacobi;
 pub mod modes;
@@ -21,10 +23,11 @@ use crate::real::Precision;
 use name::Name;
 
 pub use choice::Choice;
+pub use cycles::CyclePrecision;
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
-pub use multigrid::{CyclePrecision, MultigridOptions, Smoother, Start};
+pub use multigrid::{MultigridOptions, Smoother, Start};
 pub use point_cycle::{PointCycle, Span};
 pub use preconditioner::Preconditioner;
 
@@ -405,55 +408,6 @@ impl SolverOptions {
             ));
         }
         Ok(this)
-    }
-}
-
-impl SolverOptions {
-    /// Whether the storage of cycles is left open, and they are a preconditioner of conjugate gradients in double precision: with
-    /// this method and this preconditioner where these are left open too.
-    pub(crate) fn leaves_cycles_open(&self, method: Method, preconditioner: Preconditioner) -> bool {
-        let or = |wanted, chosen| if wanted == Method::Auto { chosen } else { wanted };
-        let preconditioner =
-            if self.preconditioner == Preconditioner::Auto { preconditioner } else { self.preconditioner };
-        (self.precision, self.multigrid.precision) == (Precision::F64, CyclePrecision::Auto)
-            && or(self.method, method) == Method::Cg
-            && preconditioner == Preconditioner::Multigrid
-            && self.deflation.is_none()
-    }
-
-    /// What `multigrid.precision` comes to, of options with method and preconditioner resolved.
-    fn cycle_precision(&self, choice: &Choice) -> Result<CyclePrecision> {
-        let given = self.multigrid.precision;
-        if self.precision != Precision::F64 {
-            if given == CyclePrecision::F64 {
-                return Err(Error::invalid(
-                    "solver.multigrid.precision",
-                    format!(
-                        "\"f64\" inside solver.precision = \"{}\"; leave it out, or use \"f64\" for both",
-                        self.precision
-                    ),
-                ));
-            }
-            return Ok(CyclePrecision::F32);
-        }
-        Ok(match given {
-            CyclePrecision::Auto if self.leaves_cycles_open(self.method, self.preconditioner) => choice.cycles,
-            CyclePrecision::Auto => CyclePrecision::F64,
-            given => given,
-        })
-    }
-
-    /// What numbers are stored in, of options that are resolved: [`Precision::Mixed`] also where only the precision of cycles asks
-    /// for it.
-    pub fn storage(&self) -> Precision {
-        let has_cycles = match self.method {
-            Method::Multigrid => true,
-            method => !method.is_stationary() && self.preconditioner == Preconditioner::Multigrid,
-        };
-        match (self.precision, self.multigrid.precision) {
-            (Precision::F64, CyclePrecision::F32) if has_cycles => Precision::Mixed,
-            (precision, _) => precision,
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CyclePrecision;
 use crate::error::{Error, Result};
 
 /// The relaxation inside multigrid.
@@ -44,21 +45,6 @@ impl Smoother {
     pub fn begins_with_points(self) -> bool {
         matches!(self, Self::PointRedBlack | Self::PointLine)
     }
-}
-
-/// Storage of cycles inside an iteration in double precision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum CyclePrecision {
-    /// What suits the matrix, as its [`Choice`](super::Choice) says, where cycles precondition conjugate gradients; else that of the
-    /// iteration.
-    #[default]
-    Auto,
-    /// Single precision, as `solver.precision = "mixed"` asks for.
-    F32,
-    /// Double precision.
-    F64,
 }
 
 /// What multigrid starts from.
