@@ -89,6 +89,7 @@ fn predictions_hold() {
     // Left open, what is predicted is what takes more and may follow.
     let [lines, points] = ["line", "point"].map(|what| format!("solver.multigrid.smoother={what}-red-black"));
     let above_lines = "solver.multigrid.smoother=point-line";
+    let [in_double, in_single] = ["f64", "f32"].map(|what| format!("solver.multigrid.precision={what}"));
     let kind = |kind: &str| format!("solver.preconditioner.kind={kind}");
     let [jacobi, line, multigrid, block_ic, neumann] = ["jacobi", "line", "multigrid", "block-ic", "neumann"].map(kind);
     let mic = kind("mic");
@@ -105,7 +106,7 @@ fn predictions_hold() {
         (HELMHOLTZ, &[bicgstab, &multigrid, mixed]),
         (HELMHOLTZ, &[cg, &mic, tolerance]),
         (HELMHOLTZ, &[cg, &neumann, tolerance, f32]),
-        (DIFFUSION, &[&lines]),
+        (DIFFUSION, &[&lines, &in_double]),
         (DIFFUSION, &["problem.rhs.kind=manufactured", &lines]),
         (DIFFUSION, &[cycles, &points]),
         (DIFFUSION, &[cycles, &points, f32, tolerance]),
@@ -123,9 +124,10 @@ fn predictions_hold() {
         (DIFFUSION, &[deflated, &neumann, "solver.deflation.stripes={ blocks = [4, 4, 4] }"]),
         (DIFFUSION, &[deflated, &neumann, "solver.deflation.stripes={ blocks = [16, 16, 4] }"]),
         (DIFFUSION, &[deflated, &jacobi, "grid.nz=1", "grid.nx=512", "grid.ny=256", "grid.size=[2.0, 1.0, 1.0]"]),
-        (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]"]),
-        (DIFFUSION, &["diffusion.boundary.west=neumann", "solver.compatibility=project", &lines]),
-        (DIFFUSION, &[&x, &lines, "grid.nx=63", ring[0], ring[1], "solver.compatibility=project"]),
+        (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]", &in_double]),
+        (DIFFUSION, &["grid.size=[2.0, 7.0, 1.0]", &in_single]),
+        (DIFFUSION, &["diffusion.boundary.west=neumann", "solver.compatibility=project", &lines, &in_double]),
+        (DIFFUSION, &[&x, &lines, &in_double, "grid.nx=63", ring[0], ring[1], "solver.compatibility=project"]),
         (DIFFUSION, &[&jacobi, cg, "grid.nx=63", ring[0], ring[1], "diffusion.boundary.top=dirichlet"]),
         (
             DIFFUSION,

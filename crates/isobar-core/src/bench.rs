@@ -187,7 +187,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         let mut bench = Bench::new(backend, level.layout(), relaxation, finest, Some(&**level), transfer)?;
         time(&mut bench, level.layout().shape())?;
     }
-    if options.precision == Precision::Mixed && T::PRECISION == Precision::F64 {
+    if options.storage() == Precision::Mixed && T::PRECISION == Precision::F64 {
         time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
     }
     Ok(timed)

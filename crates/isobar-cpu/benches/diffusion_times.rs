@@ -1,8 +1,8 @@
 //! Setup and solve of diffusion problems on n³ cells, to 1e-8.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [f64|mixed] [names of problems] [lines|point-line]`; with
-//! `lines` these are relaxed where the choice would be points, and with `point-line` both. Seconds of the processor are those
-//! of all threads.
+//! `cargo bench -p isobar-cpu --bench diffusion_times -- [n] [threads] [auto|f64|mixed] [names of problems] [lines|point-line]`:
+//! cycles in the precision that is chosen, in double, in single; with `lines` these are relaxed where the choice would be points,
+//! and with `point-line` both. Seconds of the processor are those of all threads.
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -13,10 +13,9 @@ use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Smoother, SolverOptions};
+use isobar_core::options::{Compatibility, CyclePrecision, Smoother, SolverOptions};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::random;
-use isobar_core::real::Precision;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side};
 use isobar_cpu::Cpu;
@@ -38,13 +37,13 @@ fn time(
     shape: Shape,
     field: Vec<f64>,
     sides: [[Side; 2]; 3],
-    (precision, smoother): (Precision, Smoother),
+    (cycles, smoother): (CyclePrecision, Smoother),
 ) -> Result<()> {
     let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
     let stencil = Diffusion::new(shape, cells, None, sides)?;
     let mut options =
-        SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, precision, ..SolverOptions::default() };
-    options.multigrid.smoother = smoother;
+        SolverOptions { tolerance: 1e-8, compatibility: Compatibility::Project, ..SolverOptions::default() };
+    (options.multigrid.precision, options.multigrid.smoother) = (cycles, smoother);
     let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(7, n)).collect();
     let mut u = vec![0.0; rhs.len()];
     for _ in 0..2 {
@@ -96,7 +95,11 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let number = |n: usize, otherwise: usize| arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let (n, threads) = (number(0, 128), number(1, 1));
-    let precision = if arguments.iter().any(|a| a == "mixed") { Precision::Mixed } else { Precision::F64 };
+    let precision = match arguments.get(2).map(String::as_str) {
+        Some("mixed") => CyclePrecision::F32,
+        Some("f64") => CyclePrecision::F64,
+        _ => CyclePrecision::Auto,
+    };
     let smoother = match arguments.iter().find(|a| ["lines", "point-line"].contains(&a.as_str())) {
         Some(name) if name == "lines" => Smoother::LineRedBlack,
         Some(_) => Smoother::PointLine,

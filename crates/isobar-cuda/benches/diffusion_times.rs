@@ -2,7 +2,8 @@
 //! run (by declared traffic), then whole solves, with their setup the first time and once more and an update with the same
 //! coefficients.
 //!
-//! `diffusion_times [steps|solves|points [fixed]]`, the last of cycles that relax points, with all sides fixed or others too
+//! `diffusion_times [steps|solves|galerkin [f64|auto]|points [fixed]]`: of all, of 256³ cells by Galerkin levels with cycles in double
+//! precision or in what is chosen, of cycles that relax points, with all sides fixed or others too
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::{Backend, Ratio, Sums};
@@ -11,7 +12,8 @@ use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{Direction, Guess, Relaxation};
 use isobar_core::options::{
-    CoarseSolve, Compatibility, Deflation as DeflationOptions, Method, Preconditioner, Smoother, SolverOptions, Stripes,
+    CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
+    SolverOptions, Stripes,
 };
 use isobar_core::precond::{Deflation, Projection};
 use isobar_core::problem::materials::{Bubbles, bubbles, noise, two_phase};
@@ -37,6 +39,9 @@ fn main() -> Result<()> {
     if what == "points" {
         return points(&cuda);
     }
+    if what == "galerkin" {
+        return galerkin(&cuda);
+    }
     if what != "solves" {
         for shape in [Shape::new(1024, 1024, 1), Shape::new(4096, 4096, 1), Shape::new(256, 256, 256)] {
             let stencil = problem(shape)?.stencil()?;
@@ -55,27 +60,37 @@ fn main() -> Result<()> {
             };
             solve(&cuda, &problem(Shape::new(n, n, 1))?, "deflated CG, Neumann(2), 16×16", options)?;
         }
-        let shape = Shape::new(256, 256, 256);
-        let cube = problem(shape)?;
-        let even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
-        let uneven = DiffusionProblem::new(shape, Coefficient::Isotropic(noise(shape, 1.0, 3)?));
-        for (what, problem) in [("bubbles 1e3", &cube), ("κ = 1", &even), ("white noise", &uneven)] {
-            for precision in [Precision::F64, Precision::Mixed] {
-                let options = SolverOptions {
-                    preconditioner: Preconditioner::Multigrid,
-                    compatibility: Compatibility::Project,
-                    tolerance: 1e-8,
-                    precision,
-                    ..base.clone()
-                };
-                solve(&cuda, problem, &format!("CG, multigrid, {precision}, {what}"), options)?;
-            }
-        }
+        galerkin(&cuda)?;
         // Tied to something, so that what setup and update take is the operator's.
-        let mut tied = cube;
+        let mut tied = problem(Shape::new(256, 256, 256))?;
         tied.boundary[2][0] = Boundary::Dirichlet(0.0);
         let options = SolverOptions { preconditioner: Preconditioner::Line, tolerance: 1e-2, ..base };
         solve(&cuda, &tied, "CG, lines, fixed bottom", options)?;
+    }
+    Ok(())
+}
+
+/// Conjugate gradients with multigrid on Galerkin levels.
+fn galerkin(cuda: &Cuda) -> Result<()> {
+    let shape = Shape::new(256, 256, 256);
+    let cube = problem(shape)?;
+    let even = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    let uneven = DiffusionProblem::new(shape, Coefficient::Isotropic(noise(shape, 1.0, 3)?));
+    for (what, problem) in [("bubbles 1e3", &cube), ("κ = 1", &even), ("white noise", &uneven)] {
+        for (cycles, name) in [(CyclePrecision::F64, "f64"), (CyclePrecision::Auto, "auto")] {
+            if std::env::args().nth(2).is_some_and(|only| only != name) {
+                continue;
+            }
+            let mut options = SolverOptions {
+                method: Method::Cg,
+                preconditioner: Preconditioner::Multigrid,
+                compatibility: Compatibility::Project,
+                tolerance: 1e-8,
+                ..SolverOptions::default()
+            };
+            options.multigrid.precision = cycles;
+            solve(cuda, problem, &format!("CG, multigrid, cycles {name}, {what}"), options)?;
+        }
     }
     Ok(())
 }

@@ -311,14 +311,16 @@ pub(crate) fn measure(
     kernels.prepare_colours()?;
     let look = kernels.found()?;
     let Shape { nx, ny, nz } = stencil.shape();
-    let (mut contrast, mut strengths) = (1.0f64, [0.0; 3]);
+    let (mut contrast, mut most, mut strengths) = (1.0f64, 0.0f64, [0.0; 3]);
     for (d, (field, factor)) in axes.into_iter().enumerate().filter(|&(d, _)| [nx, ny, nz][d] > 1) {
         contrast =
             contrast.max(if look.least[field] > 0.0 { look.most[field] / look.least[field] } else { f64::INFINITY });
-        strengths[d] = factor / first_factor(&axes, field) * (look.most[field] * look.least[field]).sqrt();
+        let ratio = factor / first_factor(&axes, field);
+        most = most.max(ratio * look.most[field]);
+        strengths[d] = ratio * (look.most[field] * look.least[field]).sqrt();
     }
     let stiffness = stiffness_of(strengths.into_iter().filter(|&strength| strength > 0.0));
     // Inverses round.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
-    Ok(Some(Measures { stiffness, contrast, jump: look.jump }))
+    Ok(Some(Measures { stiffness, contrast, jump: look.jump, most }))
 }

@@ -11,6 +11,7 @@ use isobar_core::layout::Shape;
 use isobar_core::real::Real;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};
 use isobar_cuda::compile::Source;
+use isobar_cuda::galerkin::setup::Number;
 use isobar_cuda::nvrtc::Nvrtc;
 use isobar_cuda::tensor_product::tile::{Sources, Tile};
 
@@ -61,11 +62,13 @@ fn of_operators<T: Real>(all: &mut Vec<Source>) {
         all.push(isobar_cuda::tensor_product::modes::source::<T, f32>(count));
     }
     all.extend([true, false].map(isobar_cuda::tensor_product::planes::source::<T>));
-    all.push(isobar_cuda::galerkin::setup::source::<T>());
+    all.extend([Number::Single, Number::Double].map(isobar_cuda::galerkin::setup::source::<T>));
     // The finest grid, halved in x.
     let present = |directions: &[usize]| std::array::from_fn(|n| directions.contains(&n));
     let [seven, halved] = [present(&[0, 2, 8]), present(&[0, 1, 2, 3, 7, 8, 9])];
-    all.extend(isobar_cuda::galerkin::setup::sources(&seven, &halved));
+    for number in [Number::Single, Number::Double] {
+        all.extend(isobar_cuda::galerkin::setup::sources(number, &seven, &halved));
+    }
     for (n, stencil) in diffusion_stencils().into_iter().enumerate() {
         // Few layers, many, and very many.
         let layers = if stencil.shape().nz == 1 { vec![1] } else { vec![2, 100, 300, 600] };

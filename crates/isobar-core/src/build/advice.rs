@@ -56,7 +56,7 @@ pub(super) fn advice(
             )
         }
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
-        Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.precision != Precision::F64 => {
+        Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.storage() != Precision::F64 => {
             "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
         }
         Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => {

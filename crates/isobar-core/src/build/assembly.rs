@@ -88,7 +88,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
         return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
             .with(|preconditioner| double.krylov(preconditioner));
     }
-    match options.precision {
+    match options.storage() {
         Precision::F64 => double.iteration(),
         Precision::F32 => {
             let (single, updates, bytes) = double.another::<f32>()?;

@@ -78,9 +78,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         };
         let first = Scaling::to_be_measured(norm);
         let norm = self.scale_rhs(first, norm)?;
-        let SolverOptions { precision, method, modes, .. } = &self.options;
+        let SolverOptions { method, modes, .. } = &self.options;
         let in_single = *method == Method::Modes && single_suffices(modes);
-        let second = Scaling::for_solving(norm, if in_single { Precision::Mixed } else { *precision }, first);
+        let second =
+            Scaling::for_solving(norm, if in_single { Precision::Mixed } else { self.options.storage() }, first);
         let norm = self.scale_rhs(second, norm)?;
         let all = first.and(second);
         if norm == 0.0 {

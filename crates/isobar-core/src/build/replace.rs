@@ -4,7 +4,7 @@
 use super::assembly::{Parts, assemble};
 use super::system::System;
 use crate::error::Result;
-use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
+use crate::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
 use crate::real::Precision;
 use crate::solver::Monitor;
 use crate::solver::monitor::Patience;
@@ -21,16 +21,24 @@ const PROBE_ABOVE_LINES: usize = 8;
 /// Pace of these.
 const SLOW_ABOVE_LINES: f64 = 0.6;
 
-/// Iterations in which multigrid in single precision must show its pace.
+/// Iterations in which multigrid in single precision must show its pace, and keep it from then on: what rounding spoils may be as
+/// good as in double precision until the last digits are wanted.
 const PROBE_SINGLE: usize = 30;
 /// That pace is too slow where the tolerance would take so many: with rounding in double precision few matrices do.
 const SLOW_SINGLE: f64 = 100.0;
+
+/// The same with everything in double precision.
+fn in_double(mut options: SolverOptions) -> SolverOptions {
+    options.precision = Precision::F64;
+    options.multigrid.precision = CyclePrecision::F64;
+    options
+}
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Whether conjugate gradients in double precision have multigrid in single precision.
     pub(super) fn has_single_multigrid(&self) -> bool {
         let options = &self.options;
-        options.precision == Precision::Mixed
+        options.storage() == Precision::Mixed
             && !options.method.is_stationary()
             && options.preconditioner == Preconditioner::Multigrid
     }
@@ -38,7 +46,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Has these watched.
     pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
         if self.has_single_multigrid() {
-            monitor.watch(Some((PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE)));
+            monitor.watch_on(PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE);
         }
     }
 
@@ -50,7 +58,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         residual: f64,
     ) -> Result<String> {
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        self.replace(SolverOptions { precision: Precision::F64, ..self.options.clone() })?;
+        self.replace(in_double(self.options.clone()))?;
         monitor.change(residual);
         let why = why.unwrap_or_else(|| format!("was slow, {left:.3} an iteration, up to iteration"));
         Ok(format!("multigrid in single precision {why} {at}; went on in double precision"))
@@ -73,8 +81,8 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let mut options = SolverOptions { method: Method::Cg, preconditioner: self.reserve, ..self.options.clone() };
         options.multigrid.smoother = Smoother::LineRedBlack;
         let has_cycles = self.reserve == Preconditioner::Multigrid;
-        if options.precision == Precision::Mixed && !has_cycles {
-            options.precision = Precision::F64;
+        if options.storage() == Precision::Mixed && !has_cycles {
+            options = in_double(options);
         }
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         if self.best.is_none() {

@@ -154,6 +154,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, is_floating)?;
         notes.extend(choice.why.clone());
+        notes.extend(choice.why_cycles.clone());
         notes.extend(described);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });

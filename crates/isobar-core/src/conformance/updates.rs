@@ -5,7 +5,7 @@ use crate::array::{ArrayView, ArrayViewMut};
 use crate::build::{Solve, System};
 use crate::layout::Shape;
 use crate::operator::Guess;
-use crate::options::{Compatibility, Deflation, Method, Preconditioner, SolverOptions, Stripes};
+use crate::options::{Compatibility, CyclePrecision, Deflation, Method, Preconditioner, SolverOptions, Stripes};
 use crate::problem::random;
 use crate::real::{Precision, Real};
 use crate::solver::ignore;
@@ -94,6 +94,8 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     options.push(SolverOptions { deflation, ..options[1].clone() });
     if T::PRECISION == Precision::F64 {
         options.push(SolverOptions { precision: Precision::Mixed, ..options[2].clone() });
+        // What is chosen once stays with other coefficients.
+        options[2].multigrid.precision = CyclePrecision::F64;
     }
     // Of the same form: with holes in other places.
     for (_, first) in samples.iter().filter(|(name, _)| name.starts_with("one field")) {

@@ -2,10 +2,12 @@
 //!
 //! * this file: [`SolverOptions`], the method, norms, [`Deflation`],
 //! * [`multigrid`], [`modes`], [`jacobi`] and [`preconditioner`] what their names say,
+//! * [`CyclePrecision`] what cycles are stored in,
 //! * [`PointCycle`] what `[solver.jacobi]` comes to on a grid,
 //! * [`heat`] schemes and lengths of time steps.
 
 mod choice;
+mod cycles;
 pub mod heat;
 pub mod jacobi;
 pub mod modes;
@@ -21,6 +23,7 @@ use crate::real::Precision;
 use name::Name;
 
 pub use choice::Choice;
+pub use cycles::CyclePrecision;
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
@@ -300,6 +303,7 @@ impl SolverOptions {
             "multigrid.post",
             "multigrid.coarse_sweeps",
             "multigrid.start",
+            "multigrid.precision",
             "modes.count",
             "modes.cycles",
             "modes.sweeps",
@@ -393,6 +397,7 @@ impl SolverOptions {
                  the others",
             ));
         }
+        this.multigrid.precision = this.cycle_precision(choice)?;
         if this.norm == Norm::Scaled && this.method != Method::Cg {
             return Err(Error::invalid(
                 "solver.norm",

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::CyclePrecision;
 use crate::error::{Error, Result};
 
 /// The relaxation inside multigrid.
@@ -76,6 +77,8 @@ pub struct MultigridOptions {
     pub coarse_sweeps: usize,
     /// Where to start from.
     pub start: Start,
+    /// Storage of cycles where the iteration around them is in double precision.
+    pub precision: CyclePrecision,
 }
 
 impl Default for MultigridOptions {
@@ -88,6 +91,7 @@ impl Default for MultigridOptions {
             post: 1,
             coarse_sweeps: 2,
             start: Start::Zero,
+            precision: CyclePrecision::Auto,
         }
     }
 }

@@ -13,6 +13,7 @@
 mod aggregation;
 mod csr;
 mod diffusion;
+mod diffusion_choice;
 mod diffusion_halved;
 mod faces;
 pub mod galerkin;
@@ -43,7 +44,8 @@ use rings::Turns;
 
 pub use csr::Csr;
 pub use diffusion::{Axis, Coefficients, Diffusion, Side};
-pub use diffusion_halved::{Measures, ends_of, stiffness_of};
+pub use diffusion_choice::{MOST_CONTRAST_SINGLE, MOST_SINGLE, Measures, stiffness_of};
+pub use diffusion_halved::ends_of;
 pub use faces::by_stored_faces;
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};

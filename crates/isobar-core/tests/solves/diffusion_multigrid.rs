@@ -4,7 +4,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, Method, Smoother, SolverOptions};
+use isobar_core::options::{Compatibility, CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::materials::{self, Bubbles};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
@@ -73,8 +73,75 @@ fn layers_of_sand_and_clay() {
     assert!(iterations(&problem, &jacobi) <= 16, "line-jacobi");
 }
 
-/// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the
-/// resistance of the clay, and A u cannot be as small as b. Then the outcome must say so.
+/// Whether what is chosen has cycles in single precision, and the iterations that this and double precision take.
+fn choice(problem: &DiffusionProblem, options: &SolverOptions) -> (bool, usize, usize) {
+    let system = System::new(&Reference, &problem.stencil().unwrap(), options).unwrap();
+    let has = |what: &str| system.description().notes.iter().any(|note| note.contains(what));
+    let is_single = has("cycles in single precision");
+    assert!(is_single != has("cycles in double precision"), "{:?}", system.description().notes);
+    assert_eq!(system.description().precision, Precision::F64);
+    let mut double = options.clone();
+    double.multigrid.precision = CyclePrecision::F64;
+    (is_single, iterations(problem, options), iterations(problem, &double))
+}
+
+#[test]
+fn cycles_are_in_single_precision_where_that_is_enough() {
+    let shape = Shape::new(37, 22, 15);
+    let explicit = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() };
+    let mut periodic = bubbly(Shape::new(33, 20, 9), 1e3);
+    periodic.boundary[1] = [Boundary::Periodic; 2];
+    for problem in [bubbly(shape, 1e3), bubbly(shape, 1e-3), layers(1e4), periodic] {
+        for options in [options(), explicit.clone()] {
+            let (is_single, count, double) = choice(&problem, &options);
+            assert!(is_single && count <= double + 1, "{count} instead of {double}");
+        }
+    }
+    let mut masked = bubbly(shape, 1e3);
+    masked.active = Some((0..shape.cells()).map(|n| n % 5 > 0).collect());
+    for problem in [bubbly(shape, 1e6), masked] {
+        let (is_single, count, double) = choice(&problem, &options());
+        assert!(!is_single && count == double, "{count} instead of {double}");
+    }
+}
+
+#[test]
+fn an_update_beyond_single_precision_is_solved_for_in_double() {
+    let shape = Shape::new(24, 20, 16);
+    let problem = bubbly(shape, 1e3);
+    let mut far = problem.clone();
+    if let Coefficient::Isotropic(field) = &mut far.coefficient {
+        field.iter_mut().for_each(|kappa| *kappa *= 1e38);
+    }
+    let rhs = problem.rhs(Some(RhsKind::Random), 7, Weighting::None).unwrap();
+    let stencils = [&problem, &far].map(|problem| problem.stencil().unwrap());
+    let mut system = System::new(&Reference, &stencils[0], &options()).unwrap();
+    let mut solve = |stencil: usize| {
+        system.update(&stencils[stencil]).unwrap();
+        let mut u = vec![0.0; rhs.len()];
+        let (b, view) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+        let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap();
+        assert!(outcome.converged(), "{outcome:?}");
+        (outcome.iterations, outcome.notes.iter().any(|note| note.contains("went on in double precision")))
+    };
+    let (first, went_on) = solve(0);
+    assert!(!went_on && solve(0) == (first, false));
+    assert!(solve(1).1);
+    // And stays there.
+    let (count, went_on) = solve(1);
+    assert!(!went_on && count <= first + 1, "{count} instead of {first}");
+    assert!(solve(0).0 <= first + 1);
+}
+
+#[test]
+fn precisions_that_contradict_each_other_are_refused() {
+    let mut options = SolverOptions { precision: Precision::Mixed, ..options() };
+    options.multigrid.precision = CyclePrecision::F64;
+    let stencil = bubbly(Shape::new(8, 6, 4), 1e3).stencil().unwrap();
+    let error = System::new(&Reference, &stencil, &options).err().unwrap().to_string();
+    assert!(error.contains("solver.multigrid.precision") && error.contains("mixed"), "{error}");
+}
+
 #[test]
 fn what_single_precision_cannot_hold_goes_on_in_double() {
     let mut problem = bubbly(Shape::new(24, 20, 16), 1e3);
@@ -87,6 +154,8 @@ fn what_single_precision_cannot_hold_goes_on_in_double() {
     assert!(outcome.notes.iter().any(|note| note.contains("went on in double precision")), "{:?}", outcome.notes);
 }
 
+/// With a contrast of 10¹² the answer itself may be out of reach of double precision: u is as large as the
+/// resistance of the clay, and A u cannot be as small as b. Then the outcome must say so.
 #[test]
 fn a_hopeless_contrast_is_not_called_converged() {
     for (contrast, fixed) in [(1e12, false), (1e12, true), (1e8, true)] {

@@ -1,6 +1,7 @@
 //! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed] [verbose]`
+//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed|double] [verbose]`
+//! With cycles in the precision that the solver chooses, in single, or in double throughout.
 
 mod elimination;
 mod problems;
@@ -10,9 +11,8 @@ use std::time::Instant;
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, SolverOptions};
+use isobar_core::options::{Compatibility, CyclePrecision, SolverOptions};
 use isobar_core::outcome::Outcome;
-use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
@@ -22,14 +22,14 @@ use problems::{Problem, problem, rounding_floor};
 
 const TOLERANCE: f64 = 1e-8;
 
-fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem, precision: Precision) -> (Outcome, Vec<f64>, f64) {
-    let options = SolverOptions {
+fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem, cycles: CyclePrecision) -> (Outcome, Vec<f64>, f64) {
+    let mut options = SolverOptions {
         tolerance: TOLERANCE,
         max_iterations: 500,
-        precision,
         compatibility: Compatibility::Project,
         ..SolverOptions::default()
     };
+    options.multigrid.precision = cycles;
     let Problem { stencil, rhs, name } = problem;
     let mut u = vec![0.0; rhs.len()];
     let clock = Instant::now();
@@ -40,7 +40,8 @@ fn solve<B: Supports<Diffusion>>(backend: &B, problem: &Problem, precision: Prec
         panic!("{name}: shapes")
     };
     let fail = |error| panic!("{name}: {error}");
-    let outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap_or_else(fail);
+    let mut outcome = system.solve(b.into(), view.into(), Guess::Zero, &mut ignore).unwrap_or_else(fail);
+    outcome.notes.extend(system.description().notes.iter().cloned());
     (outcome, u, clock.elapsed().as_secs_f64())
 }
 
@@ -50,15 +51,19 @@ fn main() {
     let (first, count) = (number(0, 0), number(1, 300));
     let with_reference = arguments.iter().any(|argument| argument == "reference");
     let is_verbose = arguments.iter().any(|argument| argument == "verbose");
-    let precision =
-        if arguments.iter().any(|argument| argument == "mixed") { Precision::Mixed } else { Precision::F64 };
+    let has = |word: &str| arguments.iter().any(|argument| argument == word);
+    let cycles = match (has("mixed"), has("double")) {
+        (true, _) => CyclePrecision::F32,
+        (_, true) => CyclePrecision::F64,
+        _ => CyclePrecision::Auto,
+    };
     let cpu = Cpu::new(1).unwrap_or_else(|error| panic!("{error}"));
     let (mut solved, mut failed, mut hopeless, mut seconds) = (Vec::new(), Vec::new(), 0, 0.0);
     for n in first..first + count {
         let problem = problem(n);
         let (outcome, u, time) = match with_reference {
-            true => solve(&Reference, &problem, precision),
-            false => solve(&cpu, &problem, precision),
+            true => solve(&Reference, &problem, cycles),
+            false => solve(&cpu, &problem, cycles),
         };
         seconds += time;
         let floor_of = |u: &[f64]| rounding_floor(&problem.stencil, u, &problem.rhs);

@@ -19,6 +19,14 @@ template <int N> __device__ __forceinline__ void block_sum(double (&value)[N], d
     __syncthreads();
 }
 
+// The largest of what all threads bring, and of what is there; none is negative. All lanes of a warp take part.
+__device__ __forceinline__ void keep_most(double* to, double value) {
+#pragma unroll
+    for (int lane = 16; lane > 0; lane >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    // Numbers that are not negative are ordered as their bits are.
+    if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<unsigned long long*>(to), (unsigned long long)__double_as_longlong(value));
+}
+
 // The number of a block.
 __device__ __forceinline__ unsigned int block_number() {
     return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);

@@ -1,7 +1,7 @@
 //! What is known of a matrix before its numbers are.
 
 use crate::layout::Shape;
-use crate::options::{Choice, Method, Preconditioner};
+use crate::options::{Choice, CyclePrecision, Method, Preconditioner};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Axis, Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
@@ -87,7 +87,11 @@ impl MatrixSize {
             MatrixKind::Stored { .. } => (Method::Cg, Preconditioner::Jacobi),
             MatrixKind::Own => (Method::Cg, Preconditioner::None),
         };
-        Choice::new(method, preconditioner)
+        let cycles = match self.kind {
+            MatrixKind::Diffusion { .. } => CyclePrecision::Auto,
+            _ => CyclePrecision::F64,
+        };
+        Choice { cycles, ..Choice::new(method, preconditioner) }
     }
 
     /// How often a solver's grid goes around the matrix's.

@@ -9,8 +9,8 @@ mod matrix_size;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::options::{
-    Acceleration, Choice, CoarseSolve, Deflation, JacobiOptions, Method, Norm, Preconditioner, Smoother, SolverOptions,
-    Stripes,
+    Acceleration, Choice, CoarseSolve, CyclePrecision, Deflation, JacobiOptions, Method, Norm, Preconditioner,
+    Smoother, SolverOptions, Stripes,
 };
 use crate::real::Precision;
 use crate::stencil::TensorProduct;
@@ -41,6 +41,13 @@ pub struct Memory {
     pub device: f64,
 }
 
+impl Memory {
+    /// Whichever is more.
+    fn or_more(self, other: Self) -> Self {
+        Self { host: self.host.max(other.host), device: self.device.max(other.device) }
+    }
+}
+
 /// What a solver will take beside the matrix and the caller's arrays. `choice` is the matrix's own, for what the options
 /// leave open.
 ///
@@ -53,8 +60,11 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, pr
             let choice = Choice::new(method, choice.preconditioner);
             predict(matrix, &choice, &options, processor)
         };
-        let [multigrid, modes] = [of(Method::Multigrid)?, of(Method::Modes)?];
-        return Ok(Memory { host: multigrid.host.max(modes.host), device: multigrid.device.max(modes.device) });
+        return Ok(of(Method::Multigrid)?.or_more(of(Method::Modes)?));
+    }
+    if options.multigrid.precision == CyclePrecision::Auto {
+        let of = |cycles| predict(matrix, &Choice { cycles, ..choice.clone() }, &options, processor);
+        return Ok(of(CyclePrecision::F32)?.or_more(of(CyclePrecision::F64)?));
     }
     let (turns, matrix) = (matrix.turns(), &matrix.around());
     let layout = Layout::new(matrix.shape)?;
@@ -66,7 +76,7 @@ pub fn predict(matrix: &MatrixSize, choice: &Choice, options: &SolverOptions, pr
         setup.keep(if setup.is_cuda() { HOST } else { DEVICE }, arrays * (matrix.shape.cells() * double) as f64);
     }
     setup.operator(matrix, &layout, double);
-    match options.precision {
+    match options.storage() {
         Precision::F64 => setup.iteration(matrix, &layout, double, double)?,
         Precision::F32 => {
             let single = size_of::<f32>();
@@ -442,7 +452,8 @@ mod tests {
         let options = SolverOptions::default();
         let mut lines = options.clone();
         lines.multigrid.smoother = Smoother::LineRedBlack;
-        assert_eq!(MatrixSize::from(&flat).choice(), flat.choice(&lines));
+        let cycles = CyclePrecision::Auto;
+        assert_eq!(MatrixSize::from(&flat).choice(), Choice { cycles, why_cycles: None, ..flat.choice(&lines) });
         let grid = GridOptions { nx: 4, ny: 4, nz: 3, ..GridOptions::default() };
         let tall = Helmholtz { grid, ..Helmholtz::default() }.stencil().unwrap();
         assert_eq!(MatrixSize::from(&tall).choice().preconditioner, tall.choice(&options).preconditioner);

@@ -6,9 +6,13 @@ use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::bodies_source;
 use super::matrix::{BLOCK, Matrix};
+use super::workspace::Piece;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
+
+/// Cells of a tile in x, y and z, see bodies.cu.
+const TILE: [usize; 3] = [8, 32, 4];
 
 /// The bodies of one threshold, as corrections read them.
 #[derive(Debug)]
@@ -64,35 +68,40 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
         return Ok(Vec::new());
     }
     let (cells, workspace, context) = (matrix.cells(), matrix.workspace(), matrix.cuda().context());
-    let module = matrix.module(bodies_source())?;
+    let module = matrix.module(bodies_source(matrix.number()))?;
     let numbers = |len: usize| workspace.take(4 * len);
     let most_bodies = cells / 2;
     let [label, place, listed, found_cells] = [numbers(cells)?, numbers(cells)?, numbers(cells)?, numbers(cells)?];
     let [starts, filled, found_starts] =
         [numbers(most_bodies + 1)?, numbers(most_bodies + 1)?, numbers(most_bodies + 1)?];
-    let (largest, factors) = (workspace.take(8 * cells)?, workspace.take(8 * most_bodies)?);
+    let (largest, factors) = (workspace.take(matrix.number().bytes() * cells)?, workspace.take(8 * most_bodies)?);
     let [mut kept, mut kept_before] = [numbers(cells)?, numbers(cells)?];
     let counts = Buffer::new(context, 3 * size_of::<u64>(), "counts")?;
     kept_before.clear()?;
     let begin = Arguments::new().with(matrix.operands()).with(largest.start()).with(label.start());
     matrix.launch(module.kernel("begin_search")?, cells, BLOCK, begin)?;
+    let search = |kept: &Piece, kept_before: &Piece| Search {
+        largest: largest.start(),
+        label: label.start(),
+        place: place.start(),
+        starts: starts.start(),
+        filled: filled.start(),
+        cells: listed.start(),
+        kept: kept.start(),
+        kept_before: kept_before.start(),
+        counts: counts.start(),
+    };
+    // What belongs together by the first threshold does so by all.
+    let tiles: usize = matrix.grid().extents().into_iter().zip(TILE).map(|(n, tile)| n.div_ceil(tile)).product();
+    let arguments = Arguments::new().with(matrix.operands()).with(search(&kept, &kept_before)).with(THRESHOLDS[0]);
+    matrix.launch(module.kernel("label_tiles")?, BLOCK * tiles, BLOCK, arguments)?;
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
     let mut all: Vec<Lists> = Vec::new();
     for theta in THRESHOLDS {
         place.clear()?;
         kept.clear()?;
         counts.clear(0, counts.bytes())?;
-        let search = Search {
-            largest: largest.start(),
-            label: label.start(),
-            place: place.start(),
-            starts: starts.start(),
-            filled: filled.start(),
-            cells: listed.start(),
-            kept: kept.start(),
-            kept_before: kept_before.start(),
-            counts: counts.start(),
-        };
+        let search = search(&kept, &kept_before);
         let arguments = Arguments::new().with(matrix.operands()).with(search).with(theta);
         matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments)?;
         for name in ["count_cells", "number_bodies", "list_cells"] {

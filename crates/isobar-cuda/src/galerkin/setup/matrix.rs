@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{UPPER, strong};
 use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
+use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::workspace::{Piece, Workspace};
-use super::{compile_ahead, measures, source};
+use super::{Number, compile_ahead, measures, source};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
@@ -67,20 +68,23 @@ impl Measures {
     const SUMS: usize = 6;
 
     fn new(cuda: &Cuda) -> Result<Self> {
-        let blocks = 4 * cuda.context().multiprocessors;
+        let blocks = 8 * cuda.context().multiprocessors;
         let bytes = 8 * (Self::RESULTS + 2 + Self::SUMS * blocks);
         Ok(Self { buffer: Buffer::zeros(cuda.context(), bytes, "partial sums")?, blocks })
     }
 }
 
-/// Couplings and row sums on the card, in double precision.
+/// Couplings and row sums on the card.
 #[derive(Debug)]
 pub struct Matrix {
     cuda: Cuda,
+    number: Number,
     workspace: Arc<Workspace>,
     measures: Arc<Measures>,
     grid: Grid,
     present: [bool; UPPER],
+    /// Of the finest: whether a coupling is much weaker than the next in its direction.
+    has_contrast: bool,
     fields: Piece,
 }
 
@@ -93,15 +97,21 @@ fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments:
     cuda.launch(kernel, grid, [TILE, 8], arguments)
 }
 
-/// Copies fields of a grid that lie one after the other to arrays in precision T: to vectors of a pitch, or where that is 0 to
-/// arrays in the order of (i, k, j).
-pub(super) fn store<T: Real>(cuda: &Cuda, fields: Pointer, shape: Shape, pitch: usize, to: &[Pointer]) -> Result<()> {
+/// Copies fields of a grid that lie one after the other, in such numbers, to arrays in precision T: to vectors of a pitch, or
+/// where that is 0 to arrays in the order of (i, k, j).
+pub(super) fn store<T: Real>(
+    cuda: &Cuda,
+    (number, fields): (Number, Pointer),
+    shape: Shape,
+    pitch: usize,
+    to: &[Pointer],
+) -> Result<()> {
     let mut targets = [0; UPPER + 1];
     targets[..to.len()].copy_from_slice(to);
     let Shape { nx, ny, nz } = shape;
     let numbers = [nx, ny, nz, to.len(), pitch];
     let arguments = numbers.into_iter().fold(Arguments::new().with(fields), |all, n| all.with(n as i32));
-    let [module] = cuda.prepare([source::<T>()])?;
+    let [module] = cuda.prepare([source::<T>(number)])?;
     in_tiles(cuda, module.kernel("store")?, shape, arguments.with(Targets(targets)))
 }
 
@@ -112,20 +122,35 @@ impl Matrix {
     /// [`Error::OutOfMemory`] where there is not so much; [`Error::Unsupported`] for more than 2³¹ cells.
     pub(crate) fn of<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid) -> Result<Self> {
         refuse_while_recording("making levels of multigrid")?;
-        let cuda = operator.cuda();
-        let (shape, present) = (grid.shape, grid.seven_points());
+        let shape = grid.shape;
         if shape.cells() > MOST_CELLS {
             return Err(Error::Unsupported(format!(
                 "multigrid for diffusion on {shape} cells on one card: at most 2³¹"
             )));
         }
+        if T::PRECISION == Precision::F32 {
+            let mut single = Self::filled(operator, grid, Number::Single)?;
+            if single.look()? {
+                compile_ahead(operator.cuda(), &single)?;
+                return Ok(single);
+            }
+        }
+        let mut double = Self::filled(operator, grid, Number::Double)?;
+        double.look()?;
+        compile_ahead(operator.cuda(), &double)?;
+        Ok(double)
+    }
+
+    /// The same, stored in such numbers.
+    fn filled<T: Real>(operator: &Passes<Diffusion, T>, grid: Grid, number: Number) -> Result<Self> {
+        let (cuda, shape, present) = (operator.cuda(), grid.shape, grid.seven_points());
         // The matrix, then either the search for bodies, or weights and the first product.
-        let vectors = (count(&present) + 1) as f64 + 5.6;
-        let workspace = Workspace::new(cuda.context(), (8.0 * vectors * shape.cells() as f64) as usize + (64 << 10))?;
+        let vectors = (count(&present) + 1) as f64 + if number == Number::Single { 9.7 } else { 5.6 };
+        let bytes = (number.bytes() as f64 * vectors * shape.cells() as f64) as usize + (64 << 10);
+        let workspace = Workspace::new(cuda.context(), bytes)?;
         let measures = Arc::new(Measures::new(cuda)?);
-        let this = Self::new(cuda, workspace, measures, grid, present)?;
-        compile_ahead(cuda, &this)?;
-        let [module] = cuda.prepare([source::<T>()])?;
+        let this = Self::new(cuda, number, workspace, measures, grid, present)?;
+        let [module] = cuda.prepare([source::<T>(number)])?;
         let arguments = Arguments::new().with(*operator.operands()).with(operator.kind().form()).with(this.operands());
         in_tiles(cuda, module.kernel("couplings_of_cells")?, shape, arguments)?;
         Ok(this)
@@ -133,22 +158,27 @@ impl Matrix {
 
     fn new(
         cuda: &Cuda,
+        number: Number,
         workspace: Arc<Workspace>,
         measures: Arc<Measures>,
         grid: Grid,
         present: [bool; UPPER],
     ) -> Result<Self> {
-        let fields = workspace.take(8 * (count(&present) + 1) * grid.shape.cells())?;
-        Ok(Self { cuda: cuda.clone(), workspace, measures, grid, present, fields })
+        let fields = workspace.take(number.bytes() * (count(&present) + 1) * grid.shape.cells())?;
+        Ok(Self { cuda: cuda.clone(), number, workspace, measures, grid, present, has_contrast: false, fields })
     }
 
     /// Room for one that is made of this.
     pub(super) fn next(&self, grid: Grid, present: [bool; UPPER]) -> Result<Self> {
-        Self::new(&self.cuda, Arc::clone(&self.workspace), Arc::clone(&self.measures), grid, present)
+        Self::new(&self.cuda, self.number, Arc::clone(&self.workspace), Arc::clone(&self.measures), grid, present)
     }
 
     pub(super) fn cuda(&self) -> &Cuda {
         &self.cuda
+    }
+
+    pub(super) fn number(&self) -> Number {
+        self.number
     }
 
     pub(super) fn workspace(&self) -> &Arc<Workspace> {
@@ -191,13 +221,13 @@ impl Matrix {
 
     /// Puts couplings, then row sums, to vectors of a layout.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
-        store::<T>(&self.cuda, self.fields.start(), self.grid.shape, layout.pitch(), to)
+        store::<T>(&self.cuda, (self.number, self.fields.start()), self.grid.shape, layout.pitch(), to)
     }
 
     /// The first results of a kernel that looks at all cells.
     fn measure<const N: usize>(&self, name: &'static str, sums: bool) -> Result<[f64; N]> {
         let Measures { buffer, blocks } = &*self.measures;
-        let kernel = self.module(measures())?.kernel(name)?;
+        let kernel = self.module(measures(self.number))?.kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
         let mut arguments = Arguments::new().with(self.operands());
@@ -216,19 +246,37 @@ impl Matrix {
         Ok(strong(&self.grid, [0, 1, 2].map(|d| (sums[2 * d], sums[2 * d + 1] as usize))))
     }
 
-    pub(super) fn has_contrast(&self) -> Result<bool> {
-        let [found] = self.measure("find_contrast", false)?;
-        Ok(found != 0.0)
+    /// Finds out whether there is contrast. Returns whether couplings differ so little, and all cells are open, that levels may be
+    /// made in single precision.
+    fn look(&mut self) -> Result<bool> {
+        let [found, most, inverse] = self.measure("find_contrast", false)?;
+        self.has_contrast = found != 0.0;
+        Ok(most * inverse <= MOST_CONTRAST_SINGLE && (1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most))
+    }
+
+    pub(super) fn has_contrast(&self) -> bool {
+        self.has_contrast
     }
 
     /// The same on the host.
     pub(super) fn on_host(&self, execute: &impl Execute) -> Result<Couplings> {
         let cells = self.cells();
-        let bytes = 8 * (count(&self.present) + 1) * cells;
+        let len = (count(&self.present) + 1) * cells;
+        let bytes = self.number.bytes() * len;
         let copy = Buffer::new(self.cuda.context(), bytes, "the coarsest matrix")?;
         copy.fill_from(self.fields.start())?;
-        let mut values = vec![0.0; bytes / 8];
-        copy.read(&mut values)?;
+        let values: Vec<f64> = match self.number {
+            Number::Double => {
+                let mut values = vec![0.0; len];
+                copy.read(&mut values)?;
+                values
+            }
+            Number::Single => {
+                let mut values = vec![0f32; len];
+                copy.read(&mut values)?;
+                values.into_iter().map(f64::from).collect()
+            }
+        };
         let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
         let mut matrix = Couplings::zeros(execute, grid, self.present);
         for (j, plane) in matrix.planes_mut().iter_mut().enumerate() {

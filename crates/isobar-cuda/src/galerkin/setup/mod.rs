@@ -1,4 +1,5 @@
-//! Matrices of levels, made on the card: [`isobar_core::stencil::galerkin`] by kernels, always in double precision.
+//! Matrices of levels, made on the card: [`isobar_core::stencil::galerkin`] by kernels. Computed in double precision; stored in
+//! single precision where levels are, and couplings differ so little that no more is needed.
 //!
 //! * `matrix` from the coefficients of a diffusion operator to a matrix, its strong directions, what becomes of it,
 //! * `weights` interpolation and product in one direction, `bodies` strongly coupled bodies,
@@ -33,38 +34,73 @@ use crate::galerkin::twenty_seven::bits;
 use crate::kernels::galerkin::setup as kernels;
 use crate::vector::c_name;
 
+/// What matrices and weights are stored in while levels are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// Single precision.
+    Single,
+    /// Double precision.
+    Double,
+}
+
+impl Number {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Single => size_of::<f32>(),
+            Self::Double => size_of::<f64>(),
+        }
+    }
+
+    /// A source whose kernels store these.
+    fn source(self, name: &'static str, text: &'static str) -> Source {
+        let number = match self {
+            Self::Single => c_name::<f32>(),
+            Self::Double => c_name::<f64>(),
+        };
+        Source::new(name, text).define("NUMBER", number)
+    }
+}
+
 /// The kernels that know of the operator's precision.
-pub fn source<T: Real>() -> Source {
-    Source::new("galerkin_finest", kernels::FINEST).define("REAL", c_name::<T>())
+pub fn source<T: Real>(number: Number) -> Source {
+    number.source("galerkin_finest", kernels::FINEST).define("REAL", c_name::<T>())
 }
 
 /// All others; products both of any matrix and of one with couplings in these directions.
-pub fn sources(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 6] {
-    [measures(), weights_source(), any_product(), product_of(present, coarse), collapsed_source(), bodies_source()]
+pub fn sources(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> [Source; 6] {
+    [
+        measures(number),
+        weights_source(number),
+        any_product(number),
+        product_of(number, present, coarse),
+        collapsed_source(number),
+        bodies_source(number),
+    ]
 }
 
-fn measures() -> Source {
-    Source::new("galerkin_measures", kernels::MEASURES).define("CONTRAST", literal(CONTRAST))
+fn measures(number: Number) -> Source {
+    number.source("galerkin_measures", kernels::MEASURES).define("CONTRAST", literal(CONTRAST))
 }
 
-fn weights_source() -> Source {
-    Source::new("galerkin_weights", kernels::WEIGHTS).define("NEARLY_ONE", literal(NEARLY_ONE))
+fn weights_source(number: Number) -> Source {
+    number.source("galerkin_weights", kernels::WEIGHTS).define("NEARLY_ONE", literal(NEARLY_ONE))
 }
 
-fn any_product() -> Source {
-    Source::new("galerkin_product", kernels::PRODUCT)
+fn any_product(number: Number) -> Source {
+    number.source("galerkin_product", kernels::PRODUCT)
 }
 
-fn product_of(present: &[bool; UPPER], coarse: &[bool; UPPER]) -> Source {
-    any_product().define("PRESENT", bits(*present)).define("COARSE_PRESENT", bits(*coarse))
+fn product_of(number: Number, present: &[bool; UPPER], coarse: &[bool; UPPER]) -> Source {
+    any_product(number).define("PRESENT", bits(*present)).define("COARSE_PRESENT", bits(*coarse))
 }
 
-fn collapsed_source() -> Source {
-    Source::new("galerkin_collapsed", kernels::COLLAPSED).define("COLLAPSED", literal(COLLAPSED))
+fn collapsed_source(number: Number) -> Source {
+    number.source("galerkin_collapsed", kernels::COLLAPSED).define("COLLAPSED", literal(COLLAPSED))
 }
 
-fn bodies_source() -> Source {
-    Source::new("galerkin_setup_bodies", kernels::BODIES)
+fn bodies_source(number: Number) -> Source {
+    number
+        .source("galerkin_setup_bodies", kernels::BODIES)
         .define("LARGEST", LARGEST)
         .define("LOOSE", literal(LOOSE))
         .define("CANCELLED", literal(CANCELLED))
@@ -86,15 +122,19 @@ fn on_the_way(grid: &Grid) -> [[bool; UPPER]; 4] {
 fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
     let (present, way) = (matrix.present(), on_the_way(&matrix.grid()));
     let is_on_the_way = way.windows(2).any(|pair| pair == [*present, *coarse]);
-    if is_on_the_way { product_of(present, coarse) } else { any_product() }
+    let number = matrix.number();
+    if is_on_the_way { product_of(number, present, coarse) } else { any_product(number) }
 }
 
 /// Compiles at the same time what the levels below a matrix are made with.
 fn compile_ahead(cuda: &Cuda, finest: &Matrix) -> Result<()> {
     let [first, second, third, last] = on_the_way(&finest.grid());
-    cuda.prepare([measures(), weights_source(), any_product(), collapsed_source(), bodies_source()])?;
+    let number = finest.number();
+    let all = [measures, weights_source, any_product, collapsed_source, bodies_source];
+    cuda.prepare(all.map(|source| source(number)))?;
     if *finest.present() == first {
-        cuda.prepare([product_of(&first, &second), product_of(&second, &third), product_of(&third, &last)])?;
+        let steps = [[&first, &second], [&second, &third], [&third, &last]];
+        cuda.prepare(steps.map(|[present, coarse]| product_of(number, present, coarse)))?;
     }
     Ok(())
 }
@@ -129,7 +169,7 @@ impl Setup for Cuda {
     }
 
     fn may_have_bodies(&self, finest: &Matrix) -> Result<bool> {
-        finest.has_contrast()
+        Ok(finest.has_contrast())
     }
 
     fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {

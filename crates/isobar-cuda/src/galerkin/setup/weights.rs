@@ -10,7 +10,7 @@ use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
 use super::matrix::{BLOCK, Matrix, store};
 use super::workspace::Piece;
-use super::{collapsed_source, product, weights_source};
+use super::{Number, collapsed_source, product, weights_source};
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
@@ -47,22 +47,24 @@ pub struct DirectionWeights {
     axis: Axis,
     coarse: Grid,
     odd: Grid,
+    number: Number,
     values: Piece,
 }
 
 impl DirectionWeights {
     pub(super) fn new(matrix: &Matrix, axis: Axis) -> Result<Self> {
         let [coarse, odd] = halves(&matrix.grid(), axis);
-        let cells = odd.shape.cells();
-        let this = Self { axis, coarse, odd, values: matrix.workspace().take(16 * cells)? };
-        let room = matrix.workspace().take(6 * 8 * cells)?;
-        let scratch = Scratch(std::array::from_fn(|n| room.at(n * cells, 8)));
+        let (cells, number) = (odd.shape.cells(), matrix.number());
+        let bytes = number.bytes() * cells;
+        let this = Self { axis, coarse, odd, number, values: matrix.workspace().take(2 * bytes)? };
+        let room = matrix.workspace().take(6 * bytes)?;
+        let scratch = Scratch(std::array::from_fn(|n| room.at(n * cells, number.bytes())));
         this.compute(matrix, scratch)?;
         Ok(this)
     }
 
     fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
-        let module = matrix.module(weights_source())?;
+        let module = matrix.module(weights_source(matrix.number()))?;
         let names = [
             ["start_x", "factorise_x", "gather_x", "solve_x", "finish_x"],
             ["start_y", "factorise_y", "gather_y", "solve_y", "finish_y"],
@@ -104,7 +106,7 @@ impl DirectionWeights {
         let arguments = || Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
         let kernel = matrix.module(product(matrix, &present))?.kernel(name)?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
-        let kernel = matrix.module(collapsed_source())?.kernel(hold)?;
+        let kernel = matrix.module(collapsed_source(matrix.number()))?.kernel(hold)?;
         matrix.launch(kernel, coarse.cells(), BLOCK, arguments())?;
         Ok(coarse)
     }
@@ -112,7 +114,7 @@ impl DirectionWeights {
     fn operands(&self) -> Operands {
         Operands {
             below: self.values.start(),
-            above: self.values.at(self.odd.shape.cells(), 8),
+            above: self.values.at(self.odd.shape.cells(), self.number.bytes()),
             extents: self.odd.extents().map(|n| n as i32),
             ring: i32::from(self.odd.periodic[self.axis as usize]),
         }
@@ -129,6 +131,6 @@ impl DirectionWeights {
 
     /// Puts weights of the cells below and above to arrays in the order of (i, k, j).
     pub(crate) fn store_in<T: Real>(&self, cuda: &Cuda, to: [Pointer; 2]) -> Result<()> {
-        store::<T>(cuda, self.values.start(), self.odd.shape, 0, &to)
+        store::<T>(cuda, (self.number, self.values.start()), self.odd.shape, 0, &to)
     }
 }

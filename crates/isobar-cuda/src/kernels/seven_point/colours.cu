@@ -354,13 +354,6 @@ extern "C" __global__ void __launch_bounds__(256, PROLONG_BLOCKS)
     }
 }
 
-__device__ __forceinline__ void keep_most(double* to, double value) {
-#pragma unroll
-    for (int lane = 16; lane > 0; lane >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, lane));
-    // Numbers that are not negative are ordered as their bits are.
-    if (threadIdx.x % 32 == 0) atomicMax(reinterpret_cast<unsigned long long*>(to), (unsigned long long)__double_as_longlong(value));
-}
-
 // Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
 // Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
 extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {

@@ -11,7 +11,7 @@ typedef unsigned long long Counts;
 
 // What one pass is about, by cell unless said.
 struct Search {
-    const double* largest;
+    const Number* largest;
     // A cell of the same body with no higher number, in the end its first one.
     unsigned int* label;
     // Of bodies' first cells: how many cells there are, then the body's number.
@@ -30,7 +30,7 @@ struct Search {
 __device__ __forceinline__ unsigned int own_number() { return blockIdx.x * 256 + threadIdx.x; }
 
 // The largest coupling of each cell; each cell a body.
-extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, double* largest, unsigned int* label) {
+extern "C" __global__ void __launch_bounds__(256) begin_search(Matrix a, Number* largest, unsigned int* label) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     double most = 0;
@@ -69,13 +69,78 @@ __device__ __forceinline__ void join(unsigned int* label, unsigned int a, unsign
     }
 }
 
+// The numbers of 16 even and 16 odd planes, bit by bit, in the planes' order.
+__device__ __forceinline__ unsigned int in_order(unsigned int folded) {
+    auto apart = [](unsigned int n) {
+        n = (n | n << 8) & 0x00ff00ffu;
+        n = (n | n << 4) & 0x0f0f0f0fu;
+        n = (n | n << 2) & 0x33333333u;
+        return (n | n << 1) & 0x55555555u;
+    };
+    return apart(folded & 0xffffu) | apart(folded >> 16) << 1;
+}
+
+// Gives tiles that lie within one body as they are, cell by cell in each direction, one label: most tiles, where bodies are
+// large. In the others one to each run of cells along y. Then few cells are left to be joined. A tile a block, a run a warp.
+extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s, double theta) {
+    // In x, y and z: cells of a tile, and stored directions.
+    constexpr int TILE[3] = {8, 32, 4}, STORED[3] = {0, 8, 2};
+    const int extents[3] = {a.nx, a.ny, a.nz}, lane = threadIdx.x & 31;
+    int first[3];
+    unsigned int tile = blockIdx.x;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+        const int tiles = (extents[d] + TILE[d] - 1) / TILE[d];
+        first[d] = TILE[d] * int(tile % tiles);
+        tile /= tiles;
+    }
+    // Even planes lie before odd ones.
+    const int j = 2 * (lane & 15) + (lane >> 4), at[2] = {first[X] + int(threadIdx.x >> 5), first[Y] + j};
+    const bool is_column = at[X] < a.nx && at[Y] < a.ny;
+    const int layers = min(TILE[Z], a.nz - first[Z]);
+    bool is_whole = true;
+    unsigned int tied[TILE[Z]];
+#pragma unroll
+    for (int k = 0; k < TILE[Z]; k++) {
+        bool is_tied[3] = {true, true, true};
+        if (is_column && k < layers) {
+            const int number[3] = {at[X], at[Y], first[Z] + k};
+            const unsigned int own = place(a, {number[X], number[Y], number[Z]});
+            const Number largest = s.largest[own];
+#pragma unroll
+            for (int d = 0; d < 3; d++) {
+                if ((d != Y && !is_whole) || number[d] + 1 >= min(first[d] + TILE[d], extents[d])) continue;
+                const Number c = a.fields[a.cells * __popc(a.present & ((1u << STORED[d]) - 1)) + own];
+                const unsigned int next = place(a, {number[X] + (d == X), number[Y] + (d == Y), number[Z] + (d == Z)});
+                is_tied[d] = a.present >> STORED[d] & 1 && c > 0 && c >= theta * largest && c >= theta * s.largest[next];
+            }
+        }
+        // To the next plane: what is beyond the tile or the grid is not tied.
+        tied[k] = in_order(__ballot_sync(ALL_LANES, is_tied[Y])) & (0x7fffffffu >> max(first[Y] + TILE[Y] - a.ny, 0));
+        is_whole = __syncthreads_and(is_whole && is_tied[X] && is_tied[Y] && is_tied[Z]);
+    }
+    if (!is_column) return;
+    const unsigned int corner = place(a, {first[X], first[Y], first[Z]});
+#pragma unroll
+    for (int k = 0; k < TILE[Z]; k++) {
+        if (k >= layers) break;
+        // Where the run begins: after the last plane before this one that is not tied to the next. Its lowest number is that
+        // of an even plane, if it has one.
+        const unsigned int loose = ~tied[k] & ((1u << j) - 1);
+        int run = loose ? 32 - __clz(loose) : 0;
+        if (run & 1 && tied[k] >> run & 1) run++;
+        const unsigned int label = is_whole ? corner : place(a, {at[X], first[Y] + run, first[Z] + k});
+        s.label[place(a, {at[X], at[Y], first[Z] + k})] = label;
+    }
+}
+
 // Joins cells whose coupling is at least theta times the larger of both cells' largest.
 extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta) {
     const unsigned int n = own_number();
     if (n >= a.cells) return;
     const double own = s.largest[n];
     const Cell at = cell_at(a.nx, a.ny, n);
-    const double* __restrict__ c = a.fields + n;
+    const Number* __restrict__ c = a.fields + n;
     unsigned int known = __ldcg(s.label + n);
 #pragma unroll
     for (int stored = 0; stored < UPPER; stored++) {
@@ -154,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(256) number_bodies(long long cells,
 // Puts cells to their bodies' lists, in any order.
 extern "C" __global__ void __launch_bounds__(256) list_cells(long long cells, Search s) {
     const unsigned int n = own_number();
-    if (n >= cells) return;
+    if (n >= cells || *s.counts == 0) return;
     const unsigned int body = s.place[s.label[n]];
     if (body != NONE) s.cells[s.starts[body] + atomicAdd(s.filled + body, 1)] = n;
 }

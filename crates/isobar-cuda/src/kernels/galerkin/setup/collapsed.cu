@@ -17,7 +17,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n >= coarse.cells || !(a.present >> ALONG & 1)) return;
     const Cell own = cell_at(coarse.nx, coarse.ny, n);
-    const double* __restrict__ next = a.fields + a.cells * __popc(a.present & ((1u << ALONG) - 1));
+    const Number* __restrict__ next = a.fields + a.cells * __popc(a.present & ((1u << ALONG) - 1));
     const int number = along<AXIS>(own.i, own.j, own.k), count = along<AXIS>(w.nx, w.ny, w.nz);
     // Of the odd cell `to`, numbered like the coarse cell below it, or of coarse cell `to` where `is_odd` is 0.
     auto fine = [&](int to, int is_odd) -> Cell {
@@ -52,7 +52,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
         if (weight[side] > 0) total += weight[side] * weight[side] * diagonal(a, fine(odd[side], 1));
     }
     if (total - 2 * (weight[0] * c[0] + weight[1] * c[1]) > ROUNDING * total) return;
-    double* field = coarse.fields;
+    Number* field = coarse.fields;
     for (int stored = 0; stored < UPPER; stored++) {
         if (!(coarse.present >> stored & 1)) continue;
         const int dx = (stored + 14) % 3 - 1, dy = (stored + 14) / 9 - 1, dz = (stored + 14) / 3 % 3 - 1;

@@ -26,15 +26,15 @@ __device__ __forceinline__ long long checkerboard(int pitch, int nz, int i, int 
 }
 
 // h of a cell in a direction.
-__device__ __forceinline__ double half(const Stencil& op, const Form& form, int axis, double ratio, const Cell& at) {
+__device__ __forceinline__ Number half(const Stencil& op, const Form& form, int axis, double ratio, const Cell& at) {
     return ratio * double(op.field[form.field[axis]][checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]);
 }
 
-__device__ __forceinline__ double harmonic(double a, double b) { return a > 0 && b > 0 ? a * (b / (a + b)) : 0; }
+__device__ __forceinline__ Number harmonic(Number a, Number b) { return a > 0 && b > 0 ? a * (b / (a + b)) : Number(0); }
 
 // The matrix of a diffusion operator.
 extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op, Form form, Matrix a) {
-    __shared__ double tile[4][TILE][TILE + 1];
+    __shared__ Number tile[4][TILE][TILE + 1];
     const int extents[3] = {a.nx, a.ny, a.nz};
     double ratios[3];
     for (int d = 0; d < 3; d++) ratios[d] = form.stored_faces ? 1 : double(op.ratio[d]);
@@ -45,9 +45,10 @@ extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op,
             if (i >= a.nx || n >= a.ny) continue;
             const Cell at = {i, unfolded(n, a.ny), k};
             double sum = form.shift ? double(op.shift[checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]) : 0;
+#pragma unroll
             for (int d = 0; d < 3; d++) {
                 const int number = d == X ? at.i : d == Y ? at.j : at.k;
-                double own = 0, face = 0;
+                Number own = 0, face = 0;
                 const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
                 if (extents[d] > 1 || lower || upper) own = half(op, form, d, ratios[d], at);
                 Cell to;
@@ -61,11 +62,13 @@ extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op,
         }
         __syncthreads();
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
-            const int i = first_i + row, n = first_j + threadIdx.x;
-            if (i >= a.nx || n >= a.ny) continue;
-            double* to = a.fields + (n + (unsigned int)a.ny * (i + (unsigned int)a.nx * k));
+            const int i = first_i + row, m = first_j + threadIdx.x;
+            if (i >= a.nx || m >= a.ny) continue;
+            Number* to = a.fields + (m + (unsigned int)a.ny * (i + (unsigned int)a.nx * k));
             // Stored directions are numbered x, z, y.
-            for (int d : {X, Z, Y}) {
+#pragma unroll
+            for (int n = 0; n < 3; n++) {
+                const int d = n == 0 ? X : n == 1 ? Z : Y;
                 if (extents[d] == 1) continue;
                 *to = tile[d][threadIdx.x][row];
                 to += a.cells;
@@ -83,8 +86,8 @@ struct Targets {
 
 // Fields of a grid, one after the other, to vectors of a pitch; where that is 0, to arrays in the order of (i, k, j).
 extern "C" __global__ void __launch_bounds__(256)
-    store(const double* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Targets targets) {
-    __shared__ double tile[TILE][TILE + 1];
+    store(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Targets targets) {
+    __shared__ Number tile[TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;
     for (int k = blockIdx.z; k < nz; k += gridDim.z) {

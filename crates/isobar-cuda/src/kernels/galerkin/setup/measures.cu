@@ -26,21 +26,30 @@ extern "C" __global__ void __launch_bounds__(256)
     grid_sum<6>(total, scratch, partial, counter, result);
 }
 
-// result becomes 1 where anywhere a coupling is much weaker than the next in its direction.
+// Of a matrix with three stored directions, zero before: result[0] becomes 1 where anywhere a coupling is much weaker than the next in
+// its direction; then the largest coupling, and the largest of their inverses, infinite where cells side by side are not coupled.
 extern "C" __global__ void __launch_bounds__(256) find_contrast(Matrix a, double* result) {
+    const Number never = __longlong_as_double(0x7ff0000000000000LL);
+    Number most = 0, least = never;
     bool found = false;
     for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
         const Cell at = cell_at(a.nx, a.ny, n);
-        double lower[3] = {-1, -1, -1}, upper[3] = {-1, -1, -1};
-        for_each_coupling(a, at, [&](int dx, int dy, int dz, double c, const Cell&) {
+        Number lower[3] = {-1, -1, -1}, upper[3] = {-1, -1, -1};
+        for_each_coupling(a, at, [&](int dx, int dy, int dz, Number c, const Cell&) {
             const int d = dx ? X : dy ? Y : Z;
             (dx + dy + dz > 0 ? upper : lower)[d] = c;
         });
         for (int d = 0; d < 3; d++) {
+            if (upper[d] >= 0) {
+                most = max(most, upper[d]);
+                least = min(least, upper[d]);
+            }
             // Beyond a closed side is no coupling to compare with.
             if (lower[d] < 0 || upper[d] < 0) continue;
-            found = found || upper[d] < CONTRAST * lower[d] || lower[d] < CONTRAST * upper[d];
+            found = found || upper[d] < Number(CONTRAST) * lower[d] || lower[d] < Number(CONTRAST) * upper[d];
         }
     }
     if (found) *result = 1;
+    keep_most(result + 1, most);
+    keep_most(result + 2, least > 0 ? 1 / double(least) : double(never));
 }

@@ -6,7 +6,7 @@
 #include "galerkin/setup/setup.cuh"
 
 // What weights add up to this nearly is 1.
-constexpr double ROUNDING = 1e-9;
+constexpr double ROUNDING = sizeof(Number) == 4 ? 1e-6 : 1e-9;
 
 __device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) {
 #ifdef PRESENT
@@ -75,12 +75,17 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         const double weight = w.above[weight_place(side, dx, dy, dz)];
         return exists[AXIS][side + 2] ? weight : 0;
     };
+    // Whether there are couplings in a direction at all: with PRESENT, what asks nothing else costs nothing.
+    auto has = [&](int dx, int dy, int dz) {
+        const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
+        return (directions(a) >> (number > UPPER ? number - UPPER - 1 : UPPER - 1 - number) & 1) != 0;
+    };
     // The coupling of the fine cell at m of the own line, in a direction; where the line there does not exist, anything.
     auto coupling = [&](int m, int dx, int dy, int dz) -> double {
         const int number = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
         const int stored = number > UPPER ? number - UPPER - 1 : UPPER - 1 - number;
         if (!(directions(a) >> stored & 1)) return 0;
-        const double* __restrict__ field = a.fields + a.cells * __popc(directions(a) & ((1u << stored) - 1));
+        const Number* __restrict__ field = a.fields + a.cells * __popc(directions(a) & ((1u << stored) - 1));
         int x = 0, y = 0, z = 0;
         bool is_there = true;
         if (number < UPPER) {
@@ -114,13 +119,14 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     t_after *= one_after;
     t_before *= one_before;
 
-    double* __restrict__ to = coarse.fields + n;
+    Number* __restrict__ to = coarse.fields + n;
 #pragma unroll
     for (int number = 0; number < 27; number++) {
         if (number == UPPER) continue;
         const int dx = number % 3 - 1, dz = number / 3 % 3 - 1, dy = number / 9 - 1;
         const int step = along<AXIS>(dx, dy, dz);
         const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
+        if (!has(dx, dy, dz)) continue;
         const bool is_there = is_line(qx, qy, qz);
         if (step != 0) {
             const double c = coupling(0, dx, dy, dz), one = of_one(step, qx, qy, qz);
@@ -141,17 +147,21 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         const int step = along<AXIS>(dx, dy, dz);
         const int qx = AXIS == X ? 0 : dx, qy = AXIS == Y ? 0 : dy, qz = AXIS == Z ? 0 : dz;
         const int ax = AXIS == X, ay = AXIS == Y, az = AXIS == Z;
-        auto same = [&] { return coupling(0, qx, qy, qz); };
+        const bool is_across = has(qx, qy, qz), is_up = has(qx + ax, qy + ay, qz + az), is_down = has(qx - ax, qy - ay, qz - az);
         // C(I, I + 1) and C(I, I - 1)
         auto next = [&] {
+            double sum = is_up ? own_below * coupling(1, qx + ax, qy + ay, qz + az) : 0;
+            if (!is_up && !is_across) return sum;
             const double other = above(1, qx, qy, qz);
-            return other * coupling(0, qx + ax, qy + ay, qz + az) + own_below * other * coupling(1, qx, qy, qz) +
-                   own_below * coupling(1, qx + ax, qy + ay, qz + az);
+            if (is_up) sum += other * coupling(0, qx + ax, qy + ay, qz + az);
+            return is_across ? sum + own_below * other * coupling(1, qx, qy, qz) : sum;
         };
         auto last = [&] {
+            double sum = is_down ? own_before * coupling(-1, qx - ax, qy - ay, qz - az) : 0;
+            if (!is_down && !is_across) return sum;
             const double other = below(-1, qx, qy, qz);
-            return own_before * coupling(-1, qx - ax, qy - ay, qz - az) + own_before * other * coupling(-1, qx, qy, qz) +
-                   other * coupling(0, qx - ax, qy - ay, qz - az);
+            if (is_down) sum += other * coupling(0, qx - ax, qy - ay, qz - az);
+            return is_across ? sum + own_before * other * coupling(-1, qx, qy, qz) : sum;
         };
         double c;
         if (qx == 0 && qy == 0 && qz == 0) {
@@ -161,11 +171,19 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
         } else if (step < 0) {
             c = last();
         } else {
-            const double other_before = above(-1, qx, qy, qz), other_below = below(1, qx, qy, qz);
-            c = same() + own_before * other_before * coupling(-1, qx, qy, qz) +
-                own_before * coupling(-1, qx + ax, qy + ay, qz + az) + other_before * coupling(0, qx - ax, qy - ay, qz - az) +
-                other_below * coupling(0, qx + ax, qy + ay, qz + az) + own_below * coupling(1, qx - ax, qy - ay, qz - az) +
-                own_below * other_below * coupling(1, qx, qy, qz);
+            c = is_across ? coupling(0, qx, qy, qz) : 0;
+            if (is_across || is_down) {
+                const double other = above(-1, qx, qy, qz);
+                if (is_across) c += own_before * other * coupling(-1, qx, qy, qz);
+                if (is_down) c += other * coupling(0, qx - ax, qy - ay, qz - az);
+            }
+            if (is_across || is_up) {
+                const double other = below(1, qx, qy, qz);
+                if (is_across) c += own_below * other * coupling(1, qx, qy, qz);
+                if (is_up) c += other * coupling(0, qx + ax, qy + ay, qz + az);
+            }
+            if (is_up) c += own_before * coupling(-1, qx + ax, qy + ay, qz + az);
+            if (is_down) c += own_below * coupling(1, qx - ax, qy - ay, qz - az);
             if (is_one) c += next() + last();
         }
         const bool is_end = step > 0 ? 2 * at[AXIS] + 1 == count : step < 0 && at[AXIS] == 0;

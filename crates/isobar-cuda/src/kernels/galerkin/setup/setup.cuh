@@ -1,4 +1,5 @@
-// Matrices while the levels of a hierarchy are made of them, in double precision: isobar_core::stencil::galerkin on a card.
+// Matrices while the levels of a hierarchy are made of them: isobar_core::stencil::galerkin on a card. Stored in numbers of type
+// NUMBER; what is added up is added up in double precision.
 //
 // Fields hold the couplings of the 13 stored directions (see twenty_seven.cuh), those that are present one after the other, then
 // the row sums. In a field j is the fastest number, even planes before odd ones, then come i and k: whatever direction is halved,
@@ -13,8 +14,10 @@ enum { X = 0, Y = 1, Z = 2 };
 
 constexpr int UPPER = 13;
 
+typedef NUMBER Number;
+
 struct Matrix {
-    double* fields;
+    Number* fields;
     long long cells;
     int nx, ny, nz;
     // Bits of the stored directions that there are couplings for, and of the periodic ones.
@@ -23,8 +26,8 @@ struct Matrix {
 
 // The weights of odd cells, which are numbered like the coarse cells below them, in the order of a matrix's fields.
 struct Weights {
-    double* below;
-    double* above;
+    Number* below;
+    Number* above;
     int nx, ny, nz;
     // Whether below the first coarse cell lies the last odd one.
     int ring;
@@ -66,7 +69,7 @@ __device__ __forceinline__ unsigned int directions(const Matrix& a) {
 #endif
 }
 
-__device__ __forceinline__ double* sums(const Matrix& a) { return a.fields + a.cells * __popc(directions(a)); }
+__device__ __forceinline__ Number* sums(const Matrix& a) { return a.fields + a.cells * __popc(directions(a)); }
 
 // Brings n into 0 ... count - 1 across a periodic side; whether there is such a cell.
 __device__ __forceinline__ bool bring_inside(int& n, int count, bool periodic) {
@@ -85,7 +88,7 @@ __device__ __forceinline__ bool neighbour(const Matrix& a, const Cell& at, int d
 // Calls f(dx, dy, dz, c, to) for the couplings of a cell.
 template <class F> __device__ __forceinline__ void for_each_coupling(const Matrix& a, const Cell& at, F f) {
     const unsigned int own = place(a, at);
-    const double* __restrict__ c = a.fields;
+    const Number* __restrict__ c = a.fields;
 #pragma unroll
     for (int n = 0; n < UPPER; n++) {
         if (!(a.present >> n & 1)) continue;

@@ -6,19 +6,19 @@
 // Kernels with a cell or a line a thread: block 256 or 64, as many blocks as it takes.
 #include "galerkin/setup/setup.cuh"
 
-// Weights that add up to so nearly 1 are made to.
-constexpr double NEARLY = NEARLY_ONE;
+// Weights that add up to so nearly 1 are made to; ten times as much in single precision, whose rounding elimination adds up.
+constexpr double NEARLY = sizeof(Number) == 4 ? 10 * NEARLY_ONE : NEARLY_ONE;
 
 // Of odd cells, in their order.
 struct Scratch {
     // Couplings to the planes below and above, added up, not less than 0; -1 in an inactive cell.
-    double* down;
-    double* up;
+    Number* down;
+    Number* up;
     // Of the lines' matrices: first what else a cell is tied to, then 1 over the pivots; the coupling to the next cell.
-    double* pivot;
-    double* next;
+    Number* pivot;
+    Number* next;
     // Right-hand sides.
-    double* right[2];
+    Number* right[2];
 };
 
 // Lines: how many there are side by side and beyond each other, their length, and how far apart their cells are.
@@ -133,7 +133,7 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
     n /= l.first;
     const Cell odd = line_cell<AXIS>(w, parity, false, first, n % l.second, n / l.second);
     const unsigned int own = place(w, odd);
-    double below = max(s.down[own], 0.0), above = s.up[own];
+    double below = max(double(s.down[own]), 0.0), above = s.up[own];
     for_each_coupling(a, fine_cell<AXIS>(odd), [&](int dx, int dy, int dz, double c, const Cell&) {
         if (along<AXIS>(dx, dy, dz) != 0 || in_line<AXIS>(dx, dy, dz) || !stays(w, odd, dx, dy, dz)) return;
         const unsigned int to = place(w, {odd.i + dx, odd.j + dy, odd.k + dz});

@@ -1,0 +1,303 @@
+//! What the coefficients of diffusion are like, and the solver that suits them.
+
+use super::point_levels::{ends_small, steps};
+use super::{Coefficients, Diffusion, Stencil};
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
+
+/// Couplings of one direction may be so many times another's.
+const MOST_STIFF: f64 = 4.0;
+/// The largest coefficient may be so many times the smallest…
+const MOST_CONTRAST: f64 = 100.0;
+/// …and one so many times its neighbour's.
+const MOST_JUMP: f64 = 1.5;
+
+/// Of points above lines: the largest coefficient may be so many times its neighbour's. Among bodies that conduct a thousand
+/// times better than what is around them that takes as long as lines alone, or longer.
+const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
+/// Of fewer cells Galerkin levels are made in no time.
+const FEWEST_ABOVE_LINES: usize = 30_000;
+
+/// Of cycles in single precision: the largest coupling may be about so many times the smallest. Row sums of coarse grids are
+/// differences, and beyond this these do not fit into 24 bits.
+pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
+/// Couplings from one over this to this, and their products with residuals, are far within the range of single precision.
+pub const MOST_SINGLE: f64 = 1e12;
+
+/// What coefficients are like, as far as it matters to relaxation of points and to rounding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measures {
+    /// Of directions with more than one cell: mean couplings of the strongest over those of the weakest.
+    pub stiffness: f64,
+    /// The largest coefficient over the smallest; infinite where a cell is closed.
+    pub contrast: f64,
+    /// The largest ratio between neighbours, where contrast makes it worth knowing; at most the contrast.
+    pub jump: f64,
+    /// The largest coefficient, as it is stored.
+    pub most: f64,
+}
+
+impl Measures {
+    /// Whether points suffice; why, or why not.
+    pub fn verdict(&self) -> (bool, String) {
+        let Self { stiffness, contrast, jump, .. } = *self;
+        let no = |what: String| (false, format!("lines on Galerkin grids, not points: {what}"));
+        if contrast.is_infinite() {
+            no("cells are closed".into())
+        } else if stiffness > MOST_STIFF {
+            no(format!("couplings of one direction are {stiffness:.1} times another's, more than {MOST_STIFF}"))
+        } else if contrast > MOST_CONTRAST {
+            no(format!("coefficients differ by a factor of {contrast:.1e}, more than {MOST_CONTRAST}"))
+        } else if jump > MOST_JUMP {
+            no(format!("coefficients of neighbours differ by a factor of {jump:.2}, more than {MOST_JUMP}"))
+        } else {
+            let smooth = if contrast == 1.0 {
+                "coefficients are constant".to_owned()
+            } else {
+                format!("coefficients are smooth (contrast {contrast:.2}, neighbours {jump:.3})")
+            };
+            (true, format!("points: no direction is stiff (couplings {stiffness:.1} : 1), {smooth}"))
+        }
+    }
+
+    /// In what precision cycles may precondition conjugate gradients in double precision; why.
+    pub fn cycles(&self) -> (CyclePrecision, String) {
+        let Self { stiffness, contrast, most, .. } = *self;
+        let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
+        let apart = contrast * stiffness;
+        if contrast.is_infinite() {
+            double("cells are closed".into())
+        } else if apart > MOST_CONTRAST_SINGLE {
+            double(format!("couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}"))
+        } else if !(1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most) {
+            double(format!("couplings of {most:.1e} are near the ends of single precision"))
+        } else {
+            let why = format!(
+                "cycles in single precision: all cells are open, and couplings differ by a factor of about {apart:.1e}, at most \
+                 {MOST_CONTRAST_SINGLE:.0e}"
+            );
+            (CyclePrecision::F32, why)
+        }
+    }
+}
+
+/// The largest strength over the smallest; 1 where there is none.
+pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
+    let (least, most) =
+        strengths.fold((f64::INFINITY, 0.0f64), |(least, most), strength| (least.min(strength), most.max(strength)));
+    if most > 0.0 { most / least } else { 1.0 }
+}
+
+impl Diffusion {
+    /// Mean couplings of each direction, or as much as is known of them without the coefficients.
+    pub fn strengths(&self) -> [f64; 3] {
+        let mean = |field: &[f64]| field.iter().sum::<f64>() / field.len().max(1) as f64;
+        match self.coefficients() {
+            Coefficients::Cells { fields, axes } if fields.len() > 1 => {
+                let means: Vec<f64> = fields.iter().map(|field| mean(field)).collect();
+                axes.map(|(field, factor)| factor * means[field])
+            }
+            Coefficients::Cells { axes, .. } | Coefficients::DeviceCells { axes, .. } => axes.map(|(_, factor)| factor),
+            Coefficients::Faces(faces) => [0, 1, 2].map(|d: usize| mean(&faces[d])),
+        }
+    }
+
+    /// The strongest direction over the weakest, of those with more than one cell.
+    pub fn stiffness(&self) -> f64 {
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
+        stiffness_of(strengths.map(|(strength, _)| strength))
+    }
+
+    /// Coefficients of cells on the host, measured; of others nothing is known.
+    pub fn measures(&self) -> Option<Measures> {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
+        let stiffness = self.stiffness();
+        let spreads: Vec<[f64; 2]> = fields.iter().map(|field| spread(field)).collect();
+        let ratio = |[least, most]: [f64; 2]| if least > 0.0 { most / least } else { f64::INFINITY };
+        let contrast = spreads.iter().copied().map(ratio).fold(1.0, f64::max);
+        let most = axes.iter().map(|&(field, factor)| factor * spreads[field][1]).fold(0.0, f64::max);
+        let is_open = stiffness <= MOST_STIFF && contrast <= MOST_CONTRAST && contrast > MOST_JUMP;
+        let jump = if is_open { self.largest_jump() } else { contrast };
+        Some(Measures { stiffness, contrast, jump, most })
+    }
+
+    /// The solver where these options leave that open, given what `measure` finds of the coefficients, if anything: cycles that
+    /// relax points where these suffice, else conjugate gradients with cycles that relax lines, in single precision where that
+    /// is enough. `measure` is called once at most.
+    ///
+    /// # Errors
+    /// Those of `measure`.
+    pub fn choice_by(
+        &self,
+        options: &SolverOptions,
+        measure: impl FnOnce() -> Result<Option<Measures>>,
+    ) -> Result<Choice> {
+        let mut measure = Some(measure);
+        let mut found = None;
+        let mut look = || {
+            if let Some(measure) = measure.take() {
+                found = measure()?;
+            }
+            Ok(found)
+        };
+        let mut choice = self.method_by(options, &mut look)?;
+        if options.leaves_cycles_open(choice.method, choice.preconditioner)
+            && let Some(measures) = look()?
+        {
+            let (cycles, why) = measures.cycles();
+            (choice.cycles, choice.why_cycles) = (cycles, Some(why));
+        }
+        Ok(choice)
+    }
+
+    /// Method, preconditioner and smoother of [`Diffusion::choice_by`].
+    fn method_by(
+        &self,
+        options: &SolverOptions,
+        measure: &mut dyn FnMut() -> Result<Option<Measures>>,
+    ) -> Result<Choice> {
+        let lines = Choice::new(Method::Cg, Preconditioner::Multigrid);
+        let is_open = options.preconditioner == Preconditioner::Auto
+            && options.deflation.is_none()
+            && options.norm != Norm::Scaled
+            && matches!(options.multigrid.smoother, Smoother::Auto | Smoother::PointRedBlack);
+        if options.method != Method::Auto || !is_open {
+            return Ok(lines);
+        }
+        let points = Choice { method: Method::Multigrid, smoother: Smoother::PointRedBlack, ..lines.clone() };
+        if options.multigrid.smoother == Smoother::PointRedBlack {
+            return Ok(points);
+        }
+        let Some(measures) = measure()? else { return Ok(lines) };
+        let (suffices, why) = measures.verdict();
+        if suffices && !ends_small(Stencil::shape(self), self) {
+            let why = Some("lines on Galerkin grids, not points: an odd number of cells goes around a ring".into());
+            return Ok(Choice { why, ..lines });
+        }
+        Ok(Choice { why: Some(why), ..if suffices { points } else { lines } })
+    }
+
+    /// [`Diffusion::choice_by`] on a host, with points above lines where points alone do not suffice and coefficients are such that
+    /// this takes less time than lines alone.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn choice_on_host(&self, options: &SolverOptions) -> Result<Choice> {
+        let mut found = None;
+        let choice = self.choice_by(options, || {
+            found = self.measures();
+            Ok(found)
+        })?;
+        let has_few = Stencil::shape(self).cells() < FEWEST_ABOVE_LINES;
+        let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
+        let Some(Measures { stiffness, contrast, .. }) = found.filter(|_| is_open && !has_few) else {
+            return Ok(choice);
+        };
+        if contrast.is_infinite()
+            || stiffness > MOST_STIFF
+            || !steps(self, Some(2)).is_ok_and(|steps| !steps.is_empty())
+        {
+            return Ok(choice);
+        }
+        let jump = self.largest_jump();
+        if jump > MOST_JUMP_ABOVE_LINES {
+            let why = choice.why.map(|why| {
+                format!("{why}; nor points above lines, coefficients of neighbours differing by a factor of {jump:.1e}")
+            });
+            return Ok(Choice { why, ..choice });
+        }
+        let why = format!(
+            "points on the finest grid, lines on Galerkin grids below: no direction is stiff (couplings {stiffness:.1} : 1), \
+             coefficients are rough (contrast {contrast:.1e}, neighbours {jump:.1}, at most {MOST_JUMP_ABOVE_LINES})"
+        );
+        Ok(Choice { smoother: Smoother::PointLine, why: Some(why), ..choice })
+    }
+
+    /// The largest ratio between coefficients of neighbours; of other than coefficients of cells on the host, 1.
+    fn largest_jump(&self) -> f64 {
+        let Coefficients::Cells { fields, axes } = self.coefficients() else { return 1.0 };
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let steps = [(1, nx), (nx, ny), (nx * ny, nz)];
+        let of_direction = |((field, _), (step, n)): (&(usize, f64), (usize, usize))| {
+            // Blocks of cells within which the next one in this direction is so many further.
+            fields[*field].chunks(step * n).map(|block| most_between(block, &block[step..])).fold(1.0, f64::max)
+        };
+        axes.iter().zip(steps).filter(|&(_, (_, n))| n > 1).map(of_direction).fold(1.0, f64::max)
+    }
+}
+
+/// The smallest and the largest.
+fn spread(field: &[f64]) -> [f64; 2] {
+    let (mut least, mut most) = ([f64::INFINITY; 8], [0.0f64; 8]);
+    let (chunks, rest) = field.as_chunks::<8>();
+    for chunk in chunks {
+        for ((least, most), &value) in least.iter_mut().zip(&mut most).zip(chunk) {
+            *least = if value < *least { value } else { *least };
+            *most = if value > *most { value } else { *most };
+        }
+    }
+    let least = least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min);
+    let most = most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max);
+    [least, most]
+}
+
+/// The largest ratio between numbers in the same place, those that have none left out.
+fn most_between(a: &[f64], b: &[f64]) -> f64 {
+    let ratio = |a: f64, b: f64| if a > b { a / b } else { b / a };
+    let n = a.len().min(b.len());
+    let ((chunks_a, rest_a), (chunks_b, rest_b)) = (a[..n].as_chunks::<8>(), b[..n].as_chunks::<8>());
+    let mut most = [1.0f64; 8];
+    for (a, b) in chunks_a.iter().zip(chunks_b) {
+        for ((most, &a), &b) in most.iter_mut().zip(a).zip(b) {
+            let ratio = ratio(a, b);
+            *most = if ratio > *most { ratio } else { *most };
+        }
+    }
+    let rest = rest_a.iter().zip(rest_b).map(|(&a, &b)| ratio(a, b));
+    most.into_iter().chain(rest).fold(1.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::Side;
+
+    #[test]
+    fn points_are_for_what_is_smooth() {
+        let shape = Shape::new(12, 8, 4);
+        let of = |value: &dyn Fn(usize) -> f64, factors: [f64; 3]| {
+            let field: Vec<f64> = (0..shape.cells()).map(value).collect();
+            let cells = Coefficients::Cells { fields: vec![field.into()], axes: factors.map(|factor| (0, factor)) };
+            Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
+        };
+        let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
+        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0 });
+        assert!(even.verdict().0);
+        assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);
+        let refused = |measures: Measures, why: &str| {
+            let (is_good, text) = measures.verdict();
+            assert!(!is_good && text.contains(why), "{text}");
+        };
+        refused(of(&|_| 3.0, [1.0, 9.0, 1.0]), "one direction are 9.0 times");
+        refused(of(&|n| if n == 5 { 0.0 } else { 1.0 }, [1.0; 3]), "closed");
+        refused(of(&|n| if n == 5 { 1e3 } else { 1.0 }, [1.0; 3]), "1.0e3");
+        refused(of(&|n| if n == 5 { 3.0 } else { 1.0 }, [1.0; 3]), "neighbours differ by a factor of 3");
+    }
+
+    #[test]
+    fn cycles_are_in_single_precision_where_couplings_fit() {
+        let of = |most: f64, contrast: f64, stiffness: f64| {
+            let (precision, why) = Measures { stiffness, contrast, jump: contrast, most }.cycles();
+            assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
+            precision
+        };
+        assert_eq!(of(1.0, 1e3, 10.0), CyclePrecision::F32);
+        for [most, contrast, stiffness] in
+            [[1.0, f64::INFINITY, 1.0], [1.0, 1e6, 1.0], [1.0, 1e3, 1e3], [1e20, 1.0, 1.0], [1e-20, 1.0, 1.0]]
+        {
+            assert_eq!(of(most, contrast, stiffness), CyclePrecision::F64);
+        }
+    }
+}
