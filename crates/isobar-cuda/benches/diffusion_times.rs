@@ -10,6 +10,7 @@ use isobar_core::backend::{Backend, Ratio, Sums};
 use isobar_core::bench::{seconds, time_setup, upload_noise};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::line::scratch_layout;
 use isobar_core::operator::{Direction, Guess, Relaxation};
 use isobar_core::options::{
     CoarseSolve, Compatibility, CyclePrecision, Deflation as DeflationOptions, Method, Preconditioner, Smoother,
@@ -246,9 +247,7 @@ fn points(cuda: &Cuda) -> Result<()> {
             problem
         });
         let is_large = shape.cells() > 1 << 26;
-        if shape.nz > 1 {
-            point_steps(cuda, &fixed.stencil()?, copy)?;
-        }
+        point_steps(cuda, &fixed.stencil()?, copy)?;
         for precision in [Precision::F64, Precision::Mixed] {
             point_solve(cuda, &fixed, "all sides fixed", precision, copy)?;
             if !is_large && std::env::args().nth(2).is_none() {
@@ -285,7 +284,8 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
             upload_noise(cuda, layout, &mut v)?;
             Ok(v)
         };
-        let (f, mut u, mut s) = (noise(&layout)?, noise(&layout)?, cuda.zeros::<f64>(&Layout::smallest()?)?);
+        let (f, mut u, mut s) =
+            (noise(&layout)?, noise(&layout)?, noise(&scratch_layout(&**level, Smoother::PointRedBlack)?)?);
         let (mut coarse_f, coarse_u) = (noise(&coarse)?, noise(&coarse)?);
         let mut scalars = cuda.scalars()?;
         let norm = Sums::<2>::new(0).get(0);
@@ -305,12 +305,20 @@ fn point_steps(cuda: &Cuda, stencil: &Diffusion, copy: f64) -> Result<()> {
         let time = seconds(cuda, || level.smooth(relaxation, Guess::Zero, &f, &mut u, &mut s))?;
         report("sweep from zero", 2.0, time);
         let time = seconds(cuda, || transfer.residual_restrict(&f, &u, &mut coarse_f, &mut s))?;
-        report("residual, restriction", 2.125, time);
-        report("prolongation", 2.125, seconds(cuda, || transfer.prolong(&coarse_u, &mut u))?);
+        // Of the coarser grid's vector, one.
+        let part = coarse.shape().cells() as f64 / cells as f64;
+        report("residual, restriction", 2.0 + part, time);
+        report("prolongation", 2.0 + part, seconds(cuda, || transfer.prolong(&coarse_u, &mut u))?);
         let all = seconds(cuda, || {
             transfer.prolong_smooth(relaxation, &f, &coarse_u, &mut u, &mut s, Some((norm, &mut scalars)))
         })?;
-        report("prolongation, sweep, norm", 3.125, all);
+        report("prolongation, sweep, norm", 3.0 + part, all);
+        for (guess, name, references) in
+            [(Guess::Given, "sweep, restriction", 3.0), (Guess::Zero, "the same from zero", 2.0)]
+        {
+            let mut step = || transfer.smooth_residual_restrict(relaxation, guess, &f, &mut u, &mut coarse_f, &mut s);
+            report(name, references + part, seconds(cuda, &mut step)?);
+        }
     }
     Ok(())
 }

@@ -105,7 +105,9 @@ fn times<T: Real>(cuda: &Cuda, shape: Shape, is_line: bool, cycles: &[(usize, us
         })
     };
     let plain = time(&PointCycle::sweep(1.0))?;
-    let bytes = (3.0 + stencil.coefficient_vectors()) * (shape.cells() * size_of::<T>()) as f64;
+    // Where all cells are alike no coefficients are read but a shift.
+    let coefficients = if is_line { stencil.coefficient_vectors() } else { f64::from(u8::from(stencil.has_shift())) };
+    let bytes = (3.0 + coefficients) * (shape.cells() * size_of::<T>()) as f64;
     let lines = if is_line { ", lines" } else { "" };
     println!("\n{shape}{lines}, {}, copy {:.0} GB/s", T::PRECISION, copy / 1e9);
     println!(

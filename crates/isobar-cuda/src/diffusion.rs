@@ -224,6 +224,10 @@ impl Kind for Diffusion {
         self.periodic
     }
 
+    fn has_shift(&self) -> bool {
+        self.shift
+    }
+
     fn coefficient_vectors(stencil: &stencil::Diffusion) -> f64 {
         stencil.coefficient_vectors()
     }

@@ -22,7 +22,7 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::scalars::Scalars;
-use crate::seven_point::colours::cell_blocks;
+use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
@@ -114,6 +114,23 @@ pub struct PointTransfer<T: Real> {
     fine: Arc<DiffusionOperator<T>>,
     coarse: Layout,
     tables: Tables,
+    /// Whether all directions are halved of a grid whose relaxation may be one pass.
+    streams: bool,
+}
+
+impl<T: Real> PointTransfer<T> {
+    /// The finer level, where a sweep of it and this transfer may be one pass.
+    fn level<'a>(
+        &self,
+        relaxation: Relaxation,
+        f: &'a Vector<T>,
+        u: &'a mut Vector<T>,
+        scratch: &'a mut Vector<T>,
+    ) -> Option<Level<'a, T>> {
+        let Relaxation { smoother, rho, first } = relaxation;
+        let halving = self.tables.arguments();
+        (self.streams && smoother == Smoother::PointRedBlack).then_some(Level { halving, rho, first, f, u, scratch })
+    }
 }
 
 impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
@@ -148,6 +165,24 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         self.fine.kernels().launch_restriction(self.tables.coarse_grid(), self.tables.arguments(), vectors)
     }
 
+    fn smooth_residual_restrict(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+    ) -> Result<()> {
+        if let Some(level) = self.level(relaxation, f, u, scratch)
+            && self.fine.kernels().relax_restrict(guess, level, coarse_f)?
+        {
+            return Ok(());
+        }
+        self.fine.smooth(relaxation, guess, f, u, scratch)?;
+        self.residual_restrict(f, u, coarse_f, scratch)
+    }
+
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,
@@ -157,6 +192,12 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
+        let out = norm.as_ref().map(|(norm, scalars)| (*norm, &**scalars));
+        if let Some(level) = self.level(relaxation, f, u, scratch)
+            && self.fine.kernels().prolong_relax(level, coarse_u, out)?
+        {
+            return Ok(());
+        }
         self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
     }
 }
@@ -216,7 +257,7 @@ fn fill<T: Real>(
     }
     coarse.kind().send_ratios::<T>(coarse.cuda(), to, &coarse_axes)?;
     coarse.prepare_colours()?;
-    coarse.look()
+    coarse.prepare_looks()?.look(coarse)
 }
 
 impl SupportsPoints for Cuda {
@@ -231,7 +272,10 @@ impl SupportsPoints for Cuda {
         refuse_while_recording("making a transfer")?;
         let (ends, layouts) = (stencil::ends_of(fine.kernels().kind().sides()), [fine.layout_of(), coarse.layout_of()]);
         let tables = Tables::new::<T>(self, by, ends, layouts)?;
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout_of(), tables }))
+        let shape = fine.layout_of().shape();
+        let is_halved = by.halved().into_iter().zip([shape.nx, shape.ny, shape.nz]).all(|(halved, n)| halved || n == 1);
+        let streams = is_halved && fine.kernels().prepare_streamed_colours()?;
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse.layout_of(), tables, streams }))
     }
 
     fn halve<T: Real>(
@@ -284,7 +328,7 @@ impl SupportsPointParts for Cuda {
         refuse_while_recording("making a transfer")?;
         let ends = stencil::ends_of(fine.kernels().kind().sides());
         let tables = Tables::new::<T>(self, by, ends, [fine.layout_of(), coarse])?;
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables }))
+        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, tables, streams: false }))
     }
 
     /// By the host, which has the coefficients of all parts.
@@ -309,7 +353,7 @@ pub(crate) fn measure(
     let Some(axes) = stencil.factors() else { return Ok(None) };
     let kernels = operator.kernels();
     kernels.prepare_colours()?;
-    let look = kernels.found()?;
+    let look = kernels.prepare_looks()?.found();
     let Shape { nx, ny, nz } = stencil.shape();
     let (mut contrast, mut most, mut strengths) = (1.0f64, 0.0f64, [0.0; 3]);
     for (d, (field, factor)) in axes.into_iter().enumerate().filter(|&(d, _)| [nx, ny, nz][d] > 1) {

@@ -47,8 +47,8 @@ struct Found {
     shared_bytes: usize,
 }
 
-/// Dynamic shared memory that blocks may have without being allowed to.
-const FREE_SHARED_BYTES: usize = 48 << 10;
+/// Dynamic shared memory that blocks may have without being allowed to: of 48 KiB what kernels hardly have beside it.
+const FREE_SHARED_BYTES: usize = 40 << 10;
 
 impl Module {
     /// A kernel by name.

@@ -43,6 +43,12 @@ impl Outcome {
         self.inner.history.clone()
     }
 
+    /// Of a batch of lines, the worst relative residual, and the iterations of each.
+    #[getter]
+    fn batch(&self) -> Option<(f64, Vec<usize>)> {
+        self.inner.batch.as_ref().map(|batch| (batch.worst, batch.iterations.clone()))
+    }
+
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.inner.notes.clone()

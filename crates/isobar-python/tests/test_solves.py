@@ -147,6 +147,14 @@ def test_norne_in_a_few_lines():
     json.dumps(result.report)
 
 
+def test_lines_of_a_batch_by_themselves():
+    result = isobar.solve(CASES / "jacobi-batch.toml", device="cpu", **{"grid.nx": 40, "grid.ny": 36})
+    assert result.batch.iterations.shape == (36,) and result.batch.iterations.max() == result.iterations
+    assert 0 < result.batch.worst <= result.tolerance
+    assert result.batch.iterations.tolist() == result.report["outcome"]["batch"]["iterations"]
+    assert isobar.Solver(isobar.Diffusion(np.ones((4, 4)), boundary={"x": 0.0})).solve(np.ones((4, 4))).batch is None
+
+
 def test_cases_keep_what_they_say(tmp_path):
     path = tmp_path / "case.toml"
     path.write_text('[problem]\nkind = "poisson"\n[grid]\nnx = 8\nny = 8\n[diffusion]\nboundary.west = "dirichlet"\n'

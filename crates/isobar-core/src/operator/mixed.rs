@@ -130,7 +130,9 @@ impl<B: Backend> UnfusedTop<B> {
         let layout = *double.layout();
         let small = Layout::smallest()?;
         let scratch = if double.mixed_needs_scratch(relaxation.smoother) { layout } else { small };
-        let scratch_single = scratch_layout(&*single, relaxation.smoother)?;
+        // Of points cycles are whole, and have their own.
+        let takes_over = relaxation.smoother != Smoother::PointRedBlack;
+        let scratch_single = if takes_over { scratch_layout(&*single, relaxation.smoother)? } else { small };
         Ok(Self {
             e: backend.zeros(&layout)?,
             r: backend.zeros(&layout)?,

@@ -28,6 +28,30 @@ __device__ __forceinline__ void copy_async_16(void* to, const void* from, bool v
 #endif
 }
 
+// The same of one number; the copies of a thread until `copy_async_commit` are a group.
+template <class T> __device__ __forceinline__ void copy_async(T* to, const T* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+    unsigned int address = static_cast<unsigned int>(__cvta_generic_to_shared(to));
+    int bytes = valid ? sizeof(T) : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(from), "n"(sizeof(T)), "r"(bytes) : "memory");
+#else
+    *to = valid ? *from : T(0);
+#endif
+}
+
+__device__ __forceinline__ void copy_async_commit() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits until at most so many of a thread's groups are on their way.
+template <int GROUPS> __device__ __forceinline__ void copy_async_wait_for() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+#endif
+}
+
 __device__ __forceinline__ void copy_async_wait() {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");

@@ -18,6 +18,7 @@ pub const HEADERS: &[(&str, &str)] = headers![
     "reduce.cuh",
     "seven_point/chunks.cuh",
     "seven_point/column.cuh",
+    "seven_point/halving.cuh",
     "seven_point/serial.cuh",
     "seven_point/seven_point.cuh",
     "seven_point/stream.cuh",
@@ -57,8 +58,14 @@ pub mod seven_point {
     pub const POINTS: &str = include_str!("seven_point/points.cu");
     /// Relaxation of points, several sweeps in one pass.
     pub const STREAMED: &str = include_str!("seven_point/streamed.cu");
+    /// The same where all cells are alike.
+    pub const STREAMED_EVEN: &str = include_str!("seven_point/streamed_even.cu");
     /// Relaxation of points by colour, and halved grids.
     pub const COLOURS: &str = include_str!("seven_point/colours.cu");
+    /// The same in one pass.
+    pub const COLOURS_STREAMED: &str = include_str!("seven_point/colours_streamed.cu");
+    /// What coefficients are like.
+    pub const LOOK: &str = include_str!("seven_point/look.cu");
     /// Pivots and substitution in blocks.
     pub const TRIANGULAR: &str = include_str!("seven_point/triangular.cu");
     /// The same over the whole grid.

@@ -40,6 +40,9 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     /// Bits of the periodic directions.
     fn periodic(&self) -> u32;
 
+    /// Whether there is a field of s.
+    fn has_shift(&self) -> bool;
+
     /// As [`isobar_core::operator::Operator::coefficient_vectors`].
     fn coefficient_vectors(stencil: &Self::Stencil) -> f64;
 
@@ -120,6 +123,10 @@ impl<K: Kind> Form<K> {
         self.source::<T>("seven_point_colours", kernels::COLOURS)
     }
 
+    pub(super) fn look<T: Real>(&self) -> Source {
+        self.source::<T>("seven_point_look", kernels::LOOK)
+    }
+
     pub(super) fn triangular<T: Real>(&self) -> Source {
         self.source::<T>("seven_point_triangular", kernels::TRIANGULAR)
     }
@@ -133,11 +140,13 @@ pub(crate) fn sources<K: Kind, T: Real>(stencil: &K::Stencil, layers: &[usize], 
         form.passes::<T>(),
         form.triangular::<T>(),
         form.colours::<T>(),
+        form.look::<T>(),
         form.whole_grid::<T>(stencil.shape(), 64 << 10, 1),
         form.whole_grid::<T>(stencil.shape(), 227 << 10, 0),
     ];
     all.extend(layers.iter().map(|&layers| form.lines::<T>(layers)));
     all.extend(layers.iter().filter_map(|&layers| form.sweeps::<T>(layers)));
+    all.extend(form.colours_streamed_source::<T>());
     all.extend(points::sources::<K, T>(stencil, wide));
     all
 }

@@ -7,7 +7,8 @@
 //!   grid, whose halo rows are filled on the way,
 //! * [`passes`] kernels for any stencil that has a header (`kernels/seven_point/seven_point.cuh` says what is in one): a new
 //!   stencil gets everything for that header and its `kind`, what `triangular` and `aggregate` add included; `lines` says how
-//!   their blocks tile columns, `points` relaxation of points, `colours` that by colour, `whole_grid` how substitution tiles the grid.
+//!   their blocks tile columns, `points` relaxation of points, `colours` that by colour, `look` what coefficients
+//!   are like, `whole_grid` how substitution tiles the grid.
 //!
 //! The tensor-product operator brings kernels of its own.
 
@@ -21,6 +22,7 @@ mod aggregate;
 pub(crate) mod colours;
 pub(crate) mod kind;
 mod lines;
+pub(crate) mod look;
 mod part;
 pub mod passes;
 pub(crate) mod points;
@@ -112,6 +114,11 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
 
     /// Whether transfers and sweeps of this kind write to their scratch vector.
     fn needs_scratch(&self) -> bool;
+
+    /// Whether transfers with sweeps of points may exchange u with their scratch vector.
+    fn exchanges_cells(&self) -> bool {
+        false
+    }
 
     /// y = A x
     fn apply(&self, x: &Vector<Self::Real>, y: &mut Vector<Self::Real>) -> Result<()>;

@@ -144,6 +144,10 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {
-        smoother == Smoother::LineJacobi || (smoother != Smoother::PointRedBlack && self.kernels.needs_scratch())
+        match smoother {
+            Smoother::LineJacobi => true,
+            Smoother::PointRedBlack => self.kernels.exchanges_cells(),
+            _ => self.kernels.needs_scratch(),
+        }
     }
 }

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
 class NotConvergedWarning(UserWarning):
     """A solve stopped before it met the tolerance. Its result says why, and what to try."""
+
+
+class Batch(NamedTuple):
+    """What came of the lines of a batch (``solver.jacobi.batch``), each a problem of its own."""
+
+    worst: float
+    """The relative residual of the line where that is largest."""
+    iterations: np.ndarray
+    """How many each line took."""
 
 
 class Result:
@@ -49,6 +58,12 @@ class Result:
     def history(self) -> np.ndarray:
         """The relative residual after 0, 1, 2, … iterations."""
         return np.array(self._outcome.history)
+
+    @property
+    def batch(self) -> Batch | None:
+        """Of a batch of lines, what came of them; else None."""
+        batch = self._outcome.batch
+        return None if batch is None else Batch(batch[0], np.array(batch[1]))
 
     @property
     def stop(self) -> str:

@@ -193,6 +193,18 @@ impl Setup<'_> {
             && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
     }
 
+    /// Whether sweeps of points on a card may be one pass with what comes before and after, from one vector to another.
+    fn streams(&self, matrix: &MatrixSize, Shape { nx, ny, nz }: Shape) -> bool {
+        /// Of all cells of a grid that is flat or not, and in each direction, at least.
+        const CELLS: [usize; 2] = [1 << 21, 1 << 24];
+        const FEWEST: usize = 64;
+        let is_ring = matches!(matrix.kind, MatrixKind::Diffusion { is_periodic, .. } if is_periodic.contains(&true));
+        let is_large =
+            nx * ny * nz >= CELLS[usize::from(nz > 1)] && nx >= FEWEST && ny >= FEWEST && (nz == 1 || nz >= FEWEST);
+        let is_point = self.options.multigrid.smoother == Smoother::PointRedBlack;
+        self.is_cuda() && is_point && is_large && !is_ring
+    }
+
     /// An iteration in numbers of `size` bytes, and multigrid in numbers of `cycle_size`.
     fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize, cycle_size: usize) -> Result<()> {
         match self.options.method {
@@ -275,8 +287,8 @@ impl Setup<'_> {
                 shapes
             }
         };
-        let scratch = if self.needs_scratch(matrix) { 1.0 } else { 0.0 };
         for (n, &shape) in shapes.iter().enumerate() {
+            let scratch = if self.needs_scratch(matrix) || self.streams(matrix, shape) { 1.0 } else { 0.0 };
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
         }
         Ok(())

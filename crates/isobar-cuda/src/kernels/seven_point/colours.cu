@@ -6,41 +6,9 @@
 // Block (32, 8): cells of a row, and layers; or, where there is one layer, rows. A thread goes through `march` rows.
 #include "reduce.cuh"
 #include "seven_point/column.cuh"
-
-// What every cell says of its faces, if all say the same.
-struct Even {
-    Fields fields;
-    int is_even;
-};
-
-// A grid and one of half as many cells in some directions.
-struct Halving {
-    // By direction and finer cell: weights of the coarser cell that it is part of, and of that beside.
-    const T* near[3];
-    const T* far[3];
-    int fine[4]; // cells, then the pitch
-    int coarse[4];
-    int halved; // bits of directions
-    int rings;
-    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first
-};
+#include "seven_point/halving.cuh"
 
 constexpr int SIDES = FLAT ? 4 : 6;
-
-// Couplings where all cells are alike.
-struct Known {
-    Fields fields;
-    T t[3];
-};
-
-__device__ __forceinline__ Known know(const Stencil& op, const Even* __restrict__ even) {
-    Known known;
-    known.fields = even->fields;
-    known.t[X] = face<X>(op, known.fields, known.fields);
-    known.t[Y] = face<Y>(op, known.fields, known.fields);
-    known.t[Z] = face<Z>(op, known.fields, known.fields);
-    return known;
-}
 
 // D and the sum of t u over the neighbours.
 struct Gathered {
@@ -226,27 +194,10 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     grid_sum<1>(sum, scratch, partial, counter, norm);
 }
 
-__device__ __forceinline__ Index place_in(const int (&grid)[4], int i, int j, int k) {
-    return (i >> 1) + (Index)grid[3] * (k + (Index)grid[2] * (((i + j) & 1) + 2 * (Index)j));
-}
-
-__device__ __forceinline__ bool is_halved(const Halving& h, int d) { return (h.halved >> d) & 1; }
-
 // The finer cells of direction d that make up coarser cell n: the first, and one past the last.
 __device__ __forceinline__ int first_part(const Halving& h, int d, int n) { return is_halved(h, d) ? 2 * n : n; }
 __device__ __forceinline__ int parts_end(const Halving& h, int d, int n) {
     return is_halved(h, d) ? min(2 * n + 2, h.fine[d]) : n + 1;
-}
-
-__device__ __forceinline__ int part_of(const Halving& h, int d, int n) { return is_halved(h, d) ? n >> 1 : n; }
-
-// The coarser cell on cell n's side of the one that it is part of; that itself where there is none.
-__device__ __forceinline__ int beside(const Halving& h, int d, int n) {
-    const int own = part_of(h, d, n), count = h.coarse[d];
-    if (!is_halved(h, d)) return own;
-    const int other = n & 1 ? own + 1 : own - 1;
-    if (other >= (d == Y ? h.start : 0) && other < (d == Y ? h.end : count)) return other;
-    return (h.rings >> d) & 1 ? (n & 1 ? 0 : count - 1) : own;
 }
 
 // This thread's cell of a grid, of which rows and layers are the block's second number and the grid's second and third.
@@ -352,48 +303,4 @@ extern "C" __global__ void __launch_bounds__(256, PROLONG_BLOCKS)
         u[at0] += fma(near0, at_own0, far0 * between(beside0));
         if (i1 > i0) u[place_in(h.fine, i1, j, k)] += fma(near1, at_own1, far1 * between(beside1));
     }
-}
-
-// Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
-// Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
-extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
-    constexpr int N = sizeof(Fields) / sizeof(T);
-    const double never = __longlong_as_double(0x7ff0000000000000LL);
-    double most[N], least[N], jump = 1;
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        most[n] = 0;
-        least[n] = never;
-    }
-    const int first = max(op.start, -1), last = min(op.end, op.ny + 1) - 1;
-    const int rows = (last - first + 1) * LAYERS(op), lane = threadIdx.x % 32;
-    for (int row = blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += gridDim.x * 8) {
-        const int j = first + row / LAYERS(op), k = row % LAYERS(op);
-        const bool is_last[2] = {j == last, k + 1 == LAYERS(op)};
-        for (int i = lane; i < op.nx; i += 32) {
-            const Fields here = load(op, place(op, i, j, k));
-            const Fields beside[3] = {load(op, place(op, min(i + 1, op.nx - 1), j, k)), load(op, place(op, i, j + !is_last[0], k)),
-                                      load(op, place(op, i, j, k + !is_last[1]))};
-#pragma unroll
-            for (int field = 0; field < N; field++) {
-                const double h = here.f[field];
-                most[field] = fmax(most[field], h);
-                // What is not positive, or no number, has an inverse without bound.
-                least[field] = h > 0 ? fmin(least[field], h) : 0;
-                if (!(h > 0)) jump = never;
-#pragma unroll
-                for (int d = 0; d < 3; d++) {
-                    const double other = beside[d].f[field], larger = fmax(h, other), smaller = fmin(h, other);
-                    // Divisions are dear, and few ratios are the largest so far.
-                    if (larger > jump * smaller) jump = larger / smaller;
-                }
-            }
-        }
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        keep_most(result + n, most[n]);
-        keep_most(result + N + n, least[n] > 0 ? 1 / least[n] : never);
-    }
-    keep_most(result + 2 * N, jump);
 }

@@ -99,6 +99,10 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         true
     }
 
+    fn exchanges_cells(&self) -> bool {
+        self.may_stream_colours()
+    }
+
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
         self.pass("apply", &[x.pointer(), y.pointer()])
     }

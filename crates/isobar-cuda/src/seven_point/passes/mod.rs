@@ -18,6 +18,7 @@ use super::Residual;
 use super::colours::Colours;
 use super::kind::{Form, Kind, ROWS};
 use super::lines::{LineTile, SweepTile};
+use super::look::Looks;
 use super::points::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
 use crate::cuda::{Cuda, check_size};
@@ -57,6 +58,8 @@ pub struct Passes<K: Kind, T> {
     pub(super) cycles: Cycles,
     /// What relaxation by colour needs, where that has been asked for.
     pub(super) colours: OnceLock<Colours>,
+    /// What the coefficients are like, where that has been asked for.
+    pub(super) looks: OnceLock<Looks>,
     /// Two counts.
     census: Buffer,
     /// What the coefficients came from, for what is computed on the host.
@@ -83,8 +86,8 @@ impl<K: Kind, T: Real> Passes<K, T> {
     /// The coefficients of a stencil have come: has the card compute what depends on them.
     pub(crate) fn note_sent(&self, stencil: &K::Stencil) -> Result<()> {
         *self.stencil.write().unwrap_or_else(PoisonError::into_inner) = stencil.clone();
-        if self.colours.get().is_some() {
-            self.look()?;
+        if let Some(looks) = self.looks.get() {
+            looks.look(self)?;
         }
         self.inverse_pivots.get().map_or(Ok(()), |pivots| self.factorise_columns(pivots.pointer()))
     }
@@ -134,6 +137,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             reduction: Reduction::new(context, 0)?,
             cycles: Cycles::default(),
             colours: OnceLock::new(),
+            looks: OnceLock::new(),
             census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
             stencil: RwLock::new(stencil.clone()),
         };

@@ -176,7 +176,7 @@ impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn prepare(&self, cycle: &PointCycle) -> Result<()> {
-        if self.streamed(cycle)?.is_some() {
+        if self.prepare_streamed(cycle)? {
             Ok(())
         } else if cycle.is_sweep() || cycle.momentum > 0.0 {
             self.kernels().prepare_pass(sweep_of(cycle))

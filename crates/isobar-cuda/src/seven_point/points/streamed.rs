@@ -13,28 +13,38 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::{Pointer, lock};
 use crate::kernels::seven_point as kernels;
-use crate::launch::{Arguments, Kernel, Launch, refuse_while_recording};
+use crate::launch::{Arguments, Kernel, Launch, is_recording, refuse_while_recording};
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::seven_point::kind::{Form, Kind};
 use crate::seven_point::passes::Passes;
 use crate::seven_point::{Kernels, SevenPoint};
 
-/// How a block is made: see streamed.cu.
+/// How a block is made: see streamed.cu and streamed_even.cu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     sweeps: usize,
     moves: bool,
-    /// Cells in x and z.
+    /// Threads in x and z.
     tile: [usize; 2],
     min_blocks: usize,
-    /// Weights of a cell in shared memory.
-    stored: usize,
+    weights: Weights,
+}
+
+/// Where a block has what neighbours are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weights {
+    /// Computed from coefficients a row at a time, so many of a cell in shared memory, the others in registers.
+    Rows { stored: usize },
+    /// The same for all cells; a thread has two cells, and with a shift the diagonal in shared memory.
+    Even { has_shift: bool },
 }
 
 /// Sweeps of a pass, at most: more need more registers than there are.
 const MOST_FLAT: usize = 12;
 const MOST: usize = 4;
+/// Of a plane whose cells are alike: with more of them weights in registers are worth reading coefficients for.
+const MOST_EVEN_FLAT: usize = 2;
 /// Grids of fewer cells in x or z would leave most of a block idle.
 const FEWEST: usize = 32;
 
@@ -60,24 +70,59 @@ impl Block {
                 _ => return None,
             }
         };
-        Some(Self { sweeps, moves, tile, min_blocks, stored })
+        Some(Self { sweeps, moves, tile, min_blocks, weights: Weights::Rows { stored } })
+    }
+
+    /// The same where all cells are alike; nothing, where that does not pay, or a block cannot hold what these take of shared memory.
+    fn even(
+        sweeps: usize,
+        moves: bool,
+        has_shift: bool,
+        shape: Shape,
+        size: usize,
+        shared_memory: usize,
+    ) -> Option<Self> {
+        let tiles: &[([usize; 2], usize)] = match (shape.nz == 1, sweeps) {
+            (true, ..=MOST_EVEN_FLAT) => &[([256, 1], 3)],
+            (false, ..=MOST) => &[([32, 32], 1), ([32, 24], 1), ([32, 20], 1), ([32, 16], 1), ([32, 12], 1)],
+            _ => &[],
+        };
+        let weights = Weights::Even { has_shift };
+        let with = |&(tile, min_blocks): &([usize; 2], usize)| Self { sweeps, moves, tile, min_blocks, weights };
+        tiles.iter().map(with).find(|block| block.shared_bytes(size) + super::STATIC_BYTES <= shared_memory)
     }
 
     fn threads(&self) -> usize {
         self.tile[0] * self.tile[1]
     }
 
-    /// Of n cells in x or z.
-    fn tiles(&self, d: usize, n: usize) -> usize {
-        let (tile, overlap) = (self.tile[d], 2 * self.sweeps);
-        if tile >= n { 1 } else { (n - overlap).div_ceil(tile - overlap) }
+    /// The number of tiles of a grid.
+    fn tiles(&self, Shape { nx, nz, .. }: Shape) -> usize {
+        let count = |tile: usize, overlap: usize, n: usize| {
+            if tile >= n { 1 } else { (n - overlap).div_ceil(tile - overlap) }
+        };
+        let ([x, z], k) = (self.tile, self.sweeps);
+        match self.weights {
+            Weights::Rows { .. } => count(x, 2 * k, nx) * count(z, 2 * k, nz),
+            Weights::Even { .. } => count(x, 2 * k.div_ceil(2), nx.div_ceil(2)) * count(z, 2 * k, nz),
+        }
     }
 
-    /// Of shared memory: two rows of each stage and of each field of coefficients, and weights.
+    /// Of shared memory: rows of stages and of fields of coefficients, and weights; or of u and f that come in, and those of stages.
     fn shared_bytes(&self, size: usize) -> usize {
-        /// At most.
+        /// Fields, at most.
         const FIELDS: usize = 3;
-        (2 * (self.sweeps + FIELDS) + self.stored * self.sweeps) * self.threads() * size
+        /// Rows of u that there are.
+        const U_ROWS: usize = 4;
+        let (k, when) = (self.sweeps, |is: bool, rows: usize| if is { rows } else { 0 });
+        let rows = match self.weights {
+            Weights::Rows { stored } => 2 * (k + FIELDS) + stored * k,
+            Weights::Even { has_shift } => {
+                let f_rows = k + 3;
+                2 * (U_ROWS + f_rows + 2 * (k - 1) + when(has_shift, f_rows) + when(self.moves, U_ROWS))
+            }
+        };
+        rows * self.threads() * size
     }
 
     /// Rows of a segment, so that the blocks that a card holds at once take as few rows as can be one after another.
@@ -102,62 +147,109 @@ pub(super) struct Streamed {
     length: usize,
     /// Tiles, and segments of rows.
     grid: [usize; 2],
+    /// Where kernels find what all cells say of their faces.
+    even: Option<Pointer>,
     reduction: Arc<Reduction>,
 }
 
 impl<K: Kind> Form<K> {
     fn streamed<T: Real>(&self, block: Block) -> Source {
-        self.source::<T>("seven_point_streamed", kernels::STREAMED)
-            .define("SWEEPS", block.sweeps)
-            .define("MOVES", u32::from(block.moves))
-            .define("LANES", block.tile[0])
-            .define("DEPTH", block.tile[1])
-            .define("MIN_BLOCKS", block.min_blocks)
-            .define("STORED", block.stored)
+        let source = match block.weights {
+            Weights::Rows { stored } => {
+                self.source::<T>("seven_point_streamed", kernels::STREAMED).define("STORED", stored)
+            }
+            Weights::Even { .. } => self.source::<T>("seven_point_streamed_even", kernels::STREAMED_EVEN),
+        };
+        let source = source.define("SWEEPS", block.sweeps).define("MOVES", u32::from(block.moves));
+        let source = source.define("LANES", block.tile[0]).define("DEPTH", block.tile[1]);
+        source.define("MIN_BLOCKS", block.min_blocks)
     }
 }
 
 /// Sources for stencils of this form, with momentum and without; for checks that they compile.
 pub(super) fn sources<K: Kind, T: Real>(form: &Form<K>, shape: Shape) -> Vec<Source> {
     let kinds = [(if shape.nz == 1 { 8 } else { 1 }, false), (3, true)];
-    let blocks = kinds.into_iter().filter_map(|(sweeps, moves)| Block::new(sweeps, moves, shape, size_of::<T>()));
-    blocks.map(|block| form.streamed::<T>(block)).collect()
+    let rows = kinds.into_iter().filter_map(|(sweeps, moves)| Block::new(sweeps, moves, shape, size_of::<T>()));
+    let even = |(sweeps, moves)| Block::even(sweeps, moves, form.kind.has_shift(), shape, size_of::<T>(), usize::MAX);
+    rows.chain(kinds.into_iter().filter_map(even)).map(|block| form.streamed::<T>(block)).collect()
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     /// The pass that a cycle is, where there is one: tiles and overlap of one that is exact are nobody's concern.
     pub(super) fn streamed(&self, cycle: &PointCycle) -> Result<Option<Streamed>> {
+        let even = if self.kernels().is_even() { self.streamed_even(cycle)? } else { None };
+        even.map_or_else(|| self.streamed_rows(cycle), |even| Ok(Some(even)))
+    }
+
+    /// Whether nothing is in the way of passes along y, whatever the coefficients.
+    fn may_stream(&self) -> bool {
+        let periodic = PointSmoother::<Cuda, T>::periodic(self);
+        !periodic.contains(&true) && self.kernels().layout().halo() == [0, 0]
+    }
+
+    /// Gets ready for the passes that a cycle may be: with coefficients as they are, and as they may come; whether the last is one.
+    pub(super) fn prepare_streamed(&self, cycle: &PointCycle) -> Result<bool> {
+        let Shape { nx, ny, nz } = self.kernels().layout().shape();
+        if self.may_stream() && nx >= FEWEST && ny >= FEWEST && (nz == 1 || nz >= FEWEST) {
+            self.kernels().prepare_looks()?;
+            self.streamed(cycle)?;
+        }
+        Ok(self.streamed_rows(cycle)?.is_some())
+    }
+
+    fn streamed_even(&self, cycle: &PointCycle) -> Result<Option<Streamed>> {
         let passes = self.kernels();
-        let layout = passes.layout();
-        let (shape, periodic) = (layout.shape(), PointSmoother::<Cuda, T>::periodic(self));
-        let is_for_streams = match cycle.is_sweep() {
-            true => shape.nz >= FEWEST && shape.nx >= FEWEST,
-            false => cycle.is_exact(shape, periodic),
-        };
-        if !is_for_streams || periodic.contains(&true) || layout.halo() != [0, 0] {
+        let (shape, context) = (passes.layout().shape(), passes.cuda().context());
+        if !cycle.is_exact(shape, [false; 3]) || !self.may_stream() {
             return Ok(None);
         }
-        let Some(block) = Block::new(cycle.sub_iterations, cycle.momentum > 0.0, shape, size_of::<T>()) else {
-            return Ok(None);
+        let (moves, has_shift) = (cycle.momentum > 0.0, passes.form.kind.has_shift());
+        let block = Block::even(cycle.sub_iterations, moves, has_shift, shape, size_of::<T>(), context.shared_memory);
+        block.map_or(Ok(None), |block| self.ready_to_stream(block))
+    }
+
+    fn streamed_rows(&self, cycle: &PointCycle) -> Result<Option<Streamed>> {
+        let passes = self.kernels();
+        let shape = passes.layout().shape();
+        let is_for_streams = match cycle.is_sweep() {
+            true => shape.nz >= FEWEST && shape.nx >= FEWEST,
+            false => cycle.is_exact(shape, [false; 3]),
         };
+        if !is_for_streams || !self.may_stream() {
+            return Ok(None);
+        }
+        let block = Block::new(cycle.sub_iterations, cycle.momentum > 0.0, shape, size_of::<T>());
+        let fits = |block: &Block| {
+            block.shared_bytes(size_of::<T>()) + super::STATIC_BYTES <= passes.cuda().context().shared_memory
+        };
+        block.filter(fits).map_or(Ok(None), |block| self.ready_to_stream(block))
+    }
+
+    fn ready_to_stream(&self, block: Block) -> Result<Option<Streamed>> {
+        let passes = self.kernels();
         let mut known = lock(&passes.cycles.streamed);
         if let Some(ready) = known.iter().find(|ready| ready.block == block) {
             return Ok(Some(ready.clone()));
         }
-        let context = passes.cuda().context();
-        let shared_bytes = block.shared_bytes(size_of::<T>());
-        if shared_bytes + super::STATIC_BYTES > context.shared_memory {
+        if is_recording() && matches!(block.weights, Weights::Even { .. }) {
+            // Cells have come to be alike since cycles were prepared.
             return Ok(None);
         }
+        let (context, shape) = (passes.cuda().context(), passes.layout().shape());
         refuse_while_recording("preparing cycles of another kind")?;
+        let shared_bytes = block.shared_bytes(size_of::<T>());
         let module = passes.cuda().module(passes.form.streamed::<T>(block));
-        let kernel = module.kernel_with("relax_streamed", shared_bytes)?;
+        let (name, even) = match block.weights {
+            Weights::Rows { .. } => ("relax_streamed", None),
+            Weights::Even { .. } => ("relax_even", Some(passes.prepare_looks()?.even())),
+        };
+        let kernel = module.kernel_with(name, shared_bytes)?;
         let resident = module.resident_blocks(kernel, block.threads(), shared_bytes)?;
-        let tiles = block.tiles(0, shape.nx) * block.tiles(1, shape.nz);
+        let tiles = block.tiles(shape);
         let length = block.length(tiles, shape.ny, resident);
         let grid = [tiles, shape.ny.div_ceil(length)];
         let reduction = Arc::new(Reduction::new(context, grid[0] * grid[1])?);
-        let ready = Streamed { block, kernel, shared_bytes, length, grid, reduction };
+        let ready = Streamed { block, kernel, shared_bytes, length, grid, even, reduction };
         known.push(ready.clone());
         Ok(Some(ready))
     }
@@ -172,7 +264,8 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         scalars: &Scalars,
     ) -> Result<()> {
         let passes = self.kernels();
-        let arguments = Arguments::new().with(*passes.operands()).with(streamed.length as i32);
+        let arguments = Arguments::new().with(*passes.operands());
+        let arguments = streamed.even.into_iter().fold(arguments, Arguments::with).with(streamed.length as i32);
         let arguments = arguments.with_real::<T>(cycle.relaxation).with_real::<T>(cycle.momentum);
         let arguments = [f, u, before, v, w].into_iter().fold(arguments, Arguments::with);
         let [tiles, segments] = streamed.grid;
@@ -192,26 +285,42 @@ mod tests {
 
     #[test]
     fn tiles_leave_every_cell_once() {
-        for (shape, sweeps) in
-            [(Shape::new(8192, 8192, 1), 8), (Shape::new(129, 7, 1), 12), (Shape::new(512, 512, 512), 3)]
-        {
-            let block = Block::new(sweeps, false, shape, 8).unwrap();
-            for (d, n) in [(0, shape.nx), (1, shape.nz)] {
-                let count = block.tiles(d, n);
-                let left = block.tile[d] - 2 * sweeps.min(block.tile[d] / 2);
-                // Those between the first and the last leave so many, and these two `sweeps` more.
-                assert!(count == 1 || (count * left + 2 * sweeps >= n && (count - 1) * left + 2 * sweeps < n), "{n}");
+        // Those between the first and the last leave a tile's cells but for what overlaps, and these two so many more.
+        let ends = |count: usize, tile: usize, overlap: usize, n: usize| {
+            let end = |count: usize| count * (tile - overlap) + overlap;
+            assert!(end(count) >= n && (count == 1 || end(count - 1) < n), "{n}");
+        };
+        for (shape, k) in [(Shape::new(8192, 8192, 1), 2), (Shape::new(129, 7, 1), 1), (Shape::new(512, 512, 512), 3)] {
+            let rows = Block::new(k, false, shape, 8).unwrap();
+            let even = Block::even(k, false, false, shape, 8, 227 << 10).unwrap();
+            let (flat, pairs) = (Shape { nz: 1, ..shape }, shape.nx.div_ceil(2));
+            ends(rows.tiles(flat), rows.tile[0], 2 * k, shape.nx);
+            ends(even.tiles(flat), even.tile[0], 2 * k.div_ceil(2), pairs);
+            for block in [rows, even].into_iter().filter(|_| shape.nz > 1) {
+                ends(block.tiles(shape) / block.tiles(flat), block.tile[1], 2 * k, shape.nz);
             }
         }
+        assert!(Block::even(3, false, false, Shape::new(64, 64, 1), 8, 227 << 10).is_none());
         assert!(Block::new(5, false, Shape::new(64, 64, 64), 8).is_none());
         assert!(Block::new(13, true, Shape::new(64, 64, 1), 4).is_none());
     }
 
     #[test]
+    fn blocks_fit() {
+        let tile = |k, moves, has_shift, memory| {
+            Block::even(k, moves, has_shift, Shape::new(64, 64, 64), 8, memory).map(|block| block.tile)
+        };
+        assert_eq!(tile(1, false, false, 227 << 10), Some([32, 32]));
+        assert_eq!(tile(4, true, true, 227 << 10), Some([32, 16]));
+        assert_eq!((tile(2, false, false, 99 << 10), tile(3, false, true, 64 << 10)), (Some([32, 16]), None));
+    }
+
+    #[test]
     fn segments_fill_a_card() {
-        let block = Block::new(1, false, Shape::new(512, 512, 512), 8).unwrap();
+        let shape = Shape::new(512, 512, 512);
+        let block = Block::new(1, false, shape, 8).unwrap();
         // 289 tiles where 132 blocks run at once: five segments are eleven times as many.
-        assert_eq!((block.tiles(0, 512) * block.tiles(1, 512), block.length(289, 512, 132)), (289, 103));
+        assert_eq!((block.tiles(shape), block.length(289, 512, 132)), (289, 103));
         assert_eq!(block.length(1, 3, 132), 1);
     }
 }

@@ -1,6 +1,10 @@
-//! Relaxation of points by colour, and what coefficients are like: see `kernels/seven_point/colours.cu`.
+//! Relaxation of points by colour: see `kernels/seven_point/colours.cu`.
+//!
+//! * `streamed` a sweep with what comes before and after it in one pass, where all cells are alike.
 
-use std::sync::{Arc, Mutex};
+mod streamed;
+
+use std::sync::{Arc, OnceLock};
 
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::Fill;
@@ -9,19 +13,18 @@ use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::real::Real;
 
+pub(crate) use self::streamed::Level;
+use self::streamed::Streamed;
 use super::Kernels;
 use super::kind::Kind;
 use super::passes::Passes;
-use crate::driver::{Pointer, lock};
+use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};
-use crate::memory::Buffer;
 use crate::module::Module;
 use crate::reduction::Reduction;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Numbers that a cell says of its faces, as headers have it.
-const FIELDS: usize = 3;
 /// Rows that a thread goes through, at most.
 const LONGEST_MARCH: usize = 8;
 
@@ -29,25 +32,11 @@ const LONGEST_MARCH: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Colours {
     module: Arc<Module>,
-    /// `Even` of colours.cu.
-    even: Buffer,
-    /// What the coefficients that are there were found to be like.
-    found: Mutex<Look>,
-    /// What `measure_fields` leaves.
-    measures: Buffer,
     reduction: Reduction,
     /// Rows that a thread goes through.
     march: usize,
-}
-
-/// What coefficients are like, as kernels see them: those of the first direction that takes a field.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Look {
-    /// By field.
-    pub(crate) least: [f64; FIELDS],
-    pub(crate) most: [f64; FIELDS],
-    /// The largest ratio between neighbours.
-    pub(crate) jump: f64,
+    /// Where a sweep and a transfer may be one pass.
+    streamed: OnceLock<Streamed>,
 }
 
 /// Blocks for so many cells of a row, rows and layers; `march` rows a thread.
@@ -76,20 +65,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let [module] = cuda.prepare([self.form.colours::<T>()])?;
         let names = ["sweep_cells", "sweep_cells_zero", "sweep_cells_own_zero", "restrict_cells", "restrict_field"];
         module.prepare(&names, 0)?;
-        module.prepare(&["prolong_cells", "halve_field", "norm_cells", "measure_fields"], 0)?;
+        module.prepare(&["prolong_cells", "halve_field", "norm_cells"], 0)?;
         let march = march(shape, context.multiprocessors);
         let blocks = cell_blocks(shape.nx.div_ceil(2), shape.ny, shape.nz, march).into_iter().product();
-        let made = Colours {
-            module,
-            even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
-            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
-            reduction: Reduction::new(context, blocks)?,
-            march,
-            found: Mutex::default(),
-        };
-        let made = self.colours.get_or_init(|| made);
-        self.look()?;
-        Ok(made)
+        let made = Colours { module, reduction: Reduction::new(context, blocks)?, march, streamed: OnceLock::new() };
+        self.prepare_looks()?;
+        Ok(self.colours.get_or_init(|| made))
     }
 
     /// Whether somebody has.
@@ -101,33 +82,6 @@ impl<K: Kind, T: Real> Passes<K, T> {
         self.colours.get().ok_or_else(|| Error::Unsupported("relaxation by colour that nobody prepared".into()))
     }
 
-    /// What the coefficients are like, as they were looked at when they came.
-    pub(crate) fn found(&self) -> Result<Look> {
-        Ok(*lock(&self.colours()?.found))
-    }
-
-    /// Looks at the coefficients that are there, and has kernels know whether all are alike.
-    pub(crate) fn look(&self) -> Result<()> {
-        let Colours { module, even, measures, found: known, .. } = self.colours()?;
-        measures.clear(0, measures.bytes())?;
-        let blocks = self.layout().len().div_ceil(256).min(8 * self.cuda().context().multiprocessors);
-        let arguments = Arguments::new().with(*self.operands()).with(measures.start());
-        self.cuda().launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
-        let mut found = [0f64; 2 * FIELDS + 1];
-        measures.read(&mut found)?;
-        let mut look = Look { jump: found[2 * FIELDS].max(1.0), ..Look::default() };
-        for n in 0..FIELDS {
-            (look.most[n], look.least[n]) = (found[n], 1.0 / found[FIELDS + n]);
-        }
-        // Inverses round: neighbours tell whether all are exactly alike.
-        let is_even = look.jump == 1.0 && look.least.iter().all(|&least| least > 0.0);
-        self.cuda().context().send(&look.most.map(T::from_f64), even.start())?;
-        let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;
-        self.cuda().context().send(&[i32::from(is_even)], flag)?;
-        *lock(known) = look;
-        Ok(())
-    }
-
     fn launch_cells(&self, name: &'static str, arguments: Arguments) -> Result<()> {
         let Colours { module, march, .. } = self.colours()?;
         let Shape { nx, ny, nz } = self.layout().shape();
@@ -136,7 +90,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// The first arguments of kernels that use the matrix.
     fn cell_arguments(&self, before: Arguments) -> Result<Arguments> {
-        Ok(before.with(*self.operands()).with(self.colours()?.even.start()))
+        Ok(before.with(*self.operands()).with(self.prepare_looks()?.even()))
     }
 
     /// Both colours, one after the other.

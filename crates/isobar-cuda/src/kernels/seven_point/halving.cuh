@@ -1,0 +1,53 @@
+// A grid and one of half as many cells in some directions, and couplings where all cells are alike.
+#pragma once
+#include "seven_point/seven_point.cuh"
+
+// What every cell says of its faces, if all say the same.
+struct Even {
+    Fields fields;
+    int is_even;
+};
+
+// A grid and one of half as many cells in some directions.
+struct Halving {
+    // By direction and finer cell: weights of the coarser cell that it is part of, and of that beside.
+    const T* near[3];
+    const T* far[3];
+    int fine[4]; // cells, then the pitch
+    int coarse[4];
+    int halved; // bits of directions
+    int rings;
+    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first
+};
+
+// Couplings where all cells are alike.
+struct Known {
+    Fields fields;
+    T t[3];
+};
+
+__device__ __forceinline__ Known know(const Stencil& op, const Even* __restrict__ even) {
+    Known known;
+    known.fields = even->fields;
+    known.t[X] = face<X>(op, known.fields, known.fields);
+    known.t[Y] = face<Y>(op, known.fields, known.fields);
+    known.t[Z] = face<Z>(op, known.fields, known.fields);
+    return known;
+}
+
+__device__ __forceinline__ Index place_in(const int (&grid)[4], int i, int j, int k) {
+    return (i >> 1) + (Index)grid[3] * (k + (Index)grid[2] * (((i + j) & 1) + 2 * (Index)j));
+}
+
+__device__ __forceinline__ bool is_halved(const Halving& h, int d) { return (h.halved >> d) & 1; }
+
+__device__ __forceinline__ int part_of(const Halving& h, int d, int n) { return is_halved(h, d) ? n >> 1 : n; }
+
+// The coarser cell on cell n's side of the one that it is part of; that itself where there is none.
+__device__ __forceinline__ int beside(const Halving& h, int d, int n) {
+    const int own = part_of(h, d, n), count = h.coarse[d];
+    if (!is_halved(h, d)) return own;
+    const int other = n & 1 ? own + 1 : own - 1;
+    if (other >= (d == Y ? h.start : 0) && other < (d == Y ? h.end : count)) return other;
+    return (h.rings >> d) & 1 ? (n & 1 ? 0 : count - 1) : own;
+}

@@ -1,0 +1,47 @@
+// What coefficients are like.
+#include "seven_point/seven_point.cuh"
+#include "reduce.cuh"
+
+// Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
+// Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
+extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
+    constexpr int N = sizeof(Fields) / sizeof(T);
+    const double never = __longlong_as_double(0x7ff0000000000000LL);
+    double most[N], least[N], jump = 1;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        most[n] = 0;
+        least[n] = never;
+    }
+    const int first = max(op.start, -1), last = min(op.end, op.ny + 1) - 1;
+    const int rows = (last - first + 1) * LAYERS(op), lane = threadIdx.x % 32;
+    for (int row = blockIdx.x * 8 + threadIdx.x / 32; row < rows; row += gridDim.x * 8) {
+        const int j = first + row / LAYERS(op), k = row % LAYERS(op);
+        const bool is_last[2] = {j == last, k + 1 == LAYERS(op)};
+        for (int i = lane; i < op.nx; i += 32) {
+            const Fields here = load(op, place(op, i, j, k));
+            const Fields beside[3] = {load(op, place(op, min(i + 1, op.nx - 1), j, k)), load(op, place(op, i, j + !is_last[0], k)),
+                                      load(op, place(op, i, j, k + !is_last[1]))};
+#pragma unroll
+            for (int field = 0; field < N; field++) {
+                const double h = here.f[field];
+                most[field] = fmax(most[field], h);
+                // What is not positive, or no number, has an inverse without bound.
+                least[field] = h > 0 ? fmin(least[field], h) : 0;
+                if (!(h > 0)) jump = never;
+#pragma unroll
+                for (int d = 0; d < 3; d++) {
+                    const double other = beside[d].f[field], larger = fmax(h, other), smaller = fmin(h, other);
+                    // Divisions are dear, and few ratios are the largest so far.
+                    if (larger > jump * smaller) jump = larger / smaller;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        keep_most(result + n, most[n]);
+        keep_most(result + N + n, least[n] > 0 ? 1 / least[n] : never);
+    }
+    keep_most(result + 2 * N, jump);
+}

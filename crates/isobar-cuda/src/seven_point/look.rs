@@ -1,0 +1,103 @@
+//! What the coefficients of an operator are like: see `kernels/seven_point/look.cu`.
+
+use std::sync::{Arc, Mutex};
+
+use isobar_core::error::Result;
+use isobar_core::real::Real;
+
+use super::Kernels;
+use super::kind::Kind;
+use super::passes::Passes;
+use crate::driver::{Pointer, lock};
+use crate::launch::{Arguments, refuse_while_recording};
+use crate::memory::Buffer;
+use crate::module::Module;
+
+/// Numbers that a cell says of its faces, as headers have it.
+const FIELDS: usize = 3;
+
+/// What it takes to look.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    module: Arc<Module>,
+    /// `Even` of halving.cuh.
+    even: Buffer,
+    /// What the coefficients that are there were found to be like.
+    found: Mutex<Look>,
+    /// What the kernel leaves.
+    measures: Buffer,
+}
+
+/// What coefficients are like, as kernels see them: those of the first direction that takes a field.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    /// By field.
+    pub(crate) least: [f64; FIELDS],
+    pub(crate) most: [f64; FIELDS],
+    /// The largest ratio between neighbours.
+    pub(crate) jump: f64,
+    /// Whether all cells are alike.
+    pub(crate) is_even: bool,
+}
+
+impl<K: Kind, T: Real> Passes<K, T> {
+    /// Has a look at the coefficients, and at those of every update to come.
+    pub(crate) fn prepare_looks(&self) -> Result<&Looks> {
+        if let Some(looks) = self.looks.get() {
+            return Ok(looks);
+        }
+        refuse_while_recording("looking at coefficients")?;
+        let context = self.cuda().context();
+        let [module] = self.cuda().prepare([self.form.look::<T>()])?;
+        module.prepare(&["measure_fields"], 0)?;
+        let made = Looks {
+            module,
+            even: Buffer::zeros(context, FIELDS * size_of::<T>() + 8, "even coefficients")?,
+            measures: Buffer::zeros(context, (2 * FIELDS + 1) * size_of::<f64>(), "measures of coefficients")?,
+            found: Mutex::default(),
+        };
+        let made = self.looks.get_or_init(|| made);
+        made.look(self)?;
+        Ok(made)
+    }
+
+    /// Whether all cells are known to be alike.
+    pub(crate) fn is_even(&self) -> bool {
+        self.looks.get().is_some_and(|looks| looks.found().is_even)
+    }
+}
+
+impl Looks {
+    /// What the coefficients were found to be like when they came.
+    pub(crate) fn found(&self) -> Look {
+        *lock(&self.found)
+    }
+
+    /// Where kernels find what all cells say of their faces, and whether they do.
+    pub(crate) fn even(&self) -> Pointer {
+        self.even.start()
+    }
+
+    /// Looks at the coefficients that are there.
+    pub(crate) fn look<K: Kind, T: Real>(&self, passes: &Passes<K, T>) -> Result<()> {
+        let Self { module, even, measures, found: known } = self;
+        measures.clear(0, measures.bytes())?;
+        let context = passes.cuda().context();
+        let blocks = passes.layout().len().div_ceil(256).min(8 * context.multiprocessors);
+        let arguments = Arguments::new().with(*passes.operands()).with(measures.start());
+        passes.cuda().launch(module.kernel("measure_fields")?, [blocks, 1, 1], [256, 1], arguments)?;
+        let mut found = [0f64; 2 * FIELDS + 1];
+        measures.read(&mut found)?;
+        let mut look = Look { jump: found[2 * FIELDS].max(1.0), ..Look::default() };
+        for n in 0..FIELDS {
+            (look.most[n], look.least[n]) = (found[n], 1.0 / found[FIELDS + n]);
+        }
+        // Inverses round: neighbours tell whether all are exactly alike.
+        look.is_even = look.jump == 1.0 && look.least.iter().all(|&least| least > 0.0);
+        context.send(&look.most.map(T::from_f64), even.start())?;
+        let flag = even.start() + (FIELDS * size_of::<T>()) as Pointer;
+        context.send(&[i32::from(look.is_even)], flag)?;
+        *lock(known) = look;
+        Ok(())
+    }
+}
