@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::in_precision::InPrecision;
 use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, Diagonal, Guess, LineSmoother, Relaxation};
+use crate::layout::Shape;
+use crate::operator::{Capabilities, Diagonal, LineSmoother, Relaxation};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
@@ -14,16 +15,15 @@ use crate::precond::{
     ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection,
 };
 use crate::real::{Precision, Real};
+use crate::solver::Iteration;
 use crate::solver::batch::LineBatch;
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
-use crate::solver::{Iteration, Monitor};
 use crate::stencil::modes::{Plan, single_suffices};
 use crate::stencil::{Modes, Stencil, Supports, Update};
-use crate::traffic::StepTraffic;
 
 /// An iteration, and what to say about it.
 pub(super) struct Parts<S, I: ?Sized> {
@@ -483,61 +483,4 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
 
 fn coarse_bytes<B: Backend, T: Real>(levels: &[Arc<dyn LineSmoother<B, T>>]) -> usize {
     levels.iter().map(|level| level.coefficient_bytes()).sum()
-}
-
-/// An iteration in precision T, used on vectors in double precision.
-///
-/// Storage: b and u in T.
-struct InPrecision<B: Backend, T: Real> {
-    backend: B,
-    inner: Box<dyn Iteration<B, T>>,
-    b: B::Vector<T>,
-    u: B::Vector<T>,
-    layout: Layout,
-}
-
-impl<B: Backend, T: Real> InPrecision<B, T> {
-    fn new(backend: &B, layout: Layout, inner: Box<dyn Iteration<B, T>>) -> Result<Self> {
-        let (b, u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
-        Ok(Self { backend: backend.clone(), inner, b, u, layout })
-    }
-}
-
-impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
-    fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess) -> Result<Option<f64>> {
-        self.backend.convert(b, &mut self.b)?;
-        if guess == Guess::Given {
-            self.backend.convert(u, &mut self.u)?;
-        }
-        // The residual of a first guess is judged in double precision, by the caller.
-        self.inner.begin(&self.b, &mut self.u, guess).map(|_| None)
-    }
-
-    fn run(
-        &mut self,
-        _: &B::Vector<f64>,
-        u: &mut B::Vector<f64>,
-        guess: Guess,
-        best: Option<&mut B::Vector<f64>>,
-        monitor: &mut Monitor<'_>,
-    ) -> Result<()> {
-        self.inner.run(&self.b, &mut self.u, guess, best, monitor)?;
-        self.backend.convert(&self.u, u)
-    }
-
-    fn choose(&mut self, rank: usize) -> Option<&'static str> {
-        self.inner.choose(rank)
-    }
-
-    fn update(&mut self) -> Result<()> {
-        self.inner.update()
-    }
-
-    fn traffic(&self) -> Vec<StepTraffic> {
-        self.inner.traffic()
-    }
-
-    fn workspace_bytes(&self) -> usize {
-        2 * self.layout.len() * size_of::<T>() + self.inner.workspace_bytes()
-    }
 }

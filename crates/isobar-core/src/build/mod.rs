@@ -3,6 +3,8 @@
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
 //! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
 //! * `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
+//! * `judge` the norms by which it does so,
+//! * `in_precision` iterations in another precision,
 //! * `assembly` from options to an iteration with its preconditioner,
 //! * `jacobi` sub-iterations and overlap by a trial,
 //! * `advice` what to try next when a solve does not converge,
@@ -12,8 +14,10 @@
 mod advice;
 mod arrays;
 mod assembly;
+mod in_precision;
 mod iterate;
 mod jacobi;
+mod judge;
 pub mod memory;
 mod range;
 mod replace;

@@ -8,6 +8,7 @@
 
 mod choice;
 mod cycles;
+mod deflation;
 pub mod heat;
 pub mod jacobi;
 pub mod modes;
@@ -24,6 +25,7 @@ use name::Name;
 
 pub use choice::Choice;
 pub use cycles::CyclePrecision;
+pub use deflation::{CoarseSolve, Deflation, Stripes};
 pub use heat::{Scheme, StepGuess, Steps};
 pub use jacobi::{Acceleration, JacobiOptions, Overlap};
 pub use modes::{Count, ModesOptions};
@@ -104,43 +106,6 @@ pub enum Compatibility {
     Require,
     /// Take out its mean over every component of the grid that is tied to nothing fixed.
     Project,
-}
-
-/// Deflation vectors: the indicators of…
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Stripes {
-    /// … half rows of the grid (paper D).
-    #[default]
-    HalfRows,
-    /// … so many blocks in x, y and z.
-    Blocks([usize; 3]),
-    /// … connected bodies of one material, such as bubbles and the liquid around them.
-    Bodies,
-}
-
-/// How the deflation matrix E is solved with (paper D, section 6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CoarseSolve {
-    /// Whichever is better for the number of vectors and the device.
-    #[default]
-    Auto,
-    /// By its Cholesky factor, on the host.
-    Triangular,
-    /// By its inverse, on the device.
-    Inverse,
-}
-
-/// `[solver.deflation]`: sub-domain deflation of conjugate gradients (paper D).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Deflation {
-    /// The vectors.
-    pub stripes: Stripes,
-    /// What is done with E.
-    pub coarse: CoarseSolve,
 }
 
 /// `[solver]`

@@ -1,0 +1,66 @@
+//! Iterations in another precision than the vectors that they are given.
+
+use crate::backend::Backend;
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::operator::Guess;
+use crate::real::Real;
+use crate::solver::{Iteration, Monitor};
+use crate::traffic::StepTraffic;
+
+/// An iteration in precision T, used on vectors in double precision.
+///
+/// Storage: b and u in T.
+pub(super) struct InPrecision<B: Backend, T: Real> {
+    backend: B,
+    inner: Box<dyn Iteration<B, T>>,
+    b: B::Vector<T>,
+    u: B::Vector<T>,
+    layout: Layout,
+}
+
+impl<B: Backend, T: Real> InPrecision<B, T> {
+    pub(super) fn new(backend: &B, layout: Layout, inner: Box<dyn Iteration<B, T>>) -> Result<Self> {
+        let (b, u) = (backend.zeros(&layout)?, backend.zeros(&layout)?);
+        Ok(Self { backend: backend.clone(), inner, b, u, layout })
+    }
+}
+
+impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
+    fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess) -> Result<Option<f64>> {
+        self.backend.convert(b, &mut self.b)?;
+        if guess == Guess::Given {
+            self.backend.convert(u, &mut self.u)?;
+        }
+        // The residual of a first guess is judged in double precision, by the caller.
+        self.inner.begin(&self.b, &mut self.u, guess).map(|_| None)
+    }
+
+    fn run(
+        &mut self,
+        _: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        guess: Guess,
+        best: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
+        self.inner.run(&self.b, &mut self.u, guess, best, monitor)?;
+        self.backend.convert(&self.u, u)
+    }
+
+    fn choose(&mut self, rank: usize) -> Option<&'static str> {
+        self.inner.choose(rank)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.inner.update()
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        self.inner.traffic()
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        2 * self.layout.len() * size_of::<T>() + self.inner.workspace_bytes()
+    }
+}

@@ -1,0 +1,88 @@
+//! What a system returns is judged by: norms in double precision, of the u that is returned.
+
+use super::system::{NORM, System};
+use crate::error::Result;
+use crate::operator::Guess;
+use crate::outcome::Stop;
+use crate::precond::NullSpace;
+use crate::solver::Monitor;
+use crate::stencil::{Stencil, Supports};
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// ‖x‖, or ‖D^−½ x‖ where that is the norm.
+    pub(super) fn norm_of_rhs(&mut self) -> Result<f64> {
+        let Self { backend, b, scaled, scalars, .. } = self;
+        match scaled {
+            None => backend.dot(b, b, NORM, scalars)?,
+            Some((diagonal, scaled)) => {
+                diagonal.divide_by_diagonal(b, scaled)?;
+                backend.dot(b, scaled, NORM, scalars)?;
+            }
+        }
+        Ok(backend.read(scalars)?[NORM.index()].sqrt())
+    }
+
+    /// ‖b − A u‖ in double precision.
+    pub(super) fn true_residual(&mut self) -> Result<f64> {
+        let Self { backend, capabilities, b, u, scratch, scaled, scalars, .. } = self;
+        match scaled {
+            None => capabilities.operator.residual_norm(b, u, scratch, NORM, scalars)?,
+            Some((diagonal, scaled)) => {
+                capabilities.operator.residual(b, u, scratch, NORM, scalars)?;
+                diagonal.divide_by_diagonal(scratch, scaled)?;
+                backend.dot(scratch, scaled, NORM, scalars)?;
+            }
+        }
+        Ok(backend.read(scalars)?[NORM.index()].sqrt())
+    }
+
+    /// Whether a part of the grid is tied to nothing.
+    pub(super) fn is_floating(&self) -> bool {
+        self.null_space.as_ref().is_some_and(NullSpace::is_floating)
+    }
+
+    /// The residual of what will be returned.
+    pub(super) fn judge(&mut self) -> Result<f64> {
+        if let Some(space) = &mut self.null_space {
+            space.project_out(&mut self.u)?;
+        }
+        self.true_residual()
+    }
+
+    /// The same after a run of the iteration, which may have computed it.
+    pub(super) fn judge_run(&mut self) -> Result<f64> {
+        match self.iteration.residual_left() {
+            Some(residual) if self.null_space.is_none() => Ok(residual),
+            _ => self.judge(),
+        }
+    }
+
+    /// Whether a first guess that is good enough is so no longer once it has the mean 0 where it must. `initial` is then its
+    /// residual.
+    pub(super) fn is_moved_by_projection(
+        &mut self,
+        guess: Guess,
+        monitor: &mut Monitor<'_>,
+        initial: &mut f64,
+    ) -> Result<bool> {
+        if self.null_space.is_none() || guess == Guess::Zero || monitor.stop() != Some(Stop::Converged) {
+            return Ok(false);
+        }
+        *initial = self.judge()?;
+        if *initial <= self.options.tolerance * monitor.reference() {
+            return Ok(false);
+        }
+        monitor.resume(*initial);
+        self.iteration.begin(&self.b, &mut self.u, guess)?;
+        Ok(monitor.stop().is_none())
+    }
+
+    /// The estimated ‖u − A⁻¹b‖ / ‖u‖ of what will be returned.
+    pub(super) fn relative_error(&mut self, monitor: &Monitor<'_>) -> Result<Option<f64>> {
+        let Some(error) = monitor.error() else { return Ok(None) };
+        let Self { backend, u, scalars, .. } = self;
+        backend.dot(u, u, NORM, scalars)?;
+        let norm = backend.read(scalars)?[NORM.index()].sqrt();
+        Ok(Some(error / norm).filter(|error| error.is_finite()))
+    }
+}
