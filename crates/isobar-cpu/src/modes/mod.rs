@@ -1,8 +1,9 @@
 //! Between a grid and its vertical modes, a half plane at a time.
 //!
 //! A half plane is layers × columns; a vector of modes has a row a mode where the grid has a row a layer. So projection and
-//! expansion are products of small matrices, computed for eight columns at once. Modes are rounded to the grid's precision;
-//! there are zeros beyond the last mode and the last layer, up to multiples of four.
+//! expansion are products of small matrices (`kernels`). Modes are rounded to the grid's precision.
+
+mod kernels;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, ROW_ALIGNMENT};
+use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::part::{PartModalTransfer, PartOperator, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
 use isobar_core::options::MultigridOptions;
@@ -18,8 +19,8 @@ use isobar_core::real::Real;
 use isobar_core::stencil::modes::{SupportsModes, problems_of_modes};
 use isobar_core::stencil::parts::SupportsPartModes;
 use isobar_core::stencil::{self, Hierarchy, VerticalModes};
-use pulp::{Simd, WithSimd};
 
+use self::kernels::{Expand, Project};
 use crate::blas::Dot;
 use crate::cpu::Cpu;
 use crate::seven_point::kernels::{Into, Residual};
@@ -28,11 +29,6 @@ use crate::seven_point::{ChunkSpace, Stage, Stored, store};
 use crate::shared::Shared;
 use crate::tensor_product::{Factors, TensorProduct};
 use crate::vector::Vector;
-
-/// Modes, or layers, that are summed up together.
-const TOGETHER: usize = 4;
-/// Columns that are worked on together: rows are multiples of these.
-const COLUMNS: usize = ROW_ALIGNMENT;
 
 /// Between the grid of an operator and some of its modes.
 #[derive(Debug)]
@@ -44,25 +40,35 @@ pub(crate) struct Modal<T: Real> {
     rounded: Mutex<Vec<T>>,
 }
 
-/// Modes in the two orders that products need.
+/// s_m(k) at `m + modes · k`
 #[derive(Clone, Debug)]
 struct Vectors<T> {
-    /// s_m(k) at `m + modes · k`, `modes` a multiple of four.
     by_layer: Vec<T>,
     modes: usize,
-    layers: usize,
 }
 
 impl<T: Real> Vectors<T> {
     fn new(modes: &VerticalModes) -> Self {
-        let (count, layers) = (modes.count().next_multiple_of(TOGETHER), modes.layers());
-        let mut by_layer = vec![T::ZERO; count * layers.next_multiple_of(TOGETHER)];
-        for m in 0..modes.count() {
+        let count = modes.count();
+        let mut by_layer = vec![T::ZERO; count * modes.layers()];
+        for m in 0..count {
             for (k, &s) in modes.vector(m).iter().enumerate() {
                 by_layer[m + count * k] = T::from_f64(s);
             }
         }
-        Self { by_layer, modes: count, layers }
+        Self { by_layer, modes: count }
+    }
+
+    /// s_m(k)
+    #[inline(always)]
+    fn get(&self, m: usize, k: usize) -> T {
+        self.by_layer[m + self.modes * k]
+    }
+
+    /// s_m(k) of all modes in a layer.
+    #[inline(always)]
+    fn layer(&self, k: usize) -> &[T] {
+        &self.by_layer[self.modes * k..][..self.modes]
     }
 }
 
@@ -84,11 +90,26 @@ impl<T: Real> Modal<T> {
     }
 
     /// g_m = Σ_k s_m(k) r_k on a half plane, `r` being where its rows begin.
-    fn project_half<C: Real>(&self, s: &Vectors<T>, j: usize, colour: Colour, r: (Shared<T>, isize), g: Shared<C>) {
+    fn project_half<C: Real>(
+        &self,
+        s: &Vectors<T>,
+        (j, colour): (usize, Colour),
+        r: (Shared<T>, isize),
+        g: Shared<C>,
+        (rounded, thread): (Shared<T>, usize),
+    ) {
         let (len, own) = (self.fine.geometry().layout.half_plane(), self.layout.half_plane());
-        // SAFETY: this stage has the half plane of g to itself, and that of r is complete.
-        let (r, g) = unsafe { (r.0.row(r.1, len), g.row_mut(self.start(j, colour), own)) };
-        self.fine.cpu().dispatch::<T, _>(Project { s, r, g, pitch: self.layout.pitch() });
+        // SAFETY: this stage has the half plane of g to itself, that of r is complete, and each thread has its own sums.
+        let (r, g, sums) = unsafe {
+            (r.0.row(r.1, len), g.row_mut(self.start(j, colour), own), rounded.row_mut((thread * own) as isize, own))
+        };
+        let cpu = self.fine.cpu();
+        cpu.dispatch::<T, _>(Project { s, r, g: &mut *sums, pitch: self.layout.pitch() });
+        cpu.dispatch::<T, _>(|| {
+            for (g, sum) in g.iter_mut().zip(sums) {
+                *g = C::from_f64(sum.to_f64());
+            }
+        });
     }
 
     /// u_k += Σ_m s_m(k) x_m on a half plane, or u_k =
@@ -132,6 +153,7 @@ impl<T: Real> Modal<T> {
         [f, u]: [Shared<T>; 2],
         (plane, place): (Shared<T>, isize),
         g: Option<Shared<C>>,
+        rounded: (Shared<T>, usize),
     ) -> f64 {
         let geometry = self.fine.geometry();
         let mut total = 0.0;
@@ -147,87 +169,10 @@ impl<T: Real> Modal<T> {
             let to = Into { vector: plane, shift: place - h.start };
             total += c.run(self.fine.cpu(), geometry, Residual { h, f, u, to })[0];
             if let Some(g) = g {
-                self.project_half(s, j, colour, (plane, place), g);
+                self.project_half(s, (j, colour), (plane, place), g, rounded);
             }
         }
         total
-    }
-}
-
-/// g_m = Σ_k s_m(k) r_k
-struct Project<'a, T, C> {
-    s: &'a Vectors<T>,
-    r: &'a [T],
-    g: &'a mut [C],
-    pitch: usize,
-}
-
-impl<T: Real, C: Real> WithSimd for Project<'_, T, C> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { s, r, g, pitch } = self;
-        let (r, s_by_layer) = (r.as_chunks::<COLUMNS>().0, s.by_layer.as_chunks::<TOGETHER>().0);
-        let (columns, blocks) = (pitch / COLUMNS, s.modes / TOGETHER);
-        for column in 0..columns {
-            for (block, g) in g.chunks_mut(TOGETHER * pitch).enumerate() {
-                let mut sums = [[T::ZERO; COLUMNS]; TOGETHER];
-                for k in 0..s.layers {
-                    let (row, factors) = (&r[k * columns + column], &s_by_layer[k * blocks + block]);
-                    for (sums, &factor) in sums.iter_mut().zip(factors) {
-                        for (sum, &r) in sums.iter_mut().zip(row) {
-                            *sum = factor.mul_add(r, *sum);
-                        }
-                    }
-                }
-                for (sums, g) in sums.iter().zip(g.chunks_mut(pitch)) {
-                    for (g, sum) in g[column * COLUMNS..].iter_mut().zip(sums) {
-                        *g = C::from_f64(sum.to_f64());
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// u_k += Σ_m s_m(k) x_m, or u_k =
-struct Expand<'a, T> {
-    s: &'a Vectors<T>,
-    x: &'a [T],
-    u: &'a mut [T],
-    pitch: usize,
-    adds: bool,
-}
-
-impl<T: Real> WithSimd for Expand<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { s, x, u, pitch, adds } = self;
-        let (x, columns) = (x.as_chunks::<COLUMNS>().0, pitch / COLUMNS);
-        for (block, u) in u.chunks_mut(TOGETHER * pitch).enumerate() {
-            let rows: [&[T]; TOGETHER] =
-                std::array::from_fn(|q| &s.by_layer[(block * TOGETHER + q) * s.modes..][..s.modes]);
-            for column in 0..columns {
-                let mut sums = [[T::ZERO; COLUMNS]; TOGETHER];
-                for (m, x) in x.chunks_exact(columns).enumerate() {
-                    let x = &x[column];
-                    for (sums, row) in sums.iter_mut().zip(rows) {
-                        let factor = row[m];
-                        for (sum, &x) in sums.iter_mut().zip(x) {
-                            *sum = factor.mul_add(x, *sum);
-                        }
-                    }
-                }
-                for (sums, u) in sums.iter().zip(u.chunks_mut(pitch)) {
-                    for (u, &sum) in u[column * COLUMNS..].iter_mut().zip(sums) {
-                        *u = if adds { *u + sum } else { sum };
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -247,9 +192,13 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
 
     fn project(&self, r: &Vector<T>, g: &mut Vector<C>) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let (r, g) = (r.share(), g.share_mut());
-        self.fine.cpu().for_each_half_plane(&self.fine.geometry().layout, |j, colour, start| {
-            self.project_half(&s, j, colour, (r, start), g);
+        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
+        self.fine.plain_pass(|_, j, space| {
+            for colour in Colour::BOTH {
+                let start = geometry.half_plane(j, colour).start;
+                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number()));
+            }
         });
         Ok(())
     }
@@ -263,14 +212,15 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let (r, g, geometry) = (r.share(), g.share_mut(), self.fine.geometry());
+        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (r, g, rounded, geometry) = (r.share(), g.share_mut(), Shared::of(&mut rounded), self.fine.geometry());
         let mut workspace = self.fine.workspace();
         let sums = Shared::of(&mut workspace.sums);
-        let project = |j: usize, _: &mut ChunkSpace<T>| {
+        let project = |j: usize, space: &mut ChunkSpace<T>| {
             let mut total = 0.0;
             for colour in Colour::BOTH {
                 let start = geometry.half_plane(j, colour).start;
-                self.project_half(&s, j, colour, (r, start), g);
+                self.project_half(&s, (j, colour), (r, start), g, (rounded, space.number()));
                 // SAFETY: nobody writes to r.
                 let r = unsafe { r.row(start, geometry.layout.half_plane()) };
                 total += self.fine.cpu().dispatch::<f64, _>(Dot { x: r, y: r });
@@ -304,12 +254,14 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let s = self.vectors.read().unwrap_or_else(PoisonError::into_inner);
-        let (vectors, g) = ([f.share(), u.share()], g.share_mut());
+        let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
+        let (vectors, g, rounded) = ([f.share(), u.share()], g.share_mut(), Shared::of(&mut rounded));
         let (c, mut workspace) = (self.fine.coefficients(), self.fine.workspace());
         let (sums, plane) = (Shared::of(&mut workspace.sums), workspace.planes.share_mut());
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, self.fine.own_plane(space, 0));
-            let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g));
+            let rounded = (rounded, space.number());
+            let sum = self.project_residual_plane((&c, &s), j, &Colour::BOTH, vectors, place, Some(g), rounded);
             store(sums, j, [sum, 0.0]);
         };
         self.fine.pass(&mut workspace, &[&residual]);
@@ -421,7 +373,8 @@ impl<T: Real> Modal<T> {
         };
         let residual = |j: usize, space: &mut ChunkSpace<T>| {
             let place = (plane, fine.own_plane(space, 0));
-            store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, g), 0.0]);
+            let rounded = (rounded, space.number());
+            store(sums, j, [self.project_residual_plane((&c, &s), j, summed, vectors, place, g, rounded), 0.0]);
         };
         let mut before: Option<Stage<'_, T>> = Some(&expand);
         let mut left = sweeps;
