@@ -20,7 +20,8 @@ use isobar_cuda::Cuda;
 use isobar_dist::threads::{Threads, run_each};
 use isobar_dist::{Communicator, Distributed};
 
-use crate::ranks::{OnRanks, about_whole, described_whole, join};
+use crate::on_rows::{about_whole, described_whole};
+use crate::ranks::{OnRanks, join};
 
 /// Several NVIDIA cards that share a grid.
 #[derive(Clone, Debug)]

@@ -87,6 +87,7 @@ mod device;
 mod heat;
 mod matrix;
 mod memory;
+mod on_rows;
 mod ranks;
 mod raw;
 mod solver;

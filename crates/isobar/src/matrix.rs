@@ -9,7 +9,8 @@ use isobar_core::precond::OwnPreconditioner;
 use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
 
 use crate::device::Device;
-use crate::ranks::{OnRanks, OnRows, one_rank_only};
+use crate::on_rows::OnRows;
+use crate::ranks::{OnRanks, one_rank_only};
 
 /// A matrix as data: what a [`Solver`](crate::Solver) is made for, and what changes its coefficients.
 pub trait Matrix: sealed::Sealed {}

@@ -21,6 +21,7 @@ mod neumann;
 pub mod null_space;
 mod own;
 mod pieces;
+mod recipe;
 
 use std::sync::Arc;
 

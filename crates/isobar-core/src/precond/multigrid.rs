@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
+use super::recipe::Recipe;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
+use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
 use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Relaxation, Transfer};
-use crate::options::{MultigridOptions, Smoother};
+use crate::options::MultigridOptions;
 use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
@@ -93,49 +94,6 @@ impl<B: Backend, T: Real> Corrected<B, T> {
             correction.correct(residual, u)?;
         }
         Ok(true)
-    }
-}
-
-/// How a cycle goes.
-#[derive(Clone, Copy, Debug)]
-struct Recipe {
-    /// Before the coarse correction.
-    relaxation: Relaxation,
-    /// After it.
-    post_relaxation: Relaxation,
-    pre: usize,
-    post: usize,
-    coarse_sweeps: usize,
-}
-
-impl Recipe {
-    /// Of each level of a hierarchy, the first of which may be relaxed by points and the others by lines.
-    fn of_levels<B: Backend, S, T: Real>(hierarchy: &Hierarchy<B, S, T>, options: &MultigridOptions) -> Vec<Self> {
-        let is_symmetric =
-            |transfers: &[Arc<dyn Transfer<B, T>>]| transfers.iter().all(|transfer| transfer.is_adjoint());
-        let count = hierarchy.levels.len();
-        if hierarchy.by_points == 0 {
-            return vec![Self::new(options, is_symmetric(&hierarchy.transfers)); count];
-        }
-        let (by_points, by_lines) = hierarchy.transfers.split_at(hierarchy.by_points);
-        let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..options.clone() };
-        let lines = MultigridOptions { smoother: Smoother::LineRedBlack, relaxation: None, ..options.clone() };
-        let mut recipes = vec![Self::new(&points, is_symmetric(by_points)); hierarchy.by_points];
-        recipes.resize(count, Self::new(&lines, is_symmetric(by_lines)));
-        recipes
-    }
-
-    fn new(options: &MultigridOptions, is_symmetric: bool) -> Self {
-        let relaxation =
-            Relaxation { smoother: options.smoother.or_lines(), rho: options.relaxation(), first: Colour::Red };
-        let post_first = if is_symmetric { Colour::Black } else { Colour::Red };
-        Self {
-            relaxation,
-            post_relaxation: Relaxation { first: post_first, ..relaxation },
-            pre: options.pre,
-            post: options.post,
-            coarse_sweeps: options.coarse_sweeps,
-        }
     }
 }
 

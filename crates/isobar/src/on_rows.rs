@@ -1,0 +1,107 @@
+//! Solvers of a rank's part that take arrays of the whole grid too.
+
+use std::sync::Arc;
+
+use isobar_core::array::{Source, Target};
+use isobar_core::backend::part::PartBackend;
+use isobar_core::build::{Description, Solve};
+use isobar_core::error::{Error, Result};
+use isobar_core::layout::{Patch, Shape};
+use isobar_core::operator::Guess;
+use isobar_core::options::SolverOptions;
+use isobar_core::outcome::Outcome;
+use isobar_core::solver::Observer;
+use isobar_dist::{Communicator, Distributed, together};
+
+use crate::ranks::{OnRanks, require_same_system};
+
+/// The levels of a description of a part, as they are without ranks.
+pub(crate) fn described_whole(description: &Description, levels: &[Shape]) -> Description {
+    // Parts have all layers, and levels of vertical modes one a mode.
+    let levels = levels.iter().zip(&description.levels).map(|(&whole, part)| Shape { nz: part.nz, ..whole });
+    Description { levels: levels.collect(), ..description.clone() }
+}
+
+/// A rank's solver that takes arrays of the whole grid, of which it reads and writes its own part, or of that alone.
+pub(crate) struct OnRows<S> {
+    world: Arc<dyn Communicator>,
+    part: Box<dyn Solve<S>>,
+    patch: Patch,
+    levels: Vec<Shape>,
+    description: Description,
+}
+
+impl<S: OnRanks> OnRows<S> {
+    /// Of the parts that `make` makes of a matrix.
+    pub(crate) fn new<B: PartBackend>(
+        backend: &Distributed<B>,
+        matrix: &S,
+        options: &SolverOptions,
+        make: impl FnOnce() -> Result<Box<dyn Solve<S>>>,
+    ) -> Result<Self> {
+        together(backend.world(), || {
+            require_same_system(backend.world(), matrix, Some(options))?;
+            let (part, patch, levels) = (make()?, backend.patch(matrix.shape())?, matrix.levels());
+            let description = described_whole(part.description(), &levels);
+            Ok(Self { world: backend.shared_world(), part, patch, levels, description })
+        })
+    }
+
+    fn is_own(&self, shape: Shape) -> bool {
+        self.levels.first().is_some_and(|&whole| shape == self.patch.shape(whole))
+    }
+
+    fn own<'a>(&self, array: Source<'a>) -> Result<Source<'a>> {
+        if self.is_own(array.shape()) { Ok(array) } else { array.part(self.patch) }
+    }
+
+    fn own_target<'a>(&self, array: Target<'a>) -> Result<Target<'a>> {
+        if self.is_own(array.shape()) { Ok(array) } else { array.into_part(self.patch) }
+    }
+}
+
+/// An error about a rank's part, with cells numbered as those of the whole grid.
+pub(crate) fn about_whole(error: Error, patch: Patch) -> Error {
+    let [x, y] = patch.origin();
+    match error {
+        Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i: i + x, j: j + y, k },
+        other => other,
+    }
+}
+
+impl<S: OnRanks> Solve<S> for OnRows<S> {
+    fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            let (rhs, u) = (self.own(rhs)?, self.own_target(u)?);
+            let outcome = self.part.solve(rhs, u, guess, observer);
+            // A solve may have put another preconditioner in the place of one that was slow.
+            self.description = described_whole(self.part.description(), &self.levels);
+            outcome.map_err(|error| about_whole(error, self.patch))
+        })
+    }
+
+    fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            let (u, v) = (self.own(u)?, self.own_target(v)?);
+            self.part.apply(u, v)
+        })
+    }
+
+    fn update(&mut self, stencil: &S) -> Result<()> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            require_same_system(&*world, stencil, None)?;
+            self.part.update(stencil)
+        })
+    }
+
+    fn description(&self) -> &Description {
+        &self.description
+    }
+
+    fn copy_bandwidth(&self) -> Result<f64> {
+        together(&*self.world, || self.part.copy_bandwidth())
+    }
+}
