@@ -65,9 +65,13 @@ impl Aggregates {
         for j in 0..shape.ny {
             first_runs.push(runs.len());
             let (mut least, mut beyond) = (usize::MAX, 0);
-            for start in j * plane..(j + 1) * plane {
-                let cell = layout.grid_point(start).map(|(i, j, k)| i + shape.nx * (j + shape.ny * k));
-                let id = cell.map_or(AggregateMap::NONE, |cell| map.ids()[cell]);
+            let rows = Colour::BOTH.into_iter().flat_map(|colour| (0..shape.nz).map(move |k| (colour, k)));
+            let entries = rows.flat_map(|(colour, k)| {
+                let (parity, row) = (layout.parity(j, colour), shape.nx * (j + shape.ny * k));
+                (0..layout.pitch()).map(move |m| (2 * m + parity, row))
+            });
+            for (start, (i, row)) in (j * plane..).zip(entries) {
+                let id = if i < shape.nx { map.ids()[row + i] } else { AggregateMap::NONE };
                 if id != AggregateMap::NONE {
                     (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
                 }

@@ -19,13 +19,7 @@ pub(crate) fn fill<T: Real>(cpu: &Cpu, a: T, x: &mut Vector<T>) {
 
 /// y = x
 pub(crate) fn convert<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>) {
-    zip(cpu, x, y, |x, y| {
-        cpu.dispatch::<f64, _>(|| {
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = T::from_f64(x.to_f64());
-            }
-        });
-    });
+    zip(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Convert { x, y }));
 }
 
 /// y = x, as fast as this machine copies
@@ -78,6 +72,50 @@ pub(crate) fn dot<T: Real>(cpu: &Cpu, x: &Vector<T>, y: &Vector<T>) -> f64 {
     sums.iter().sum()
 }
 
+/// y += a x;  ‖y‖² in double precision
+pub(crate) fn axpy_norm<T: Real>(cpu: &Cpu, a: T, x: &Vector<T>, y: &mut Vector<T>) -> f64 {
+    zip_sum(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Axpy { a, x, y }), None)
+}
+
+/// y = x;  ⟨y, z⟩ in double precision
+pub(crate) fn convert_dot<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, z: &Vector<T>) -> f64 {
+    zip_sum(cpu, x, y, |x, y| cpu.dispatch::<f64, _>(Convert { x, y }), Some(z))
+}
+
+/// `f(x, y)` on all entries, and ⟨y, z⟩, or ‖y‖², without halo rows, while what was written is in cache.
+fn zip_sum<S: Real, T: Real>(
+    cpu: &Cpu,
+    x: &Vector<S>,
+    y: &mut Vector<T>,
+    f: impl Fn(&[S], &mut [T]) + Sync,
+    z: Option<&Vector<T>>,
+) -> f64 {
+    const IN_CACHE: usize = 2048;
+    let [before, _] = y.layout().halo_len();
+    let beyond = before + y.layout().len();
+    let (x, y) = (x.all_entries(), y.all_entries_mut());
+    for halo in [0..before, beyond..x.len()] {
+        f(&x[halo.clone()], &mut y[halo]);
+    }
+    let (x, y) = (&x[before..beyond], &mut y[before..beyond]);
+    let z = z.map(Vector::entries);
+    let mut sums = [0.0; MAX_PARTS];
+    let (out, y) = (Shared::of(&mut sums), Shared::of(y));
+    cpu.for_each_part(x.len(), |part, start, end| {
+        let mut sum = 0.0;
+        for first in (start..end).step_by(IN_CACHE) {
+            let piece = first..(first + IN_CACHE).min(end);
+            // SAFETY: parts do not overlap.
+            let y = unsafe { y.row_mut(first as isize, piece.len()) };
+            f(&x[piece.clone()], y);
+            sum += cpu.dispatch::<f64, _>(Dot { x: z.map_or(&*y, |z| &z[piece]), y });
+        }
+        // SAFETY: each part has its own sum.
+        unsafe { out.set(part as isize, sum) };
+    });
+    sums.iter().sum()
+}
+
 fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn(&[S], &mut [T]) + Sync) {
     let x = x.all_entries();
     let out = Shared::of(y.all_entries_mut());
@@ -85,6 +123,23 @@ fn zip<S: Real, T: Real>(cpu: &Cpu, x: &Vector<S>, y: &mut Vector<T>, f: impl Fn
         // SAFETY: parts do not overlap.
         f(&x[start..end], unsafe { out.row_mut(start as isize, end - start) });
     });
+}
+
+/// y = x on part of a vector
+struct Convert<'a, S, T> {
+    x: &'a [S],
+    y: &'a mut [T],
+}
+
+impl<A: Real, T: Real> WithSimd for Convert<'_, A, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = T::from_f64(x.to_f64());
+        }
+    }
 }
 
 /// y += a x on part of a vector

@@ -194,6 +194,31 @@ impl Backend for Cpu {
         Ok(())
     }
 
+    fn axpy_norm<T: Real>(
+        &self,
+        a: Ratio,
+        x: &Vector<T>,
+        y: &mut Vector<T>,
+        out: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let a = T::from_f64(scalars.value(a));
+        scalars.reduce(out, [blas::axpy_norm(self, a, x, y)]);
+        Ok(())
+    }
+
+    fn convert_dot<S: Real, T: Real>(
+        &self,
+        x: &Vector<S>,
+        y: &mut Vector<T>,
+        z: &Vector<T>,
+        out: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        scalars.reduce(out, [blas::convert_dot(self, x, y, z)]);
+        Ok(())
+    }
+
     fn scalars(&self) -> Result<HostScalars> {
         Ok(HostScalars::default())
     }

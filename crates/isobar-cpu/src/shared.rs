@@ -169,6 +169,18 @@ impl<'a, S: Simd, T: Lanes> Row<'a, S, T> {
     pub(crate) fn get(&self, i: usize) -> Pack<S, T> {
         Pack::new(self.simd, self.registers[i])
     }
+
+    /// Packs i to i + 3.
+    #[inline(always)]
+    pub(crate) fn four(&self, i: usize) -> [Pack<S, T>; 4] {
+        let four = &self.registers[i..i + 4];
+        [
+            Pack::new(self.simd, four[0]),
+            Pack::new(self.simd, four[1]),
+            Pack::new(self.simd, four[2]),
+            Pack::new(self.simd, four[3]),
+        ]
+    }
 }
 
 impl<'a, S: Simd, T: Lanes> RowMut<'a, S, T> {

@@ -142,6 +142,22 @@ pub trait Backend: Clone + Send + Sync + 'static {
         self.dot(y, y, out, scalars)
     }
 
+    /// y = x, rounding where T is the shorter type;  out = ⟨y, z⟩
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn convert_dot<S: Real, T: Real>(
+        &self,
+        x: &Self::Vector<S>,
+        y: &mut Self::Vector<T>,
+        z: &Self::Vector<T>,
+        out: Scalar,
+        scalars: &mut Self::Scalars,
+    ) -> Result<()> {
+        self.convert(x, y)?;
+        self.dot(y, z, out, scalars)
+    }
+
     /// A bank of zeros (and the constant 1).
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub fn transfer<B: Backend, T: Real>(backend: &B) {
     }
 }
 
-/// clear, convert, scale, axpy, axpy_norm, xpay, dot
+/// clear, convert, convert_dot, scale, axpy, axpy_norm, xpay, dot
 pub fn operations<B: Backend, T: Real>(backend: &B) {
     let [first, second, third, _] = SCALARS;
     for shape in shapes() {
@@ -78,6 +78,13 @@ pub fn operations<B: Backend, T: Real>(backend: &B) {
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.convert(&on_x, &mut on_y));
         compare(backend, &on_y, &x, "convert");
+        let (_, mut on_z) = poison::<B, T>(backend, shape);
+        ok(Reference.dot(&x, &expected, first, &mut expected_scalars));
+        let on_expected = send(backend, &expected);
+        ok(backend.convert_dot(&on_x, &mut on_z, &on_expected, first, &mut scalars));
+        compare(backend, &on_z, &x, "convert_dot");
+        let (found, wanted) = (ok(backend.read(&scalars))[first.index()], expected_scalars.get(first));
+        assert!((found - wanted).abs() <= 1e3 * T::EPSILON * shape.cells() as f64, "convert_dot: {found} {wanted}");
         let (_, mut on_y) = poison::<B, T>(backend, shape);
         ok(backend.clear(&mut on_y));
         ok(backend.dot(&on_y, &on_y, first, &mut scalars));

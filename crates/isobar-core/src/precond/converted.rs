@@ -1,7 +1,7 @@
 //! A preconditioner in a lower precision.
 
 use super::Preconditioner;
-use crate::backend::Backend;
+use crate::backend::{Backend, Ratio, Sums};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::real::Real;
@@ -38,6 +38,22 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend().convert(r, &mut self.r)?;
         self.inner.apply(&self.r, &mut self.z)?;
         self.inner.backend().convert(&self.z, z)
+    }
+
+    fn precondition_residual(
+        &mut self,
+        r: &mut B::Vector<T>,
+        q: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        alpha: Ratio,
+        out: Sums<2>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        let backend = self.inner.backend().clone();
+        backend.axpy_norm(alpha.negated(), q, r, out.get(1), scalars)?;
+        backend.convert(r, &mut self.r)?;
+        self.inner.apply(&self.r, &mut self.z)?;
+        backend.convert_dot(&self.z, z, r, out.get(0), scalars)
     }
 
     fn project_out(&mut self, z: &mut B::Vector<T>) -> Result<()> {

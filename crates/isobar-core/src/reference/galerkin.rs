@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::layout::{Colour, Layout, Slab};
 use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer, no_neighbours};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
-use crate::real::Real;
+use crate::real::{Precision, Real};
 use crate::stencil::galerkin::couplings::{UPPER, along, upper_offset};
-use crate::stencil::galerkin::{Bodies, Couplings, Execute, Offset, Weights};
+use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::galerkin_parts::SupportsGalerkinParts;
 use crate::stencil::{Axis, Diffusion};
@@ -407,17 +407,18 @@ impl SupportsGalerkin for Reference {
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection;
 
-    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Couplings> {
-        Ok(Couplings::of(self, stencil))
+    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Matrix> {
+        // What others come to is judged by this.
+        Ok(Matrix::of(self, stencil, Precision::F64))
     }
 
-    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Plain27<T>>> {
-        Ok(Arc::new(Plain27::new(matrix, Slab::whole(matrix.grid.shape))?))
+    fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Plain27<T>>> {
+        Ok(Arc::new(Plain27::new(&matrix.in_double(), Slab::whole(matrix.grid().shape))?))
     }
 
-    fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Couplings) -> Result<()> {
-        let layout = Layout::new(matrix.grid.shape)?;
-        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(matrix, &layout)?;
+    fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Matrix) -> Result<()> {
+        let layout = Layout::new(matrix.grid().shape)?;
+        *coarse.rows.write().unwrap_or_else(PoisonError::into_inner) = Rows27::new(&matrix.in_double(), &layout)?;
         Ok(())
     }
 
@@ -425,17 +426,17 @@ impl SupportsGalerkin for Reference {
         &self,
         finer: Finer<'_, Self, T>,
         coarse: &Layout,
-        weights: Vec<Weights>,
+        weights: Directions,
     ) -> Result<Arc<Interpolation<T>>> {
         let fine: Arc<dyn PartSmoother<Self, T>> = match finer {
             Finer::Finest(finest) => Arc::<Plain<Diffusion, T>>::clone(finest) as _,
             Finer::Coarse(coarse) => Arc::clone(coarse) as _,
         };
-        Ok(Arc::new(Interpolation { fine, coarse: *coarse, weights: RwLock::new(weights) }))
+        Ok(Arc::new(Interpolation { fine, coarse: *coarse, weights: RwLock::new(weights.in_double()) }))
     }
 
-    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<Weights>) -> Result<()> {
-        *between.weights.write().unwrap_or_else(PoisonError::into_inner) = weights;
+    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Directions) -> Result<()> {
+        *between.weights.write().unwrap_or_else(PoisonError::into_inner) = weights.in_double();
         Ok(())
     }
 
@@ -450,7 +451,7 @@ impl SupportsGalerkin for Reference {
 }
 
 impl SupportsGalerkinParts for Reference {
-    fn coarse_part<T: Real>(&self, matrix: &Couplings, slab: Slab) -> Result<Arc<Plain27<T>>> {
-        Ok(Arc::new(Plain27::new(matrix, slab)?))
+    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Plain27<T>>> {
+        Ok(Arc::new(Plain27::new(&matrix.in_double(), slab)?))
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::galerkin::{Bodies, Couplings, Setup, Weights};
+use super::galerkin::{Bodies, Directions, Matrix, Setup};
 use super::galerkin_levels::{
     Below, COARSEST_CELLS, DenseSolver, Descent, Finer, LineSmootherOf, SupportsGalerkin, bodies, descend,
 };
@@ -30,13 +30,13 @@ pub struct Division<'a> {
 
 /// A back end whose 27-point operators may be parts, its setup being the host's.
 pub trait SupportsGalerkinParts:
-    SupportsGalerkin + Setup<Matrix = Couplings, Weights = Vec<Weights>, Bodies = Vec<Bodies>> + PartBackend
+    SupportsGalerkin + Setup<Matrix = Matrix, Weights = Directions, Bodies = Vec<Bodies>> + PartBackend
 {
     /// Some rows of a matrix, the first of which is even.
     ///
     /// # Errors
     /// As [`SupportsGalerkin::coarse`].
-    fn coarse_part<T: Real>(&self, matrix: &Couplings, slab: Slab) -> Result<Arc<Self::Coarse<T>>>;
+    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Self::Coarse<T>>>;
 }
 
 /// What a device has of the levels: those that are divided first.
@@ -70,10 +70,10 @@ struct Level<B: SupportsGalerkin, T: Real> {
 fn own_bodies<B: SupportsGalerkinParts>(
     backend: &B,
     has_bodies: bool,
-    matrix: &Couplings,
+    matrix: &Matrix,
     (starts, rank): (Option<&[usize]>, usize),
 ) -> Result<Vec<Bodies>> {
-    let layout = Layout::new(matrix.grid.shape)?;
+    let layout = Layout::new(matrix.grid().shape)?;
     let all = bodies(backend, has_bodies, matrix, &layout)?;
     Ok(match starts {
         Some(starts) => all.iter().map(|bodies| bodies.part(&layout, starts, rank)).collect(),
@@ -112,7 +112,7 @@ where
             starts.iter().map(of).collect()
         });
         let slab = starts.as_ref().map(|starts| Slab { first: starts[rank], beyond: starts[rank + 1] });
-        let is_small = matrix.grid.shape.cells() <= COARSEST_CELLS;
+        let is_small = matrix.grid().shape.cells() <= COARSEST_CELLS;
         let stays = !is_small && starts.as_ref().is_some_and(|starts| stays(starts));
         let operator = match slab.filter(|_| stays) {
             Some(slab) => backend.coarse_part::<T>(matrix, slab)?,
@@ -120,7 +120,7 @@ where
         };
         // What goes from a part to what is whole knows this part's rows of it alone.
         let layout = match slab {
-            Some(slab) => slab.layout(matrix.grid.shape)?,
+            Some(slab) => slab.layout(matrix.grid().shape)?,
             None => *LineSmootherOf::layout::<B, T>(&*operator),
         };
         let finer = match levels.last() {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use isobar_core::backend::{Backend, Ratio};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::problem::random;
+use isobar_core::real::Precision;
 use isobar_core::reference::{Reference, Vector};
-use isobar_core::stencil::galerkin::{Coarsening, Couplings, Serial, coarsen};
+use isobar_core::stencil::galerkin::{Coarsening, Couplings, Matrix, Serial, coarsen};
 use isobar_core::stencil::{Axis, Coefficients, Diffusion, Hierarchy, Side, Supports};
 
 fn stencil(shape: Shape, factors: [f64; 3], sides: [Side; 3], contrast: f64, closed: bool) -> Diffusion {
@@ -124,7 +125,7 @@ fn a_weak_tie_keeps_a_piece() {
     let cells = Coefficients::Cells { fields: vec![Arc::from([1e10, 1e10])], axes: [(0, 2.0); 3] };
     let shape = Shape::new(2, 1, 1);
     let stencil = Diffusion::new(shape, cells, Some(vec![0.5, 1.0]), [[Side::Closed; 2]; 3]).unwrap();
-    let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::of(&Serial, &stencil), &[Axis::X]);
+    let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::<f64>::of(&Serial, &stencil), &[Axis::X]);
     assert!((sum(&coarse, [0; 3]) - 1.5).abs() < 1e-6, "{}", sum(&coarse, [0; 3]));
 }
 
@@ -135,5 +136,48 @@ fn a_ring_of_two_collapses_in_its_own_direction() {
         let Coarsening { coarse, .. } = coarsen(&Serial, fine, &[axis]);
         // Two couplings of 2·10⁹·6·10⁸ / (2·10⁹ + 6·10⁸) a cell.
         assert!((sum(&coarse, [0; 3]) / (4.0 * 1.2e18 / 2.6e9) - 1.0).abs() < 1e-14, "{axis:?}");
+    }
+}
+
+#[test]
+fn numbers_are_single_where_couplings_fit() {
+    use Side::{Closed, Fixed, Periodic};
+    let shape = Shape::new(13, 12, 9);
+    let is_single = |contrast: f64, is_closed: bool, sides: [Side; 3], levels: Precision| {
+        let stencil = stencil(shape, [1.0; 3], sides, contrast, is_closed);
+        matches!(Matrix::of(&Serial, &stencil, levels), Matrix::Single(_))
+    };
+    let sides = [Fixed, Periodic, Closed];
+    assert!(is_single(1e3, false, sides, Precision::F32));
+    assert!(is_single(1e3, false, [Closed; 3], Precision::F32));
+    assert!(!is_single(1e3, false, sides, Precision::F64));
+    assert!(!is_single(1e3, true, sides, Precision::F32), "closed cells");
+    assert!(!is_single(1e7, false, sides, Precision::F32), "contrast");
+}
+
+#[test]
+fn single_precision_makes_the_same_levels() {
+    use Side::{Closed, Fixed, Periodic};
+    for sides in [[Fixed; 3], [Fixed, Periodic, Closed], [Periodic, Fixed, Periodic]] {
+        let stencil = stencil(Shape::new(20, 18, 14), [1.0; 3], sides, 1e2, false);
+        let (mut single, mut double) =
+            (Couplings::<f32>::of(&Serial, &stencil), Couplings::<f64>::of(&Serial, &stencil));
+        // From the second level on in memory that others have had.
+        for level in 1..=3 {
+            single = coarsen(&Serial, single, &Axis::ALL).coarse;
+            double = coarsen(&Serial, double, &Axis::ALL).coarse;
+            let Shape { nx, ny, nz } = double.grid.shape;
+            let cells = (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
+            let (mut apart, mut most) = (0.0f64, 0.0f64);
+            for cell @ [i, j, k] in cells {
+                let sums = [f64::from(single.sums(j, k as isize)[i + 1]), sum(&double, cell)];
+                let couplings =
+                    double.offsets().map(|to| [f64::from(single.coupling(cell, to)), double.coupling(cell, to)]);
+                for [found, expected] in couplings.chain([sums]) {
+                    (apart, most) = (apart.max((found - expected).abs()), most.max(expected.abs()));
+                }
+            }
+            assert!(apart < 1e-4 * most, "level {level}, {sides:?}: {apart:e} of {most:e}");
+        }
     }
 }

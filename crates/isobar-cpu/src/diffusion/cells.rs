@@ -126,6 +126,8 @@ impl<T: Real> Cells<T> {
 pub(crate) struct CellTile<'a, S: Simd, T: Real> {
     simd: S,
     cells: &'a Cells<T>,
+    /// By direction.
+    fields: [Shared<T>; 3],
     g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
@@ -167,7 +169,7 @@ impl<T: Real> Coefficients<T> for Cells<T> {
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        CellTile { simd, cells: self, g, h: *h, columns }
+        CellTile { simd, cells: self, fields: Axis::ALL.map(|axis| self.field(axis)), g, h: *h, columns }
     }
 }
 
@@ -176,10 +178,10 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
 
     #[inline(always)]
     fn row(&self, k: usize) -> Self::Row {
-        let Self { simd, cells, g, h, columns } = self;
+        let Self { simd, cells, fields, g, h, columns } = self;
         let (simd, Columns { m, n }) = (*simd, *columns);
         let [y, z] = cells.sides_at(&g.layout, h.j, k);
-        let [factor_x, factor_y, factor_z] = cells.axes.map(|(_, factor)| factor);
+        let [(_, factor_x), (_, factor_y), (_, factor_z)] = cells.axes;
         let dirichlet = (cells.fixed_ends.is_some() || y > 0.0 || z > 0.0).then(|| Dirichlet {
             ends: match &cells.fixed_ends {
                 Some(ends) => Row::new(simd, &ends[h.parity][m..m + n]),
@@ -189,10 +191,12 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
             z: Pack::splat(simd, T::from_f64(z) * factor_z),
         });
         let w = Window { k, columns: *columns };
-        let view = |axis: Axis| View { simd, g: *g, v: cells.field(axis), h, w, which: Which::All };
-        let [x, y, z] = Axis::ALL.map(view);
+        // Not by `map` of an array, whose function is not made part of this one: rows are short.
+        let x = View { simd, g: *g, v: fields[0], h, w, which: Which::All };
+        let y = View { simd, g: *g, v: fields[1], h, w, which: Which::All };
+        let z = View { simd, g: *g, v: fields[2], h, w, which: Which::All };
         let is_other = [true, cells.axes[1].0 != cells.axes[0].0, cells.axes[2].0 != cells.axes[0].0];
-        let [ahead_x, ahead_y, ahead_z] = [x, y, z].map(|view| view.ahead());
+        let (ahead_x, ahead_y, ahead_z) = (x.ahead(), y.ahead(), z.ahead());
         let position = g.position(h, w);
         // SAFETY: rows of vectors that nobody writes while they are lent.
         unsafe {
@@ -206,7 +210,7 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for CellTile<'a, S, T> {
                 below: z.in_z(false),
                 above: z.in_z(true),
                 ahead: [Some(ahead_x), is_other[1].then_some(ahead_y), is_other[2].then_some(ahead_z)],
-                factors: [factor_x, factor_y, factor_z].map(|factor| Pack::splat(simd, factor)),
+                factors: [Pack::splat(simd, factor_x), Pack::splat(simd, factor_y), Pack::splat(simd, factor_z)],
                 tiny: Pack::splat(simd, tiny::<T>()),
                 is_tall: g.layers() > 1,
                 shift: cells.shift.as_ref().map(|shift| shift.share().packs(simd, position, n)),

@@ -11,7 +11,7 @@ use super::entries::{CellCoefficients, Transmissibilities, arrange, arrange_with
 use crate::cpu::Cpu;
 use crate::geometry::{Columns, Ended, Geometry, HalfPlane, Link, View, Which, Window};
 use crate::seven_point::{Coefficients, RowCoefficients, TileCoefficients};
-use crate::shared::{Ahead, Row};
+use crate::shared::{Ahead, Row, Shared};
 use crate::vector::Vector;
 
 /// Transmissibilities, each stored at the lower of its two cells.
@@ -69,6 +69,8 @@ impl<T: Real> Faces<T> {
 pub(crate) struct FaceTile<'a, S: Simd, T: Real> {
     simd: S,
     faces: &'a Faces<T>,
+    /// By direction.
+    fields: [Option<Shared<T>>; 3],
     g: Geometry<'a, T>,
     h: HalfPlane,
     columns: Columns,
@@ -93,7 +95,8 @@ impl<T: Real> Coefficients<T> for Faces<T> {
 
     #[inline(always)]
     fn tile<'a, S: Simd>(&'a self, simd: S, g: Geometry<'a, T>, h: &HalfPlane, columns: Columns) -> Self::Tile<'a, S> {
-        FaceTile { simd, faces: self, g, h: *h, columns }
+        let fields = self.faces.each_ref().map(|faces| faces.as_ref().map(Vector::share));
+        FaceTile { simd, faces: self, fields, g, h: *h, columns }
     }
 }
 
@@ -102,13 +105,19 @@ impl<'a, S: Simd, T: Real> TileCoefficients<S, T> for FaceTile<'a, S, T> {
 
     #[inline(always)]
     fn row(&self, k: usize) -> Self::Row {
-        let Self { simd, faces, g, h, columns } = self;
+        let Self { simd, faces, fields, g, h, columns } = self;
         let (simd, n) = (*simd, columns.n);
         let w = Window { k, columns: *columns };
-        let view = |faces: &Vector<T>| View { simd, g: *g, v: faces.share(), h, w, which: Which::All };
-        let [x, y, z] = faces.faces.each_ref().map(|faces| faces.as_ref().map(view));
+        // Not by `map` of an array, whose function is not made part of this one: rows are short.
+        let x = fields[0].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
+        let y = fields[1].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
+        let z = fields[2].map(|v| View { simd, g: *g, v, h, w, which: Which::All });
         let position = g.position(h, w);
-        let ahead = [x, y, z].map(|view| view.map(|view| view.v.ahead(position)));
+        let ahead = [
+            fields[0].map(|v| v.ahead(position)),
+            fields[1].map(|v| v.ahead(position)),
+            fields[2].map(|v| v.ahead(position)),
+        ];
         let zeros = g.zeros(simd, n);
         // The faces across a periodic end of a line stand for those beyond it.
         let wrapped = if g.periodic[0] { faces.wrapped[k + g.layers() * h.j] } else { T::ZERO };

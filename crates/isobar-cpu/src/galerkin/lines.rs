@@ -48,9 +48,11 @@ impl<T: Real> WithSimd for Relax<'_, T> {
                 (level.streams(simd, numbers, (j, parity), part, u, which, ring), f.packs(simd, position, n))
             };
             let mut out = RowMut::new(simd, &mut values[first * pitch..beyond * pitch]);
-            for i in 0..out.len() {
-                out.set(i, streams.add_to(f.get(i), i));
-            }
+            streams.add_to(
+                &mut out,
+                #[inline(always)]
+                |i| f.get(i),
+            );
         }
         // SAFETY: as above.
         unsafe {

@@ -3,7 +3,7 @@
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 
-use super::transfer::Interpolation;
+use super::interpolation::Interpolation;
 use super::weights::{AxisWeights, Stored, add_weighted, combine};
 
 impl<T: Real> Interpolation<T> {

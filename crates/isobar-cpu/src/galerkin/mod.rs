@@ -7,6 +7,7 @@
 //! Setup runs core's passes over planes on all threads.
 
 mod bodies;
+mod interpolation;
 mod lines;
 mod middle;
 mod operator;
@@ -21,15 +22,15 @@ use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
-use isobar_core::stencil::galerkin::{Bodies, Couplings, Execute, Weights};
+use isobar_core::stencil::galerkin::{Bodies, Directions, Execute, Matrix};
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use isobar_core::stencil::galerkin_parts::SupportsGalerkinParts;
 
 pub use bodies::BodyCorrection;
+pub use interpolation::Interpolation;
 pub use operator::Level27;
-pub use transfer::Interpolation;
 
-use self::transfer::Fine;
+use self::interpolation::Fine;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::prefer_large_pages;
@@ -61,15 +62,15 @@ impl SupportsGalerkin for Cpu {
     type Interpolation<T: Real> = Interpolation<T>;
     type BodyCorrection<T: Real> = BodyCorrection;
 
-    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Couplings> {
-        Ok(Couplings::of(self, stencil))
+    fn finest<T: Real>(&self, stencil: &Diffusion, _: &Arc<Self::Operator<T>>) -> Result<Matrix> {
+        Ok(Matrix::of(self, stencil, T::PRECISION))
     }
 
-    fn coarse<T: Real>(&self, matrix: &Couplings) -> Result<Arc<Level27<T>>> {
-        Ok(Arc::new(Level27::new(self, matrix, Slab::whole(matrix.grid.shape))?))
+    fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Level27<T>>> {
+        Ok(Arc::new(Level27::new(self, matrix, Slab::whole(matrix.grid().shape))?))
     }
 
-    fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Couplings) -> Result<()> {
+    fn update_coarse<T: Real>(&self, coarse: &Level27<T>, matrix: &Matrix) -> Result<()> {
         coarse.update(matrix);
         Ok(())
     }
@@ -78,7 +79,7 @@ impl SupportsGalerkin for Cpu {
         &self,
         finer: Finer<'_, Self, T>,
         coarse: &Layout,
-        weights: Vec<Weights>,
+        weights: Directions,
     ) -> Result<Arc<Interpolation<T>>> {
         let fine = match finer {
             Finer::Finest(operator) => Fine::Finest(Arc::clone(operator)),
@@ -87,7 +88,7 @@ impl SupportsGalerkin for Cpu {
         Ok(Arc::new(Interpolation::new(fine, *coarse, &weights)?))
     }
 
-    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Vec<Weights>) -> Result<()> {
+    fn update_interpolation<T: Real>(&self, between: &Interpolation<T>, weights: Directions) -> Result<()> {
         between.update(&weights);
         Ok(())
     }
@@ -103,7 +104,7 @@ impl SupportsGalerkin for Cpu {
 }
 
 impl SupportsGalerkinParts for Cpu {
-    fn coarse_part<T: Real>(&self, matrix: &Couplings, slab: Slab) -> Result<Arc<Level27<T>>> {
+    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Level27<T>>> {
         Ok(Arc::new(Level27::new(self, matrix, slab)?))
     }
 }

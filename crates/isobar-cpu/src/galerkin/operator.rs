@@ -11,7 +11,7 @@ use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::couplings::{Grid, UPPER, along, upper_offset};
-use isobar_core::stencil::galerkin::{Couplings, Execute, Offset};
+use isobar_core::stencil::galerkin::{Couplings, Execute, Matrix, Offset};
 
 /// A pivot this small beside its diagonal is rounding.
 const SINGULAR_PIVOT: f64 = 1e-13;
@@ -85,7 +85,14 @@ pub(super) struct Workspace<T> {
 }
 
 impl<T: Real> Level27<T> {
-    pub(super) fn new(cpu: &Cpu, matrix: &Couplings, slab: Slab) -> Result<Self> {
+    pub(super) fn new(cpu: &Cpu, matrix: &Matrix, slab: Slab) -> Result<Self> {
+        match matrix {
+            Matrix::Single(matrix) => Self::of(cpu, matrix, slab),
+            Matrix::Double(matrix) => Self::of(cpu, matrix, slab),
+        }
+    }
+
+    fn of<N: Real>(cpu: &Cpu, matrix: &Couplings<N>, slab: Slab) -> Result<Self> {
         let layout = slab.layout(matrix.grid.shape)?;
         let grid = Grid { shape: layout.shape(), ..matrix.grid };
         let mut couplings = [const { None }; UPPER];
@@ -115,12 +122,19 @@ impl<T: Real> Level27<T> {
             numbers: RwLock::new(numbers),
             workspace: Mutex::new(workspace),
         };
-        this.update(matrix);
+        this.set(matrix);
         Ok(this)
     }
 
     /// Takes the numbers of a matrix on the same grid, with the same offsets.
-    pub(super) fn update(&self, matrix: &Couplings) {
+    pub(super) fn update(&self, matrix: &Matrix) {
+        match matrix {
+            Matrix::Single(matrix) => self.set(matrix),
+            Matrix::Double(matrix) => self.set(matrix),
+        }
+    }
+
+    fn set<N: Real>(&self, matrix: &Couplings<N>) {
         let mut numbers = self.numbers.write().unwrap_or_else(PoisonError::into_inner);
         let Numbers { couplings, sums, inverse_pivots, across } = &mut *numbers;
         let shared = couplings.each_mut().map(|vector| vector.as_mut().map(Vector::share_mut));
@@ -151,7 +165,7 @@ impl<T: Real> Level27<T> {
 
     /// Those of a plane, which may be a halo one.
     #[inline(always)]
-    fn store_couplings(&self, matrix: &Couplings, out: &[Option<Shared<T>>], j: isize) {
+    fn store_couplings<N: Real>(&self, matrix: &Couplings<N>, out: &[Option<Shared<T>>], j: isize) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         for (n, out) in out.iter().enumerate() {
             let &Some(out) = out else { continue };
@@ -168,15 +182,15 @@ impl<T: Real> Level27<T> {
 
     /// Writes a row, zeros in some columns.
     #[inline(always)]
-    fn store(&self, out: Shared<T>, (j, k): (isize, usize), row: &[f64], zeros: Range<usize>) {
+    fn store<N: Real>(&self, out: Shared<T>, (j, k): (isize, usize), row: &[N], zeros: Range<usize>) {
         let (pairs, rest) = row.as_chunks::<2>();
         for parity in 0..2 {
             let start = self.start_of(j, parity) + (k * self.layout.pitch()) as isize;
             // SAFETY: each plane has one thread.
             let entries = unsafe { out.row_mut(start, (row.len() + 1 - parity) / 2) };
-            entries.iter_mut().zip(pairs).for_each(|(entry, pair)| *entry = T::from_f64(pair[parity]));
+            entries.iter_mut().zip(pairs).for_each(|(entry, pair)| *entry = T::from_f64(pair[parity].to_f64()));
             if let (0, &[last]) = (parity, rest) {
-                entries[pairs.len()] = T::from_f64(last);
+                entries[pairs.len()] = T::from_f64(last.to_f64());
             }
             for i in zeros.clone().filter(|i| i % 2 == parity) {
                 entries[i / 2] = T::ZERO;
@@ -233,14 +247,18 @@ impl<T: Real> Level27<T> {
     }
 
     /// Couplings of plane j across the ends of x and z, and those that lag behind.
-    fn find_across(&self, matrix: &Couplings, j: usize, across: &mut [Across<T>]) {
+    fn find_across<N: Real>(&self, matrix: &Couplings<N>, j: usize, across: &mut [Across<T>]) {
         let (grid, pitch) = (matrix.grid, self.layout.pitch());
         let [nx, ny, nz] = grid.extents();
         if grid.periodic == [false; 3] {
             return;
         }
+        let is_end = |d: usize, n: usize| grid.periodic[d] && (n == 0 || n + 1 == [nx, ny, nz][d]);
         for (k, i) in (0..nz).flat_map(|k| (0..nx).map(move |i| (k, i))) {
             let at = [i, self.first + j, k];
+            if !(0..3).any(|d| is_end(d, at[d])) {
+                continue;
+            }
             let entry = (i / 2 + pitch * k) as u32;
             let half = &mut across[Self::colour(j, i % 2)];
             let mut lag = 0.0;
@@ -251,7 +269,7 @@ impl<T: Real> Level27<T> {
                     continue;
                 }
                 let Some(to) = matrix.neighbour(at, offset) else { continue };
-                let c = matrix.coupling(at, offset);
+                let c = matrix.coupling(at, offset).to_f64();
                 if crosses[0] || crosses[2] {
                     let position = self.position(to[0], to[1] as isize - self.first as isize, to[2]);
                     let is_lagging = crosses[1] && !ny.is_multiple_of(2) && to[0] % 2 == i % 2;
@@ -270,25 +288,26 @@ impl<T: Real> Level27<T> {
 
     /// 1 / pivot of the lines of plane j, on the way up: pivots are sums of row sums and couplings.
     #[inline(always)]
-    fn find_pivots(&self, matrix: &Couplings, j: usize, across: &[Across<T>], out: Shared<T>) {
+    fn find_pivots<N: Real>(&self, matrix: &Couplings<N>, j: usize, across: &[Across<T>], out: Shared<T>) {
         let [nx, _, nz] = self.grid.extents();
         let pitch = self.layout.pitch();
         let [mut rest, mut diagonal, mut inverses, mut excess] = [(); 4].map(|()| vec![0.0; nx]);
-        let zeros = vec![0.0; nx];
+        let zeros = vec![N::ZERO; nx];
         let mut below = &zeros[..];
         for k in 0..nz {
             let row = |offset: Offset| &matrix.row(self.first + j, k as isize, offset)[1..=nx];
             let is_in_line = |[dx, dy, dz]: Offset| dx == 0 && dy == 0 && (0..nz as isize).contains(&(k as isize + dz));
-            rest.copy_from_slice(&matrix.sums(self.first + j, k as isize)[1..=nx]);
+            let sums = &matrix.sums(self.first + j, k as isize)[1..=nx];
+            rest.iter_mut().zip(sums).for_each(|(rest, &sum)| *rest = sum.to_f64());
             // Columns that are hardly tied to anything show every change of this order.
             for &offset in self.offsets.iter().filter(|&&offset| !is_in_line(offset)) {
-                rest.iter_mut().zip(row(offset)).for_each(|(sum, c)| *sum += c);
+                rest.iter_mut().zip(row(offset)).for_each(|(sum, &c)| *sum += c.to_f64());
             }
             diagonal.copy_from_slice(&rest);
             let mut above = &zeros[..];
             for &offset in self.offsets.iter().filter(|&&offset| is_in_line(offset)) {
                 let c = row(offset);
-                diagonal.iter_mut().zip(c).for_each(|(sum, c)| *sum += c);
+                diagonal.iter_mut().zip(c).for_each(|(sum, &c)| *sum += c.to_f64());
                 if offset[2] > 0 {
                     above = c;
                 }
@@ -305,10 +324,10 @@ impl<T: Real> Level27<T> {
                 .iter_mut()
                 .zip(below)
                 .zip(&rest)
-                .for_each(|((excess, below), rest)| *excess = below * *excess + rest);
+                .for_each(|((excess, &below), rest)| *excess = below.to_f64() * *excess + rest);
             let rows = inverses.iter_mut().zip(excess.iter().zip(above).zip(&diagonal));
-            rows.for_each(|(inverse, ((excess, above), diagonal))| {
-                let pivot = above + excess;
+            rows.for_each(|(inverse, ((excess, &above), diagonal))| {
+                let pivot = above.to_f64() + excess;
                 let is_regular = (pivot > SINGULAR_PIVOT * diagonal) & (pivot > 0.0);
                 *inverse = if is_regular { 1.0 / pivot } else { 0.0 };
             });

@@ -103,10 +103,7 @@ impl<T: Real> WithSimd for HalfRows<'_, T> {
                     y.packs_mut(simd, position + shift, n),
                 )
             };
-            for i in 0..out.len() {
-                let here = own.get(i);
-                out.set(i, streams.add_differences_to(sums.get(i) * here, here, i));
-            }
+            streams.add_differences(&mut out, sums, own);
         }
         let n = level.layout.half_plane();
         // SAFETY: as above.
@@ -162,9 +159,11 @@ impl<T: Real> WithSimd for LaterRows<'_, T> {
                     r.packs_mut(simd, position + shift, n),
                 )
             };
-            for i in 0..out.len() {
-                out.set(i, streams.add_to(Pack::splat(simd, T::ZERO), i));
-            }
+            streams.add_to(
+                &mut out,
+                #[inline(always)]
+                |_| Pack::splat(simd, T::ZERO),
+            );
         }
         // SAFETY: as above.
         unsafe {

@@ -9,7 +9,7 @@ use isobar_core::stencil::galerkin::couplings::{UPPER, number};
 use pulp::Simd;
 
 use super::operator::{Level27, Numbers};
-use crate::shared::{Row, Shared};
+use crate::shared::{Row, RowMut, Shared};
 
 /// The most neighbours of a cell.
 const NEIGHBOURS: usize = 26;
@@ -73,16 +73,56 @@ pub(super) struct Streams<'a, S: Simd, T: Real> {
 }
 
 impl<'a, S: Simd, T: Real> Streams<'a, S, T> {
-    /// x + Σ c u
+    /// x + Σ c u, x pack by pack. Four packs at a time: their sums do not wait for each other, and streams are looked up once.
     #[inline(always)]
-    pub(super) fn add_to(&self, x: Pack<S, T>, i: usize) -> Pack<S, T> {
-        self.pairs[..self.count].iter().fold(x, |sum, (c, u)| c.get(i).mul_add(u.get(i), sum))
+    pub(super) fn add_to(&self, out: &mut RowMut<'_, S, T>, x: impl Fn(usize) -> Pack<S, T>) {
+        let (streams, fours) = (&self.pairs[..self.count], out.len() / 4 * 4);
+        for i in (0..fours).step_by(4) {
+            let mut sums = [x(i), x(i + 1), x(i + 2), x(i + 3)];
+            for (c, u) in streams {
+                let (c, u) = (c.four(i), u.four(i));
+                for n in 0..4 {
+                    sums[n] = c[n].mul_add(u[n], sums[n]);
+                }
+            }
+            for (n, sum) in sums.into_iter().enumerate() {
+                out.set(i + n, sum);
+            }
+        }
+        for i in fours..out.len() {
+            let mut sum = x(i);
+            for (c, u) in streams {
+                sum = c.get(i).mul_add(u.get(i), sum);
+            }
+            out.set(i, sum);
+        }
     }
 
-    /// x + Σ c (own − u)
+    /// s own + Σ c (own − u), four packs at a time.
     #[inline(always)]
-    pub(super) fn add_differences_to(&self, x: Pack<S, T>, own: Pack<S, T>, i: usize) -> Pack<S, T> {
-        self.pairs[..self.count].iter().fold(x, |sum, (c, u)| c.get(i).mul_add(own - u.get(i), sum))
+    pub(super) fn add_differences(&self, out: &mut RowMut<'_, S, T>, s: Row<'a, S, T>, own: Row<'a, S, T>) {
+        let (streams, fours) = (&self.pairs[..self.count], out.len() / 4 * 4);
+        for i in (0..fours).step_by(4) {
+            let (s, own) = (s.four(i), own.four(i));
+            let mut sums = [s[0] * own[0], s[1] * own[1], s[2] * own[2], s[3] * own[3]];
+            for (c, u) in streams {
+                let (c, u) = (c.four(i), u.four(i));
+                for n in 0..4 {
+                    sums[n] = c[n].mul_add(own[n] - u[n], sums[n]);
+                }
+            }
+            for (n, sum) in sums.into_iter().enumerate() {
+                out.set(i + n, sum);
+            }
+        }
+        for i in fours..out.len() {
+            let own = own.get(i);
+            let mut sum = s.get(i) * own;
+            for (c, u) in streams {
+                sum = c.get(i).mul_add(own - u.get(i), sum);
+            }
+            out.set(i, sum);
+        }
     }
 }
 

@@ -5,8 +5,6 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-
 use isobar_core::backend::part::Fill;
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
@@ -15,133 +13,17 @@ use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
-use isobar_core::stencil::Axis;
-use isobar_core::stencil::galerkin::{Execute, Weights};
 
+use super::interpolation::{Fine, Interpolation, Workspace};
 use super::operator::Level27;
 use super::streams::Order;
 use super::weights::{AxisWeights, Stored, combine};
 use crate::cpu::Cpu;
-use crate::diffusion::Diffusion;
 use crate::seven_point::ChunkSpace;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// The finer level.
-pub(super) enum Fine<T: Real> {
-    Finest(Arc<Diffusion<T>>),
-    Coarse(Arc<Level27<T>>),
-}
-
-impl<T: Real> Fine<T> {
-    fn smoother(&self) -> &dyn PartSmoother<Cpu, T> {
-        match self {
-            Self::Finest(operator) => &**operator,
-            Self::Coarse(operator) => &**operator,
-        }
-    }
-}
-
-/// P = P_x P_y P_z, of the directions that are halved, and R = Pᵀ. Between parts a coarse plane takes the odd plane before the part's
-/// first from the part before, as a plane of the middle.
-pub struct Interpolation<T: Real> {
-    cpu: Cpu,
-    fine: Fine<T>,
-    pub(super) fine_layout: Layout,
-    pub(super) coarse: Layout,
-    /// The first planes of either part in the whole grids.
-    pub(super) first: [usize; 2],
-    /// Cells of the middle in x.
-    pub(super) nx: usize,
-    /// Entries from one row of the middle to the next: a ghost beyond the last cell, and as much as a fine row reads.
-    pub(super) row: usize,
-    pub(super) periodic: [bool; 3],
-    weights: RwLock<AxisWeights<T>>,
-    workspace: Mutex<Workspace<T>>,
-}
-
-struct Workspace<T> {
-    /// By fine j.
-    middle: Vec<Vec<T>>,
-    /// The plane before the first.
-    before: Vec<T>,
-    /// A plane, and halo planes, by which the last plane of the middle goes to the next part; where y is halved and parts meet.
-    edge: Option<Vector<T>>,
-    /// A fine plane a thread.
-    residual: Vec<Vector<T>>,
-    /// Two planes of the middle's rows a thread.
-    planes: Vec<[Vec<T>; 2]>,
-}
-
 impl<T: Real> Interpolation<T> {
-    pub(super) fn new(fine: Fine<T>, coarse: Layout, weights: &[Weights]) -> Result<Self> {
-        let smoother = fine.smoother();
-        let (cpu, fine_layout) = (smoother.backend().clone(), *smoother.layout());
-        let shape = fine_layout.shape();
-        let periodic = weights.first().map_or([false; 3], |weights| weights.fine.periodic);
-        let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
-        let nx = coarse.shape().nx;
-        let row = (nx.max(fine_layout.pitch()) + 1).next_multiple_of(8);
-        let first = [fine_layout, coarse].map(|layout| layout.origin()[1]);
-        let [planes, coarse_planes] = [(fine_layout, first[0]), (coarse, first[1])]
-            .map(|(layout, first)| first.saturating_sub(1)..first + layout.shape().ny + layout.halo()[1]);
-        let stored = AxisWeights {
-            x: of(Axis::X).map(|w| Stored::new(w, planes, row)),
-            y: of(Axis::Y).map(|w| Stored::new(w, coarse_planes.clone(), row)),
-            z: of(Axis::Z).map(|w| Stored::new(w, coarse_planes, row)),
-        };
-        let meets = fine_layout.halo() != [0; 2] && stored.y.is_some();
-        let threads = cpu.threads_for(fine_layout.len()).min(shape.ny);
-        let plane = Layout::new(isobar_core::layout::Shape::new(shape.nx, 1, shape.nz))?;
-        let mut middle = vec![Vec::new(); shape.ny];
-        Execute::for_each(&cpu, &mut middle, |_, plane| *plane = vec![T::ZERO; row * shape.nz]);
-        let edge = plane.part_of([0; 2], fine_layout.halo());
-        let workspace = Workspace {
-            middle,
-            before: vec![T::ZERO; if meets { row * shape.nz } else { 0 }],
-            edge: meets.then(|| Vector::zeros(&cpu, &edge)).transpose()?,
-            residual: (0..threads).map(|_| Vector::zeros(&cpu, &plane)).collect::<Result<_>>()?,
-            planes: vec![[vec![T::ZERO; row * shape.nz], vec![T::ZERO; row * shape.nz]]; threads],
-        };
-        let this = Self {
-            cpu,
-            fine,
-            fine_layout,
-            coarse,
-            first,
-            nx,
-            row,
-            periodic,
-            weights: RwLock::new(stored),
-            workspace: Mutex::new(workspace),
-        };
-        this.update(weights);
-        Ok(this)
-    }
-
-    pub(super) fn update(&self, weights: &[Weights]) {
-        let mut stored = self.weights.write().unwrap_or_else(PoisonError::into_inner);
-        for weights in weights {
-            let stored = match weights.axis {
-                Axis::X => &mut stored.x,
-                Axis::Y => &mut stored.y,
-                Axis::Z => &mut stored.z,
-            };
-            if let Some(stored) = stored {
-                stored.set(&self.cpu, weights);
-            }
-        }
-    }
-
-    /// They are written entry by entry, and valid as numbers whatever happened elsewhere.
-    fn weights(&self) -> RwLockReadGuard<'_, AxisWeights<T>> {
-        self.weights.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn workspace(&self) -> MutexGuard<'_, Workspace<T>> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives the last plane of the middle to the next part, and takes that of the one before.
     fn pass_on(&self, workspace: &mut Workspace<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
         let Workspace { middle, before, edge: Some(edge), .. } = workspace else { return Ok(()) };

@@ -24,11 +24,11 @@ pub(super) struct Stored<T> {
 }
 
 impl<T: Real> Stored<T> {
-    pub(super) fn new(weights: &Weights, needed: Range<usize>, row: usize) -> Self {
+    pub(super) fn new<N: Real>(weights: &Weights<N>, needed: Range<usize>, row: usize) -> Self {
         Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), needed, row }
     }
 
-    pub(super) fn set(&mut self, cpu: &Cpu, weights: &Weights) {
+    pub(super) fn set<N: Real>(&mut self, cpu: &Cpu, weights: &Weights<N>) {
         let (grid, row) = (weights.odd, self.row);
         let needed = self.needed.start..self.needed.end.min(self.planes.len());
         let first = needed.start;
@@ -43,7 +43,7 @@ impl<T: Real> Stored<T> {
                     for k in 0..grid.shape.nz {
                         let from = &weights.rows(j as isize, k as isize)[which][1..=grid.shape.nx];
                         let to = &mut stored[k * row..][..grid.shape.nx];
-                        to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from));
+                        to.iter_mut().zip(from).for_each(|(to, &from)| *to = T::from_f64(from.to_f64()));
                     }
                 }
             },

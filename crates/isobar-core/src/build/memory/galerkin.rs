@@ -56,9 +56,9 @@ impl Level {
         self.present.iter().filter(|&&present| present).count() as f64
     }
 
-    /// Bytes of its couplings and row sums.
-    fn bytes(&self) -> f64 {
-        (self.couplings() + 1.0) * field(&self.grid)
+    /// Bytes of its couplings and row sums, in numbers of `size` bytes.
+    fn bytes(&self, size: usize) -> f64 {
+        (self.couplings() + 1.0) * field(&self.grid, size)
     }
 
     fn halved(&self, axis: Axis) -> Halving {
@@ -94,12 +94,16 @@ impl Level {
 }
 
 /// Bytes of a number a cell, ghosts included.
-fn field(grid: &Grid) -> f64 {
-    DOUBLE * (grid.plane() * grid.shape.ny) as f64
+fn field(grid: &Grid, size: usize) -> f64 {
+    (size * grid.plane() * grid.shape.ny) as f64
 }
 
+/// Bytes of each piece of memory that setup on the host has kept for what comes next.
+type Spare = Vec<f64>;
+
 impl Setup<'_> {
-    /// Everything but the vectors of a cycle; the grids, finest first, as many as are `wanted`.
+    /// Everything but the vectors of a cycle; the grids, finest first, as many as are `wanted`. Matrices on the host have numbers as
+    /// cycles have; where couplings do not fit in single precision, which is not known before, they are in double precision.
     pub(super) fn galerkin(&mut self, matrix: &MatrixSize, size: usize, wanted: Option<usize>) -> Result<Vec<Shape>> {
         let mut shapes = vec![matrix.shape];
         let Some(mut fine) = Level::finest(matrix) else { return Ok(shapes) };
@@ -110,20 +114,20 @@ impl Setup<'_> {
         }
         let on_card = if self.is_cuda() { CARD_SETUP * fine.cells() } else { 0.0 };
         self.keep(DEVICE, on_card);
-        self.on_host(fine.bytes());
-        self.bodies(&fine, is_small(&fine), size)?;
+        let mut spare = Spare::new();
+        let mut held = self.take(&mut spare, fine.bytes(size));
+        self.bodies(&fine, is_small(&fine), size, &mut spare)?;
         while wanted.map_or(!is_small(&fine), |wanted| shapes.len() < wanted) {
             let steps = fine.coarsened();
             let mut weights = 0.0;
-            for (n, (_, step)) in steps.iter().enumerate() {
+            for (_, step) in &steps {
                 // Both weights, diagonals, and P 1; four numbers a cell while the weights are relaxed.
-                let own = 4.0 * field(&step.odd);
+                let own = 4.0 * field(&step.odd, size);
                 self.on_host(own);
-                if !self.is_cuda() {
-                    self.pass(HOST, 4.0 * DOUBLE * step.odd.shape.cells() as f64);
-                }
-                self.on_host(step.next.bytes());
-                self.on_host(-steps.get(n.wrapping_sub(1)).map_or(&fine, |(_, before)| &before.next).bytes());
+                let relaxing = self.take(&mut spare, (4 * size * step.odd.shape.cells()) as f64);
+                spare.push(relaxing);
+                let next = self.take(&mut spare, step.next.bytes(size));
+                spare.push(std::mem::replace(&mut held, next));
                 weights += own;
             }
             let Some((_, Halving { next, .. })) = steps.last() else { break };
@@ -135,7 +139,7 @@ impl Setup<'_> {
             self.transfer(&fine, &steps, size)?;
             self.on_host(-weights);
             fine = next.clone();
-            self.bodies(&fine, is_small(&fine), size)?;
+            self.bodies(&fine, is_small(&fine), size, &mut spare)?;
             shapes.push(fine.grid.shape);
         }
         if is_small(&fine) {
@@ -143,7 +147,7 @@ impl Setup<'_> {
             self.pass(HOST, DOUBLE * fine.cells().powi(2));
             self.keep(DEVICE, DOUBLE * fine.cells().powi(2));
         }
-        self.on_host(-fine.bytes());
+        self.on_host(-held - spare.iter().sum::<f64>());
         self.now[DEVICE] -= on_card;
         Ok(shapes)
     }
@@ -155,14 +159,28 @@ impl Setup<'_> {
         }
     }
 
+    /// The smallest spare piece that is large enough for so many bytes, or a new one; its bytes.
+    fn take(&mut self, spare: &mut Spare, bytes: f64) -> f64 {
+        let large = spare.iter().enumerate().filter(|(_, piece)| **piece >= bytes);
+        match large.min_by(|(_, a), (_, b)| a.total_cmp(b)) {
+            Some((at, _)) => spare.swap_remove(at),
+            None => {
+                self.on_host(bytes);
+                bytes
+            }
+        }
+    }
+
     /// Bodies are looked for in the matrix, and corrections need a residual.
-    fn bodies(&mut self, level: &Level, is_small: bool, size: usize) -> Result<()> {
+    fn bodies(&mut self, level: &Level, is_small: bool, size: usize, spare: &mut Spare) -> Result<()> {
         if is_small {
             return Ok(());
         }
         if !self.is_cuda() {
-            // The largest couplings; parents, sizes, links, cells and where those of bodies begin.
-            self.pass(HOST, field(&level.grid) + 20.0 * level.cells());
+            let largest = self.take(spare, field(&level.grid, size));
+            spare.push(largest);
+            // Parents, sizes, links, cells and where those of bodies begin.
+            self.pass(HOST, 20.0 * level.cells());
         }
         self.keep(DEVICE, BODIES * level.cells());
         self.vectors(1.0, &Layout::new(level.grid.shape)?, size);
@@ -212,7 +230,7 @@ mod tests {
             }
             let stencil = problem.stencil().unwrap();
             let mut predicted = Level::finest(&MatrixSize::from(&stencil)).unwrap();
-            let mut made = Couplings::of(&Serial, &stencil);
+            let mut made: Couplings = Couplings::of(&Serial, &stencil);
             loop {
                 assert_eq!((predicted.grid, predicted.present), (made.grid, made.present));
                 let axes = made.strong_axes(&Serial);

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::couplings::{Couplings, UPPER, upper_offset};
 use super::{Axis, Execute};
 use crate::layout::{Layout, Shape};
+use crate::real::Real;
 
 /// ω; twice as much diverges.
 pub const DAMPING: f64 = 0.3;
@@ -88,7 +89,7 @@ impl Bodies {
 
 /// The bodies of a matrix whose vectors have this layout, of each θ that has any; those of one θ only where they are not
 /// the same as of the one before.
-pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<Bodies> {
+pub fn find<N: Real>(execute: &impl Execute, matrix: &Couplings<N>, layout: &Layout) -> Vec<Bodies> {
     if layout.len() > u32::MAX as usize {
         return Vec::new();
     }
@@ -106,26 +107,29 @@ pub fn find(execute: &impl Execute, matrix: &Couplings, layout: &Layout) -> Vec<
             all.push(bodies);
         }
     }
+    matrix.spare.give(largest);
     all
 }
 
 /// The largest coupling of each cell, planes in the order of [`Couplings`].
-fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Vec<f64> {
+fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> Vec<N> {
     let Shape { nx, ny, nz } = matrix.grid.shape;
     let len = matrix.grid.plane();
-    let mut largest = super::zeros(execute, len * ny);
-    let mut planes: Vec<&mut [f64]> = largest.chunks_exact_mut(len).collect();
+    let mut largest = matrix.spare.take(execute, len * ny);
+    let mut planes: Vec<&mut [N]> = largest.chunks_exact_mut(len).collect();
     execute.for_each(
         &mut planes,
         #[inline(always)]
         |j, plane| {
             for k in 0..nz as isize {
                 let out = &mut plane[matrix.grid.at(0, k)..][..nx];
+                out.fill(N::ZERO);
                 for offset in matrix.offsets() {
                     let c = &matrix.row(j, k, offset)[1..=nx];
                     out.iter_mut().zip(c).for_each(|(largest, &c)| *largest = if c > *largest { c } else { *largest });
                 }
             }
+            matrix.grid.clear_ghosts(plane);
             matrix.grid.fill_ghosts(plane);
         },
     );
@@ -133,8 +137,8 @@ fn largest_couplings(execute: &impl Execute, matrix: &Couplings) -> Vec<f64> {
 }
 
 /// Cells joined by strong couplings.
-struct Joined<'a> {
-    matrix: &'a Couplings,
+struct Joined<'a, N> {
+    matrix: &'a Couplings<N>,
     /// A cell of the same body, of a lower number but for the body's first cell, which has its own.
     parents: Vec<AtomicU32>,
     /// By j, row after row of k: whether a cell is joined to the one before it in its row, behind one entry of 0 and
@@ -156,6 +160,9 @@ fn root(parents: &[AtomicU32], cell: u32) -> u32 {
             return at;
         }
         let grandparent = parents[parent as usize].load(Ordering::Relaxed);
+        if grandparent == parent {
+            return parent;
+        }
         parents[at as usize].store(grandparent, Ordering::Relaxed);
         at = grandparent;
     }
@@ -178,6 +185,22 @@ fn join(parents: &[AtomicU32], a: u32, b: u32) -> bool {
     }
 }
 
+/// Joins the cells of a row, `first` and those after it, which are all by themselves, each with the next where an entry is not
+/// 0; whether any were joined.
+#[inline(always)]
+fn join_runs(parents: &[AtomicU32], strong: &[u8], first: u32) -> bool {
+    let (last, row) = (strong.len() - 1, &parents[first as usize..][..strong.len()]);
+    let (mut run, mut joins) = (first, 0);
+    for (cell, (parent, &is_strong)) in (first + 1..).zip(row[1..].iter().zip(strong)) {
+        run = if is_strong > 0 { run } else { cell };
+        joins |= is_strong;
+        parent.store(run, Ordering::Relaxed);
+    }
+    // Of a ring.
+    let is_closed = strong[last] > 0 && join(parents, first + last as u32, first);
+    joins > 0 || is_closed
+}
+
 /// `f` of where an entry is not 0.
 #[inline(always)]
 fn for_each_set(row: &[u8], mut f: impl FnMut(usize)) {
@@ -192,28 +215,37 @@ fn for_each_set(row: &[u8], mut f: impl FnMut(usize)) {
 /// Which couplings are at least θ times the largest of either cell, and which of these were not at the θ before; whether there
 /// are any left for a smaller θ.
 #[inline(always)]
-fn are_strong(
-    c: &[f64],
-    own: &[f64],
-    other: &[f64],
+fn are_strong<N: Real>(
+    c: &[N],
+    own: &[N],
+    other: &[N],
     [theta, before]: [f64; 2],
     strong: &mut [u8],
     new: &mut [u8],
 ) -> bool {
-    let largest = |own: f64, other: f64| if own > other { own } else { other };
+    let is_first = before.is_infinite();
+    let [theta, before] = [theta, before].map(N::from_f64);
+    let largest = |own: N, other: N| if own > other { own } else { other };
     let rows = || c.iter().zip(own.iter().zip(other));
+    let mut left = 0;
     strong.iter_mut().zip(rows()).for_each(|(strong, (&c, (&own, &other)))| {
-        *strong = u8::from(c > 0.0) & u8::from(c >= theta * largest(own, other));
+        let is_coupled = u8::from(c > N::ZERO);
+        *strong = is_coupled & u8::from(c >= theta * largest(own, other));
+        left |= is_coupled & !*strong;
     });
-    new.iter_mut().zip(&*strong).zip(rows()).for_each(|((new, strong), (&c, (&own, &other)))| {
-        *new = strong & u8::from(c < before * largest(own, other));
-    });
-    c.iter().zip(&*strong).fold(0, |left, (&c, strong)| left | (u8::from(c > 0.0) & !strong)) != 0
+    if is_first {
+        new.copy_from_slice(&strong[..new.len()]);
+    } else {
+        new.iter_mut().zip(&*strong).zip(rows()).for_each(|((new, strong), (&c, (&own, &other)))| {
+            *new = strong & u8::from(c < before * largest(own, other));
+        });
+    }
+    left != 0
 }
 
-impl<'a> Joined<'a> {
+impl<'a, N: Real> Joined<'a, N> {
     /// Every cell by itself.
-    fn apart(execute: &impl Execute, matrix: &'a Couplings) -> Self {
+    fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
         let cells = (nx * ny * nz) as u32;
         let mut numbers = [Vec::with_capacity(cells as usize), Vec::with_capacity(cells as usize)];
@@ -233,9 +265,9 @@ impl<'a> Joined<'a> {
     }
 
     /// Joins by couplings of at least θ, given that those of the θ before are joined; whether that changes anything.
-    fn join_strong(&mut self, execute: &impl Execute, largest: &[f64], thetas: [f64; 2]) -> bool {
+    fn join_strong(&mut self, execute: &impl Execute, largest: &[N], thetas: [f64; 2]) -> bool {
         let Self { matrix, parents, along, settled, .. } = self;
-        let has_joined = AtomicBool::new(false);
+        let (has_joined, is_first) = (AtomicBool::new(false), thetas[1].is_infinite());
         let (grid, present, parents) = (matrix.grid, matrix.present, &**parents);
         let Shape { nx, nz, .. } = grid.shape;
         let cell = |j: usize, k: usize| (nx * (k + nz * j)) as u32;
@@ -259,6 +291,10 @@ impl<'a> Joined<'a> {
                         *settled = !are_strong(c, own, other, thetas, &mut strong, &mut new);
                         row[2..=nx].copy_from_slice(&strong[..nx - 1]);
                         let first = cell(j, k);
+                        if is_first {
+                            joins |= join_runs(parents, &strong, first);
+                            continue;
+                        }
                         let next = |i: usize| if i + 1 < nx { i as u32 + 1 } else { 0 };
                         for_each_set(&new, |i| joins |= join(parents, first + i as u32, first + next(i)));
                     }
@@ -315,8 +351,12 @@ impl<'a> Joined<'a> {
         execute.for_each(&mut vec![(); ny], |j, ()| {
             let (mut last, mut count) = (0, 0);
             for cell in j as u32 * plane..(j as u32 + 1) * plane {
-                let first = root(parents, cell);
-                parents[cell as usize].store(first, Ordering::Relaxed);
+                // Most cells belong to the body of the one before.
+                let parent = parents[cell as usize].load(Ordering::Relaxed);
+                let first = if parent == last { last } else { root(parents, cell) };
+                if first != parent {
+                    parents[cell as usize].store(first, Ordering::Relaxed);
+                }
                 if first != last {
                     if count > 0 {
                         sizes[last as usize].fetch_add(count, Ordering::Relaxed);
@@ -391,16 +431,20 @@ fn at(shape: Shape, cell: u32) -> [usize; 3] {
 }
 
 /// ω / D of a body that is worth correcting, 0 of any other.
-fn factor_of(matrix: &Couplings, cells: impl Iterator<Item = [usize; 3]>, root: impl Fn([usize; 3]) -> u32) -> f64 {
+fn factor_of<N: Real>(
+    matrix: &Couplings<N>,
+    cells: impl Iterator<Item = [usize; 3]>,
+    root: impl Fn([usize; 3]) -> u32,
+) -> f64 {
     let (mut leaving, mut absolute, mut diagonals) = (0.0, 0.0, 0.0);
     for cell @ [i, j, k] in cells {
         let own = root(cell);
-        let s = matrix.sums(j, k as isize)[i + 1];
+        let s = matrix.sums(j, k as isize)[i + 1].to_f64();
         let mut diagonal = s;
         leaving += s;
         absolute += s.abs();
         for offset in matrix.offsets() {
-            let c = matrix.row(j, k as isize, offset)[i + 1];
+            let c = matrix.row(j, k as isize, offset)[i + 1].to_f64();
             diagonal += c;
             if c != 0.0 && matrix.neighbour(cell, offset).is_some_and(|to| root(to) != own) {
                 leaving += c;
@@ -415,9 +459,9 @@ fn factor_of(matrix: &Couplings, cells: impl Iterator<Item = [usize; 3]>, root: 
 
 /// Whether there can be bodies at all, on this grid or on coarser ones: whether anywhere in the seven-point matrix a coupling
 /// is much weaker than the next one in its direction.
-pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
+pub fn may_exist<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> bool {
     let (grid, Shape { nx, ny, nz }) = (matrix.grid, matrix.grid.shape);
-    let found = AtomicBool::new(false);
+    let (found, contrast) = (AtomicBool::new(false), N::from_f64(CONTRAST));
     execute.for_each(
         &mut vec![(); ny],
         #[inline(always)]
@@ -434,7 +478,7 @@ pub fn may_exist(execute: &impl Execute, matrix: &Couplings) -> bool {
                     }
                     let c = &matrix.row(j, k as isize, offset)[1..=nx][columns.clone()];
                     let before = &matrix.stored(before_j, n)[grid.at(-dx, k as isize - dz)..][columns.clone()];
-                    let is_weak = |&c: &f64, &before: &f64| (c < CONTRAST * before) | (before < CONTRAST * c);
+                    let is_weak = |&c: &N, &before: &N| (c < contrast * before) | (before < contrast * c);
                     if c.iter().zip(before).fold(false, |found, (c, before)| found | is_weak(c, before)) {
                         found.store(true, Ordering::Relaxed);
                     }

@@ -1,6 +1,7 @@
 //! The inverse of the coarsest grid's matrix.
 
 use super::couplings::{Couplings, Offset};
+use crate::real::Real;
 
 /// A pivot this small beside its diagonal is none: the cell belongs to a piece that is tied to nothing, all others of which
 /// have been eliminated.
@@ -12,7 +13,7 @@ const SINGULAR_PIVOT: f64 = 1e-13;
 ///
 /// Gaussian elimination that carries row sums beside couplings (Grassmann, Taksar and Heyman, 1985): where couplings are
 /// positive, every number is a sum of positive ones, and none drowns, whatever the contrast.
-pub fn inverse(matrix: &Couplings) -> Vec<f64> {
+pub fn inverse<N: Real>(matrix: &Couplings<N>) -> Vec<f64> {
     let shape = matrix.grid.shape;
     let n = shape.cells();
     let number = |[i, j, k]: [usize; 3]| i + shape.nx * (j + shape.ny * k);
@@ -22,10 +23,10 @@ pub fn inverse(matrix: &Couplings) -> Vec<f64> {
     for at @ [i, j, k] in
         (0..shape.nz).flat_map(|k| (0..shape.ny).flat_map(move |j| (0..shape.nx).map(move |i| [i, j, k])))
     {
-        sums[number(at)] = matrix.sums(j, k as isize)[i + 1];
+        sums[number(at)] = matrix.sums(j, k as isize)[i + 1].to_f64();
         for &offset in &offsets {
             if let Some(to) = matrix.neighbour(at, offset).filter(|&to| to != at) {
-                couplings[number(at) * n + number(to)] += matrix.coupling(at, offset);
+                couplings[number(at) * n + number(to)] += matrix.coupling(at, offset).to_f64();
             }
         }
     }

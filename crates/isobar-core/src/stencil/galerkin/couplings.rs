@@ -1,7 +1,9 @@
 //! Symmetric 27-point matrices on a grid.
 
 use super::Execute;
+use super::spare::Spare;
 use crate::layout::Shape;
+use crate::real::Real;
 use crate::stencil::diffusion::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
 
@@ -106,8 +108,19 @@ impl Grid {
         }
     }
 
+    /// Makes a plane's ghosts zeros.
+    pub fn clear_ghosts<N: Real>(&self, plane: &mut [N]) {
+        let (row, nx, last) = (self.row(), self.shape.nx, self.shape.nz + 1);
+        for row in plane.chunks_exact_mut(row) {
+            [row[0], row[1]] = [N::ZERO; 2];
+            row[nx + 2..].fill(N::ZERO);
+        }
+        plane[..row].fill(N::ZERO);
+        plane[last * row..].fill(N::ZERO);
+    }
+
     /// Copies what lies across periodic sides into a plane's ghosts.
-    pub fn fill_ghosts(&self, plane: &mut [f64]) {
+    pub fn fill_ghosts<N: Copy>(&self, plane: &mut [N]) {
         let Shape { nx, nz, .. } = self.shape;
         if self.periodic[0] {
             for row in plane.chunks_exact_mut(self.row()) {
@@ -127,11 +140,11 @@ impl Grid {
 
 /// One plane of a matrix.
 #[derive(Debug, Default)]
-pub struct CouplingPlane<'p> {
+pub struct CouplingPlane<'p, N = f64> {
     /// By stored offset: minus the entry of the matrix, empty where there is none anywhere.
-    pub couplings: [&'p mut [f64]; UPPER],
+    pub couplings: [&'p mut [N]; UPPER],
     /// Row sums.
-    pub sums: &'p mut [f64],
+    pub sums: &'p mut [N],
 }
 
 /// A symmetric matrix with couplings to the 26 cells around each:
@@ -141,23 +154,43 @@ pub struct CouplingPlane<'p> {
 /// Row sums s are carried apart from the couplings: taken as differences of entries they would drown in their rounding
 /// from a contrast of 10⁹ on.
 #[derive(Clone, Debug)]
-pub struct Couplings {
+pub struct Couplings<N = f64> {
     /// The cells.
     pub grid: Grid,
     /// Which offsets are stored.
     pub present: [bool; UPPER],
     /// Plane by plane: couplings by stored offset, those that are there, and row sums.
-    numbers: Vec<f64>,
+    numbers: Vec<N>,
     /// What lies beyond closed sides.
-    zeros: Vec<f64>,
+    zeros: Vec<N>,
+    /// Of finer matrices, and of what is made of this one.
+    pub(super) spare: Spare<N>,
 }
 
-impl Couplings {
+impl<N: Real> Couplings<N> {
     /// A matrix of zeros, its planes first touched by whoever works on them.
     pub fn zeros(execute: &impl Execute, grid: Grid, present: [bool; UPPER]) -> Self {
-        let len = grid.plane();
+        Self::of_any(execute, grid, present, &Spare::default())
+    }
+
+    /// A matrix of any numbers, in spare memory where there is some.
+    pub(super) fn of_any(execute: &impl Execute, grid: Grid, present: [bool; UPPER], spare: &Spare<N>) -> Self {
         let arrays = 1 + present.iter().filter(|&&present| present).count();
-        Self { grid, present, numbers: super::zeros(execute, arrays * len * grid.shape.ny), zeros: vec![0.0; len] }
+        let numbers = spare.take(execute, arrays * grid.plane() * grid.shape.ny);
+        Self { grid, present, numbers, zeros: vec![N::ZERO; grid.plane()], spare: Spare::default() }
+    }
+
+    /// Keeps the memory of a finer matrix, and what that has kept.
+    pub(super) fn inherit(&self, finer: Self) {
+        self.spare.give(finer.numbers);
+        self.spare.inherit(finer.spare);
+    }
+
+    /// The same in double precision.
+    pub(super) fn in_double(&self) -> Couplings {
+        let Self { grid, present, numbers, .. } = self;
+        let numbers = numbers.iter().map(|number| number.to_f64()).collect();
+        Couplings { grid: *grid, present: *present, numbers, zeros: vec![0.0; grid.plane()], spare: Spare::default() }
     }
 
     /// Arrays of a plane.
@@ -167,7 +200,7 @@ impl Couplings {
     }
 
     /// The planes, by j.
-    pub fn planes_mut(&mut self) -> Vec<CouplingPlane<'_>> {
+    pub fn planes_mut(&mut self) -> Vec<CouplingPlane<'_, N>> {
         let (len, arrays, present) = (self.grid.plane(), self.arrays(), self.present);
         let planes = self.numbers.chunks_exact_mut(arrays * len);
         planes
@@ -184,7 +217,7 @@ impl Couplings {
     }
 
     /// Leaves cells without couplings, and with these row sums.
-    pub(super) fn hold(&mut self, cells: &[([usize; 3], f64)]) {
+    pub(super) fn hold(&mut self, cells: &[([usize; 3], N)]) {
         let (grid, offsets): (Grid, Vec<Offset>) = (self.grid, self.offsets().collect());
         let mut found = Vec::new();
         for &(at, _) in cells {
@@ -196,7 +229,7 @@ impl Couplings {
         }
         let mut planes = self.planes_mut();
         for ([i, j, k], n) in found {
-            planes[j].couplings[n][grid.at(i as isize, k as isize)] = 0.0;
+            planes[j].couplings[n][grid.at(i as isize, k as isize)] = N::ZERO;
         }
         for &([i, j, k], sum) in cells {
             planes[j].sums[grid.at(i as isize, k as isize)] = sum;
@@ -211,7 +244,7 @@ impl Couplings {
 
     /// Couplings at a stored offset of plane j, empty where there are none.
     #[inline(always)]
-    pub(super) fn stored(&self, j: usize, n: usize) -> &[f64] {
+    pub(super) fn stored(&self, j: usize, n: usize) -> &[N] {
         let len = self.grid.plane();
         let before = self.present[..n].iter().map(|&present| usize::from(present)).sum::<usize>();
         &self.numbers[(j * self.arrays() + before) * len..][..if self.present[n] { len } else { 0 }]
@@ -240,6 +273,36 @@ impl Couplings {
         matrix
     }
 
+    /// The least and the largest coupling of a seven-point matrix; 0 where a cell is closed.
+    pub(super) fn extremes(&self, execute: &impl Execute) -> [f64; 2] {
+        let (grid, Shape { nx, ny, nz }) = (self.grid, self.grid.shape);
+        let mut extremes = vec![[f64::INFINITY, 0.0]; ny];
+        execute.for_each(
+            &mut extremes,
+            #[inline(always)]
+            |j, extremes| {
+                for n in (0..UPPER).filter(|&n| self.present[n]) {
+                    let [dx, dy, dz] = upper_offset(n);
+                    // Beyond a closed side there is none.
+                    if grid.beside(j, dy).is_none() {
+                        continue;
+                    }
+                    let rows = if dz > 0 && !grid.periodic[2] { nz - 1 } else { nz };
+                    let columns = if dx > 0 && !grid.periodic[0] { nx - 1 } else { nx };
+                    for k in 0..rows {
+                        let row = &self.stored(j, n)[grid.at(0, k as isize)..][..columns];
+                        let of_row = |best: fn(N, N) -> bool| {
+                            row[1..].iter().fold(row[0], |all, &c| if best(c, all) { c } else { all }).to_f64()
+                        };
+                        *extremes =
+                            [extremes[0].min(of_row(|c, all| c < all)), extremes[1].max(of_row(|c, all| c > all))];
+                    }
+                }
+            },
+        );
+        extremes.iter().fold([f64::INFINITY, 0.0], |[least, most], of| [least.min(of[0]), most.max(of[1])])
+    }
+
     /// Whether there are couplings in a direction.
     #[inline(always)]
     pub fn has(&self, offset: Offset) -> bool {
@@ -248,7 +311,7 @@ impl Couplings {
 
     /// Couplings of the cells of row (j, k) in a direction, ghosts included: entry i + 1 is that of cell i.
     #[inline(always)]
-    pub fn row(&self, j: usize, k: isize, offset @ [dx, dy, dz]: Offset) -> &[f64] {
+    pub fn row(&self, j: usize, k: isize, offset @ [dx, dy, dz]: Offset) -> &[N] {
         let (grid, n) = (&self.grid, number(offset));
         if n > UPPER {
             let c = self.stored(j, n - UPPER - 1);
@@ -262,7 +325,7 @@ impl Couplings {
 
     /// Row sums of the cells of row (j, k), ghosts included.
     #[inline(always)]
-    pub fn sums(&self, j: usize, k: isize) -> &[f64] {
+    pub fn sums(&self, j: usize, k: isize) -> &[N] {
         let arrays = self.arrays();
         &self.numbers[(j * arrays + arrays - 1) * self.grid.plane()..][self.grid.at(-1, k)..][..self.grid.span()]
     }
@@ -276,18 +339,18 @@ impl Couplings {
     }
 
     /// Coupling of a cell in a direction.
-    pub fn coupling(&self, [i, j, k]: [usize; 3], offset: Offset) -> f64 {
-        if self.has(offset) { self.row(j, k as isize, offset)[i + 1] } else { 0.0 }
+    pub fn coupling(&self, [i, j, k]: [usize; 3], offset: Offset) -> N {
+        if self.has(offset) { self.row(j, k as isize, offset)[i + 1] } else { N::ZERO }
     }
 
     /// s + Σ c of the cells of row (j, k): the diagonal.
     #[inline(always)]
-    pub fn diagonals(&self, j: usize, k: usize, out: &mut [f64]) {
+    pub fn diagonals(&self, j: usize, k: usize, out: &mut [N]) {
         let n = self.grid.shape.nx;
         out[..n].copy_from_slice(&self.sums(j, k as isize)[1..=n]);
         for offset in self.offsets() {
             let row = &self.row(j, k as isize, offset)[1..=n];
-            out.iter_mut().zip(row).for_each(|(sum, c)| *sum += c);
+            out.iter_mut().zip(row).for_each(|(sum, &c)| *sum += c);
         }
     }
 
@@ -314,23 +377,23 @@ impl Couplings {
             &mut sums,
             #[inline(always)]
             |j, sums| {
-                let mut row = vec![0.0; nx];
+                let mut row = vec![N::ZERO; nx];
                 for k in 0..nz {
                     for axis in Axis::ALL {
-                        row.fill(0.0);
+                        row.fill(N::ZERO);
                         for offset in self.offsets().filter(|offset| offset[axis as usize] == 1) {
                             let c = &self.row(j, k as isize, offset)[1..=nx];
-                            row.iter_mut().zip(c).for_each(|(sum, c)| *sum += c);
+                            row.iter_mut().zip(c).for_each(|(sum, &c)| *sum += c);
                         }
                         let (sum, count) = &mut sums[axis as usize];
                         // Sums of every eighth entry, which vector registers have side by side.
                         let (eights, rest) = row.as_chunks::<8>();
                         let mut partial = [0.0; 8];
                         for eight in eights {
-                            partial.iter_mut().zip(eight).for_each(|(sum, c)| *sum += c.max(0.0));
+                            partial.iter_mut().zip(eight).for_each(|(sum, &c)| *sum += positive(c).to_f64());
                         }
-                        *sum += partial.iter().sum::<f64>() + rest.iter().map(|c| c.max(0.0)).sum::<f64>();
-                        *count += row.iter().map(|&c| usize::from(c > 0.0)).sum::<usize>();
+                        *sum += partial.iter().sum::<f64>() + rest.iter().map(|&c| positive(c).to_f64()).sum::<f64>();
+                        *count += row.iter().map(|&c| usize::from(c > N::ZERO)).sum::<usize>();
                     }
                 }
             },
@@ -367,47 +430,57 @@ pub fn along(axis: Axis) -> usize {
     number(offset) - UPPER - 1
 }
 
+/// x where that is more than 0, else 0
+#[inline(always)]
+pub(super) fn positive<N: Real>(x: N) -> N {
+    if x > N::ZERO { x } else { N::ZERO }
+}
+
 /// T between the cells of row (j, k) and their upper neighbours.
 #[inline(always)]
-fn faces_of_row(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [f64]) {
+fn faces_of_row<N: Real>(stencil: &Diffusion, axis: Axis, [j, k]: [usize; 2], out: &mut [N]) {
     let nx = out.len();
     let start = stencil.cell([0, j, k]);
     match stencil.coefficients() {
-        Coefficients::Faces(faces) => out.copy_from_slice(&faces[axis as usize][start..start + nx]),
+        Coefficients::Faces(faces) => {
+            let faces = &faces[axis as usize][start..start + nx];
+            out.iter_mut().zip(faces).for_each(|(t, &face)| *t = N::from_f64(face));
+        }
         // Back ends bring these to the host first.
-        Coefficients::DeviceCells { .. } => out.fill(f64::NAN),
+        Coefficients::DeviceCells { .. } => out.fill(N::from_f64(f64::NAN)),
         Coefficients::Cells { fields, axes } => {
             let (field, factor) = axes[axis as usize];
             let field = &fields[field];
             let own = &field[start..start + nx];
             if axis == Axis::X {
                 let pairs = own.iter().zip(&own[1..]);
-                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = harmonic(factor * a, factor * b));
-                out[nx - 1] = stencil.face(axis, [nx - 1, j, k]);
+                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = N::from_f64(harmonic(factor * a, factor * b)));
+                out[nx - 1] = N::from_f64(stencil.face(axis, [nx - 1, j, k]));
             } else if let Some([_, j, k]) = stencil.upper(axis, [0, j, k]) {
                 let upper = stencil.cell([0, j, k]);
                 let pairs = own.iter().zip(&field[upper..upper + nx]);
-                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = harmonic(factor * a, factor * b));
+                out.iter_mut().zip(pairs).for_each(|(t, (a, b))| *t = N::from_f64(harmonic(factor * a, factor * b)));
             }
         }
     }
 }
 
 /// s of the cells of row (j, k).
-fn shifts_of_row(stencil: &Diffusion, [j, k]: [usize; 2], out: &mut [f64]) {
+fn shifts_of_row<N: Real>(stencil: &Diffusion, [j, k]: [usize; 2], out: &mut [N]) {
     let (nx, shape) = (out.len(), stencil.shape());
     let sides = stencil.sides();
     let touches = |d: usize, at: usize, n: usize| {
         (sides[d][0] == Side::Fixed && at == 0) || (sides[d][1] == Side::Fixed && at + 1 == n)
     };
     if touches(1, j, shape.ny) || touches(2, k, shape.nz) {
-        out.iter_mut().enumerate().for_each(|(i, s)| *s = stencil.shift([i, j, k]));
+        out.iter_mut().enumerate().for_each(|(i, s)| *s = N::from_f64(stencil.shift([i, j, k])));
         return;
     }
     if let Some(shift) = stencil.stored_shift() {
-        out.copy_from_slice(&shift[stencil.cell([0, j, k])..][..nx]);
+        let shift = &shift[stencil.cell([0, j, k])..][..nx];
+        out.iter_mut().zip(shift).for_each(|(s, &shift)| *s = N::from_f64(shift));
     }
     for i in [0, nx - 1] {
-        out[i] = stencil.shift([i, j, k]);
+        out[i] = N::from_f64(stencil.shift([i, j, k]));
     }
 }

@@ -1,8 +1,8 @@
 //! Galerkin coarse grids of the diffusion operator: A_c = PᵀAP, at most 27 points, nothing collapsed.
 //!
 //! Coarsening is vertex-centred: in each strong direction every other cell (0, 2, 4, …) stays, x, then y, then z on the
-//! result, with nothing smoothed in between. Everything here is *setup*, made of local passes over planes in double
-//! precision, which a back end may run on as many threads as it has ([`Execute`]) or take as the specification of
+//! result, with nothing smoothed in between. Everything here is *setup*, made of local passes over planes, in single
+//! precision where levels are and couplings fit, which a back end may run on as many threads as it has ([`Execute`]) or take as the specification of
 //! kernels of its own:
 //!
 //! * [`couplings`] a symmetric 27-point matrix as 13 couplings and a row sum a cell, and what is read off it,
@@ -20,14 +20,16 @@ pub mod couplings;
 pub mod product;
 mod relaxing;
 pub mod setup;
+mod spare;
 pub mod weights;
 
 pub use bodies::Bodies;
 pub use couplings::{Couplings, Grid, Offset};
-pub use setup::Setup;
+pub use setup::{Directions, Matrix, Setup};
 pub use weights::Weights;
 
 use super::Axis;
+use crate::real::Real;
 
 /// Runs passes over planes.
 pub trait Execute: Sync {
@@ -40,8 +42,8 @@ pub trait Execute: Sync {
 }
 
 /// Zeros that are first touched by whoever works on them.
-fn zeros(execute: &impl Execute, count: usize) -> Vec<f64> {
-    let all = vec![0.0; count];
+fn zeros<N: Real>(execute: &impl Execute, count: usize) -> Vec<N> {
+    let all = vec![N::ZERO; count];
     execute.prefer_large_pages(&all);
     all
 }
@@ -58,19 +60,22 @@ impl Execute for Serial {
 
 /// A coarser grid: how to interpolate from it, and its matrix.
 #[derive(Clone, Debug)]
-pub struct Coarsening {
+pub struct Coarsening<N = f64> {
     /// One direction after the other, each acting on what the one before left.
-    pub weights: Vec<Weights>,
+    pub weights: Vec<Weights<N>>,
     /// PᵀAP
-    pub coarse: Couplings,
+    pub coarse: Couplings<N>,
 }
 
-/// PᵀAP with these directions halved, in their order. A matrix is dropped as soon as the next one is there.
-pub fn coarsen(execute: &impl Execute, fine: Couplings, axes: &[Axis]) -> Coarsening {
+/// PᵀAP with these directions halved, in their order. A matrix is dropped as soon as the next one is there, its memory kept for
+/// those that follow.
+pub fn coarsen<N: Real>(execute: &impl Execute, fine: Couplings<N>, axes: &[Axis]) -> Coarsening<N> {
     let (mut weights, mut coarse) = (Vec::new(), fine);
     for &axis in axes {
         let w = Weights::new(execute, &coarse, axis);
-        coarse = product::product(execute, &coarse, &w);
+        let next = product::product(execute, &coarse, &w);
+        next.inherit(coarse);
+        coarse = next;
         weights.push(w);
     }
     Coarsening { weights, coarse }

@@ -14,6 +14,7 @@
 use super::couplings::{CouplingPlane, Couplings, Grid, Offset, UPPER, is_present, number, upper_offset};
 use super::weights::Weights;
 use super::{Axis, Execute};
+use crate::real::Real;
 
 /// A diagonal of PᵀAP that is this small beside Σ P² d, over the finer cells that the coarse cell stands for, is rounding: these
 /// cells are tied to each other alone, and all that is left of them is their constant, which A does not see. The coarse cell is
@@ -39,9 +40,9 @@ pub fn coarse_offsets(present: &[bool; UPPER], axis: Axis, coarse: &Grid) -> [bo
 }
 
 /// PᵀAP, but for cells that have [`COLLAPSED`].
-pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> Couplings {
+pub fn product<N: Real>(execute: &impl Execute, fine: &Couplings<N>, weights: &Weights<N>) -> Couplings<N> {
     let grid = weights.coarse;
-    let mut coarse = Couplings::zeros(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid));
+    let mut coarse = Couplings::of_any(execute, grid, coarse_offsets(&fine.present, weights.axis, &grid), &fine.spare);
     let making = Making { fine, weights, grid, is_one: grid.extents()[weights.axis as usize] == 1 };
     let mut planes: Vec<_> = coarse.planes_mut().into_iter().map(|plane| (plane, Vec::new())).collect();
     execute.for_each(
@@ -49,29 +50,29 @@ pub fn product(execute: &impl Execute, fine: &Couplings, weights: &Weights) -> C
         #[inline(always)]
         |j, (plane, collapsed)| making.plane(j, plane, collapsed),
     );
-    let collapsed: Vec<([usize; 3], f64)> = planes.into_iter().flat_map(|(_, collapsed)| collapsed).collect();
+    let collapsed: Vec<([usize; 3], N)> = planes.into_iter().flat_map(|(_, collapsed)| collapsed).collect();
     coarse.hold(&collapsed);
     coarse
 }
 
-struct Making<'a> {
-    fine: &'a Couplings,
-    weights: &'a Weights,
+struct Making<'a, N> {
+    fine: &'a Couplings<N>,
+    weights: &'a Weights<N>,
     grid: Grid,
     is_one: bool,
 }
 
-impl Making<'_> {
+impl<N: Real> Making<'_, N> {
     fn axis(&self) -> Axis {
         self.weights.axis
     }
 
     #[inline(always)]
-    fn plane(&self, j: usize, plane: &mut CouplingPlane<'_>, collapsed: &mut Vec<([usize; 3], f64)>) {
+    fn plane(&self, j: usize, plane: &mut CouplingPlane<'_, N>, collapsed: &mut Vec<([usize; 3], N)>) {
         let (nx, nz) = (self.grid.shape.nx, self.grid.shape.nz);
         let d = self.axis() as usize;
         let mut scratch = Scratch::new(self.fine, self.grid);
-        let mut diagonals = vec![0.0; self.fine.grid.shape.nx];
+        let mut diagonals = vec![N::ZERO; self.fine.grid.shape.nx];
         for k in 0..nz {
             let (row, start) = ([j, k], self.grid.at(0, k as isize));
             if d == 0 {
@@ -89,10 +90,10 @@ impl Making<'_> {
                     _ => block.last(out),
                 }
                 if self.is_one && across != [0; 3] {
-                    let mut more = vec![0.0; nx];
+                    let mut more = vec![N::ZERO; nx];
                     for part in [Block::next, Block::last] {
                         part(&block, &mut more);
-                        out.iter_mut().zip(&more).for_each(|(out, more)| *out += more);
+                        out.iter_mut().zip(&more).for_each(|(out, &more)| *out += more);
                     }
                     self.add_ring_end(1, across, row, out);
                     self.add_ring_end(-1, across, row, out);
@@ -103,8 +104,10 @@ impl Making<'_> {
             self.sums(row, &mut plane.sums[start..start + nx], &mut scratch.one);
             self.find_collapsed(row, &scratch, &mut diagonals, collapsed);
         }
-        plane.couplings.iter_mut().filter(|c| !c.is_empty()).for_each(|c| self.grid.fill_ghosts(c));
-        self.grid.fill_ghosts(plane.sums);
+        for field in plane.couplings.iter_mut().filter(|c| !c.is_empty()).chain([&mut plane.sums]) {
+            self.grid.clear_ghosts(field);
+            self.grid.fill_ghosts(field);
+        }
     }
 
     /// Adds the cells of a row that have [`COLLAPSED`], with Σ P² d.
@@ -116,9 +119,9 @@ impl Making<'_> {
     fn find_collapsed(
         &self,
         row @ [j, k]: [usize; 2],
-        scratch: &Scratch,
-        diagonals: &mut [f64],
-        collapsed: &mut Vec<([usize; 3], f64)>,
+        scratch: &Scratch<N>,
+        diagonals: &mut [N],
+        collapsed: &mut Vec<([usize; 3], N)>,
     ) {
         let block = Block { making: self, scratch, row, across: [0; 3] };
         let (e_before, e_after) = (block.e(-1, 1), block.e(0, 1));
@@ -126,14 +129,15 @@ impl Making<'_> {
         // In a ring of two the cell before is that after.
         let is_pair = self.is_one && self.weights.odd.periodic[self.axis() as usize];
         let terms = |i: usize| match is_pair {
-            true => ([0.0, before[i] + after[i]], [0.0, e_before[i] + e_after[i]]),
+            true => ([N::ZERO, before[i] + after[i]], [N::ZERO, e_before[i] + e_after[i]]),
             false => ([before[i], after[i]], [e_before[i], e_after[i]]),
         };
+        let nearly = N::from_f64(0.99);
         // Elsewhere nothing need be looked up.
         let may_be = |i: usize| {
             let (w, e) = terms(i);
-            let is_one = |n: usize| (e[n] <= 0.0) | (w[n] > 0.99);
-            is_one(0) & is_one(1) & (e[0] + e[1] > 0.0)
+            let is_one = |n: usize| (e[n] <= N::ZERO) | (w[n] > nearly);
+            is_one(0) & is_one(1) & (e[0] + e[1] > N::ZERO)
         };
         if !(0..before.len()).fold(false, |any, i| any | may_be(i)) {
             return;
@@ -145,23 +149,24 @@ impl Making<'_> {
             let odd = [-1, 0].map(|pair| self.odd_diagonal([i, j, k], pair));
             let own = diagonals[first - 1 + stride * i];
             let total = own + w[0] * w[0] * odd[0] + w[1] * w[1] * odd[1];
-            if total - 2.0 * (w[0] * e[0] + w[1] * e[1]) <= COLLAPSED * total {
+            let tied = w[0] * e[0] + w[1] * e[1];
+            if total - (tied + tied) <= N::from_f64(COLLAPSED) * total {
                 collapsed.push(([i, j, k], total));
             }
         }
     }
 
     /// The diagonal entry of the odd cell at a pair; 0 where there is none.
-    fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> f64 {
+    fn odd_diagonal(&self, mut at: [usize; 3], pair: isize) -> N {
         let (odd, d) = (&self.weights.odd, self.axis() as usize);
         let count = odd.extents()[d];
         at[d] = match at[d].checked_add_signed(pair) {
             Some(n) if n < count => n,
             None if odd.periodic[d] => count - 1,
-            _ => return 0.0,
+            _ => return N::ZERO,
         };
         let [i, j, k] = at;
-        self.weights.diagonals([j, k]).get(i).copied().unwrap_or(0.0)
+        self.weights.diagonals([j, k]).get(i).copied().unwrap_or(N::ZERO)
     }
 
     /// The fine row at `from` of a coarse row, and where its cell 2I is for I = 0 and how far apart these are; none where
@@ -181,7 +186,7 @@ impl Making<'_> {
 
     /// Weights of the odd cells at a pair, of the own line or of the one at an offset across.
     #[inline(always)]
-    fn weights(&self, [j, k]: [usize; 2], pair: isize, above: bool, [dx, dy, dz]: Offset) -> &[f64] {
+    fn weights(&self, [j, k]: [usize; 2], pair: isize, above: bool, [dx, dy, dz]: Offset) -> &[N] {
         let (mut j, mut k, mut i) = (j as isize + dy, k as isize + dz, 1 + dx);
         match self.axis() {
             Axis::X => i += pair,
@@ -192,7 +197,7 @@ impl Making<'_> {
     }
 
     /// In a ring of odd length the last cell and the first are both even, and coupled as they are.
-    fn add_ring_end(&self, along: isize, across: Offset, row @ [j, k]: [usize; 2], out: &mut [f64]) {
+    fn add_ring_end(&self, along: isize, across: Offset, row @ [j, k]: [usize; 2], out: &mut [N]) {
         let d = self.axis() as usize;
         let count = self.fine.grid.extents()[d];
         if along == 0 || !self.fine.grid.periodic[d] || count.is_multiple_of(2) {
@@ -210,13 +215,13 @@ impl Making<'_> {
             Axis::X => out[end] += e[first + stride * end],
             Axis::Y if j != end => {}
             Axis::Z if k != end => {}
-            _ => out.iter_mut().zip(&e[first..]).for_each(|(out, e)| *out += e),
+            _ => out.iter_mut().zip(&e[first..]).for_each(|(out, &e)| *out += e),
         }
     }
 
     /// s_c = Pᵀ(A P 1)
     #[inline(always)]
-    fn sums(&self, row: [usize; 2], out: &mut [f64], one: &mut TimesOne) {
+    fn sums(&self, row: [usize; 2], out: &mut [N], one: &mut TimesOne<N>) {
         if self.axis() == Axis::X {
             // One fine row has all three.
             let t = self.times_one([row[0], row[1]], one);
@@ -226,11 +231,11 @@ impl Making<'_> {
             // Every coarse cell is in a pair with the odd cell before it.
             let pairs = t.as_chunks::<2>().0;
             let rows = out.iter_mut().zip(pairs).zip(above_before);
-            rows.for_each(|((out, [before, own]), w)| *out = own + w * before);
+            rows.for_each(|((out, &[before, own]), &w)| *out = own + w * before);
             let first = t[if self.fine.grid.periodic[0] { n } else { 0 }];
             out[0] = t[1] + above_before[0] * first;
             let rows = out.iter_mut().zip(&pairs[1..]).zip(below).take(n / 2);
-            rows.for_each(|((out, [after, _]), w)| *out += w * after);
+            rows.for_each(|((out, &[after, _]), &w)| *out += w * after);
             return;
         }
         for (from, weight) in [(0, None), (1, Some((0, false))), (-1, Some((-1, true)))] {
@@ -240,7 +245,7 @@ impl Making<'_> {
                 None => out.copy_from_slice(&t[..out.len()]),
                 Some((pair, above)) => {
                     let w = self.weights(row, pair, above, [0; 3]);
-                    out.iter_mut().zip(t).zip(w).for_each(|((out, t), w)| *out += w * *t);
+                    out.iter_mut().zip(t).zip(w).for_each(|((out, &t), &w)| *out += w * t);
                 }
             }
         }
@@ -248,7 +253,7 @@ impl Making<'_> {
 
     /// A P 1 of a fine row, by differences, from entry 1.
     #[inline(always)]
-    fn times_one<'s>(&'s self, [j, k]: [usize; 2], one: &'s mut TimesOne) -> &'s [f64] {
+    fn times_one<'s>(&'s self, [j, k]: [usize; 2], one: &'s mut TimesOne<N>) -> &'s [N] {
         let (grid, n) = (self.fine.grid, self.fine.grid.shape.nx);
         let of_one = |dy: isize| grid.beside(j, dy).and_then(|j| self.weights.of_one[j].as_ref());
         let planes = [-1, 0, 1].map(of_one);
@@ -274,28 +279,28 @@ impl Making<'_> {
             None => ones,
         };
         let (own, t_part) = (row(0, 0, 0), &mut t[1..][columns.clone()]);
-        t_part.iter_mut().zip(own).for_each(|(t, v)| *t *= v);
+        t_part.iter_mut().zip(own).for_each(|(t, &v)| *t = *t * v);
         for offset @ [dx, dy, dz] in self.fine.offsets() {
             let c = &self.fine.row(j, k as isize, offset)[1..][columns.clone()];
             let terms = t_part.iter_mut().zip(c).zip(own).zip(row(dx, dy, dz));
-            terms.for_each(|(((t, c), v), other)| *t += c * (v - other));
+            terms.for_each(|(((t, &c), &v), &other)| *t += c * (v - other));
         }
         t
     }
 }
 
 /// The block of PᵀAP between a row of coarse cells and one at an offset across the direction.
-struct Block<'a> {
-    making: &'a Making<'a>,
-    scratch: &'a Scratch,
+struct Block<'a, N> {
+    making: &'a Making<'a, N>,
+    scratch: &'a Scratch<N>,
     row: [usize; 2],
     across: Offset,
 }
 
-impl<'a> Block<'a> {
+impl<'a, N: Real> Block<'a, N> {
     /// E(2I + from, 2I + from + step), zeros where there are none.
     #[inline(always)]
-    fn e(&self, from: isize, step: isize) -> &'a [f64] {
+    fn e(&self, from: isize, step: isize) -> &'a [N] {
         let Self { making, scratch, row, mut across } = *self;
         across[making.axis() as usize] = step;
         let n = making.grid.shape.nx;
@@ -318,7 +323,7 @@ impl<'a> Block<'a> {
 
     /// Weights of the odd cells at a pair, in the own row or the other one.
     #[inline(always)]
-    fn w(&self, pair: isize, above: bool, is_other: bool) -> &'a [f64] {
+    fn w(&self, pair: isize, above: bool, is_other: bool) -> &'a [N] {
         let across = if is_other { self.across } else { [0; 3] };
         &self.making.weights(self.row, pair, above, across)[..self.making.grid.shape.nx]
     }
@@ -335,7 +340,7 @@ impl<'a> Block<'a> {
 
     /// C(I, I)
     #[inline(always)]
-    fn same(&self, out: &mut [f64]) {
+    fn same(&self, out: &mut [N]) {
         let n = out.len();
         let (even, before, after) = (self.e(0, 0), self.e(-1, 0), self.e(1, 0));
         let (below, other_below) = (self.w(0, false, false), self.w(0, false, true));
@@ -357,7 +362,7 @@ impl<'a> Block<'a> {
 
     /// C(I, I + 1)
     #[inline(always)]
-    fn next(&self, out: &mut [f64]) {
+    fn next(&self, out: &mut [N]) {
         let n = out.len();
         let after = self.e(1, 0);
         let (below, other_above) = (self.w(0, false, false), self.w(0, true, true));
@@ -375,7 +380,7 @@ impl<'a> Block<'a> {
 
     /// C(I, I − 1)
     #[inline(always)]
-    fn last(&self, out: &mut [f64]) {
+    fn last(&self, out: &mut [N]) {
         let n = out.len();
         let before = self.e(-1, 0);
         let (above, other_below) = (self.w(-1, true, false), self.w(-1, false, true));
@@ -393,7 +398,7 @@ impl<'a> Block<'a> {
 
     /// C(I, I + 1) of a row with itself.
     #[inline(always)]
-    fn own_next(&self, out: &mut [f64]) {
+    fn own_next(&self, out: &mut [N]) {
         let n = out.len();
         let (even_up, after_up) = (self.e(0, 1), self.e(1, 1));
         let (below, above) = (self.w(0, false, false), self.w(0, true, false));
@@ -402,37 +407,37 @@ impl<'a> Block<'a> {
             out[i] = above[i] * even_up[i] + below[i] * after_up[i];
         }
         // There is no odd cell after the last of an odd number.
-        for (i, diagonal) in diagonals.iter().enumerate().take(n) {
+        for (i, &diagonal) in diagonals.iter().enumerate().take(n) {
             out[i] -= below[i] * above[i] * diagonal;
         }
     }
 }
 
 /// Space of a thread.
-struct Scratch {
+struct Scratch<N> {
     /// In x: couplings of a fine row, by stored offset: those of the odd cells before and after coarse cells, and those of
     /// even ones.
-    halves: Vec<[Vec<f64>; 2]>,
-    zeros: Vec<f64>,
-    one: TimesOne,
+    halves: Vec<[Vec<N>; 2]>,
+    zeros: Vec<N>,
+    one: TimesOne<N>,
 }
 
 /// What A P 1 is computed in.
-struct TimesOne {
-    product: Vec<f64>,
-    ones: Vec<f64>,
+struct TimesOne<N> {
+    product: Vec<N>,
+    ones: Vec<N>,
 }
 
-impl Scratch {
-    fn new(fine: &Couplings, coarse: Grid) -> Self {
+impl<N: Real> Scratch<N> {
+    fn new(fine: &Couplings<N>, coarse: Grid) -> Self {
         let (n, row) = (coarse.shape.nx, fine.grid.span());
-        let one = TimesOne { product: vec![0.0; row], ones: vec![1.0; row] };
-        Self { halves: vec![[vec![0.0; n + 1], vec![0.0; n]]; UPPER], zeros: vec![0.0; n], one }
+        let one = TimesOne { product: vec![N::ZERO; row], ones: vec![N::ONE; row] };
+        Self { halves: vec![[vec![N::ZERO; n + 1], vec![N::ZERO; n]]; UPPER], zeros: vec![N::ZERO; n], one }
     }
 
     /// Reads a fine row.
     #[inline(always)]
-    fn split(&mut self, fine: &Couplings, [j, k]: [usize; 2]) {
+    fn split(&mut self, fine: &Couplings<N>, [j, k]: [usize; 2]) {
         for n in (0..UPPER).filter(|&n| fine.present[n]) {
             let row = fine.row(j, k as isize, upper_offset(n));
             let [odd, even] = &mut self.halves[n];

@@ -1,13 +1,14 @@
 //! How weights of interpolation are relaxed: lines in zebra order, whose pivots and sums over planes all half sweeps share.
 
-use super::couplings::{Couplings, Grid, Offset};
+use super::couplings::{Couplings, Grid, Offset, positive};
 use super::weights::{HALF_SWEEPS, NEARLY_ONE};
 use super::{Axis, Execute};
 use crate::layout::Shape;
+use crate::real::{Precision, Real};
 
 /// What weights are computed from.
-pub(super) struct Relaxing<'a> {
-    matrix: &'a Couplings,
+pub(super) struct Relaxing<'a, N> {
+    matrix: &'a Couplings<N>,
     axis: Axis,
     odd: Grid,
     /// To the planes below and above.
@@ -18,21 +19,21 @@ pub(super) struct Relaxing<'a> {
 }
 
 /// One plane of weights while they are relaxed, and what all half sweeps share: rows without ghosts.
-pub(super) struct Relaxed<'p> {
+pub(super) struct Relaxed<'p, N> {
     /// With ghosts, zeros until all are there.
-    weights: [&'p mut [f64]; 2],
+    weights: [&'p mut [N]; 2],
     /// Of the matrix.
-    diagonals: &'p mut [f64],
+    diagonals: &'p mut [N],
     /// D and U, at least 0.
-    toward: [&'p mut [f64]; 2],
+    toward: [&'p mut [N]; 2],
     /// Couplings to the next cell of the line, at least 0.
-    next: &'p mut [f64],
+    next: &'p mut [N],
     /// 1 / pivot of the lines.
-    inverse_pivots: &'p mut [f64],
+    inverse_pivots: &'p mut [N],
 }
 
-impl<'p> Relaxed<'p> {
-    pub(super) fn new(own: &'p mut [f64], shared: &'p mut [f64], plane: usize, cells: usize) -> Self {
+impl<'p, N: Real> Relaxed<'p, N> {
+    pub(super) fn new(own: &'p mut [N], shared: &'p mut [N], plane: usize, cells: usize) -> Self {
         let (below, rest) = own.split_at_mut(plane);
         let (above, diagonals) = rest.split_at_mut(plane);
         let (down, rest) = shared.split_at_mut(cells);
@@ -43,10 +44,10 @@ impl<'p> Relaxed<'p> {
 }
 
 /// Lines' weights while they are solved for, row after row.
-type Values = [Vec<f64>; 2];
+type Values<N> = [Vec<N>; 2];
 
-impl<'a> Relaxing<'a> {
-    pub(super) fn new(matrix: &'a Couplings, axis: Axis, odd: Grid) -> Self {
+impl<'a, N: Real> Relaxing<'a, N> {
+    pub(super) fn new(matrix: &'a Couplings<N>, axis: Axis, odd: Grid) -> Self {
         let d = axis as usize;
         let line = if axis == Axis::Z { Axis::X } else { Axis::Z };
         let is_along = |offset: &Offset| offset.iter().enumerate().all(|(n, &o)| (o != 0) == (n == line as usize));
@@ -68,7 +69,7 @@ impl<'a> Relaxing<'a> {
 
     /// `f(out, c)` with the odd cells of a row that has all cells and two ghosts, or just them.
     #[inline(always)]
-    fn with_odd(&self, out: &mut [f64], row: &[f64], f: impl Fn(&mut f64, f64)) {
+    fn with_odd(&self, out: &mut [N], row: &[N], f: impl Fn(&mut N, N)) {
         if self.axis == Axis::X {
             out.iter_mut().zip(row[2..].as_chunks::<2>().0).for_each(|(out, pair)| f(out, pair[0]));
         } else {
@@ -87,12 +88,12 @@ impl<'a> Relaxing<'a> {
 
     /// What is shared, and D/(U + D + s⁺).
     #[inline(always)]
-    pub(super) fn prepare(&self, j: usize, plane: &mut Relaxed<'_>) {
+    pub(super) fn prepare(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let d = self.axis as usize;
         let matrix = self.matrix;
         let is_relaxed = self.is_relaxed();
-        let [mut out, mut excess] = [vec![0.0; nx], vec![0.0; nx]];
+        let [mut out, mut excess] = [vec![N::ZERO; nx], vec![N::ZERO; nx]];
         for k in 0..nz {
             let at = k * nx..(k + 1) * nx;
             let (fine_j, fine_k) = self.fine_row(j, k);
@@ -100,28 +101,31 @@ impl<'a> Relaxing<'a> {
             let [down, up] = &mut plane.toward;
             let (down, up) = (&mut down[at.clone()], &mut up[at.clone()]);
             let sums = matrix.sums(fine_j, fine_k);
+            down.fill(N::ZERO);
+            up.fill(N::ZERO);
             self.with_odd(diagonal, sums, |sum, s| *sum = s);
-            self.with_odd(&mut out, sums, |out, s| *out = s.max(0.0));
+            self.with_odd(&mut out, sums, |out, s| *out = positive(s));
             for (toward, offsets) in [&mut *down, &mut *up].into_iter().zip(&self.toward) {
                 for &offset in offsets {
                     self.with_odd(toward, matrix.row(fine_j, fine_k, offset), |sum, c| *sum += c);
                 }
-                diagonal.iter_mut().zip(&*toward).for_each(|(sum, c)| *sum += c);
-                toward.iter_mut().for_each(|sum| *sum = sum.max(0.0));
-                out.iter_mut().zip(&*toward).for_each(|(out, c)| *out += c);
+                diagonal.iter_mut().zip(&*toward).for_each(|(sum, &c)| *sum += c);
+                toward.iter_mut().for_each(|sum| *sum = positive(*sum));
+                out.iter_mut().zip(&*toward).for_each(|(out, &c)| *out += c);
             }
             let start = self.odd.at(0, k as isize);
+            let half = N::from_f64(0.5);
             // At the last plane there may be none above.
             let number = |i: usize| 2 * [i, j, k][d] + 2;
             let is_end = |i: usize| number(i) == matrix.grid.extents()[d] && !matrix.grid.periodic[d];
             for (n, (w, toward)) in plane.weights.iter_mut().zip([&*down, &*up]).enumerate() {
                 let w = &mut w[start..start + nx];
                 let rows = w.iter_mut().zip(toward.iter().zip(&out));
-                rows.for_each(|(w, (&toward, &cap))| *w = if cap > 0.0 { toward / cap } else { 0.5 });
+                rows.for_each(|(w, (&toward, &cap))| *w = if cap > N::ZERO { toward / cap } else { half });
                 let last = nx - 1;
                 for i in if d == 0 { last..nx } else { 0..nx } {
-                    if is_end(i) && out[i] <= 0.0 {
-                        w[i] = if n == 0 { 1.0 } else { 0.0 };
+                    if is_end(i) && out[i] <= N::ZERO {
+                        w[i] = if n == 0 { N::ONE } else { N::ZERO };
                     }
                 }
             }
@@ -137,27 +141,28 @@ impl<'a> Relaxing<'a> {
                 if self.beside(j, k, offset).is_some() {
                     let row = matrix.row(fine_j, fine_k, offset);
                     if dx == 0 {
-                        self.with_odd(&mut out, row, |out, c| *out += c.max(0.0));
+                        self.with_odd(&mut out, row, |out, c| *out += positive(c));
                     } else {
                         let part = if dx < 0 { first..nx } else { 0..nx - last };
                         let terms = out[part.clone()].iter_mut().zip(&row[1..][part]);
-                        terms.for_each(|(out, c)| *out += c.max(0.0));
+                        terms.for_each(|(out, &c)| *out += positive(c));
                     }
                 }
             }
             let (before, next) = plane.next.split_at_mut(at.start);
             let next = &mut next[..nx];
+            next.fill(N::ZERO);
             for &offset in self.along.iter().filter(|offset| offset.iter().sum::<isize>() > 0) {
                 if self.beside(j, k, offset).is_some() {
-                    self.with_odd(next, matrix.row(fine_j, fine_k, offset), |next, c| *next = c.max(0.0));
+                    self.with_odd(next, matrix.row(fine_j, fine_k, offset), |next, c| *next = positive(c));
                     if offset[0] > 0 {
-                        next[nx - last..].fill(0.0);
+                        next[nx - last..].fill(N::ZERO);
                     }
                 }
             }
             let inverses = &mut plane.inverse_pivots[at.clone()];
             if self.axis == Axis::Z {
-                let (mut excess, mut before) = (0.0f64, 0.0f64);
+                let (mut excess, mut before) = (N::ZERO, N::ZERO);
                 for ((inverse_pivot, &next), &out) in inverses.iter_mut().zip(&*next).zip(&out) {
                     let e = before * excess + out;
                     *inverse_pivot = inverse(next + e);
@@ -166,12 +171,12 @@ impl<'a> Relaxing<'a> {
             } else {
                 if k > 0 {
                     let before = &before[(k - 1) * nx..];
-                    out.iter_mut().zip(before.iter().zip(&excess)).for_each(|(out, (c, excess))| *out += c * excess);
+                    out.iter_mut().zip(before.iter().zip(&excess)).for_each(|(out, (&c, &excess))| *out += c * excess);
                 }
                 let pivots = inverses.iter_mut().zip(next.iter().zip(&out));
-                pivots.for_each(|(inverse_pivot, (next, e))| *inverse_pivot = inverse(next + e));
+                pivots.for_each(|(inverse_pivot, (&next, &e))| *inverse_pivot = inverse(next + e));
                 let rows = excess.iter_mut().zip(out.iter().zip(&*inverses));
-                rows.for_each(|(excess, (e, inverse_pivot))| *excess = e * inverse_pivot);
+                rows.for_each(|(excess, (&e, &inverse_pivot))| *excess = e * inverse_pivot);
             }
         }
     }
@@ -182,7 +187,7 @@ impl<'a> Relaxing<'a> {
     }
 
     /// Relaxes lines in z (for weights in z: in x) in zebra order of y (for weights in y: of x).
-    pub(super) fn relax(&self, execute: &impl Execute, planes: &mut Vec<Relaxed<'_>>) {
+    pub(super) fn relax(&self, execute: &impl Execute, planes: &mut Vec<Relaxed<'_, N>>) {
         if !self.is_relaxed() {
             return;
         }
@@ -224,10 +229,10 @@ impl<'a> Relaxing<'a> {
         *planes = (0..count).filter_map(|j| if j % 2 == 0 { even.next() } else { odd.next() }).collect();
     }
 
-    fn values(&self) -> Values {
+    fn values(&self) -> Values<N> {
         let Shape { nx, nz, .. } = self.odd.shape;
         let cells = if self.axis == Axis::Z { nx } else { nx * nz };
-        [vec![0.0; cells], vec![0.0; cells]]
+        [vec![N::ZERO; cells], vec![N::ZERO; cells]]
     }
 
     /// One half sweep on a plane; `parity` says which columns change, if not all.
@@ -235,10 +240,10 @@ impl<'a> Relaxing<'a> {
     fn relax_plane(
         &self,
         j: usize,
-        plane: &mut Relaxed<'_>,
-        beside: [Option<&Relaxed<'_>>; 2],
+        plane: &mut Relaxed<'_, N>,
+        beside: [Option<&Relaxed<'_, N>>; 2],
         parity: Option<usize>,
-        values: &mut Values,
+        values: &mut Values<N>,
     ) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let row = |k: usize| k * nx..(k + 1) * nx;
@@ -260,15 +265,15 @@ impl<'a> Relaxing<'a> {
                 let own = &mut own[..nx];
                 if k > 0 {
                     let rows = own.iter_mut().zip(&before[row(k - 1)]).zip(plane.next[row(k - 1)].iter().zip(inverses));
-                    rows.for_each(|((own, before), (c, inverse))| *own = (*own + c * before) * inverse);
+                    rows.for_each(|((own, &before), (&c, &inverse))| *own = (*own + c * before) * inverse);
                 } else {
-                    own.iter_mut().zip(inverses).for_each(|(own, inverse)| *own *= inverse);
+                    own.iter_mut().zip(inverses).for_each(|(own, &inverse)| *own = *own * inverse);
                 }
             }
         }
         // Columns of the other parity keep theirs.
-        let changes: Vec<f64> =
-            (0..nx).map(|i| if parity.is_none_or(|parity| i % 2 == parity) { 1.0 } else { 0.0 }).collect();
+        let changes: Vec<N> =
+            (0..nx).map(|i| if parity.is_none_or(|parity| i % 2 == parity) { N::ONE } else { N::ZERO }).collect();
         for (weights, values) in plane.weights.iter_mut().zip(values) {
             for k in (0..nz).rev() {
                 let (own, after) = values.split_at_mut((k + 1) * nx);
@@ -276,14 +281,14 @@ impl<'a> Relaxing<'a> {
                 if k + 1 < nz {
                     let factors = plane.next[row(k)].iter().zip(&plane.inverse_pivots[row(k)]);
                     let rows = own.iter_mut().zip(&after[..nx]).zip(factors);
-                    rows.for_each(|((own, after), (c, inverse))| *own += c * inverse * after);
+                    rows.for_each(|((own, &after), (&c, &inverse))| *own += c * inverse * after);
                 }
                 let weights = &mut weights[self.odd.at(0, k as isize)..][..nx];
                 if parity.is_none() {
-                    weights.iter_mut().zip(&*own).for_each(|(w, own)| *w = own.clamp(0.0, 1.0));
+                    weights.iter_mut().zip(&*own).for_each(|(w, own)| *w = share(*own));
                 } else {
                     let rows = weights.iter_mut().zip(own.iter().zip(&changes));
-                    rows.for_each(|(w, (own, &changes))| *w = if changes > 0.0 { own.clamp(0.0, 1.0) } else { *w });
+                    rows.for_each(|(w, (own, &changes))| *w = if changes > N::ZERO { share(*own) } else { *w });
                 }
             }
         }
@@ -295,9 +300,9 @@ impl<'a> Relaxing<'a> {
         &self,
         j: usize,
         k: usize,
-        plane: &Relaxed<'_>,
-        beside: [Option<&Relaxed<'_>>; 2],
-        right: [&mut [f64]; 2],
+        plane: &Relaxed<'_, N>,
+        beside: [Option<&Relaxed<'_, N>>; 2],
+        right: [&mut [N]; 2],
     ) {
         let nx = self.odd.shape.nx;
         let (fine_j, fine_k) = self.fine_row(j, k);
@@ -319,10 +324,10 @@ impl<'a> Relaxing<'a> {
             for (right, w) in [&mut *below, &mut *above].into_iter().zip(w) {
                 if self.axis == Axis::X {
                     let terms = right.iter_mut().zip(w).zip(row[2..].as_chunks::<2>().0);
-                    terms.for_each(|((right, w), pair)| *right += pair[0].max(0.0) * w);
+                    terms.for_each(|((right, &w), pair)| *right += positive(pair[0]) * w);
                 } else {
                     let terms = right.iter_mut().zip(w).zip(&row[1..]);
-                    terms.for_each(|((right, w), c)| *right += c.max(0.0) * w);
+                    terms.for_each(|((right, &w), &c)| *right += positive(c) * w);
                 }
             }
         }
@@ -330,34 +335,36 @@ impl<'a> Relaxing<'a> {
 
     /// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; fills the ghosts.
     #[inline(always)]
-    pub(super) fn finish(&self, j: usize, plane: &mut Relaxed<'_>) {
+    pub(super) fn finish(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let (d, fine) = (self.axis as usize, self.matrix.grid);
         let Relaxed { weights: [below, above], diagonals, .. } = plane;
-        let mut shares = vec![0.0; nx];
+        let mut shares = vec![N::ZERO; nx];
+        let [stays, closed] = [-1.0, -2.0].map(N::from_f64);
+        let nearly_one = N::from_f64(1.0 - nearly_one::<N>());
         let is_last = |at: usize| 2 * at + 2 == fine.extents()[d] && !fine.periodic[d];
         for k in 0..nz {
             let start = self.odd.at(0, k as isize);
             let (below, above) = (&mut below[start..start + nx], &mut above[start..start + nx]);
             match self.axis {
-                Axis::X if is_last(nx - 1) => above[nx - 1] = 0.0,
-                Axis::Y if is_last(j) => above.fill(0.0),
-                Axis::Z if is_last(k) => above.fill(0.0),
+                Axis::X if is_last(nx - 1) => above[nx - 1] = N::ZERO,
+                Axis::Y if is_last(j) => above.fill(N::ZERO),
+                Axis::Z if is_last(k) => above.fill(N::ZERO),
                 _ => {}
             }
             let diagonals = &diagonals[k * nx..(k + 1) * nx];
             let pairs = below.iter().zip(&*above).zip(diagonals);
-            shares.iter_mut().zip(pairs).for_each(|(share, ((below, above), &diagonal))| {
+            shares.iter_mut().zip(pairs).for_each(|(share, ((&below, &above), &diagonal))| {
                 let total = below + above;
-                let share_of_one = if total > 1.0 - NEARLY_ONE { above / total } else { -1.0 };
-                *share = if diagonal > 0.0 { share_of_one } else { f64::NAN };
+                let share_of_one = if total > nearly_one { above / total } else { stays };
+                *share = if diagonal > N::ZERO { share_of_one } else { closed };
             });
-            // −1: they stay as they are; not a number: there is no row.
-            let set = |w: &mut f64, of_one: f64, share: f64| {
-                let open = if share >= 0.0 { of_one } else { *w };
-                *w = if share.is_nan() { 0.0 } else { open };
+            // −1: they stay as they are; −2: there is no row.
+            let set = |w: &mut N, of_one: N, share: N| {
+                let open = if share >= N::ZERO { of_one } else { *w };
+                *w = if share > closed { open } else { N::ZERO };
             };
-            below.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, 1.0 - share, share));
+            below.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, N::ONE - share, share));
             above.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, share, share));
         }
         self.odd.fill_ghosts(below);
@@ -365,25 +372,40 @@ impl<'a> Relaxing<'a> {
     }
 }
 
+/// Weights that add up to this much less than 1 are made to add up to 1; in single precision elimination adds up more rounding.
+fn nearly_one<N: Real>() -> f64 {
+    match N::PRECISION {
+        Precision::F32 => 10.0 * NEARLY_ONE,
+        _ => NEARLY_ONE,
+    }
+}
+
+/// Within 0 and 1.
 #[inline(always)]
-fn inverse(x: f64) -> f64 {
-    if x > 0.0 { 1.0 / x } else { 0.0 }
+fn share<N: Real>(w: N) -> N {
+    let w = positive(w);
+    if w < N::ONE { w } else { N::ONE }
+}
+
+#[inline(always)]
+fn inverse<N: Real>(x: N) -> N {
+    if x > N::ZERO { N::ONE / x } else { N::ZERO }
 }
 
 /// A line along a row, for both right-hand sides.
 #[inline(always)]
-fn solve_along(right: &mut Values, next: &[f64], inverse_pivots: &[f64], below: &mut [f64], above: &mut [f64]) {
+fn solve_along<N: Real>(right: &mut Values<N>, next: &[N], inverse_pivots: &[N], below: &mut [N], above: &mut [N]) {
     let [low, high] = right;
-    let (mut before, mut last) = (0.0f64, [0.0; 2]);
+    let (mut before, mut last) = (N::ZERO, [N::ZERO; 2]);
     for ((low, high), (&c, &inverse)) in low.iter_mut().zip(high.iter_mut()).zip(next.iter().zip(inverse_pivots)) {
         last = [(before * last[0] + *low) * inverse, (before * last[1] + *high) * inverse];
         ([*low, *high], before) = (last, c);
     }
-    let mut after = [0.0; 2];
+    let mut after = [N::ZERO; 2];
     let rows = below.iter_mut().zip(above).zip(low.iter().zip(&*high)).zip(next.iter().zip(inverse_pivots));
-    for (((below, above), (low, high)), (c, inverse)) in rows.rev() {
+    for (((below, above), (&low, &high)), (&c, &inverse)) in rows.rev() {
         let factor = c * inverse;
         after = [factor * after[0] + low, factor * after[1] + high];
-        [*below, *above] = after.map(|w| w.clamp(0.0, 1.0));
+        [*below, *above] = after.map(share);
     }
 }

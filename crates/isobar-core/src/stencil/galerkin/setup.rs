@@ -3,14 +3,15 @@
 use super::{Bodies, Coarsening, Couplings, Execute, Grid, Weights, bodies, coarsen, coarsest};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::stencil::Axis;
+use crate::real::Precision;
+use crate::stencil::{Axis, Diffusion, MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 /// Makes the matrices of the levels, each from the one before.
 ///
 /// Whatever has [`Execute`] does so on the host, by the passes of [`galerkin`](super), which specify what any other must come
 /// to, but for rounding.
 pub trait Setup {
-    /// A matrix in double precision, of which the next one can be made.
+    /// A matrix, of which the next one can be made.
     type Matrix;
     /// P, one direction after the other.
     type Weights;
@@ -51,33 +52,102 @@ pub trait Setup {
     fn inverse(&self, matrix: &Self::Matrix) -> Result<Vec<f64>>;
 }
 
+/// A matrix that levels are made of on the host.
+#[derive(Clone, Debug)]
+pub enum Matrix {
+    /// For levels in single precision, where couplings are such that row sums of coarse grids, which are differences, fit.
+    Single(Couplings<f32>),
+    /// For any.
+    Double(Couplings),
+}
+
+/// P on the host, one direction after the other.
+#[derive(Clone, Debug)]
+pub enum Directions {
+    /// Of [`Matrix::Single`].
+    Single(Vec<Weights<f32>>),
+    /// Of [`Matrix::Double`].
+    Double(Vec<Weights>),
+}
+
+/// A value made of the numbers of a [`Matrix`] or of [`Directions`], whatever their precision.
+macro_rules! in_its_precision {
+    ($kind:ident, $of:expr, $numbers:pat => $value:expr) => {
+        match $of {
+            $kind::Single($numbers) => $value,
+            $kind::Double($numbers) => $value,
+        }
+    };
+}
+
+impl Matrix {
+    /// That of a stencil, for levels in this precision: in single precision where these are, all cells are open, and
+    /// couplings differ by a factor of at most [`MOST_CONTRAST_SINGLE`] and are at most [`MOST_SINGLE`] away from 1.
+    pub fn of(execute: &impl Execute, stencil: &Diffusion, levels: Precision) -> Self {
+        if levels == Precision::F32 {
+            let single = Couplings::<f32>::of(execute, stencil);
+            let [least, most] = single.extremes(execute);
+            let is_in_range = (1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most);
+            if least > 0.0 && most <= MOST_CONTRAST_SINGLE * least && is_in_range {
+                return Self::Single(single);
+            }
+        }
+        Self::Double(Couplings::of(execute, stencil))
+    }
+
+    /// Its cells.
+    pub fn grid(&self) -> Grid {
+        in_its_precision!(Matrix, self, matrix => matrix.grid)
+    }
+
+    /// Its numbers in double precision.
+    pub fn in_double(&self) -> Couplings {
+        in_its_precision!(Matrix, self, matrix => matrix.in_double())
+    }
+}
+
+impl Directions {
+    /// The weights in double precision.
+    pub fn in_double(&self) -> Vec<Weights> {
+        in_its_precision!(Directions, self, weights => weights.iter().map(Weights::in_double).collect())
+    }
+}
+
 impl<E: Execute> Setup for E {
-    type Matrix = Couplings;
-    type Weights = Vec<Weights>;
+    type Matrix = Matrix;
+    type Weights = Directions;
     type Bodies = Vec<Bodies>;
 
-    fn grid(&self, matrix: &Couplings) -> Grid {
-        matrix.grid
+    fn grid(&self, matrix: &Matrix) -> Grid {
+        matrix.grid()
     }
 
-    fn strong_axes(&self, matrix: &Couplings) -> Result<Vec<Axis>> {
-        Ok(matrix.strong_axes(self))
+    fn strong_axes(&self, matrix: &Matrix) -> Result<Vec<Axis>> {
+        Ok(in_its_precision!(Matrix, matrix, matrix => matrix.strong_axes(self)))
     }
 
-    fn coarsen(&self, matrix: Couplings, axes: &[Axis]) -> Result<(Vec<Weights>, Couplings)> {
-        let Coarsening { weights, coarse } = coarsen(self, matrix, axes);
-        Ok((weights, coarse))
+    fn coarsen(&self, matrix: Matrix, axes: &[Axis]) -> Result<(Directions, Matrix)> {
+        Ok(match matrix {
+            Matrix::Single(matrix) => {
+                let Coarsening { weights, coarse } = coarsen(self, matrix, axes);
+                (Directions::Single(weights), Matrix::Single(coarse))
+            }
+            Matrix::Double(matrix) => {
+                let Coarsening { weights, coarse } = coarsen(self, matrix, axes);
+                (Directions::Double(weights), Matrix::Double(coarse))
+            }
+        })
     }
 
-    fn may_have_bodies(&self, finest: &Couplings) -> Result<bool> {
-        Ok(bodies::may_exist(self, finest))
+    fn may_have_bodies(&self, finest: &Matrix) -> Result<bool> {
+        Ok(in_its_precision!(Matrix, finest, matrix => bodies::may_exist(self, matrix)))
     }
 
-    fn bodies(&self, matrix: &Couplings, layout: &Layout) -> Result<Vec<Bodies>> {
-        Ok(bodies::find(self, matrix, layout))
+    fn bodies(&self, matrix: &Matrix, layout: &Layout) -> Result<Vec<Bodies>> {
+        Ok(in_its_precision!(Matrix, matrix, matrix => bodies::find(self, matrix, layout)))
     }
 
-    fn inverse(&self, matrix: &Couplings) -> Result<Vec<f64>> {
-        Ok(coarsest::inverse(matrix))
+    fn inverse(&self, matrix: &Matrix) -> Result<Vec<f64>> {
+        Ok(in_its_precision!(Matrix, matrix, matrix => coarsest::inverse(matrix)))
     }
 }

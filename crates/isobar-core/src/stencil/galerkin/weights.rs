@@ -6,6 +6,7 @@ use super::couplings::{Couplings, Grid};
 use super::relaxing::{Relaxed, Relaxing};
 use super::{Axis, Execute};
 use crate::layout::Shape;
+use crate::real::Real;
 
 /// Half sweeps that relax the weights across the lines.
 pub const HALF_SWEEPS: usize = 4;
@@ -21,7 +22,7 @@ pub const NEARLY_ONE: f64 = 1e-6;
 /// D/(U + D + s⁺), are relaxed by exact lines in zebra order, and kept within 0 and 1: black-box multigrid's weights
 /// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not.
 #[derive(Clone, Debug)]
-pub struct Weights {
+pub struct Weights<N = f64> {
     /// The direction.
     pub axis: Axis,
     /// The finer grid.
@@ -31,17 +32,17 @@ pub struct Weights {
     /// The odd cells, numbered like the coarse cells below them.
     pub odd: Grid,
     /// Plane by plane: weights of the cells below, of those above, and the matrix's diagonal without ghosts.
-    numbers: Vec<f64>,
+    numbers: Vec<N>,
     /// By j of the finer grid: P 1, where that is not 1 in all of the plane.
-    pub(super) of_one: Vec<Option<OfOne>>,
-    zeros: Vec<f64>,
+    pub(super) of_one: Vec<Option<OfOne<N>>>,
+    zeros: Vec<N>,
 }
 
 /// P 1 in a plane of the finer grid.
 #[derive(Clone, Debug)]
-pub(super) struct OfOne {
+pub(super) struct OfOne<N> {
     /// In the order of [`Grid`].
-    pub(super) values: Vec<f64>,
+    pub(super) values: Vec<N>,
     /// All that are not 1 are in these columns.
     pub(super) columns: Range<usize>,
 }
@@ -64,18 +65,21 @@ pub fn halves(fine: &Grid, axis: Axis) -> [Grid; 2] {
     [coarse, odd]
 }
 
-impl Weights {
+impl<N: Real> Weights<N> {
+    /// Sums of weights this far from 1 are 1 but for rounding.
+    const ROUNDING_OF_ONE: f64 = if N::EPSILON > 1e-9 { 4.0 * N::EPSILON } else { 1e-9 };
+
     /// The weights in a direction of more than one cell.
-    pub fn new(execute: &impl Execute, matrix: &Couplings, axis: Axis) -> Self {
+    pub fn new(execute: &impl Execute, matrix: &Couplings<N>, axis: Axis) -> Self {
         let fine = matrix.grid;
         let [coarse, odd] = halves(&fine, axis);
         let relaxing = Relaxing::new(matrix, axis, odd);
         let (planes, plane, cells) = (odd.shape.ny, odd.plane(), odd.shape.nx * odd.shape.nz);
         let shared = cells * if relaxing.is_relaxed() { 4 } else { 2 };
         let mut numbers = super::zeros(execute, planes * (2 * plane + cells));
-        let mut space = super::zeros(execute, planes * shared);
+        let mut space = matrix.spare.take(execute, planes * shared);
         let pairs = numbers.chunks_exact_mut(2 * plane + cells).zip(space.chunks_exact_mut(shared));
-        let mut relaxed: Vec<Relaxed<'_>> =
+        let mut relaxed: Vec<Relaxed<'_, N>> =
             pairs.map(|(own, shared)| Relaxed::new(own, shared, plane, cells)).collect();
         execute.for_each(
             &mut relaxed,
@@ -88,14 +92,30 @@ impl Weights {
             #[inline(always)]
             |j, plane| relaxing.finish(j, plane),
         );
-        let mut this = Self { axis, fine, coarse, odd, numbers, of_one: Vec::new(), zeros: vec![0.0; odd.plane()] };
+        matrix.spare.give(space);
+        let mut this = Self { axis, fine, coarse, odd, numbers, of_one: Vec::new(), zeros: vec![N::ZERO; odd.plane()] };
         this.find_one(execute);
         this
     }
 
+    /// The same in double precision.
+    pub(super) fn in_double(&self) -> Weights {
+        let double = |numbers: &[N]| numbers.iter().map(|number| number.to_f64()).collect();
+        let of_one = |of_one: &OfOne<N>| OfOne { values: double(&of_one.values), columns: of_one.columns.clone() };
+        Weights {
+            axis: self.axis,
+            fine: self.fine,
+            coarse: self.coarse,
+            odd: self.odd,
+            numbers: double(&self.numbers),
+            of_one: self.of_one.iter().map(|plane| plane.as_ref().map(of_one)).collect(),
+            zeros: double(&self.zeros),
+        }
+    }
+
     /// Weights below and above, and diagonal entries, of plane j.
     #[inline(always)]
-    fn plane(&self, j: usize) -> [&[f64]; 3] {
+    fn plane(&self, j: usize) -> [&[N]; 3] {
         let (plane, cells) = (self.odd.plane(), self.odd.shape.nx * self.odd.shape.nz);
         let (below, rest) = self.numbers[j * (2 * plane + cells)..][..2 * plane + cells].split_at(plane);
         let (above, diagonals) = rest.split_at(plane);
@@ -105,7 +125,7 @@ impl Weights {
     /// Weights of the odd cells of a row, ghosts included: [below, above]. `number` is that of the odd plane or layer
     /// where the direction is y or z, and may be −1; j or k of the cells otherwise.
     #[inline(always)]
-    pub fn rows(&self, j: isize, k: isize) -> [&[f64]; 2] {
+    pub fn rows(&self, j: isize, k: isize) -> [&[N]; 2] {
         let plane = usize::try_from(j).ok().filter(|&j| j < self.odd.shape.ny);
         let plane = match plane {
             None if self.odd.periodic[1] => Some(j.rem_euclid(self.odd.shape.ny as isize) as usize),
@@ -122,13 +142,13 @@ impl Weights {
     }
 
     /// Weights of odd cell (i, j, k), numbered like the coarse cell below it.
-    pub fn get(&self, [i, j, k]: [usize; 3]) -> [f64; 2] {
+    pub fn get(&self, [i, j, k]: [usize; 3]) -> [N; 2] {
         self.rows(j as isize, k as isize).map(|row| row[i + 1])
     }
 
     /// Diagonal entries of the odd cells of a row, numbered like the coarse cells below them.
     #[inline(always)]
-    pub(super) fn diagonals(&self, [j, k]: [usize; 2]) -> &[f64] {
+    pub(super) fn diagonals(&self, [j, k]: [usize; 2]) -> &[N] {
         let nx = self.odd.shape.nx;
         if j >= self.odd.shape.ny {
             return &[];
@@ -150,21 +170,22 @@ impl Weights {
                     _ => j,
                 };
                 let [below, above, _] = self.plane(odd_j);
-                let is_one = |total: f64| (total - 1.0).abs() < 1e-9;
-                let total = |(below, above): (&f64, &f64)| {
+                let apart = N::from_f64(Self::ROUNDING_OF_ONE);
+                let is_one = |total: N| (total - N::ONE < apart) & (N::ONE - total < apart);
+                let total = |(&below, &above): (&N, &N)| {
                     let total = below + above;
-                    if is_one(total) { 1.0 } else { total }
+                    if is_one(total) { N::ONE } else { total }
                 };
                 let Shape { nx: odd_nx, nz: odd_nz, .. } = odd.shape;
                 let rows = (0..odd_nz).map(|k| odd.at(0, k as isize)..odd.at(odd_nx as isize, k as isize));
                 let others = |row: Range<usize>| {
                     let pairs = below[row.clone()].iter().zip(&above[row]);
-                    pairs.fold(0u64, |others, (below, above)| others + u64::from(!is_one(below + above)))
+                    pairs.fold(0u64, |others, (&below, &above)| others + u64::from(!is_one(below + above)))
                 };
                 if rows.clone().all(|row| others(row) == 0) {
                     return;
                 }
-                let mut plane = vec![1.0; fine.plane()];
+                let mut plane = vec![N::ONE; fine.plane()];
                 let mut columns = fine.shape.nx..0;
                 for (k, row) in rows.enumerate() {
                     let (fine_i, fine_k, step) = match axis {
@@ -176,7 +197,7 @@ impl Weights {
                     let start = fine.at(fine_i, fine_k as isize);
                     plane[start..].iter_mut().step_by(step).zip(totals).for_each(|(to, total)| *to = total);
                     let row = &plane[fine.at(0, fine_k as isize)..][..fine.shape.nx];
-                    let is_other = |value: &f64| *value != 1.0;
+                    let is_other = |value: &N| *value != N::ONE;
                     if let (Some(first), Some(last)) = (row.iter().position(is_other), row.iter().rposition(is_other)) {
                         columns = columns.start.min(first)..columns.end.max(last + 1);
                     }

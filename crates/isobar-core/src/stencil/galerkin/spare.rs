@@ -1,0 +1,61 @@
+//! Memory of what is done with, for what comes next.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{Execute, zeros};
+use crate::real::Real;
+
+/// Numbers that nobody needs any more. Levels are made of smaller and smaller matrices; pages that the system must clear take
+/// longer to get than most of what is computed in them.
+#[derive(Debug, Default)]
+pub(super) struct Spare<N>(Mutex<Vec<Vec<N>>>);
+
+impl<N> Clone for Spare<N> {
+    /// Of a copy: nothing.
+    fn clone(&self) -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<N: Real> Spare<N> {
+    /// So many numbers, whatever they are: the smallest piece that is large enough, or zeros.
+    pub(super) fn take(&self, execute: &impl Execute, count: usize) -> Vec<N> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let large = all.iter().enumerate().filter(|(_, piece)| piece.capacity() >= count);
+        let Some((at, _)) = large.min_by_key(|(_, piece)| piece.capacity()) else {
+            return zeros(execute, count);
+        };
+        let mut piece = all.swap_remove(at);
+        piece.resize(count, N::ZERO);
+        piece
+    }
+
+    /// Keeps a piece.
+    pub(super) fn give(&self, piece: Vec<N>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(piece);
+    }
+
+    /// Keeps all that another one has.
+    pub(super) fn inherit(&self, other: Self) {
+        let others = other.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::galerkin::Serial;
+
+    #[test]
+    fn the_smallest_piece_that_is_large_enough_is_used_again() {
+        let (spare, other) = (Spare::<f32>::default(), Spare::default());
+        spare.give(vec![1.0; 100]);
+        other.give(vec![2.0; 40]);
+        other.give(vec![3.0; 10]);
+        spare.inherit(other);
+        assert_eq!(spare.take(&Serial, 30), [2.0; 30]);
+        assert_eq!(spare.take(&Serial, 30), [1.0; 30]);
+        assert_eq!(spare.take(&Serial, 30), [0.0; 30]);
+    }
+}
