@@ -107,13 +107,13 @@ fn predictions_hold() {
         (HELMHOLTZ, &[cg, &mic, tolerance]),
         (HELMHOLTZ, &[cg, &neumann, tolerance, f32]),
         (DIFFUSION, &[&lines, &in_double]),
-        (DIFFUSION, &["problem.rhs.kind=manufactured", &lines]),
+        (DIFFUSION, &["problem.rhs.kind=manufactured", &lines, &in_single]),
         (DIFFUSION, &[cycles, &points]),
         (DIFFUSION, &[cycles, &points, f32, tolerance]),
         (DIFFUSION, &[cycles, &points, mixed]),
         (DIFFUSION, &[&x, z, &jacobi]),
         (DIFFUSION, &[&x, z, &line, f32, tolerance]),
-        (DIFFUSION, &[&x, &y, z, "diffusion.reaction=1.0"]),
+        (DIFFUSION, &[&x, &y, z, "diffusion.reaction=1.0", &in_double]),
         (DIFFUSION, &[&x, &lines, mixed]),
         (DIFFUSION, &[&x, &lines, f32, tolerance]),
         (DIFFUSION, &[&x, above_lines]),
@@ -131,7 +131,13 @@ fn predictions_hold() {
         (DIFFUSION, &[&jacobi, cg, "grid.nx=63", ring[0], ring[1], "diffusion.boundary.top=dirichlet"]),
         (
             DIFFUSION,
-            &[&x, &lines, "diffusion.active=1.0", "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]"],
+            &[
+                &x,
+                &lines,
+                &in_single,
+                "diffusion.active=1.0",
+                "diffusion.wells=[{ i = 1, j = 1, value = 1.0, radius = 1e-4 }]",
+            ],
         ),
     ] {
         let all = measure(text, sets);
