@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -153,7 +153,7 @@ impl<T: Real> Interpolation<T> {
         for (k, from) in last.chunks_exact(self.row).enumerate() {
             own[rows(k)].copy_from_slice(&from[..nx]);
         }
-        fill(edge, &Colour::BOTH)?;
+        fill(edge, &Colour::BOTH, &mut nothing)?;
         if edge.layout().halo()[0] > 0 {
             for (k, to) in before.chunks_exact_mut(self.row).enumerate() {
                 to[..nx].copy_from_slice(&edge.all_entries()[rows(k)]);
@@ -300,7 +300,7 @@ impl<T: Real> Interpolation<T> {
                 let beyond = 2 - usize::from(!is_unsolved(1));
                 self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
             };
-            let fill = &mut || fill(u, &Colour::BOTH);
+            let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
             operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f, fill)
@@ -454,7 +454,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         };
         if relaxation.smoother != Smoother::LineRedBlack {
             operator.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
         }
         let guess = operator.prepare(relaxation, guess, u);
@@ -476,7 +476,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            let fill = &mut |colours: &[Colour]| fill(u, colours);
+            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
             operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f, fill)
@@ -499,7 +499,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 self.prolong(coarse_u, u)?;
                 fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
                 let Some((scalar, scalars)) = norm else { return Ok(()) };
-                fill(u, &Colour::BOTH)?;
+                fill(u, &Colour::BOTH, &mut nothing)?;
                 return fine.residual_norm(f, u, scratch, scalar, scalars);
             }
         };
@@ -510,7 +510,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }
