@@ -1,6 +1,7 @@
 //! The machine-readable report of a run. Its keys are part of the command's interface.
 
 use isobar::internals::backend::DeviceInfo;
+use isobar::internals::backend::part::Shares;
 use isobar::internals::traffic::StepTraffic;
 use isobar::outcome::{Batch, Timing};
 use isobar::{Description, Outcome, Setup, Shape, Stop};
@@ -55,7 +56,7 @@ impl Report {
             version: env!("CARGO_PKG_VERSION"),
             case,
             problem,
-            device: DeviceReport::from(&description.device),
+            device: DeviceReport::from(description),
             solver: SolverReport {
                 method: description.method.clone(),
                 preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),
@@ -113,6 +114,15 @@ pub struct DeviceReport {
     pub ranks: usize,
     /// Host threads.
     pub threads: usize,
+    /// How several ranks divide the grid: parts of x and of y, and the fewest and the most columns and rows of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shares: Option<Shares>,
+}
+
+impl From<&Description> for DeviceReport {
+    fn from(description: &Description) -> Self {
+        Self { shares: description.shares, ..Self::from(&description.device) }
+    }
 }
 
 impl From<&DeviceInfo> for DeviceReport {
@@ -123,6 +133,7 @@ impl From<&DeviceInfo> for DeviceReport {
             count: device.count,
             ranks: device.ranks,
             threads: device.threads,
+            shares: None,
         }
     }
 }
@@ -424,7 +435,14 @@ mod tests {
             version: "0",
             case: "x.toml".into(),
             problem: ProblemReport { kind: "helmholtz", unknowns: 8, grid: [2, 2, 2] },
-            device: DeviceReport { kind: "cpu".into(), name: "a \"CPU\"".into(), count: 1, ranks: 1, threads: 2 },
+            device: DeviceReport {
+                kind: "cpu".into(),
+                name: "a \"CPU\"".into(),
+                count: 1,
+                ranks: 1,
+                threads: 2,
+                shares: None,
+            },
             solver: SolverReport {
                 method: "multigrid".into(),
                 preconditioner: None,

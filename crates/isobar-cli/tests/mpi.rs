@@ -386,6 +386,7 @@ fn one_rank_says_how_it_went(mpi: &Path) {
     let said = run(&[]);
     let lines = text(&said);
     assert!(said.status.success() && lines.contains("3 ranks of 1 thread"), "{lines}");
+    assert!(lines.contains("parts      1 in x, 3 in y, of "), "{lines}");
     for word in ["problem ", "outcome ", "time "] {
         assert_eq!(lines.lines().filter(|line| line.starts_with(word)).count(), 1, "{lines}");
     }

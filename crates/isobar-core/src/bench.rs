@@ -323,7 +323,7 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,
             _ if is(traffic::RESIDUAL_NORM) => operator.residual_norm(f, u, q, norm, scalars)?,
             _ if is(traffic::ADVANCE_DIRECTION) => {
-                let direction = Direction { u, p, next: next.as_mut(), z: f, q };
+                let direction = Direction { u, p, next: next.as_mut(), z: &*f, q };
                 operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, norm, scalars)?;
             }
             (_, Some(lines), _) if is(traffic::SOLVE_LINES) => lines.solve_lines(f, u)?,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -146,7 +146,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
     ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             self.fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let fine = &self.fine;
@@ -161,7 +161,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), fill)
     }
 
@@ -180,14 +180,14 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
             self.prolong(coarse_u, u)?;
             fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
         let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
         };
-        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours| fill(u, colours))
+        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours, inside| fill(u, colours, inside))
     }
 }
 

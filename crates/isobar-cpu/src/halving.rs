@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -172,7 +172,7 @@ impl<T: Real> PartTransfer<Cpu, T> for PointTransfer<T> {
     ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             self.fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let fine = &self.fine;
@@ -182,7 +182,7 @@ impl<T: Real> PartTransfer<Cpu, T> for PointTransfer<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, Restricted::Residual(vectors), coarse_f, space);
         };
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         let sweep = (relaxation, guess, 1);
         fine.pass_around_sweeps(&c, &mut workspace, None, sweep, vectors, Some(&restrict), fill)
     }
@@ -202,12 +202,12 @@ impl<T: Real> PartTransfer<Cpu, T> for PointTransfer<T> {
             self.prolong(coarse_u, u)?;
             fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
         let (vectors, coarse_u) = ([f.share(), u.share_mut()], coarse_u.share());
         let prolong = |j: usize, space: &mut ChunkSpace<T>| self.prolong_plane(j, coarse_u, vectors[1], space);
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

@@ -13,8 +13,10 @@
 //!
 //! Whatever the number of chunks, each stage sees the same values: results do not depend on it. Planes may form a
 //! ring, the last one before the first: another boundary. Where they are part of a larger grid, so is either end: there
-//! each stage waits until what it needs of the neighbour's planes has come.
+//! each stage waits until what it needs of the neighbour's planes has come, and while the first of these travels the wavefront
+//! runs inside.
 
+use isobar_core::backend::part::{Meanwhile, nothing};
 use isobar_core::error::Result;
 
 use crate::cpu::Cpu;
@@ -28,15 +30,19 @@ pub(crate) struct Chunks {
     planes: usize,
     count: usize,
     periodic: bool,
+    stages: usize,
     /// Whether there are neighbours' planes before the first and after the last.
     open: [bool; 2],
+    /// Whether the first stage reads those.
+    from_start: bool,
 }
 
 impl Chunks {
     /// At most `wanted` chunks of `planes` planes, none too short for `stages` stages.
     pub(crate) fn new(planes: usize, wanted: usize, stages: usize) -> Self {
         let shortest = (2 * stages).next_multiple_of(PLANES_TOGETHER);
-        Self { planes, count: wanted.min(planes / shortest).max(1), periodic: false, open: [false; 2] }
+        let count = wanted.min(planes / shortest).max(1);
+        Self { planes, count, periodic: false, stages, open: [false; 2], from_start: false }
     }
 
     /// The same with plane 0 beside the last one.
@@ -44,9 +50,10 @@ impl Chunks {
         Self { periodic: true, ..self }
     }
 
-    /// The same with neighbours' planes before the first and after the last, or one of them.
-    pub(crate) fn open(self, open: [bool; 2]) -> Self {
-        Self { open, ..self }
+    /// The same with neighbours' planes before the first and after the last, or one of them; `from_start` says whether the first
+    /// stage reads those, or the second is the first that does.
+    pub(crate) fn open(self, open: [bool; 2], from_start: bool) -> Self {
+        Self { open, from_start, ..self }
     }
 
     /// First plane of chunk `n`; `n == count` gives the end.
@@ -74,50 +81,67 @@ impl Chunks {
         (chunk, place)
     }
 
+    /// How many planes at an open end stage `s` leaves until what it reads of the neighbour's has come. The last stage may
+    /// restrict, and then reads two planes further at the second of a pair.
+    fn left_at_end(self, s: usize) -> usize {
+        match self.from_start {
+            true if s + 1 == self.stages => (s + 1).next_multiple_of(PLANES_TOGETHER),
+            true => s + 1,
+            false => s.max(1),
+        }
+    }
+
     /// The planes of stage `s` that chunk `n` may run at once, first and one past the last.
     fn at_once(self, n: usize, s: usize) -> (usize, usize) {
         let (start, end) = (self.start(n), self.start(n + 1));
-        let [open_below, open_above] = self.open;
-        let waits_below = n > 0 || self.periodic || open_below;
-        let waits_above = n + 1 < self.count || self.periodic || open_above;
-        (if waits_below { start + s } else { start }, if waits_above { end - s } else { end })
+        let left = |is_boundary: bool, is_open: bool| match is_boundary || self.periodic {
+            true => s,
+            false if is_open => self.left_at_end(s),
+            false => 0,
+        };
+        (start + left(n > 0, self.open[0]), end - left(n + 1 < self.count, self.open[1]))
     }
 }
 
 /// Runs `stage(s, plane, chunk)` for s = 0 … stages − 1 on all planes.
 ///
 /// `chunk` tells which thread's scratch space to use: calls with the same `chunk` never overlap.
-pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stages: usize, stage: impl Fn(usize, usize, usize) + Sync) {
-    run_boundaries(cpu, chunks, stages, &stage);
+pub(crate) fn run(cpu: &Cpu, chunks: Chunks, stage: impl Fn(usize, usize, usize) + Sync) {
+    run_boundaries(cpu, chunks, &stage);
 }
 
-/// The same for part of a larger grid: `exchange(s)` is called once for every s > 0, when stage s − 1 is complete and stage
-/// s needs what it has left in the neighbours' planes.
+/// The same for part of a larger grid: `exchange(s, inside)` is called once for every stage s that reads the neighbours' planes, when
+/// stage s − 1 is complete at the ends, and brings what that has left there. All that does not wait for the first of these, the
+/// wavefront inside, may be run while it is under way, and is run after it if it was not.
 ///
 /// # Errors
 /// Those of `exchange`.
 pub(crate) fn run_part(
     cpu: &Cpu,
     chunks: Chunks,
-    stages: usize,
     stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize) -> Result<()>,
+    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
 ) -> Result<()> {
-    let (planes, [below, above]) = (chunks.planes, chunks.open);
-    let is_short = (below || above) && planes < 2 * stages;
-    if !is_short {
-        run_boundaries(cpu, chunks, stages, &stage);
-    }
-    for s in 0..stages {
-        if s > 0 {
-            exchange(s)?;
+    let Chunks { planes, stages, open: [below, above], .. } = chunks;
+    let is_short = (below || above) && planes < 2 * chunks.left_at_end(stages - 1);
+    let mut is_done = is_short;
+    let mut inside = || {
+        if !std::mem::replace(&mut is_done, true) {
+            run_boundaries(cpu, chunks, &stage);
         }
-        let beyond = if is_short { planes } else { s };
-        let ends = if below || is_short { 0..beyond } else { 0..0 };
-        for plane in ends.chain(if above && !is_short { planes - s..planes } else { 0..0 }) {
+    };
+    for s in 0..stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut inside)?;
+            inside();
+        }
+        let left = if is_short { planes } else { chunks.left_at_end(s) };
+        let ends = if below || is_short { 0..left } else { 0..0 };
+        for plane in ends.chain(if above && !is_short { planes - left..planes } else { 0..0 }) {
             stage(s, plane, 0);
         }
     }
+    inside();
     Ok(())
 }
 
@@ -128,20 +152,20 @@ pub(crate) fn run_part(
 pub(crate) fn run_apart(
     cpu: &Cpu,
     chunks: Chunks,
-    stages: usize,
     stage: impl Fn(usize, usize, usize) + Sync,
-    mut exchange: impl FnMut(usize) -> Result<()>,
+    mut exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
 ) -> Result<()> {
-    for s in 0..stages {
-        if s > 0 {
-            exchange(s)?;
+    for s in 0..chunks.stages {
+        if s > 0 || chunks.from_start {
+            exchange(s, &mut nothing)?;
         }
         cpu.for_each(chunks.count, |n| (chunks.start(n)..chunks.start(n + 1)).for_each(|plane| stage(s, plane, n)));
     }
     Ok(())
 }
 
-fn run_boundaries(cpu: &Cpu, chunks: Chunks, stages: usize, stage: &(impl Fn(usize, usize, usize) + Sync)) {
+fn run_boundaries(cpu: &Cpu, chunks: Chunks, stage: &(impl Fn(usize, usize, usize) + Sync)) {
+    let stages = chunks.stages;
     let first = |n: usize| {
         let (start, end) = (chunks.start(n), chunks.start(n + 1));
         for front in start..end + stages - 1 {
@@ -189,7 +213,7 @@ mod tests {
             for stages in 1..=5 {
                 let chunks = Chunks { periodic, ..Chunks::new(planes, 3, stages) };
                 let done = Mutex::new(vec![0; planes]);
-                run(&cpu, chunks, stages, |s, plane, _| {
+                run(&cpu, chunks, |s, plane, _| {
                     let mut done = done.lock().unwrap();
                     assert_eq!(done[plane], s, "plane {plane}");
                     let ring =
@@ -208,41 +232,70 @@ mod tests {
     }
 
     /// In part of a larger grid stages at its ends wait for the exchange before them, and every stage runs once on every
-    /// plane, after the stage before it on that plane and its neighbours.
+    /// plane, after the stage before it on that plane and its neighbours; the wavefront inside runs while the first exchange is
+    /// under way, uses none of what that brings, and leaves alone what is sent, or else runs after it.
     #[test]
     fn ends_of_a_part_wait_for_their_neighbours() {
+        #[derive(Clone)]
+        struct Done {
+            planes: Vec<usize>,
+            exchanged: usize,
+            is_under_way: bool,
+        }
         let cpu = Cpu::new(3).unwrap();
-        for (planes, stages) in
-            [1, 2, 3, 4, 7, 8, 10, 24, 25, 64].into_iter().flat_map(|n| (1..=5).map(move |s| (n, s)))
+        let parts = [1, 2, 3, 4, 7, 8, 10, 24, 25, 64].into_iter().flat_map(|n| (1..=5).map(move |s| (n, s)));
+        let opens = [[true, false], [false, true], [true, true], [false, false]];
+        let cases = opens.into_iter().flat_map(|open| [false, true].map(|from_start| (open, from_start)));
+        for ((planes, stages), (open, from_start)) in parts.flat_map(|part| cases.clone().map(move |case| (part, case)))
         {
-            for open in [[true, false], [false, true], [true, true], [false, false]] {
-                let chunks = Chunks::new(planes, 3, stages).open(open);
-                let done = Mutex::new((vec![0; planes], 0));
+            for does_meanwhile in [false, true] {
+                let chunks = Chunks::new(planes, 3, stages).open(open, from_start);
+                let is_at_end = |plane: usize| (open[0] && plane == 0) || (open[1] && plane + 1 == planes);
+                let done = Mutex::new(Done { planes: vec![0; planes], exchanged: 0, is_under_way: false });
                 let stage = |s: usize, plane: usize, _: usize| {
                     let mut done = done.lock().unwrap();
-                    let (planes_done, exchanged) = &mut *done;
-                    assert_eq!(planes_done[plane], s, "plane {plane}");
+                    let reads_others = s > 0 || from_start;
+                    assert_eq!(done.planes[plane], s, "plane {plane}");
                     let around = plane.saturating_sub(1)..(plane + 2).min(planes);
-                    for (neighbour, &ahead) in planes_done.iter().enumerate().filter(|(n, _)| around.contains(n)) {
+                    for neighbour in around {
+                        let ahead = done.planes[neighbour];
                         assert!(ahead >= s && (neighbour == plane || ahead <= s + 1), "stage {s} on {plane}: {ahead}");
                     }
-                    let is_at_end = (open[0] && plane == 0) || (open[1] && plane + 1 == planes);
-                    assert!(!is_at_end || *exchanged == s, "stage {s} on {plane} after {exchanged} exchanges");
-                    planes_done[plane] += 1;
+                    // What restricts reads the plane before the pair too.
+                    let restricts = s + 1 == stages && [planes, s, plane + 1].iter().all(|n| n % 2 == 0) && plane > 2;
+                    assert!(!restricts || done.planes[plane - 2] >= s, "stage {s} on {plane}");
+                    assert!(!is_at_end(plane) || !done.is_under_way, "stage {s} on {plane} while it is sent");
+                    let exchanges = if reads_others { s + usize::from(from_start) } else { 0 };
+                    assert!(!is_at_end(plane) || done.exchanged == exchanges, "stage {s} on {plane}");
+                    done.planes[plane] += 1;
                 };
-                let mut seen = 0;
-                run_part(&cpu, chunks, stages, stage, |s| {
-                    let mut done = done.lock().unwrap();
-                    for (plane, is_sent) in [(0, open[0]), (planes - 1, open[1])] {
-                        assert!(!is_sent || done.0[plane] == s, "plane {plane} is sent before stage {s}");
-                    }
+                let first = usize::from(!from_start);
+                let (mut seen, mut most_inside) = (first, 0);
+                run_part(&cpu, chunks, stage, |s, inside| {
+                    let before = {
+                        let mut done = done.lock().unwrap();
+                        for plane in (0..planes).filter(|&plane| is_at_end(plane)) {
+                            assert_eq!(done.planes[plane], s, "plane {plane} is sent before stage {s}");
+                        }
+                        done.is_under_way = true;
+                        done.planes.iter().sum::<usize>()
+                    };
+                    assert_eq!(s, seen);
                     seen += 1;
-                    assert_eq!(seen, s);
-                    done.1 = s;
+                    if does_meanwhile {
+                        inside();
+                    }
+                    let mut done = done.lock().unwrap();
+                    most_inside = most_inside.max(done.planes.iter().sum::<usize>() - before);
+                    (done.exchanged, done.is_under_way) = (seen - first, false);
                     Ok(())
                 })
                 .unwrap();
-                assert_eq!((done.into_inner().unwrap().0, seen), (vec![stages; planes], stages - 1));
+                assert_eq!((done.into_inner().unwrap().planes, seen), (vec![stages; planes], stages.max(first)));
+                // All but some planes at either end.
+                let left = 2 * stages * (stages + 1);
+                let has_exchange = stages > first;
+                assert!(!does_meanwhile || !has_exchange || most_inside + left >= planes * stages, "{planes} planes");
             }
         }
     }
@@ -257,11 +310,14 @@ mod tests {
                 assert_eq!(done[plane], s);
                 done[plane] += 1;
             };
-            run_apart(&cpu, Chunks::new(planes, 3, stages), stages, stage, |s| {
-                assert_eq!(*done.lock().unwrap(), vec![s; planes]);
+            let mut exchanges = 0;
+            run_apart(&cpu, Chunks::new(planes, 3, stages).open([true; 2], true), stage, |s, _| {
+                assert_eq!((*done.lock().unwrap()).clone(), vec![s; planes]);
+                exchanges += 1;
                 Ok(())
             })
             .unwrap();
+            assert_eq!(exchanges, stages);
             assert_eq!(done.into_inner().unwrap(), vec![stages; planes]);
         }
     }

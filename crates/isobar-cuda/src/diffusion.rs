@@ -468,7 +468,7 @@ impl SupportsParts<stencil::Diffusion> for Cuda {
     /// Parts of stencils with stored faces, of coefficients on one card, and of rings in y, are not made.
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
         refuse_while_recording("making an operator")?;
-        stencil.require_parts(patch)?;
+        stencil.require_parts(patch, false)?;
         let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(Passes::make(self, stencil, slab, true)?, stencil)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch, Shape};
 use isobar_core::operator::aggregate::Components;
@@ -220,7 +220,7 @@ impl<T: Real> PartTransfer<Cuda, T> for PointTransfer<T> {
         self.prolong(coarse_u, u)?;
         self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         if norm.is_some() {
-            fill(u, stale_after(relaxation))?;
+            fill(u, stale_after(relaxation), &mut nothing)?;
         }
         match norm {
             Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {
@@ -314,7 +314,7 @@ impl SupportsPointParts for Cuda {
 
     fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<DiffusionOperator<T>>> {
         refuse_while_recording("making an operator")?;
-        stencil.require_parts(patch)?;
+        stencil.require_parts(patch, false)?;
         let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
         SevenPoint::made_of(Passes::make(self, stencil, slab, false)?, stencil)
     }

@@ -1,6 +1,6 @@
 //! Steps that go from cell to cell, on several ranks: relaxation of points, and what is made of triangular parts.
 
-use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::part::{PartBackend, nothing};
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, needs_whole_rows};
@@ -56,8 +56,8 @@ impl<B: PartBackend, T: Real, O: PartPoints<B, T> + ?Sized> PointSmoother<Distri
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.fill_to_read(u)?;
-        self.part().relax_points(cycle, &*f.part()?, &*u.part()?, v.part_mut(), norm, scalars)?;
+        let (f, mut u, v) = (f.part()?, u.halo()?, v.part_mut());
+        self.part().relax_points_part(cycle, &*f, &mut *u, v, norm, scalars, &mut self.filling())?;
         self.combine([norm], scalars)
     }
 }
@@ -109,7 +109,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
             let steps = substitution(self)?;
             steps.factorise_part(block, relaxation, pivots, &mut |handed| self.ranks().hand_on(handed))?;
         }
-        self.fill(pivots, &Colour::BOTH)
+        self.fill(pivots, &Colour::BOTH, &mut nothing)
     }
 
     fn substitutes(&self) -> bool {

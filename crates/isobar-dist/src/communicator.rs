@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use isobar_core::backend::part::{Meanwhile, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::real::Real;
 
@@ -30,11 +31,20 @@ pub trait Communicator: Debug + Send + Sync + 'static {
     /// How many ranks there are.
     fn size(&self) -> usize;
 
-    /// Sends and receives messages, all at the same time, and returns when those to be received have come.
+    /// Sends and receives messages, all at the same time, and returns when those to be received have come. While they are under
+    /// way `meanwhile` is called, once, which uses none of what is received and does not change what is sent.
     ///
     /// # Errors
     /// [`Error::Device`] where another rank has failed, or the transport does.
-    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()>;
+    fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()>;
+
+    /// The same with nothing to do meanwhile.
+    ///
+    /// # Errors
+    /// As [`Communicator::exchange_while`].
+    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
+        self.exchange_while(messages, &mut nothing)
+    }
 
     /// Collects what every rank has, `counts[rank]` bytes of it, one after another in `all`.
     ///

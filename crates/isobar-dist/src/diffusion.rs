@@ -14,6 +14,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
 use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
+use crate::above_lines::{has_points_above_lines, points_above_lines};
 use crate::distributed::{Aggregates, Distributed};
 use crate::galerkin::{by_galerkin, has_galerkin};
 use crate::operator::DistributedOperator;
@@ -28,7 +29,10 @@ where
 
     /// What one rank takes, where slabs have pairs of rows and the back end divides such levels; else conjugate gradients with lines.
     fn choice(&self, stencil: &Diffusion, _: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
-        let alone = stencil.choice_by(options, || Ok(stencil.measures()))?;
+        let alone = match has_points_above_lines(self, stencil)? {
+            true => stencil.choice_on_host(options)?,
+            false => stencil.choice_by(options, || Ok(stencil.measures()))?,
+        };
         let has_galerkin = has_galerkin(self, stencil)?;
         let lines = |why: Option<String>| Choice { why, ..Choice::new(Method::Cg, Preconditioner::Line) };
         if alone.smoother == Smoother::PointRedBlack {
@@ -104,6 +108,15 @@ where
         wanted: Option<usize>,
     ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
         by_points(self, stencil, finest, wanted).map(Some)
+    }
+
+    fn point_line_hierarchy<T: Real>(
+        &self,
+        stencil: &Diffusion,
+        finest: &Arc<Self::Operator<T>>,
+        wanted: Option<usize>,
+    ) -> Result<Option<Hierarchy<Self, Diffusion, T>>> {
+        points_above_lines(self, stencil, finest, wanted).map(Some)
     }
 
     fn mixed_top(

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::part::{Link, PartBackend};
+use isobar_core::backend::part::{Link, Meanwhile, PartBackend, Shares};
 use isobar_core::backend::{
     AggregateBackend, AggregateMap, Backend, BodyAfter, DeviceInfo, Ratio, Scalar, iterate_after_first,
 };
@@ -158,8 +158,13 @@ impl<B: PartBackend> Distributed<B> {
         self.has_others() && self.inner.link().is_none()
     }
 
-    /// Fills halo rows with what the neighbours hold there.
-    pub(crate) fn fill<T: Real>(&self, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()> {
+    /// Fills halo rows with what the neighbours hold there; by way of the host that is waited for after what is done meanwhile.
+    pub(crate) fn fill<T: Real>(
+        &self,
+        x: &mut B::Vector<T>,
+        colours: &[Colour],
+        meanwhile: Meanwhile<'_>,
+    ) -> Result<()> {
         if let Some(link) = self.inner.link() {
             return link.fill(&self.inner, x, colours);
         }
@@ -178,7 +183,7 @@ impl<B: PartBackend> Distributed<B> {
                 messages.push(Message { peer, tag: tag(to_x, to_y), send, receive: &mut [] });
                 messages.push(Message { peer, tag: tag(-to_x, -to_y), send: &[], receive });
             }
-            self.world.exchange(&mut messages)
+            self.world.exchange_while(&mut messages, &mut *meanwhile)
         })
     }
 
@@ -243,6 +248,10 @@ impl<B: PartBackend> Backend for Distributed<B> {
         // Ranks may share a processor, and have a card each.
         let count = if inner.kind == "cuda" { inner.count * ranks } else { inner.count };
         DeviceInfo { count, ranks, ..inner }
+    }
+
+    fn shares(&self, grid: Shape) -> Option<Shares> {
+        Some(self.patches(grid).ok()?.shares()).filter(|_| self.has_others())
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>> {

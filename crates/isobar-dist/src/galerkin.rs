@@ -33,21 +33,35 @@ pub(crate) fn has_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, sten
     Ok(B::DIVIDES_GALERKIN && backend.has_whole_rows() && patches.rows().halved().is_some())
 }
 
-/// The hierarchy of a stencil; none where the back end divides no such levels.
+/// The hierarchy of a stencil, as [`by_galerkin_on`] of slabs that this back end has of its grid.
 ///
 /// # Errors
-/// As [`isobar_core::stencil::galerkin_parts::galerkin_parts`]; [`isobar_core::error::Error::Unsupported`] where a slab has no pair of
-/// rows.
+/// As there; [`isobar_core::error::Error::Unsupported`] where x is divided.
 pub(crate) fn by_galerkin<B: SupportsPointParts, T: Real>(
     backend: &Distributed<B>,
     stencil: &Diffusion,
     finest: &Arc<DistributedOperator<B, B::Part<T>>>,
     wanted: Option<usize>,
 ) -> Result<Option<Hierarchy<Distributed<B>, Diffusion, T>>> {
-    let (world, inner) = (backend.world(), backend.inner());
     let slabs = backend.slabs(stencil.shape(), "multigrid on Galerkin grids")?;
+    by_galerkin_on(backend, stencil, finest, &slabs, wanted)
+}
+
+/// The hierarchy of a stencil whose rows are divided like this; none where the back end divides no such levels.
+///
+/// # Errors
+/// As [`isobar_core::stencil::galerkin_parts::galerkin_parts`]; [`isobar_core::error::Error::Unsupported`] where a slab has no pair of
+/// rows.
+pub(crate) fn by_galerkin_on<B: SupportsPointParts, T: Real>(
+    backend: &Distributed<B>,
+    stencil: &Diffusion,
+    finest: &Arc<DistributedOperator<B, B::Part<T>>>,
+    slabs: &Slabs,
+    wanted: Option<usize>,
+) -> Result<Option<Hierarchy<Distributed<B>, Diffusion, T>>> {
+    let (world, inner) = (backend.world(), backend.inner());
     if backend.has_others() && slabs.halved().is_none() {
-        return Err(too_thin(stencil.shape(), &backend.patches(stencil.shape())?));
+        return Err(too_thin(stencil.shape(), &Patches::of_rows(stencil.shape(), slabs.clone())));
     }
     // One part is the whole grid.
     let stays = |starts: &[usize]| backend.has_others() && Slabs::from_starts(starts).stay_divided();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Patch, Shape, Slab};
+use isobar_core::layout::{Layout, Patch, Shape, Slab};
 use isobar_core::operator::part::{PartSmoother, PartTransfer};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::real::Real;
@@ -191,7 +191,7 @@ where
     }
 
     fn restrict(&self, f: &Vector<B::Vector<T>>, coarse_f: &mut Vector<B::Vector<T>>) -> Result<()> {
-        let fill = &mut |v: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(v, colours);
+        let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| self.part.restrict_part(&*f.part()?, coarse_f, fill))
     }
 
@@ -207,7 +207,7 @@ where
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
         self.fine.fill_to_read(u)?;
-        let fill = &mut |v: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(v, colours);
+        let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| {
             self.part.residual_restrict_part(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut(), fill)
         })
@@ -222,7 +222,7 @@ where
         coarse_f: &mut Vector<B::Vector<T>>,
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
             self.part.smooth_residual_restrict_part(relaxation, guess, &*f, u, coarse_f, scratch, fill)
@@ -238,7 +238,7 @@ where
         scratch: &mut Vector<B::Vector<T>>,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        let fill = &mut self.fine.filling();
         self.prolong_from(coarse_u, |coarse_u| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
             match norm {

@@ -16,6 +16,7 @@
 //! Sums are taken in the order of ranks, so that all ranks know the same numbers and take the same decisions, whatever
 //! arrives first.
 
+mod above_lines;
 mod cells;
 pub mod communicator;
 mod diffusion;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Layout, Slab};
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::operator::part::{PartModalTransfer, PartOperator};
 use isobar_core::operator::{Guess, LineSmoother, LineSolver, ModalTransfer, Relaxation};
 use isobar_core::options::SolverOptions;
@@ -276,7 +276,7 @@ where
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        let fill = &mut self.fine.filling();
         let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
         let mut step = |x: &_, g: &mut _, scalars: &mut _| {
             self.part.expand_smooth_project_part(x, guess, smoother, &*f, u, g, scratch, norm, scalars, fill)
@@ -304,7 +304,7 @@ where
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fine.fill(u, colours);
+        let fill = &mut self.fine.filling();
         self.expand_by(x, |x| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
             self.part.expand_smooth_norm_part(x, guess, smoother, &*f, u, scratch, norm, &mut *scalars, fill)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::part::{Meanwhile, PartBackend, nothing};
 use isobar_core::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -60,13 +60,23 @@ impl<B: PartBackend, O: ?Sized> DistributedOperator<B, O> {
     }
 
     /// Fills halo rows, where there are neighbours.
-    pub(crate) fn fill<T: Real>(&self, x: &mut B::Vector<T>, colours: &[Colour]) -> Result<()> {
-        if self.is_whole { Ok(()) } else { self.backend.fill(x, colours) }
+    pub(crate) fn fill<T: Real>(
+        &self,
+        x: &mut B::Vector<T>,
+        colours: &[Colour],
+        meanwhile: Meanwhile<'_>,
+    ) -> Result<()> {
+        if self.is_whole { Ok(()) } else { self.backend.fill(x, colours, meanwhile) }
+    }
+
+    /// The same, for steps that ask for it.
+    pub(crate) fn filling<T: Real>(&self) -> impl FnMut(&mut B::Vector<T>, &[Colour], Meanwhile<'_>) -> Result<()> {
+        |x, colours, meanwhile| self.fill(x, colours, meanwhile)
     }
 
     /// Fills the halo rows of a vector that a step is to read.
     pub(crate) fn fill_to_read<T: Real>(&self, x: &Vector<B::Vector<T>>) -> Result<()> {
-        if self.is_whole { Ok(()) } else { self.backend.fill(&mut *x.halo()?, &Colour::BOTH) }
+        if self.is_whole { Ok(()) } else { self.backend.fill(&mut *x.halo()?, &Colour::BOTH, &mut nothing) }
     }
 
     /// Scalars = their sums over all parts.
@@ -87,8 +97,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
     }
 
     fn apply(&self, x: &Vector<B::Vector<T>>, y: &mut Vector<B::Vector<T>>) -> Result<()> {
-        self.fill_to_read(x)?;
-        self.part.apply(&*x.part()?, y.part_mut())
+        self.part.apply_part(&mut *x.halo()?, y.part_mut(), &mut self.filling())
     }
 
     fn residual(
@@ -99,8 +108,8 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.fill_to_read(u)?;
-        self.part.residual(&*f.part()?, &*u.part()?, r.part_mut(), norm, scalars)?;
+        let (f, mut u, r) = (f.part()?, u.halo()?, r.part_mut());
+        self.part.residual_part(&*f, &mut *u, r, norm, scalars, &mut self.filling())?;
         self.combine([norm], scalars)
     }
 
@@ -112,8 +121,8 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.fill_to_read(u)?;
-        self.part.residual_norm(&*f.part()?, &*u.part()?, scratch.part_mut(), norm, scalars)?;
+        let (f, mut u, scratch) = (f.part()?, u.halo()?, scratch.part_mut());
+        self.part.residual_norm_part(&*f, &mut *u, scratch, norm, scalars, &mut self.filling())?;
         self.combine([norm], scalars)
     }
 
@@ -144,15 +153,15 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> CgOperator<Distributed<B>, 
         sigma: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.fill_to_read(v.z)?;
+        let mut z = v.z.halo()?;
         let inner = Direction {
             u: v.u.part_mut(),
             p: v.p.part_mut(),
             next: v.next.map(Vector::part_mut),
-            z: &*v.z.part()?,
+            z: &mut *z,
             q: v.q.part_mut(),
         };
-        self.part.advance_direction(inner, alpha, beta, sigma, scalars)?;
+        self.part.advance_direction_part(inner, alpha, beta, sigma, scalars, &mut self.filling())?;
         self.combine([sigma], scalars)
     }
 
@@ -220,8 +229,8 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distr
         u: &mut Vector<B::Vector<T>>,
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<T>, colours: &[Colour]| self.fill(u, colours);
-        self.part.smooth_part(relaxation, guess, &*f.part()?, u.part_mut(), scratch.part_mut(), fill)
+        let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
+        self.part.smooth_part(relaxation, guess, &*f, u, scratch, &mut self.filling())
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {
@@ -256,7 +265,7 @@ impl<B: PartBackend, O: PartMixedSmoother<B>> MixedSmoother<Distributed<B>> for 
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut |u: &mut B::Vector<f64>, colours: &[Colour]| self.fill(u, colours);
+        let fill = &mut self.filling();
         let (f, e, u, r, scratch) = (f.part()?, e.part()?, u.part_mut(), r.part_mut(), scratch.part_mut());
         self.part.correct_smooth_residual_part(relaxation, &*f, &*e, u, r, scratch, norm, scalars, fill)?;
         self.combine([norm], scalars)

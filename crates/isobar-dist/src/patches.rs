@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use isobar_core::backend::part::Shares;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 
@@ -54,6 +55,12 @@ impl Patches {
     /// Parts of x and of y.
     pub fn parts(&self) -> [usize; 2] {
         [self.x.ranks(), self.y.ranks()]
+    }
+
+    /// What ranks have.
+    pub fn shares(&self) -> Shares {
+        let most = |slabs: &Slabs| [slabs.smallest(), slabs.largest()];
+        Shares { parts: self.parts(), in_x: most(&self.x), in_y: most(&self.y) }
     }
 
     /// Ranks.

@@ -91,6 +91,11 @@ impl Slabs {
         self.starts.windows(2).map(|slab| slab[1] - slab[0]).max().unwrap_or(0)
     }
 
+    /// Rows of the smallest.
+    pub fn smallest(&self) -> usize {
+        self.starts.windows(2).map(|slab| slab[1] - slab[0]).min().unwrap_or(0)
+    }
+
     /// Where the rows of each rank begin, and their end.
     pub fn starts(&self) -> &[usize] {
         &self.starts

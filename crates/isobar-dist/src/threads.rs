@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use isobar_core::backend::part::Meanwhile;
 use isobar_core::error::{Error, Result};
 
 use crate::communicator::{Communicator, Message};
@@ -115,7 +116,7 @@ impl Communicator for Threads {
         self.shared.mailboxes.len()
     }
 
-    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
+    fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()> {
         for message in messages.iter().filter(|message| !message.send.is_empty()) {
             let mailbox = &self.shared.mailboxes[message.peer];
             let mut letters = lock(&mailbox.letters);
@@ -126,6 +127,7 @@ impl Communicator for Threads {
             drop(letters);
             mailbox.arrived.notify_all();
         }
+        meanwhile();
         messages.iter_mut().filter(|message| !message.receive.is_empty()).try_for_each(|message| self.receive(message))
     }
 

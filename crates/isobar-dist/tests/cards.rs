@@ -3,6 +3,8 @@
 
 #[path = "ranks/checks.rs"]
 mod checks;
+#[path = "ranks/late.rs"]
+mod late;
 #[path = "ranks/rocks.rs"]
 mod rocks;
 #[path = "ranks/solves.rs"]

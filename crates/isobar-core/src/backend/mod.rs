@@ -12,6 +12,7 @@ pub mod scalars;
 
 use std::ops::ControlFlow;
 
+use self::part::Shares;
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
@@ -51,6 +52,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// What this is.
     fn device(&self) -> DeviceInfo;
+
+    /// How a grid is divided among several ranks; nothing on one.
+    fn shares(&self, _grid: Shape) -> Option<Shares> {
+        None
+    }
 
     /// A vector of zeros.
     ///

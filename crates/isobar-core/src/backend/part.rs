@@ -1,5 +1,9 @@
 //! Parts of a grid that several devices share: what goes into and out of their halo rows.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use super::{Backend, Scalar, columns};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Slab, needs_whole_rows};
@@ -19,8 +23,15 @@ pub struct Edge<'a, T> {
     pub receive: &'a mut [T],
 }
 
-/// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there.
-pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour]) -> Result<()> + 'f;
+/// What is computed while halo rows travel: it reads none of those, and changes nothing of what is sent.
+pub type Meanwhile<'w> = &'w mut dyn FnMut();
+
+/// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there. What there is to do
+/// meanwhile may be done, once, while that travels; who asks for it sees to it otherwise.
+pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour], Meanwhile<'_>) -> Result<()> + 'f;
+
+/// A [`Meanwhile`] of steps that need what they wait for at once.
+pub fn nothing() {}
 
 /// A back end whose vectors may be parts of larger ones, with halo rows. Operations entry by entry ([`clear`](Backend::clear),
 /// [`convert`](Backend::convert), [`scale`](Backend::scale), [`axpy`](Backend::axpy), [`xpay`](Backend::xpay)) act on halo
@@ -82,6 +93,28 @@ pub trait PartBackend: Backend {
     /// As [`PartBackend::write_part`].
     fn copy_part<T: Real>(&self, _from: &Self::Vector<T>, _to: &mut Self::Vector<T>) -> Result<()> {
         Err(needs_whole_rows("parts on these devices"))
+    }
+}
+
+/// How a grid's columns are divided among ranks: what each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shares {
+    /// In how many parts x and y are divided.
+    pub parts: [usize; 2],
+    /// Cells along x of a part, the fewest and the most.
+    pub in_x: [usize; 2],
+    /// Cells along y, rows.
+    pub in_y: [usize; 2],
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |[fewest, most]: [usize; 2]| match fewest == most {
+            true => most.to_string(),
+            false => format!("{fewest} to {most}"),
+        };
+        let [x, y] = self.parts;
+        write!(f, "{x} in x, {y} in y, of {} × {} columns each", count(self.in_x), count(self.in_y))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::array::{Source, Target};
 use crate::backend::DeviceInfo;
+use crate::backend::part::Shares;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Guess;
@@ -16,6 +17,8 @@ use crate::traffic::StepTraffic;
 pub struct Description {
     /// The device.
     pub device: DeviceInfo,
+    /// How the grid is divided among several ranks.
+    pub shares: Option<Shares>,
     /// The iteration, as the case file calls it.
     pub method: String,
     /// The preconditioner, as the case file calls it; `none` for methods without one, `own` for a caller's.

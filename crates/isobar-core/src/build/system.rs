@@ -176,6 +176,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             + if diagonal.is_some() { layout.len() } else { 0 };
         let description = Description {
             device: backend.device(),
+            shares: backend.shares(stencil.shape()),
             method: options.method_name().into(),
             preconditioner: if is_own { "own" } else { options.preconditioner.name() }.into(),
             precision: options.precision,

@@ -112,15 +112,15 @@ pub trait Operator<B: Backend, T: Real>: Send + Sync {
 
 /// The vectors of a conjugate-gradient iteration that the operator's step touches.
 #[derive(Debug)]
-pub struct Direction<'a, V> {
+pub struct Direction<'a, V, Z = &'a V> {
     /// Solution.
     pub u: &'a mut V,
     /// Search direction.
     pub p: &'a mut V,
     /// Where the next search direction goes, if not over p.
     pub next: Option<&'a mut V>,
-    /// Preconditioned residual.
-    pub z: &'a V,
+    /// Preconditioned residual; of a part, to be written too.
+    pub z: Z,
     /// A times the next search direction.
     pub q: &'a mut V,
 }

@@ -1,17 +1,18 @@
 //! Operators on a part of a larger grid, with what lies beyond it in halo rows.
 //!
 //! A step reads the halo rows of the vectors that it couples, and whoever calls it has filled them. Relaxation by colours
-//! needs those of one colour again after the other was swept: such a step asks for them.
+//! needs those of one colour again after the other was swept: such a step asks for them. So does one whose inner cells can be
+//! computed while they travel.
 
 use super::{
-    CgOperator, Correction, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, ModalTransfer, PointSmoother,
-    Relaxation, Transfer, Triangular,
+    CgOperator, Correction, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedSmoother, ModalTransfer,
+    PointSmoother, Relaxation, Transfer, Triangular,
 };
-use crate::backend::part::{Fill, PartBackend};
+use crate::backend::part::{Fill, Meanwhile, PartBackend, nothing};
 use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
 use crate::layout::Colour;
-use crate::options::Smoother;
+use crate::options::{PointCycle, Smoother};
 use crate::real::Real;
 
 /// An operator whose vectors may be parts of larger ones, and that relaxes. Sums are those of the part's own rows.
@@ -31,6 +32,49 @@ pub trait PartSmoother<B: PartBackend, T: Real>: LineSmoother<B, T> {
         fill: &mut Fill<'_, B::Vector<T>>,
     ) -> Result<()>;
 
+    /// [`Operator::apply`](super::Operator::apply), with `fill` called for x, and so it is for u by the next two.
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn apply_part(&self, x: &mut B::Vector<T>, y: &mut B::Vector<T>, fill: &mut Fill<'_, B::Vector<T>>) -> Result<()> {
+        fill(x, &Colour::BOTH, &mut nothing)?;
+        self.apply(x, y)
+    }
+
+    /// [`Operator::residual`](super::Operator::residual)
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn residual_part(
+        &self,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        r: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        fill(u, &Colour::BOTH, &mut nothing)?;
+        self.residual(f, u, r, norm, scalars)
+    }
+
+    /// [`Operator::residual_norm`](super::Operator::residual_norm)
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn residual_norm_part(
+        &self,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        scratch: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        fill(u, &Colour::BOTH, &mut nothing)?;
+        self.residual_norm(f, u, scratch, norm, scalars)
+    }
+
     /// The colours whose halo rows are not what the neighbours hold after a sweep.
     fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {
         stale_after(relaxation)
@@ -42,17 +86,45 @@ pub trait PartSmoother<B: PartBackend, T: Real>: LineSmoother<B, T> {
 pub trait PartOperator<B: PartBackend, T: Real>:
     CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + PartSmoother<B, T>
 {
-}
-
-impl<B: PartBackend, T: Real, O> PartOperator<B, T> for O where
-    O: CgOperator<B, T> + Diagonal<B, T> + LineSolver<B, T> + PartSmoother<B, T>
-{
+    /// [`CgOperator::advance_direction`], with `fill` called for z.
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn advance_direction_part(
+        &self,
+        v: Direction<'_, B::Vector<T>, &mut B::Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        let Direction { u, p, next, z, q } = v;
+        fill(z, &Colour::BOTH, &mut nothing)?;
+        self.advance_direction(Direction { u, p, next, z, q }, alpha, beta, sigma, scalars)
+    }
 }
 
 /// [`PointSmoother`] on a part, by sweeps. [`PointSmoother::relax_points`] reads the halo rows of u.
-pub trait PartPoints<B: PartBackend, T: Real>: PointSmoother<B, T> + PartSmoother<B, T> {}
-
-impl<B: PartBackend, T: Real, O: PointSmoother<B, T> + PartSmoother<B, T>> PartPoints<B, T> for O {}
+pub trait PartPoints<B: PartBackend, T: Real>: PointSmoother<B, T> + PartSmoother<B, T> {
+    /// [`PointSmoother::relax_points`], with `fill` called for u.
+    ///
+    /// # Errors
+    /// As [`PartSmoother::smooth_part`].
+    fn relax_points_part(
+        &self,
+        cycle: &PointCycle,
+        f: &B::Vector<T>,
+        u: &mut B::Vector<T>,
+        v: &mut B::Vector<T>,
+        norm: Scalar,
+        scalars: &mut B::Scalars,
+        fill: &mut Fill<'_, B::Vector<T>>,
+    ) -> Result<()> {
+        fill(u, &Colour::BOTH, &mut nothing)?;
+        self.relax_points(cycle, f, u, v, norm, scalars)
+    }
+}
 
 /// What goes from part to part where unknowns are gone through in order: a piece of the row at the end of one, which is the
 /// halo row of the next.
@@ -179,7 +251,7 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
         fill: &mut Fill<'_, B::Vector<T>>,
     ) -> Result<()> {
         self.fine_part().smooth_part(relaxation, guess, f, u, scratch, fill)?;
-        fill(u, self.fine_part().stale_after(relaxation))?;
+        fill(u, self.fine_part().stale_after(relaxation), &mut nothing)?;
         self.residual_restrict_part(f, u, coarse_f, scratch, fill)
     }
 
@@ -201,7 +273,7 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
         self.fine_part().smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         match norm {
             Some((scalar, scalars)) => {
-                fill(u, self.fine_part().stale_after(relaxation))?;
+                fill(u, self.fine_part().stale_after(relaxation), &mut nothing)?;
                 self.fine_part().residual_norm(f, u, scratch, scalar, scalars)
             }
             None => Ok(()),
@@ -244,7 +316,7 @@ pub trait PartMixedSmoother<B: PartBackend>: MixedSmoother<B> + PartOperator<B, 
     ) -> Result<()> {
         LineSolver::<_, f64>::backend(self).axpy(Ratio::ONE, e, u, scalars)?;
         self.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
-        fill(u, stale_after(relaxation))?;
+        fill(u, stale_after(relaxation), &mut nothing)?;
         self.residual_in_single(f, u, r, scratch, norm, scalars)
     }
 }
@@ -274,7 +346,7 @@ pub trait PartModalTransfer<B: PartBackend, T: Real, C: Real>: ModalTransfer<B, 
         for _ in 0..sweeps {
             self.fine_part().smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill)?;
         }
-        fill(u, stale_after(relaxation))
+        fill(u, stale_after(relaxation), &mut nothing)
     }
 
     /// [`ModalTransfer::expand_smooth_project`], with `fill` called as by [`PartSmoother::smooth_part`].
@@ -332,7 +404,7 @@ pub fn stale_after(relaxation: Relaxation) -> &'static [Colour] {
 ///
 /// # Errors
 /// Never.
-pub fn no_neighbours<V>(_: &mut V, _: &[Colour]) -> Result<()> {
+pub fn no_neighbours<V>(_: &mut V, _: &[Colour], _: Meanwhile<'_>) -> Result<()> {
     Ok(())
 }
 

@@ -157,7 +157,7 @@ impl SupportsParts<Diffusion> for Reference {
     type Part<T: Real> = Plain<Diffusion, T>;
 
     fn part<T: Real>(&self, stencil: &Diffusion, patch: Patch) -> Result<Arc<Plain<Diffusion, T>>> {
-        stencil.require_parts(patch)?;
+        stencil.require_parts(patch, false)?;
         Ok(Arc::new(Plain::part(stencil, patch)?))
     }
 

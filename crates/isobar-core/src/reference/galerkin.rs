@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
-use crate::backend::part::{Fill, copy_rows};
+use crate::backend::part::{Fill, copy_rows, nothing};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Slab};
@@ -204,7 +204,7 @@ impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
         let mut values = vec![T::ZERO; shape.nz];
         for n in 0..4 {
             let wanted = if relaxation.first == Colour::Red { n } else { 3 - n };
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             // Cells of one colour across the end of a ring lag behind.
             let old = u.clone();
             for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
@@ -325,7 +325,7 @@ impl<T: Real> PartTransfer<Reference, T> for Interpolation<T> {
     fn restrict_part(&self, f: &Vector<T>, coarse_f: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
         let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
         let mut from = f.clone();
-        fill(&mut from, &Colour::BOTH)?;
+        fill(&mut from, &Colour::BOTH, &mut nothing)?;
         let shape = all.first().map_or(f.layout().shape(), |weights| weights.fine.shape);
         from = moved(&from, Layout::new(shape)?)?;
         for weights in all.iter() {

@@ -5,10 +5,10 @@ use std::fmt::Debug;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::backend::part::Fill;
+use crate::backend::part::{Fill, nothing};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Patch, Shape};
-use crate::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
+use crate::operator::part::{PartMixedSmoother, PartOperator, PartSmoother, no_neighbours};
 use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
@@ -295,7 +295,7 @@ impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
         let rho = T::from_f64(relaxation.rho);
         let state = self.state();
         if relaxation.smoother == Smoother::LineJacobi {
-            fill_halo(u, &Colour::BOTH)?;
+            fill_halo(u, &Colour::BOTH, &mut nothing)?;
             fill(scratch, |at| get(f)(at) - row(&state.rows, at, get(u)));
             let r = scratch.clone();
             self.solve_lines(&r, scratch)?;
@@ -308,7 +308,7 @@ impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
             return self.relax_points_by_colour(relaxation, f, u, fill_halo);
         }
         for colour in [relaxation.first, relaxation.first.other()] {
-            fill_halo(u, &[colour.other()])?;
+            fill_halo(u, &[colour.other()], &mut nothing)?;
             let colour = self.layout.local(colour);
             for_each_column(&self.layout, |[i, j], values, ratios| {
                 if Colour::of(i, j) != colour {
@@ -335,6 +335,8 @@ impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
     }
 }
 
+impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {}
+
 impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
 
 impl<S: SevenPoint> PartMixedSmoother<Reference> for Plain<S, f64> {}
@@ -352,7 +354,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
         let first = self.layout.local(relaxation.first) as usize;
         for colour in [first, 1 - first] {
             // Cells of a colour are in columns of both, layer by layer.
-            fill_halo(u, &Colour::BOTH)?;
+            fill_halo(u, &Colour::BOTH, &mut nothing)?;
             for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));
                 let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));

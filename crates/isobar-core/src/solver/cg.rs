@@ -187,7 +187,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
                         Some(odd) if now == 0 => (&mut *odd, Some(&mut *p)),
                         Some(odd) => (&mut *p, Some(&mut *odd)),
                     };
-                    let direction = Direction { u: &mut *u, p: before, next: after, z, q: &mut *q };
+                    let direction = Direction { u: &mut *u, p: before, next: after, z: &*z, q: &mut *q };
                     match form {
                         Form::Fused => {
                             operator.advance_direction(direction, alpha_before, beta, SIGMA[now], scalars)?;

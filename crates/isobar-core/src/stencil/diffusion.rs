@@ -229,16 +229,18 @@ impl Diffusion {
         }
     }
 
-    /// Fails where some rows by themselves cannot be had: of a ring in y, of stored faces, of coefficients on a GPU.
+    /// Fails where some rows by themselves cannot be had: of a ring in y, of coefficients on a GPU, of stored faces but for whole
+    /// rows where `has_faces`.
     ///
     /// # Errors
     /// [`Error::Unsupported`], saying so.
-    pub fn require_parts(&self, patch: Patch) -> Result<()> {
+    pub fn require_parts(&self, patch: Patch, has_faces: bool) -> Result<()> {
         if patch == Patch::whole(self.shape) {
             return Ok(());
         }
         self.require_host()?;
-        if self.is_periodic(Axis::Y) || matches!(self.coefficients, Coefficients::Faces(_)) {
+        let has_faces = has_faces && patch.x == Patch::whole(self.shape).x;
+        if self.is_periodic(Axis::Y) || (!has_faces && matches!(self.coefficients, Coefficients::Faces(_))) {
             return Err(Error::Unsupported(
                 "a part of a grid that is periodic in y, or whose faces are stored; use one rank, or, of one direction that is \
                  periodic, let that be x"

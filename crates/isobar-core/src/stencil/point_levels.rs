@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::galerkin_levels::{SupportsGalerkin, galerkin};
 use super::halving::{End, Halving, halvings};
 use super::{Diffusion, Hierarchy, Stencil, Supports};
+use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::operator::{LineSmoother, Transfer};
@@ -113,26 +114,50 @@ pub fn points_above_lines<B: SupportsPoints + SupportsGalerkin, T: Real>(
 where
     B::Operator<T>: LineSmoother<B, T>,
 {
-    let by = steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
+    let by = step_above_lines(stencil)?;
+    let coarse = stencil.halved_by_faces(&by)?;
+    let operator = backend.operator::<T>(&coarse)?;
+    let transfer = backend.point_transfer(finest, &operator, &by)? as Arc<dyn Transfer<B, T>>;
+    let below = galerkin(backend, &coarse, &operator, wanted_below(wanted))?;
+    let backend = backend.clone();
+    let update = move |coarse: &Diffusion| backend.update(&operator, coarse);
+    Ok(with_points_above(Arc::clone(finest) as _, transfer, by, below, update))
+}
+
+/// How the finest grid of points above lines is halved.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a grid that is not.
+pub fn step_above_lines(stencil: &Diffusion) -> Result<Halving> {
+    steps(stencil, Some(2))?.into_iter().next().ok_or_else(|| {
         Error::Unsupported(format!(
             "solver.multigrid.smoother: \"point-line\" where {} cells are not halved, for a ring has 4 n + 2 of them or there is one \
              alone; use \"line-red-black\"",
             stencil.shape()
         ))
-    })?;
-    let coarse = stencil.halved_by_faces(&by)?;
-    let operator = backend.operator::<T>(&coarse)?;
-    let transfer = backend.point_transfer(finest, &operator, &by)? as Arc<dyn Transfer<B, T>>;
-    let below = galerkin(backend, &coarse, &operator, wanted.map(|wanted| wanted.saturating_sub(1).max(1)))?;
-    let backend = backend.clone();
+    })
+}
+
+/// How many levels there are below the finest.
+pub fn wanted_below(wanted: Option<usize>) -> Option<usize> {
+    wanted.map(|wanted| wanted.saturating_sub(1).max(1))
+}
+
+/// The levels of lines below, with one of points above them; `update_coarse` gives the finest of those the coefficients of its stencil.
+pub fn with_points_above<B: Backend, T: Real>(
+    finest: Arc<dyn LineSmoother<B, T>>,
+    transfer: Arc<dyn Transfer<B, T>>,
+    by: Halving,
+    below: Hierarchy<B, Diffusion, T>,
+    update_coarse: impl Fn(&Diffusion) -> Result<()> + Send + Sync + 'static,
+) -> Hierarchy<B, Diffusion, T> {
     let update_below = below.update;
     let update = move |stencil: &Diffusion| {
         let coarse = stencil.halved_by_faces(&by)?;
-        backend.update(&operator, &coarse)?;
+        update_coarse(&coarse)?;
         update_below(&coarse)
     };
-    let finest = Arc::clone(finest) as Arc<dyn LineSmoother<B, T>>;
-    Ok(Hierarchy {
+    Hierarchy {
         levels: [finest].into_iter().chain(below.levels).collect(),
         transfers: [transfer].into_iter().chain(below.transfers).collect(),
         corrections: [None].into_iter().chain(below.corrections).collect(),
@@ -141,7 +166,7 @@ where
         update: Box::new(update),
         coarsest: below.coarsest,
         notes: below.notes,
-    })
+    }
 }
 
 /// How a stencil's grid is halved: into `wanted` levels, or to a single cell.

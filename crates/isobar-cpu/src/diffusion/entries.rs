@@ -87,21 +87,29 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
     }
 }
 
-/// Values by position in a C-order array of a whole grid, in the layout.
-pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn(usize) -> f64 + Sync) {
+/// Values by place in the whole grid, in a layout of whole rows, halo rows included.
+pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn([usize; 3]) -> f64 + Sync) {
     let layout = *out.layout();
-    let (shape, shared) = (layout.shape(), out.share_mut());
-    cpu.for_each_half_plane(&layout, |j, colour, start| {
-        let parity = layout.parity(j, colour);
+    let (shape, first, shared) = (layout.shape(), layout.origin()[1], out.share_mut());
+    let of_row = |j: isize, colour: Colour, start: isize| {
+        // Rows further on by an even number have the same parities.
+        let like = j.cast_unsigned().wrapping_add(2);
+        let (parity, columns) = (layout.parity(like, colour), layout.columns(like, colour));
         for k in 0..shape.nz {
             // SAFETY: each half plane is visited once.
-            let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, layout.columns(j, colour)) };
-            let first = parity + shape.nx * (j + shape.ny * k);
+            let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, columns) };
             for (m, entry) in row.iter_mut().enumerate() {
-                *entry = T::from_f64(value(first + 2 * m));
+                *entry = T::from_f64(value([parity + 2 * m, first.wrapping_add_signed(j), k]));
             }
         }
-    });
+    };
+    cpu.for_each_half_plane(&layout, |j, colour, start| of_row(j as isize, colour, start));
+    let [before, after] = layout.halo().map(|rows| rows > 0);
+    for j in [(before, -1), (after, shape.ny as isize)].into_iter().filter_map(|(is_there, j)| is_there.then_some(j)) {
+        for colour in Colour::BOTH {
+            of_row(j, colour, (colour as isize + 2 * j) * layout.half_plane() as isize);
+        }
+    }
 }
 
 /// Asks for each. (An iterator over options would be written to the stack for every pack.)

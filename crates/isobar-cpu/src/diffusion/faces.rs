@@ -4,7 +4,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
-use isobar_core::stencil::{self, Axis};
+use isobar_core::stencil::{self, Axis, Stencil};
 use pulp::Simd;
 
 use super::entries::{CellCoefficients, Transmissibilities, arrange, arrange_with, fetch_each};
@@ -25,12 +25,12 @@ pub(super) struct Faces<T> {
 }
 
 impl<T: Real> Faces<T> {
-    /// Room for those of a stencil, periodic in x or not.
+    /// Room for those of a stencil's rows, periodic in x or not.
     pub(super) fn new(cpu: &Cpu, layout: &Layout, is_ring: bool, stencil: &stencil::Diffusion) -> Result<Self> {
         let shape = layout.shape();
-        let room = |n: usize| (n > 1).then(|| Vector::zeros(cpu, layout)).transpose();
+        let (room, whole) = (|n: usize| (n > 1).then(|| Vector::zeros(cpu, layout)).transpose(), stencil.shape());
         Ok(Self {
-            faces: [room(shape.nx)?, room(shape.ny)?, room(shape.nz)?],
+            faces: [room(whole.nx)?, room(whole.ny)?, room(whole.nz)?],
             wrapped: vec![T::ZERO; if is_ring { shape.ny * shape.nz } else { 0 }],
             shift: stencil.stored_shift().map(|_| Vector::zeros(cpu, layout)).transpose()?,
         })
@@ -38,24 +38,23 @@ impl<T: Real> Faces<T> {
 
     /// Rounds and arranges them.
     pub(super) fn set(&mut self, cpu: &Cpu, stencil: &stencil::Diffusion, faces: &[std::sync::Arc<[f64]>; 3]) {
+        let shape = stencil.shape();
         for (axis, stored) in Axis::ALL.into_iter().zip(&mut self.faces) {
             let Some(stored) = stored else { continue };
-            let shape = stored.layout().shape();
-            arrange_with(cpu, stored, |at| {
-                let place = [at % shape.nx, at / shape.nx % shape.ny, at / shape.nx / shape.ny];
+            arrange_with(cpu, stored, |place| {
                 let across_an_end = axis == Axis::X && place[0] + 1 == shape.nx;
                 let is_face = !across_an_end && stencil.upper(axis, place).is_some();
-                if is_face { faces[axis as usize][at] } else { 0.0 }
+                if is_face { faces[axis as usize][stencil.cell(place)] } else { 0.0 }
             });
         }
-        if let Some(shape) = self.faces[0].as_ref().map(|stored| stored.layout().shape()) {
+        if let Some(layout) = self.faces[0].as_ref().map(Vector::layout) {
+            let first = layout.origin()[1];
             for (n, wrapped) in self.wrapped.iter_mut().enumerate() {
                 let [j, k] = [n / shape.nz, n % shape.nz];
-                *wrapped = T::from_f64(faces[0][stencil.cell([shape.nx - 1, j, k])]);
+                *wrapped = T::from_f64(faces[0][stencil.cell([shape.nx - 1, first + j, k])]);
             }
         }
         if let (Some(stored), Some(shift)) = (&mut self.shift, stencil.stored_shift()) {
-            let shape = stored.layout().shape();
             arrange(cpu, stored, shift, shape, 1.0);
         }
     }

@@ -1,6 +1,6 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::part::{PartSmoother, no_neighbours};
@@ -176,10 +176,6 @@ impl<T: Real> Level27<T> {
         let stages = if after.is_some() { 3 } else { 2 };
         let chunks = Chunks::new(ny, count, stages);
         let chunks = if self.grid.periodic[1] { chunks.periodic() } else { chunks };
-        // Sums of planes that have had their turn are all that a sweep from zero asks for.
-        if guess == Guess::Given {
-            fill()?;
-        }
         let stage = |stage: usize, j: usize, chunk: usize| match (stage, after) {
             (2, Some(after)) => after(j, chunk),
             _ => {
@@ -190,8 +186,10 @@ impl<T: Real> Level27<T> {
                 }
             }
         };
-        let chunks = chunks.open(self.layout.halo().map(|rows| rows > 0));
-        wavefront::run_part(&self.cpu, chunks, stages, stage, |_| fill())
+        // Sums of planes that have had their turn are all that a sweep from zero asks for.
+        let chunks = chunks.open(self.layout.halo().map(|rows| rows > 0), guess == Guess::Given);
+        // Streams read what is beside their half planes, if only to multiply it by 0: halo rows too, which must not travel meanwhile.
+        wavefront::run_part(&self.cpu, chunks, stage, |_, _| fill())
     }
 }
 
@@ -224,7 +222,7 @@ impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {
     ) -> Result<()> {
         self.prepare(guess, u);
         let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
-        let fill = &mut || fill(u, &Colour::BOTH);
+        let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
         self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
     }
     /// Those of four colours.

@@ -5,7 +5,7 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -35,7 +35,7 @@ impl<T: Real> Interpolation<T> {
         for (k, from) in last.chunks_exact(self.row).enumerate() {
             own[rows(k)].copy_from_slice(&from[..nx]);
         }
-        fill(edge, &Colour::BOTH)?;
+        fill(edge, &Colour::BOTH, &mut nothing)?;
         if edge.layout().halo()[0] > 0 {
             for (k, to) in before.chunks_exact_mut(self.row).enumerate() {
                 to[..nx].copy_from_slice(&edge.all_entries()[rows(k)]);
@@ -182,7 +182,7 @@ impl<T: Real> Interpolation<T> {
                 let beyond = 2 - usize::from(!is_unsolved(1));
                 self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
             };
-            let fill = &mut || fill(u, &Colour::BOTH);
+            let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
             operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f, fill)
@@ -336,7 +336,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         };
         if relaxation.smoother != Smoother::LineRedBlack {
             operator.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
         }
         let guess = operator.prepare(relaxation, guess, u);
@@ -358,7 +358,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            let fill = &mut |colours: &[Colour]| fill(u, colours);
+            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
             operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
         }
         self.restrict_middle(&w, &mut workspace, coarse_f, fill)
@@ -381,7 +381,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 self.prolong(coarse_u, u)?;
                 fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
                 let Some((scalar, scalars)) = norm else { return Ok(()) };
-                fill(u, &Colour::BOTH)?;
+                fill(u, &Colour::BOTH, &mut nothing)?;
                 return fine.residual_norm(f, u, scratch, scalar, scalars);
             }
         };
@@ -392,7 +392,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

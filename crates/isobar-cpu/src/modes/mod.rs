@@ -8,7 +8,7 @@ mod kernels;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
@@ -361,7 +361,7 @@ impl<T: Real> Modal<T> {
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         let needed = fine.needed(relaxation);
         let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());

@@ -28,6 +28,7 @@ pub(crate) mod wavefronts;
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use isobar_core::backend::part::Meanwhile;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
@@ -100,6 +101,9 @@ impl<T> ChunkSpace<T> {
 
 /// A stage of a pass: plane, and the space of whoever runs it.
 pub(crate) type Stage<'a, T> = &'a (dyn Fn(usize, &mut ChunkSpace<T>) + Sync);
+
+/// Fills the halo rows of the vector that a pass is about, for some colours; what there is to do meanwhile may be done then.
+pub(crate) type FillRows<'f> = dyn FnMut(&[Colour], Meanwhile<'_>) -> Result<()> + 'f;
 
 /// A loop over one half plane, written once for all kinds of coefficients. (A trait, not a closure: only
 /// functions that are sure to be inlined get this machine's vector instructions.)
@@ -214,7 +218,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         if self.periodic[1] { chunks.periodic() } else { chunks }
     }
 
-    /// Runs stages in one pass over the planes of a part, with `exchange(s)` before each but the first: see
+    /// Runs stages in one pass over the planes of a part, with `exchange(s, inside)` before each, or each but the first: see
     /// [`wavefront::run_part`]. With halo columns every plane waits for each exchange, and stages are passes of their own.
     ///
     /// # Errors
@@ -223,9 +227,11 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         &self,
         workspace: &mut Workspace<T>,
         stages: &[Stage<'_, T>],
-        exchange: impl FnMut(usize) -> Result<()>,
+        from_start: bool,
+        exchange: impl FnMut(usize, Meanwhile<'_>) -> Result<()>,
     ) -> Result<()> {
-        let chunks = self.chunks(workspace, stages.len()).open(self.layout.halo().map(|rows| rows > 0));
+        let open = self.layout.halo().map(|rows| rows > 0);
+        let chunks = self.chunks(workspace, stages.len()).open(open, from_start);
         let spaces = Shared::of(&mut workspace.chunks);
         let stage = |s: usize, plane: usize, chunk: usize| {
             // SAFETY: calls with the same `chunk` never overlap.
@@ -233,16 +239,16 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             stages[s](plane, &mut space[0]);
         };
         if self.layout.has_halo_columns() {
-            return wavefront::run_apart(&self.cpu, chunks, stages.len(), stage, exchange);
+            return wavefront::run_apart(&self.cpu, chunks, stage, exchange);
         }
-        wavefront::run_part(&self.cpu, chunks, stages.len(), stage, exchange)
+        wavefront::run_part(&self.cpu, chunks, stage, exchange)
     }
 
     /// Runs stages in one pass over the planes.
     pub(crate) fn pass(&self, workspace: &mut Workspace<T>, stages: &[Stage<'_, T>]) {
         let chunks = self.chunks(workspace, stages.len());
         let spaces = Shared::of(&mut workspace.chunks);
-        wavefront::run(&self.cpu, chunks, stages.len(), |s, plane, chunk| {
+        wavefront::run(&self.cpu, chunks, |s, plane, chunk| {
             // SAFETY: calls with the same `chunk` never overlap.
             let space = unsafe { spaces.row_mut(chunk as isize, 1) };
             stages[s](plane, &mut space[0]);

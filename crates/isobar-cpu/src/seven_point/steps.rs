@@ -1,18 +1,25 @@
 //! Fused steps without relaxation, each a list of stages.
 
+use isobar_core::backend::part::{Fill, Meanwhile};
 use isobar_core::backend::{HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::part::PartOperator;
 use isobar_core::operator::{CgOperator, Diagonal, Direction, LineSolver, Operator};
 use isobar_core::real::Real;
 
 use super::kernels::{Apply, Divide, Nowhere, Residual, Scale};
 use super::lines::Precondition;
-use super::{ChunkSpace, SevenPoint, Stored, store};
+use super::{ChunkSpace, FillRows, SevenPoint, Stored, store};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
+
+/// Where halo rows are filled already, or there are none.
+pub(super) fn nothing_to_fill(_: &[Colour], _: Meanwhile<'_>) -> Result<()> {
+    Ok(())
+}
 
 impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// A pass of one stage that sums up.
@@ -26,6 +33,25 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let sums = Shared::of(&mut workspace.sums);
         self.pass(&mut workspace, &[&|j, space| store(sums, j, stage(&c, j, space))]);
         scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
+    }
+
+    /// The same on a part, with `fill` called for what it reads of the neighbours'.
+    ///
+    /// # Errors
+    /// Those of `fill`.
+    pub(crate) fn summing_pass_on_part<const N: usize>(
+        &self,
+        stage: impl Fn(&C, usize, &mut ChunkSpace<T>) -> [f64; 2] + Sync,
+        out: impl Into<Sums<N>>,
+        scalars: &mut HostScalars,
+        fill: &mut FillRows<'_>,
+    ) -> Result<()> {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        let stage = |j: usize, space: &mut ChunkSpace<T>| store(sums, j, stage(&c, j, space));
+        self.pass_on_part(&mut workspace, &[&stage], true, |_, inside| fill(&Colour::BOTH, inside))?;
+        scalars.reduce(out, std::array::from_fn(|which| workspace.total(which)));
+        Ok(())
     }
 
     /// The same, of which each plane's sums are looked at.
@@ -57,11 +83,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     }
 
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
-        let (x, y) = (x.share(), y.share_mut());
-        self.plain_pass(|c, j, _| {
-            self.on_both(c, j, |h| Apply { h, x, y });
-        });
-        Ok(())
+        self.apply_and_fill([x.share(), y.share_mut()], &mut nothing_to_fill)
     }
 
     fn residual(
@@ -72,9 +94,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let (vectors, r) = ([f.share(), u.share()], r.share_mut());
-        self.summing_pass(|c, j, _| [self.residual_into(c, j, vectors, r, 0), 0.0], norm, scalars);
-        Ok(())
+        self.residual_and_fill([f.share(), u.share()], Some(r.share_mut()), norm, scalars, &mut nothing_to_fill)
     }
 
     fn residual_norm(
@@ -85,9 +105,7 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let (f, u) = (f.share(), u.share());
-        self.summing_pass(|c, j, _| self.on_both(c, j, |h| Residual { h, f, u, to: Nowhere }), norm, scalars);
-        Ok(())
+        self.residual_and_fill([f.share(), u.share()], None, norm, scalars, &mut nothing_to_fill)
     }
 
     fn norm_needs_scratch(&self) -> bool {
@@ -103,18 +121,52 @@ impl<C: Stored<T>, T: Real> Operator<Cpu, T> for SevenPoint<C, T> {
     }
 }
 
-impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
-    fn advance_direction(
+/// [`Direction`], shared.
+struct Advanced<T> {
+    u: Shared<T>,
+    p: Shared<T>,
+    next: Shared<T>,
+    z: Shared<T>,
+    q: Shared<T>,
+}
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// y = A x
+    pub(super) fn apply_and_fill(&self, [x, y]: [Shared<T>; 2], fill: &mut FillRows<'_>) -> Result<()> {
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        let apply = |j: usize, _: &mut ChunkSpace<T>| {
+            self.on_both(&c, j, |h| Apply { h, x, y });
+        };
+        self.pass_on_part(&mut workspace, &[&apply], true, |_, inside| fill(&Colour::BOTH, inside))
+    }
+
+    /// r = f − A u, where that is asked for;  ‖f − A u‖²
+    pub(super) fn residual_and_fill(
         &self,
-        v: Direction<'_, Vector<T>>,
-        alpha: Ratio,
-        beta: Ratio,
+        vectors @ [f, u]: [Shared<T>; 2],
+        r: Option<Shared<T>>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut FillRows<'_>,
+    ) -> Result<()> {
+        let stage = |c: &C, j: usize, _: &mut ChunkSpace<T>| match r {
+            Some(r) => [self.residual_into(c, j, vectors, r, 0), 0.0],
+            None => self.on_both(c, j, |h| Residual { h, f, u, to: Nowhere }),
+        };
+        self.summing_pass_on_part(stage, norm, scalars, fill)
+    }
+
+    /// u += αp;  p' = z + βp, in the halo too;  q = A p';  σ = ⟨p', q⟩
+    fn advance_and_fill(
+        &self,
+        vectors: Advanced<T>,
+        ratios: [Ratio; 2],
         sigma: Scalar,
         scalars: &mut HostScalars,
+        fill: &mut FillRows<'_>,
     ) -> Result<()> {
-        let [alpha, beta] = [alpha, beta].map(|ratio| T::from_f64(scalars.value(ratio)));
-        let (u, p, z, q) = (v.u.share_mut(), v.p.share_mut(), v.z.share(), v.q.share_mut());
-        let next = v.next.map_or(p, Vector::share_mut);
+        let [alpha, beta] = ratios.map(|ratio| T::from_f64(scalars.value(ratio)));
+        let Advanced { u, p, next, z, q } = vectors;
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let sums = Shared::of(&mut workspace.sums);
         let (len, layers) = (self.geometry().plane_len(), self.geometry().layers());
@@ -146,9 +198,45 @@ impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
         let apply = |j: usize, _: &mut ChunkSpace<T>| {
             store(sums, j, self.on_both(&c, j, |h| Apply { h, x: next, y: q }));
         };
-        self.pass(&mut workspace, &[&advance, &apply]);
+        // Those of z before the first stage; then p has its own.
+        let exchange = |s: usize, inside: Meanwhile<'_>| if s == 0 { fill(&Colour::BOTH, inside) } else { Ok(()) };
+        self.pass_on_part(&mut workspace, &[&advance, &apply], true, exchange)?;
         scalars.reduce(sigma, [workspace.total(0)]);
         Ok(())
+    }
+}
+
+impl<C: Stored<T>, T: Real> CgOperator<Cpu, T> for SevenPoint<C, T> {
+    fn advance_direction(
+        &self,
+        v: Direction<'_, Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut HostScalars,
+    ) -> Result<()> {
+        let Direction { u, p, next, z, q } = v;
+        let (u, p, z, q) = (u.share_mut(), p.share_mut(), z.share(), q.share_mut());
+        let vectors = Advanced { u, p, next: next.map_or(p, Vector::share_mut), z, q };
+        self.advance_and_fill(vectors, [alpha, beta], sigma, scalars, &mut nothing_to_fill)
+    }
+}
+
+impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
+    fn advance_direction_part(
+        &self,
+        v: Direction<'_, Vector<T>, &mut Vector<T>>,
+        alpha: Ratio,
+        beta: Ratio,
+        sigma: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        let Direction { u, p, next, z, q } = v;
+        let (u, p, q) = (u.share_mut(), p.share_mut(), q.share_mut());
+        let vectors = Advanced { u, p, next: next.map_or(p, Vector::share_mut), z: z.share(), q };
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(z, colours, inside);
+        self.advance_and_fill(vectors, [alpha, beta], sigma, scalars, fill)
     }
 }
 

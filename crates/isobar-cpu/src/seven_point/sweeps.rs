@@ -1,6 +1,6 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, Meanwhile, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
@@ -11,7 +11,7 @@ use isobar_core::real::Real;
 
 use super::kernels::{Into, Nowhere, Residual, Rounded};
 use super::lines::{Correction, Relax, Solve};
-use super::{ChunkSpace, PLANES, SevenPoint, Stage, Stored, Workspace, store};
+use super::{ChunkSpace, FillRows, PLANES, SevenPoint, Stage, Stored, Workspace, store};
 use crate::blas;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
@@ -155,7 +155,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         relaxation: Relaxation,
         vectors: [Shared<T>; 2],
         norm: Option<(Scalar, &mut HostScalars)>,
-        fill: &mut dyn FnMut(&[Colour]) -> Result<()>,
+        fill: &mut FillRows<'_>,
     ) -> Result<()> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let (sums, unsolved) = (Shared::of(&mut workspace.sums), self.unsolved(relaxation));
@@ -184,7 +184,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         (relaxation, guess, sweeps): (Relaxation, Guess, usize),
         [f, u]: [Shared<T>; 2],
         after: Option<Stage<'_, T>>,
-        fill: &mut dyn FnMut(&[Colour]) -> Result<()>,
+        fill: &mut FillRows<'_>,
     ) -> Result<()> {
         let (rho, colour) = (T::from_f64(relaxation.rho), self.first(relaxation));
         let is_by_points = relaxation.smoother == Smoother::PointRedBlack;
@@ -217,10 +217,8 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
             Colour::Black => [&[Colour::Black], &[Colour::Red]],
         };
         let read = |s: usize| if (s - first_half).is_multiple_of(2) { second } else { first };
-        if before.is_none() && guess == Guess::Given {
-            fill(read(0))?;
-        }
-        self.pass_on_part(workspace, &stages[..count], |s| fill(read(s)))
+        let from_start = before.is_none() && guess == Guess::Given;
+        self.pass_on_part(workspace, &stages[..count], from_start, |s, inside| fill(read(s), inside))
     }
 
     /// One sweep of block Jacobi: corrections of a plane are kept until its neighbours have theirs.
@@ -275,16 +273,47 @@ impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         match relaxation.smoother {
             Smoother::LineJacobi => {
-                fill(u, &Colour::BOTH)?;
+                fill(u, &Colour::BOTH, &mut nothing)?;
                 self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
                 Ok(())
             }
             Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                let fill = &mut |colours: &[Colour]| fill(u, colours);
+                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
                 self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
             }
             other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
         }
+    }
+
+    fn apply_part(&self, x: &mut Vector<T>, y: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+        let vectors = [x.share(), y.share_mut()];
+        self.apply_and_fill(vectors, &mut |colours, inside| fill(x, colours, inside))
+    }
+
+    fn residual_part(
+        &self,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        r: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
+        self.residual_and_fill(vectors, r, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
+    }
+
+    fn residual_norm_part(
+        &self,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        _: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        let vectors = [f.share(), u.share()];
+        self.residual_and_fill(vectors, None, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
     }
 }
 
@@ -344,7 +373,7 @@ impl<C: Stored<f64>> PartMixedSmoother<Cpu> for SevenPoint<C, f64> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
             self.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_in_single(f, u, r, scratch, norm, scalars);
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
@@ -356,7 +385,7 @@ impl<C: Stored<f64>> PartMixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut |colours: &[Colour]| fill(u, colours);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
         self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())

@@ -2,11 +2,11 @@
 //!
 //! A half sweep is a launch of its own in any case, so that nothing is split for the exchanges.
 
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{PartSmoother, PartTransfer, stale_after};
+use isobar_core::operator::part::{PartOperator, PartSmoother, PartTransfer, stale_after};
 use isobar_core::operator::{Guess, Relaxation};
 use isobar_core::options::Smoother;
 
@@ -32,23 +32,25 @@ impl<K: Kernels> PartSmoother<Cuda, K::Real> for SevenPoint<K> {
         }
         if smoother == Smoother::LineJacobi {
             if guess == Guess::Given {
-                fill(u, &Colour::BOTH)?;
+                fill(u, &Colour::BOTH, &mut nothing)?;
             }
             self.kernels.sweep_to(rho, guess, f, u, scratch)?;
             u.swap(scratch);
             return Ok(());
         }
         match guess {
-            Guess::Given => fill(u, &[first.other()])?,
+            Guess::Given => fill(u, &[first.other()], &mut nothing)?,
             Guess::Zero if !self.overwrites(relaxation) => self.kernels.cuda().clear(u)?,
             Guess::Zero => {}
         }
         let local = self.layout_of().local(first);
         self.kernels.sweep(rho, local, guess, f, u, scratch)?;
-        fill(u, &[first])?;
+        fill(u, &[first], &mut nothing)?;
         self.kernels.sweep(rho, local.other(), Guess::Given, f, u, scratch)
     }
 }
+
+impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {}
 
 impl<K: TransferKernels> PartTransfer<Cuda, K::Real> for LevelTransfer<K> {
     fn fine_part(&self) -> &dyn PartSmoother<Cuda, K::Real> {
@@ -67,7 +69,7 @@ impl<K: TransferKernels> PartTransfer<Cuda, K::Real> for LevelTransfer<K> {
     ) -> Result<()> {
         let fine = self.fine_level();
         fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-        fill(u, stale_after(relaxation))?;
+        fill(u, stale_after(relaxation), &mut nothing)?;
         fine.kernels().restrict_residual(fine.left_by(relaxation, guess), f, u, coarse_f)
     }
 
@@ -85,16 +87,16 @@ impl<K: TransferKernels> PartTransfer<Cuda, K::Real> for LevelTransfer<K> {
         let kernels = fine.kernels();
         if fine.overwrites(relaxation) {
             let (first, local) = (relaxation.first, fine.layout_of().local(relaxation.first));
-            fill(u, &[first.other()])?;
+            fill(u, &[first.other()], &mut nothing)?;
             kernels.prolong_sweep(local, f, coarse_u, u)?;
-            fill(u, &[first])?;
+            fill(u, &[first], &mut nothing)?;
             kernels.sweep(1.0, local.other(), Guess::Given, f, u, scratch)?;
         } else {
             kernels.prolong(coarse_u, u)?;
             fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         }
         if norm.is_some() {
-            fill(u, stale_after(relaxation))?;
+            fill(u, stale_after(relaxation), &mut nothing)?;
         }
         self.measure(relaxation, f, u, norm)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::part::{PartModalTransfer, PartOperator, PartSmoother, no_neighbours, stale_after};
@@ -418,7 +418,7 @@ impl<T: Real, C: Real> PartModalTransfer<Cuda, T, C> for ModalTransfer<T, C> {
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
-        fill(u, stale_after(smoother.0))?;
+        fill(u, stale_after(smoother.0), &mut nothing)?;
         self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
     }
 
@@ -435,7 +435,7 @@ impl<T: Real, C: Real> PartModalTransfer<Cuda, T, C> for ModalTransfer<T, C> {
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
-        fill(u, stale_after(smoother.0))?;
+        fill(u, stale_after(smoother.0), &mut nothing)?;
         let left = self.fine.left_by(smoother.0, Guess::Given);
         self.fine.kernels().residual_norm(left, f, u, norm, scalars)
     }

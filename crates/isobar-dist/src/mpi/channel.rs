@@ -1,7 +1,9 @@
 //! Messages over one communicator.
 
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use isobar_core::backend::part::Meanwhile;
 use isobar_core::error::Result;
 
 use super::failure;
@@ -14,6 +16,19 @@ const MOST: usize = 1 << 30;
 const TESTS: u32 = 200;
 /// Tests of a request between two looks at what else has come.
 const TESTS_PER_LOOK: u32 = 64;
+
+/// Does something while messages are under way. Where a defect ends it, they still use their slices: it is let loose when they
+/// are over.
+pub(super) fn caught(meanwhile: Meanwhile<'_>) -> std::thread::Result<()> {
+    catch_unwind(AssertUnwindSafe(meanwhile))
+}
+
+/// Goes on with a defect that was caught.
+pub(super) fn let_loose(done: std::thread::Result<()>) {
+    if let Err(defect) = done {
+        resume_unwind(defect);
+    }
+}
 
 /// A communicator, seen by one of its ranks.
 pub(super) struct Channel<H> {
@@ -44,7 +59,7 @@ impl<H: Handle> Channel<H> {
     /// Starts to receive and to send.
     ///
     /// # Safety
-    /// The slices stay borrowed, and nobody else uses them, until all that was started is over.
+    /// The slices stay borrowed until all that was started is over; nobody writes to them until then, or reads those to be received.
     pub(super) unsafe fn start(&self, messages: &mut [Message<'_>], started: &mut Vec<Started>) -> Result<()> {
         let Mpi { isend, irecv, .. } = self.mpi;
         let (byte, communicator) = (self.mpi.constants.byte, self.communicator);

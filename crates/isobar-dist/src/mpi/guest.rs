@@ -9,9 +9,10 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use isobar_core::backend::part::Meanwhile;
 use isobar_core::error::{Error, Result};
 
-use super::channel::Channel;
+use super::channel::{Channel, caught, let_loose};
 use super::failure;
 use super::functions::{Handle, Mpi};
 use super::settle::Affairs;
@@ -136,16 +137,17 @@ impl<H: Handle> Communicator for Guest<H> {
         self.channel.size
     }
 
-    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
+    fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()> {
         require_thread(&self.channel.mpi, self.is_bound)?;
         let mut affairs = self.affairs();
         if let Some((rank, failure)) = affairs.failure() {
             return Err(Error::told([rank, self.size()], failure));
         }
         let mut started = Vec::with_capacity(2 * messages.len());
-        let (mut is_told, mut told_at) = (false, None);
+        let (mut is_told, mut told_at, mut done) = (false, None, Ok(()));
         // SAFETY: the slices stay borrowed until all is over, which after a failure it is when all have met.
         let result = unsafe { self.channel.start(messages, &mut started) }.and_then(|()| {
+            done = caught(meanwhile);
             self.channel.wait(&mut started, &mut |peer| {
                 if !self.has_letters(&affairs) {
                     return Ok(());
@@ -155,7 +157,11 @@ impl<H: Handle> Communicator for Guest<H> {
             })
         });
         affairs.note(&started);
-        let Err(error) = result else { return Ok(()) };
+        let Err(error) = result else {
+            drop(affairs);
+            let_loose(done);
+            return Ok(());
+        };
         // Where this rank was told, others have something to say.
         let mine = (!is_told).then(|| error.tell());
         let (rank, failure) = self.meet(&mut affairs, mine, &mut started);

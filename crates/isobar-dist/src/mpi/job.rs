@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use isobar_core::backend::part::Meanwhile;
 use isobar_core::error::Result;
 
-use super::channel::Channel;
+use super::channel::{Channel, caught, let_loose};
 use super::failure;
 use super::functions::{Handle, Mpi};
 use super::watch::{Patience, Post, Watch};
@@ -115,17 +116,24 @@ impl<H: Handle> Communicator for Job<H> {
         self.world.channel.size
     }
 
-    fn exchange(&self, messages: &mut [Message<'_>]) -> Result<()> {
-        let mut post = self.world.turn();
-        post.has_exchanged = true;
+    fn exchange_while(&self, messages: &mut [Message<'_>], meanwhile: Meanwhile<'_>) -> Result<()> {
         let (channel, mut started) = (&self.world.channel, Vec::with_capacity(2 * messages.len()));
-        let mut patience = Patience::new(self.world.limit);
+        let post = self.world.turn();
         // SAFETY: the slices stay borrowed until all is over, or the job is.
-        let result = unsafe { channel.start(messages, &mut started) }.and_then(|()| {
+        let begun = unsafe { channel.start(messages, &mut started) };
+        // Letters are answered meanwhile.
+        drop(post);
+        let result = begun.and_then(|()| {
+            let done = caught(meanwhile);
+            let (mut post, mut patience) = (self.world.turn(), Patience::new(self.world.limit));
+            post.has_exchanged = true;
             channel.wait(&mut started, &mut |peer| {
                 patience.look(&self.world, &mut post, peer);
                 Ok(())
-            })
+            })?;
+            drop(post);
+            let_loose(done);
+            Ok(())
         });
         if let Err(error) = &result {
             // What is under way still uses the slices.

@@ -1,6 +1,9 @@
 //! Diffusion whose coefficients jump: Galerkin levels on several ranks.
 
+use std::sync::Arc;
+
 use isobar_core::backend::part::PartBackend;
+use isobar_core::build::{Solve, System};
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
@@ -9,8 +12,8 @@ use isobar_core::reference::Reference;
 use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_core::stencil::{Diffusion, Supports};
 use isobar_cpu::Cpu;
-use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
+use isobar_dist::{Distributed, threads};
 
 use crate::rocks::{check_floating, rough};
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
@@ -150,6 +153,85 @@ fn cell_by_cell() {
             check(|_| Reference, (name, &problem, &[1, 2, 3]), options);
         }
     }
+}
+
+/// κ over decades, smoothly, large enough for points above lines to be chosen; and such problems of which a ring, or a direction that
+/// waits, is a part.
+fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+    let of = |[nx, ny, nz]: [usize; 3]| {
+        let shape = Shape::new(nx, ny, nz);
+        let wave = |n: usize, of: usize, times: f64| (std::f64::consts::TAU * times * n as f64 / of as f64).sin();
+        let kappa = (0..shape.cells()).map(|n| {
+            let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
+            10f64.powf(wave(i, nx, 2.0) + wave(j, ny, 1.0) + wave(k, nz.max(8), 1.0))
+        });
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+        problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
+        problem
+    };
+    let (mut ring, mut wide) = (of([24, 36, 20]), of([16, 30, 12]));
+    ring.boundary[0] = [Boundary::Periodic; 2];
+    ring.boundary[2] = [Boundary::Periodic; 2];
+    wide.spacing[1] = Spacing::Uniform(4.0);
+    vec![
+        ("rolling", of([40, 32, 36]), &[1, 2, 3, 4]),
+        ("odd", of([17, 37, 9]), &[2, 3, 4]),
+        ("ring", ring, &[2, 3]),
+        ("y waits", wide, &[2, 3]),
+        ("flat", of([32, 48, 1]), &[2, 4]),
+    ]
+}
+
+/// Points on the finest grid, lines below: asked for, chosen, in mixed precision, and with other coefficients.
+#[test]
+fn points_above_lines() {
+    let mut by_name = multigrid();
+    by_name.multigrid.smoother = Smoother::PointLine;
+    let forms = [
+        by_name.clone(),
+        SolverOptions { method: Method::Multigrid, max_iterations: 6, ..by_name.clone() },
+        SolverOptions { precision: Precision::Mixed, ..by_name.clone() },
+    ];
+    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
+    for (name, problem, ranks) in rolling() {
+        for options in &forms {
+            check(cpu, (name, &problem, ranks), options);
+        }
+    }
+    let (name, problem, ranks) = &rolling()[0];
+    check(cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
+    let stencils = [problem.clone(), bubbles(problem.shape, 3.0)].map(|problem| problem.stencil().unwrap());
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencils[1], &by_name, &rhs, None);
+    let (outcome, _, v) = solve_updated(3, cpu, [&stencils[0], &stencils[1]], &by_name, &rhs).unwrap();
+    assert!(outcome.iterations.abs_diff(alone.iterations) <= 1 && distance(&v, &u) < 1e-6, "{outcome:?}");
+}
+
+/// What one device takes, two ranks take too; slabs of which the grid below has no pairs of rows, and parts of rows, do not.
+#[test]
+fn points_above_lines_are_chosen() {
+    let stencil = rolling()[0].1.stencil().unwrap();
+    let options = SolverOptions::default();
+    let smoother = |parts: [usize; 2]| {
+        let all = threads::run(parts[0] * parts[1], |world| {
+            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in(parts)?;
+            let system = System::new(&backend, &stencil, &options)?;
+            let description = system.description();
+            Ok((description.smoother, description.method.clone(), description.shares.map(|shares| shares.parts)))
+        });
+        all.unwrap().swap_remove(0)
+    };
+    assert_eq!(smoother([1, 1]), (Smoother::PointLine, "cg".into(), None));
+    assert_eq!(smoother([1, 2]), (Smoother::PointLine, "cg".into(), Some([1, 2])));
+    assert_eq!(smoother([2, 1]).0, Smoother::LineRedBlack);
+    let mut asked = multigrid();
+    asked.multigrid.smoother = Smoother::PointLine;
+    let refused = threads::run(2, |world| {
+        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in([2, 1])?;
+        System::new(&backend, &stencil, &asked).map(drop)
+    });
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("points above lines") && said.contains("whole rows"), "{said}");
 }
 
 /// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.

@@ -6,6 +6,7 @@ mod diffusion;
 mod failures;
 mod heat;
 mod jumps;
+mod late;
 mod messages;
 mod patches;
 mod relaxation;

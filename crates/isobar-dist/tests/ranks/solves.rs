@@ -18,6 +18,8 @@ use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Distributed, threads};
 
+use crate::late::Late;
+
 /// Ranks that share a grid: so many, with whole rows, or so many in x and in y.
 pub(crate) trait Parts: Copy + Debug + Sync {
     /// In x and y.
@@ -69,7 +71,7 @@ where
 {
     let (shape, [in_x, in_y]) = (stencil.shape(), ranks.parts());
     let parts = threads::run(in_x * in_y, |world| {
-        let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
+        let backend = Distributed::new(backend(Some(&world)), Arc::new(Late(world))).divided_in([in_x, in_y])?;
         let patch = backend.patch(shape)?;
         let mut system = System::new(&backend, stencil, options)?;
         let mut v = vec![0.0; patch.shape(shape).cells()];
@@ -137,7 +139,7 @@ where
 {
     let [in_x, in_y] = ranks.parts();
     let mut all = threads::run(in_x * in_y, |world| {
-        let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
+        let backend = Distributed::new(backend(Some(&world)), Arc::new(Late(world))).divided_in([in_x, in_y])?;
         let patch = backend.patch(shape)?;
         let mut system = make(&backend)?;
         let mut u = match guess {

@@ -174,7 +174,7 @@ impl Run<'_> {
             version: env!("CARGO_PKG_VERSION"),
             case: self.case.name(),
             problem: ProblemReport { kind: "heat", unknowns: shape.cells(), grid: [shape.nx, shape.ny, shape.nz] },
-            device: DeviceReport::from(&description.device),
+            device: DeviceReport::from(description),
             solver: SolverReport {
                 method: description.method.clone(),
                 preconditioner: Some(description.preconditioner.clone()).filter(|name| name != "none"),

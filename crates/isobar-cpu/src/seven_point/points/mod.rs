@@ -10,9 +10,11 @@ mod tile;
 
 use std::sync::{MutexGuard, PoisonError};
 
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::backend::{HostScalars, Scalar};
 use isobar_core::error::Result;
-use isobar_core::layout::Shape;
+use isobar_core::layout::{Colour, Shape};
+use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::points::worst_of_lines;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
@@ -21,7 +23,8 @@ use isobar_core::real::Real;
 use self::space::TileSpace;
 use self::sweep::Sweep;
 use self::tile::{Moving, Tile};
-use super::{SevenPoint, Stored};
+use super::steps::nothing_to_fill;
+use super::{FillRows, SevenPoint, Stored};
 use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
@@ -117,6 +120,46 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 }
 
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// A sweep, with the norm of the residual that it begins with; `fill` fills the halo rows of u.
+    fn sweep_and_fill(
+        &self,
+        cycle: &PointCycle,
+        [f, u, v]: [Shared<T>; 3],
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut FillRows<'_>,
+    ) -> Result<()> {
+        let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
+        if cycle.momentum > 0.0 {
+            let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u, v };
+            return self.summing_pass_on_part(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill);
+        }
+        let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u, v };
+        self.summing_pass_on_part(|c, j, _| self.on_both(c, j, sweep), norm, scalars, fill)
+    }
+}
+
+impl<C: Stored<T>, T: Real> PartPoints<Cpu, T> for SevenPoint<C, T> {
+    fn relax_points_part(
+        &self,
+        cycle: &PointCycle,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        v: &mut Vector<T>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        if !cycle.is_sweep() {
+            fill(u, &Colour::BOTH, &mut nothing)?;
+            return self.relax_points(cycle, f, u, v, norm, scalars);
+        }
+        let vectors = [f.share(), u.share(), v.share_mut()];
+        self.sweep_and_fill(cycle, vectors, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
+    }
+}
+
 impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
     fn periodic(&self) -> [bool; 3] {
         self.periodic
@@ -140,19 +183,11 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        let (f, u, v) = (f.share(), u.share(), v.share_mut());
+        let vectors = [f.share(), u.share(), v.share_mut()];
         if cycle.is_sweep() {
-            let [omega, momentum] = [cycle.relaxation, cycle.momentum].map(T::from_f64);
-            if cycle.momentum > 0.0 {
-                let sweep = |h| Sweep::<T, true> { h, omega, momentum, f, u, v };
-                self.summing_pass(|c, j, _| self.on_both(c, j, sweep), norm, scalars);
-            } else {
-                let sweep = |h| Sweep::<T, false> { h, omega, momentum, f, u, v };
-                self.summing_pass(|c, j, _| self.on_both(c, j, sweep), norm, scalars);
-            }
-            return Ok(());
+            return self.sweep_and_fill(cycle, vectors, norm, scalars, &mut nothing_to_fill);
         }
-        scalars.reduce(norm, [self.relax_tiles(cycle, [f, u, v], &mut self.tiles(), false, None)?]);
+        scalars.reduce(norm, [self.relax_tiles(cycle, vectors, &mut self.tiles(), false, None)?]);
         Ok(())
     }
 

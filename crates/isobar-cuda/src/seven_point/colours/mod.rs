@@ -7,7 +7,7 @@ mod streamed;
 use std::sync::{Arc, OnceLock};
 
 use isobar_core::backend::Scalar;
-use isobar_core::backend::part::Fill;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
@@ -111,7 +111,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         for (name, colour) in names.into_iter().zip([first, first.other()]) {
             if guess == Guess::Given || colour != first {
                 // Cells of a colour are in columns of both, layer by layer.
-                fill(u, &Colour::BOTH)?;
+                fill(u, &Colour::BOTH, &mut nothing)?;
             }
             let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
             self.launch_cells(name, arguments.with(f.pointer()).with(u.pointer()))?;

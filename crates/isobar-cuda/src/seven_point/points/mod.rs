@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use isobar_core::backend::Scalar;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
+use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::points::move_by_sweeps;
 use isobar_core::operator::{Operator, PointSmoother};
 use isobar_core::options::PointCycle;
@@ -163,6 +164,8 @@ fn suggested(Shape { ny, nz, .. }: Shape) -> [usize; 3] {
 fn sweep_of(cycle: &PointCycle) -> &'static str {
     if cycle.momentum > 0.0 { "relax_points_on" } else { "relax_points" }
 }
+
+impl<K: Kind, T: Real> PartPoints<Cuda, T> for SevenPoint<Passes<K, T>> {}
 
 impl<K: Kind, T: Real> PointSmoother<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn periodic(&self) -> [bool; 3] {
