@@ -44,7 +44,9 @@ pub(super) fn choose<B: Backend, T: Real>(
     if is_settled || is_large {
         return Ok((cycle, None));
     }
-    let cost = measure(points, &cycle)?;
+    // Without overlap, so that even two sub-iterations are no plain sweeps, which devices may take in other ways.
+    let timed = PointCycle { overlap: [0; 3], ..cycle };
+    let cost = measure(points, &timed)?;
     let counts = if fixed_count { vec![cycle.sub_iterations] } else { SUB_ITERATIONS.to_vec() };
     let overlaps: Vec<Option<usize>> =
         if fixed_overlap { vec![None] } else { OVERLAPS.iter().copied().map(Some).collect() };
@@ -60,7 +62,7 @@ pub(super) fn choose<B: Backend, T: Real>(
     let fits = |cycle: &PointCycle| (0..3).all(|d| 2 * cycle.overlap[d] <= cycle.tile[d]);
     let best = candidates
         .filter(|candidate| fits(candidate) || fixed_overlap)
-        .min_by(|a, b| cost_of_a_sweep(cost, &cycle, a, shape).total_cmp(&cost_of_a_sweep(cost, &cycle, b, shape)))
+        .min_by(|a, b| cost_of_a_sweep(cost, &timed, a, shape).total_cmp(&cost_of_a_sweep(cost, &timed, b, shape)))
         .unwrap_or(cycle);
     let note = format!(
         "sub-iterations and overlap by a trial: {:.1e} s a sub-iteration, {:.1e} s a cycle beside them",

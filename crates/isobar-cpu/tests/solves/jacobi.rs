@@ -55,3 +55,35 @@ fn in_two_dimensions() {
     assert_counts(Shape::new(128, 128, 1), &[(1, 0, 13_299)]);
     assert_counts(Shape::new(256, 256, 1), &[(32, 4, 1_355)]);
 }
+
+/// u after so many iterations of so many sweeps, in three dimensions.
+fn after(shape: Shape, cpu: &Cpu, iterations: usize, jacobi: JacobiOptions) -> Vec<f64> {
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::Neumann(0.0); 2], [Boundary::Dirichlet(1.0); 2]];
+    let options = SolverOptions {
+        method: Method::Jacobi,
+        jacobi,
+        tolerance: 1e-12,
+        max_iterations: iterations,
+        ..SolverOptions::default()
+    };
+    let rhs = problem.rhs(Some(RhsKind::Constant), 0, Weighting::Volume).unwrap();
+    let mut u = vec![0.0; shape.cells()];
+    let mut system = System::new(cpu, &problem.stencil().unwrap(), &options).unwrap();
+    let (rhs, to) = (ArrayView::c_order(&rhs, shape).unwrap(), ArrayViewMut::c_order(&mut u, shape).unwrap());
+    let outcome = system.solve(rhs.into(), to.into(), Guess::Zero, &mut ignore).unwrap();
+    assert_eq!((outcome.converged(), outcome.iterations), (false, iterations));
+    u
+}
+
+/// Cycles of more sweeps than one pass over memory takes, on one thread and on several, whose chunks meet.
+#[test]
+fn exact_cycles_in_three_dimensions_are_sweeps() {
+    let shape = Shape::new(41, 50, 26);
+    let sweeps = |count| JacobiOptions { sub_iterations: Count::Given(count), ..JacobiOptions::default() };
+    let plain = after(shape, &Cpu::new(1).unwrap(), 42, sweeps(1));
+    for threads in [1, 3] {
+        let cycles = JacobiOptions { exact: true, tile: Some(vec![20, 20, 20]), ..sweeps(7) };
+        assert!(after(shape, &Cpu::new(threads).unwrap(), 6, cycles) == plain, "{threads} threads");
+    }
+}

@@ -347,7 +347,7 @@ impl Setup<'_> {
         self.operator(&MatrixSize { kind, ..*matrix }, layout, size);
     }
 
-    /// The next u, and what threads hold of a tile where there are several sub-iterations.
+    /// The next u, and what threads hold of a tile where there are several sub-iterations, or u between the sweeps of an exact cycle.
     fn jacobi(&mut self, layout: &Layout, size: usize) {
         /// Bytes of a tile that a thread works on.
         const TILE: f64 = (2 << 20) as f64;
@@ -358,8 +358,12 @@ impl Setup<'_> {
         if let Processor::Cpu { threads } = self.processor
             && self.options.jacobi.sub_iterations.given() != Some(1)
         {
-            let cells = (16 * layout.len() * size) as f64;
-            self.keep(DEVICE, threads as f64 * TILE.min(cells));
+            if exact && layout.shape().nz > 1 {
+                self.vectors(1.0, layout, size);
+            } else {
+                let cells = (16 * layout.len() * size) as f64;
+                self.keep(DEVICE, threads as f64 * TILE.min(cells));
+            }
         }
     }
 

@@ -1,10 +1,12 @@
 //! Relaxation of points: plain sweeps in one pass over memory, and hierarchical cycles whose tiles stay in cache.
 //!
 //! * `sweep` the loop over a half plane, and what an update of a pack of cells is, `colours` sweeps of one colour of cells,
-//! * `tile` all sub-iterations of one tile, `space` what is kept of it.
+//! * `tile` all sub-iterations of one tile, `space` what is kept of it,
+//! * `streamed` cycles that are several sweeps, in one pass over memory.
 
 mod colours;
 mod space;
+mod streamed;
 mod sweep;
 mod tile;
 
@@ -29,7 +31,7 @@ use crate::cpu::Cpu;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
-/// What tiles are relaxed in; it holds nothing between cycles.
+/// What tiles are relaxed in, or sweeps by turns; it holds nothing between cycles.
 #[derive(Debug)]
 pub(super) struct Tiles<T> {
     /// One a thread.
@@ -38,11 +40,13 @@ pub(super) struct Tiles<T> {
     sums: Vec<f64>,
     /// The same of each line of cells along x, in tiles that follow each other in x.
     lines: Vec<f64>,
+    /// u between the sweeps of a cycle that is taken sweep by sweep.
+    between: Option<Vector<T>>,
 }
 
 impl<T> Default for Tiles<T> {
     fn default() -> Self {
-        Self { spaces: Vec::new(), sums: Vec::new(), lines: Vec::new() }
+        Self { spaces: Vec::new(), sums: Vec::new(), lines: Vec::new(), between: None }
     }
 }
 
@@ -51,6 +55,7 @@ impl<T: Real> Tiles<T> {
         self.spaces.iter().map(TileSpace::bytes).sum::<usize>()
             + size_of_val(&self.sums[..])
             + size_of_val(&self.lines[..])
+            + self.between.as_ref().map_or(0, |between| size_of_val(between.entries()))
     }
 }
 
@@ -77,7 +82,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let count = cycle.tiles(shape);
         let c = self.coefficients();
         self.make_room(cycle, tiles)?;
-        let Tiles { spaces, sums, lines } = tiles;
+        let Tiles { spaces, sums, lines, .. } = tiles;
         let lines = by_line.then(|| Shared::of(lines));
         let threads = spaces.len().min(count);
         let (spaces, shared_sums) = (Shared::of(spaces), Shared::of(sums));
@@ -102,6 +107,12 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     fn make_room(&self, cycle: &PointCycle, tiles: &mut Tiles<T>) -> Result<()> {
+        if self.is_streamed(cycle) {
+            if tiles.between.is_none() {
+                tiles.between = Some(Vector::zeros(self.cpu(), &self.layout)?);
+            }
+            return Ok(());
+        }
         let shape = self.geometry().layout.shape();
         let work = cycle.updates(shape).min(1e15) as usize;
         let threads = self.cpu().threads_for(work).min(cycle.tiles(shape));
@@ -187,7 +198,16 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         if cycle.is_sweep() {
             return self.sweep_and_fill(cycle, vectors, norm, scalars, &mut nothing_to_fill);
         }
-        scalars.reduce(norm, [self.relax_tiles(cycle, vectors, &mut self.tiles(), false, None)?]);
+        let mut tiles = self.tiles();
+        if self.is_streamed(cycle) {
+            self.make_room(cycle, &mut tiles)?;
+            if let Some(between) = &mut tiles.between {
+                let [f, u, v] = vectors;
+                self.stream(cycle, [f, u, v, between.share_mut()], None, norm, scalars);
+            }
+            return Ok(());
+        }
+        scalars.reduce(norm, [self.relax_tiles(cycle, vectors, &mut tiles, false, None)?]);
         Ok(())
     }
 
@@ -201,6 +221,11 @@ impl<C: Stored<T>, T: Real> PointSmoother<Cpu, T> for SevenPoint<C, T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let (vectors, before, last) = ([f.share(), u.share(), v.share_mut()], before.share(), w.share_mut());
+        if self.is_streamed(cycle) {
+            let [f, u, v] = vectors;
+            self.stream(cycle, [f, u, v, last], Some(before), norm, scalars);
+            return Ok(());
+        }
         let moving = Moving { momentum: T::from_f64(cycle.momentum), before, last };
         scalars.reduce(norm, [self.relax_tiles(cycle, vectors, &mut self.tiles(), false, Some(moving))?]);
         Ok(())

@@ -1,0 +1,74 @@
+//! Cycles of grids with layers that are so many plain sweeps: the sweeps follow each other through the planes, which stay in cache.
+
+use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::options::PointCycle;
+use isobar_core::real::Real;
+
+use super::TILES;
+use super::sweep::Sweep;
+use crate::seven_point::{SevenPoint, Stored, store};
+use crate::shared::Shared;
+use crate::wavefront;
+
+/// Sweeps of a pass: with more of them planes of large grids no longer stay in cache.
+const MOST_SWEEPS: usize = 4;
+
+impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
+    /// Whether a cycle is taken sweep by sweep: in three dimensions what tiles overlap costs more than is saved, unless the grid is as
+    /// small as one.
+    pub(super) fn is_streamed(&self, cycle: &PointCycle) -> bool {
+        let shape = self.layout.shape();
+        let is_large = shape.nz > 1 && shape.cells() > TILES[2].iter().product::<usize>();
+        let is_whole = self.layout.halo() == [0, 0] && !self.layout.has_halo_columns();
+        is_large && is_whole && cycle.is_exact(shape, self.periodic)
+    }
+
+    /// v = u after k sweeps, and w = u after k − 1;  ‖f − A u‖², of the first u. With momentum, `before` is the u before that.
+    pub(super) fn stream(
+        &self,
+        cycle: &PointCycle,
+        [f, u, v, w]: [Shared<T>; 4],
+        before: Option<Shared<T>>,
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) {
+        match before {
+            Some(before) => self.stream_with::<true>(cycle, [f, u, v, w], [before, u], norm, scalars),
+            None => self.stream_with::<false>(cycle, [f, u, v, w], [u, u], norm, scalars),
+        }
+    }
+
+    /// Where M, the first two sweeps take momentum from `befores`.
+    fn stream_with<const M: bool>(
+        &self,
+        cycle: &PointCycle,
+        [f, u, v, w]: [Shared<T>; 4],
+        befores: [Shared<T>; 2],
+        norm: Scalar,
+        scalars: &mut HostScalars,
+    ) {
+        let ([omega, momentum], k) = ([cycle.relaxation, cycle.momentum].map(T::from_f64), cycle.sub_iterations);
+        let (g, c, mut workspace) = (self.geometry(), self.coefficients(), self.workspace());
+        let sums = Shared::of(&mut workspace.sums);
+        // By turns, so that the last sweep lands in v. It overwrites what the sweep before has read.
+        let to = |s: usize| if (k - s) % 2 == 1 { v } else { w };
+        let sweep = |s: usize, j: usize| {
+            if M && let Some(before) = befores.get(s) {
+                let (start, len) = (g.plane_start(j), 2 * g.layout.half_plane());
+                // SAFETY: see the top of `kernels`; nobody writes `befores`.
+                unsafe { to(s).row_mut(start, len).copy_from_slice(before.row(start, len)) };
+            }
+            let u = if s == 0 { u } else { to(s - 1) };
+            let sum = self.on_both(&c, j, |h| Sweep::<T, M> { h, omega, momentum, f, u, v: to(s) });
+            if s == 0 {
+                store(sums, j, sum);
+            }
+        };
+        for first in (0..k).step_by(MOST_SWEEPS) {
+            let stages = MOST_SWEEPS.min(k - first);
+            let chunks = self.chunks(&workspace, stages);
+            wavefront::run(self.cpu(), chunks, |s, j, _| sweep(first + s, j));
+        }
+        scalars.reduce(norm, [workspace.total(0)]);
+    }
+}
