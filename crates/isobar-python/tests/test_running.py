@@ -78,6 +78,8 @@ def test_progress():
     assert isobar.Solver(isobar.Diffusion(np.ones(4), boundary={"x": 0.0})).solve(np.ones(4), progress=True).converged
 
 
+# A solve may end before the signal comes, at the floor of double precision: the next one is interrupted then.
+@pytest.mark.filterwarnings("ignore::isobar.NotConvergedWarning")
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_ctrl_c_ends_a_solve():
     solver, b = slow(tolerance=1e-15, compatibility="project")
