@@ -82,6 +82,8 @@ def test_progress():
 @pytest.mark.filterwarnings("ignore::isobar.NotConvergedWarning")
 @pytest.mark.skipif(os.name != "posix", reason="signals of Unix")
 def test_ctrl_c_ends_a_solve():
+    # As Python begins with, but where a shell has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     solver, b = slow(tolerance=1e-15, compatibility="project")
     started = threading.Event()
     timer = threading.Thread(target=lambda: (started.wait(), time.sleep(0.02), os.kill(os.getpid(), signal.SIGINT)))
