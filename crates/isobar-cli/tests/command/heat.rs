@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
+use crate::interrupt::{send, start};
 use crate::support::{assert_fails, case, entries, isobar, npy, stderr, stdout};
 
 const CASE: &str = r#"
@@ -282,20 +283,17 @@ fn an_interrupted_run_goes_on_bit_for_bit() {
             common.extend(["--set", "heat.step_tolerance=1e-9"]);
         }
         let case = run.path("case.toml");
-        let mut child = isobar(["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"])
-            .args(&common)
-            .args(["--set", "heat.checkpoint=run.ckpt", "--set", "heat.checkpoint_every=1", "--output", "run.zarr"])
-            .args(["--set", "heat.output_every=10"])
-            .current_dir(run.folder.path())
-            .spawn()
-            .unwrap();
+        let mut args = vec!["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"];
+        args.extend(&common);
+        args.extend(["--set", "heat.checkpoint=run.ckpt", "--set", "heat.checkpoint_every=1"]);
+        args.extend(["--output", "run.zarr", "--set", "heat.output_every=10"]);
+        let mut child = start(run.folder.path(), &args);
         let begin = std::time::Instant::now();
         while !run.path("run.ckpt").is_file() {
             assert!(begin.elapsed().as_secs() < 60, "no checkpoint");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let sent = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        send("INT", &child);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{dt}");
         assert!(!entries(run.folder.path()).iter().any(|name| name.contains("tmp") || name.starts_with(".isobar")));
         let parts = run.report(&[&common[..], &["--restart", "run.ckpt", "--output", "parts.npy"]].concat());

@@ -14,7 +14,7 @@ use tempfile::tempdir;
 use crate::support::{assert_fails, case, entries, isobar, stderr};
 
 /// Starts the command in a folder, listening to signals even where this test was started to ignore them.
-fn start(folder: &Path, args: &[&str]) -> Child {
+pub(crate) fn start(folder: &Path, args: &[&str]) -> Child {
     let mut command = isobar(args);
     command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     let listen = || {
@@ -28,7 +28,7 @@ fn start(folder: &Path, args: &[&str]) -> Child {
     unsafe { command.pre_exec(listen) }.spawn().unwrap()
 }
 
-fn send(signal: &str, child: &Child) {
+pub(crate) fn send(signal: &str, child: &Child) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{signal} {}", child.id())]).status().unwrap();
     assert!(sent.success());
 }
