@@ -1,11 +1,15 @@
 //! The machine-readable report of a run. Its keys are part of the command's interface.
 
+mod measured;
+mod outcome;
+
 use isobar::internals::backend::DeviceInfo;
 use isobar::internals::backend::part::Shares;
-use isobar::internals::traffic::StepTraffic;
-use isobar::outcome::{Batch, Timing};
-use isobar::{Description, Outcome, Setup, Shape, Stop};
+use isobar::{Description, Outcome, Shape};
 use serde::Serialize;
+
+pub use measured::{Checks, ErrorReport, KernelReport, Seconds, SetupReport, TrafficReport};
+pub use outcome::{BatchReport, OutcomeReport, has_solution};
 
 /// `--report`: numbers that are not finite become null.
 #[derive(Clone, Debug, Serialize)]
@@ -73,14 +77,6 @@ impl Report {
             kernels: Vec::new(),
         }
     }
-}
-
-/// Whether a solve left a solution, good or bad: not after a breakdown or a divergence that left nothing finite, or something
-/// worse than the first guess.
-pub fn has_solution(outcome: &Outcome) -> bool {
-    let has_grown = outcome.history.first().is_some_and(|&initial| outcome.relative_residual >= initial);
-    let is_lost = matches!(outcome.stop, Stop::Breakdown | Stop::Diverged) && has_grown;
-    outcome.is_returned && !is_lost
 }
 
 /// What was solved.
@@ -188,236 +184,6 @@ impl From<&isobar::Tried> for TrialReport {
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct OutcomeReport {
-    /// Why the iteration ended.
-    pub stop: Stop,
-    /// Iterations taken.
-    pub iterations: usize,
-    /// The true one, in double precision.
-    pub relative_residual: f64,
-    /// After 0, 1, 2, … iterations.
-    pub history: Vec<f64>,
-    /// Condition number of the (deflated,) preconditioned matrix, from conjugate gradients.
-    pub condition: Option<f64>,
-    /// Its smallest and largest eigenvalue.
-    pub eigenvalues: Option<[f64; 2]>,
-    /// Distance from the exact solution relative to the solution, in the 2-norm, as conjugate gradients let it be estimated.
-    pub error_estimate: Option<f64>,
-    /// Where the matrix is singular: the norm of what was taken out of the right-hand side, relative to it.
-    pub projected: Option<f64>,
-    /// Of a batch of lines: what came of each.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch: Option<BatchReport>,
-    /// What happened on the way, such as another preconditioner in the place of one that failed.
-    pub notes: Vec<String>,
-}
-
-impl Default for OutcomeReport {
-    /// Of a run that had nothing to do.
-    fn default() -> Self {
-        Self {
-            stop: Stop::Converged,
-            iterations: 0,
-            relative_residual: 0.0,
-            history: Vec::new(),
-            condition: None,
-            eigenvalues: None,
-            error_estimate: None,
-            projected: None,
-            batch: None,
-            notes: Vec::new(),
-        }
-    }
-}
-
-impl From<&Outcome> for OutcomeReport {
-    fn from(outcome: &Outcome) -> Self {
-        Self {
-            stop: outcome.stop,
-            iterations: outcome.iterations,
-            relative_residual: outcome.relative_residual,
-            history: outcome.history.clone(),
-            condition: outcome.spectrum.map(|spectrum| spectrum.condition()),
-            eigenvalues: outcome.spectrum.map(|spectrum| [spectrum.smallest, spectrum.largest]),
-            error_estimate: outcome.error_estimate,
-            projected: outcome.removed,
-            batch: outcome.batch.as_ref().map(BatchReport::from),
-            notes: outcome.notes.clone(),
-        }
-    }
-}
-
-/// What came of lines that are problems of their own.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct BatchReport {
-    /// How many.
-    pub lines: usize,
-    /// The relative residual of the worst.
-    pub worst: f64,
-    /// Iterations of the line that took fewest, and most.
-    pub least: usize,
-    /// As above.
-    pub most: usize,
-    /// Of every line.
-    pub iterations: Vec<usize>,
-}
-
-impl From<&Batch> for BatchReport {
-    fn from(batch: &Batch) -> Self {
-        Self {
-            lines: batch.iterations.len(),
-            worst: batch.worst,
-            least: batch.least(),
-            most: batch.most(),
-            iterations: batch.iterations.clone(),
-        }
-    }
-}
-
-/// Distance from the exact solution.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ErrorReport {
-    /// Largest difference.
-    pub max: f64,
-    /// Root mean square of the differences.
-    pub l2: f64,
-}
-
-impl ErrorReport {
-    /// Compares entry by entry.
-    pub fn new(solution: &[f64], exact: &[f64]) -> Self {
-        let differences = || solution.iter().zip(exact).map(|(u, e)| (u - e).abs());
-        // f64::max drops a NaN, which must show.
-        let max = differences().fold(0.0, |max: f64, d| if d.is_nan() || max.is_nan() { f64::NAN } else { max.max(d) });
-        let sum: f64 = differences().map(|d| d * d).sum();
-        Self { max, l2: (sum / solution.len().max(1) as f64).sqrt() }
-    }
-}
-
-impl ErrorReport {
-    /// That of cells of several ranks together: of the largest of their largest differences, the sum of squares, and the cells.
-    pub fn of_all(max: f64, squares: f64, cells: usize) -> Self {
-        Self { max, l2: (squares / cells.max(1) as f64).sqrt() }
-    }
-}
-
-/// Fingerprint of the solution.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Checks {
-    /// Sum of all entries.
-    pub sum: f64,
-    /// 2-norm.
-    pub norm2: f64,
-}
-
-impl Checks {
-    /// Where there is no solution.
-    pub const NONE: Self = Self { sum: f64::NAN, norm2: f64::NAN };
-
-    /// Of this solution.
-    pub fn new(solution: &[f64]) -> Self {
-        // Summed by blocks, so that rounding does not grow with the number of entries.
-        let sum = |term: fn(f64) -> f64| -> f64 {
-            solution.chunks(4096).map(|block| block.iter().map(|&x| term(x)).sum::<f64>()).sum()
-        };
-        Self { sum: sum(|x| x), norm2: sum(|x| x * x).sqrt() }
-    }
-}
-
-/// Wall-clock time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Seconds {
-    /// Building the problem and the solver.
-    pub setup: f64,
-    /// Right-hand side to the device.
-    pub upload: f64,
-    /// The iteration.
-    pub solve: f64,
-    /// Solution from the device.
-    pub download: f64,
-    /// All of these, and what lies between.
-    pub total: f64,
-}
-
-/// Seconds that a solver takes to be made and to be given other coefficients.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct SetupReport {
-    /// Made the first time in this process: kernels are compiled or loaded.
-    pub setup: f64,
-    /// Made once more.
-    pub setup_warm: f64,
-    /// Given coefficients.
-    pub update: f64,
-}
-
-impl Seconds {
-    /// Of a solve, where making the solver took `setup`, and the call `total`.
-    pub fn of_solve(setup: f64, outcome: &Outcome, total: f64) -> Self {
-        let Timing { upload, solve, download } = outcome.timing;
-        Self { setup, upload, solve, download, total }
-    }
-}
-
-impl From<Setup> for SetupReport {
-    fn from(setup: Setup) -> Self {
-        Self { setup: setup.first, setup_warm: setup.again, update: setup.update }
-    }
-}
-
-/// Memory traffic of the iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct TrafficReport {
-    /// Declared by the fused steps.
-    pub bytes: f64,
-    /// Those bytes over the time of the iteration, in units of 10⁹.
-    pub gb_per_s: f64,
-    /// What a plain copy of a vector reached in this run.
-    pub copy_gb_per_s: f64,
-    /// Their ratio.
-    pub fraction_of_copy: f64,
-}
-
-impl TrafficReport {
-    /// What this many iterations declare to move, and the time they took, against the bytes a second of a plain copy.
-    pub fn of_solve(description: &Description, outcome: &Outcome, copy: f64) -> Self {
-        let an_iteration: f64 = description.traffic.iter().map(StepTraffic::bytes).sum();
-        Self::new(an_iteration * outcome.iterations as f64, outcome.timing.solve, copy)
-    }
-
-    /// From bytes, seconds, and the bytes a second of a plain copy.
-    pub fn new(bytes: f64, seconds: f64, copy: f64) -> Self {
-        let rate = bytes / seconds;
-        Self { bytes, gb_per_s: rate * 1e-9, copy_gb_per_s: copy * 1e-9, fraction_of_copy: rate / copy }
-    }
-}
-
-/// One fused step on one grid.
-#[derive(Clone, Debug, Serialize)]
-pub struct KernelReport {
-    /// The step.
-    pub name: String,
-    /// What it computes.
-    pub recurrence: String,
-    /// [nx, ny, nz] of the grid it runs on.
-    pub grid: [usize; 3],
-    /// "f64" or "f32"
-    pub precision: &'static str,
-    /// How often an iteration takes it.
-    pub calls_per_iteration: f64,
-    /// One execution.
-    pub seconds: f64,
-    /// Declared traffic of one execution.
-    pub bytes: f64,
-    /// Declared floating-point operations of one execution.
-    pub flops: f64,
-    /// Bytes over seconds, in units of 10⁹.
-    pub gb_per_s: f64,
-    /// Relative to a plain copy.
-    pub fraction_of_copy: f64,
-}
-
 /// The JSON text of a report.
 pub fn to_json<T: Serialize>(report: &T) -> String {
     // Serialising plain structs of numbers and strings cannot fail.
@@ -428,6 +194,8 @@ pub fn to_json<T: Serialize>(report: &T) -> String {
 
 #[cfg(test)]
 mod tests {
+    use isobar::{Setup, Stop};
+
     use super::*;
 
     fn report() -> Report {
@@ -499,11 +267,5 @@ mod tests {
         let timing = Some(Setup { first: 3.0, again: 2.0, update: 1.0 }.into());
         let json: serde_json::Value = serde_json::from_str(&to_json(&Report { timing, ..report() })).unwrap();
         assert_eq!(json["timing"], serde_json::json!({"setup": 3.0, "setup_warm": 2.0, "update": 1.0}));
-    }
-
-    #[test]
-    fn errors_are_measured() {
-        assert_eq!(ErrorReport::new(&[1.0, 2.0], &[1.0, 4.0]), ErrorReport { max: 2.0, l2: 2.0_f64.sqrt() });
-        assert!(ErrorReport::new(&[f64::NAN, 2.0], &[1.0, 4.0]).max.is_nan());
     }
 }
