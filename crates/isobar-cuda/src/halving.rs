@@ -366,5 +366,6 @@ pub(crate) fn measure(
     let stiffness = stiffness_of(strengths.into_iter().filter(|&strength| strength > 0.0));
     // Inverses round.
     let contrast = if look.jump == 1.0 { 1.0 } else { contrast };
-    Ok(Some(Measures { stiffness, contrast, jump: look.jump, most }))
+    let fields = axes.iter().map(|&(field, _)| field).max().map_or(0, |last| last + 1);
+    Ok(Some(Measures { stiffness, contrast, jump: look.jump, most, fields }))
 }

@@ -20,8 +20,11 @@ const MOST_JUMP_ABOVE_LINES: f64 = 300.0;
 const FEWEST_ABOVE_LINES: usize = 30_000;
 
 /// Of cycles in single precision: the largest coupling may be about so many times the smallest. Row sums of coarse grids are
-/// differences, and beyond this these do not fit into 24 bits.
+/// differences, and where bodies of one material meet another's beyond this they do not fit into 24 bits.
 pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
+/// Or, whatever they are elsewhere, couplings that meet in a cell may differ by about so much: of what is rough but knows no
+/// bodies, coarse grids have rows of couplings that are alike.
+const MOST_MEETING_SINGLE: f64 = 1e3;
 /// Couplings from one over this to this, and their products with residuals, are far within the range of single precision.
 pub const MOST_SINGLE: f64 = 1e12;
 
@@ -32,10 +35,12 @@ pub struct Measures {
     pub stiffness: f64,
     /// The largest coefficient over the smallest; infinite where a cell is closed.
     pub contrast: f64,
-    /// The largest ratio between neighbours, where contrast makes it worth knowing; at most the contrast.
+    /// The largest ratio between coefficients of neighbours; the contrast where that is all that matters.
     pub jump: f64,
     /// The largest coefficient, as it is stored.
     pub most: f64,
+    /// How many arrays of them there are; how couplings of different ones meet in a cell is not looked at.
+    pub fields: usize,
 }
 
 impl Measures {
@@ -63,21 +68,29 @@ impl Measures {
 
     /// In what precision cycles may precondition conjugate gradients in double precision; why.
     pub fn cycles(&self) -> (CyclePrecision, String) {
-        let Self { stiffness, contrast, most, .. } = *self;
+        let Self { stiffness, contrast, jump, most, fields } = *self;
         let double = |what: String| (CyclePrecision::F64, format!("cycles in double precision: {what}"));
-        let apart = contrast * stiffness;
+        let single =
+            |what: String| (CyclePrecision::F32, format!("cycles in single precision: all cells are open, and {what}"));
+        let (apart, meeting) = (contrast * stiffness, jump * stiffness);
         if contrast.is_infinite() {
             double("cells are closed".into())
-        } else if apart > MOST_CONTRAST_SINGLE {
-            double(format!("couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}"))
         } else if !(1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most) {
             double(format!("couplings of {most:.1e} are near the ends of single precision"))
+        } else if apart <= MOST_CONTRAST_SINGLE {
+            single(format!("couplings differ by a factor of about {apart:.1e}, at most {MOST_CONTRAST_SINGLE:.0e}"))
+        } else if fields == 1 && meeting <= MOST_MEETING_SINGLE && apart <= MOST_SINGLE {
+            single(format!(
+                "couplings that meet differ by a factor of about {meeting:.1e}, at most {MOST_MEETING_SINGLE:.0e} (all of them \
+                 by {apart:.1e})"
+            ))
+        } else if fields == 1 && apart <= MOST_SINGLE {
+            double(format!(
+                "couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}, and those that meet by \
+                 {meeting:.1e}, more than {MOST_MEETING_SINGLE:.0e}"
+            ))
         } else {
-            let why = format!(
-                "cycles in single precision: all cells are open, and couplings differ by a factor of about {apart:.1e}, at most \
-                 {MOST_CONTRAST_SINGLE:.0e}"
-            );
-            (CyclePrecision::F32, why)
+            double(format!("couplings differ by a factor of about {apart:.1e}, more than {MOST_CONTRAST_SINGLE:.0e}"))
         }
     }
 }
@@ -118,9 +131,9 @@ impl Diffusion {
         let ratio = |[least, most]: [f64; 2]| if least > 0.0 { most / least } else { f64::INFINITY };
         let contrast = spreads.iter().copied().map(ratio).fold(1.0, f64::max);
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field][1]).fold(0.0, f64::max);
-        let is_open = stiffness <= MOST_STIFF && contrast <= MOST_CONTRAST && contrast > MOST_JUMP;
-        let jump = if is_open { self.largest_jump() } else { contrast };
-        Some(Measures { stiffness, contrast, jump, most })
+        let matters = contrast.is_finite() && contrast > MOST_JUMP && stiffness <= MOST_MEETING_SINGLE;
+        let jump = if matters { self.largest_jump() } else { contrast };
+        Some(Measures { stiffness, contrast, jump, most, fields: fields.len() })
     }
 
     /// The solver where these options leave that open, given what `measure` finds of the coefficients, if anything: cycles that
@@ -192,7 +205,7 @@ impl Diffusion {
         })?;
         let has_few = Stencil::shape(self).cells() < FEWEST_ABOVE_LINES;
         let is_open = choice.smoother == Smoother::LineRedBlack && options.multigrid.smoother == Smoother::Auto;
-        let Some(Measures { stiffness, contrast, .. }) = found.filter(|_| is_open && !has_few) else {
+        let Some(Measures { stiffness, contrast, jump, .. }) = found.filter(|_| is_open && !has_few) else {
             return Ok(choice);
         };
         if contrast.is_infinite()
@@ -201,7 +214,6 @@ impl Diffusion {
         {
             return Ok(choice);
         }
-        let jump = self.largest_jump();
         if jump > MOST_JUMP_ABOVE_LINES {
             let why = choice.why.map(|why| {
                 format!("{why}; nor points above lines, coefficients of neighbours differing by a factor of {jump:.1e}")
@@ -273,7 +285,7 @@ mod tests {
             Diffusion::new(shape, cells, None, [[Side::Closed; 2]; 3]).unwrap().measures().unwrap()
         };
         let even = of(&|_| 3.0, [1.0, 2.0, 1.0]);
-        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0 });
+        assert_eq!(even, Measures { stiffness: 2.0, contrast: 1.0, jump: 1.0, most: 6.0, fields: 1 });
         assert!(even.verdict().0);
         assert!(of(&|n| 1.0 + 0.01 * (n % 12) as f64, [1.0; 3]).verdict().0);
         let refused = |measures: Measures, why: &str| {
@@ -288,16 +300,25 @@ mod tests {
 
     #[test]
     fn cycles_are_in_single_precision_where_couplings_fit() {
-        let of = |most: f64, contrast: f64, stiffness: f64| {
-            let (precision, why) = Measures { stiffness, contrast, jump: contrast, most }.cycles();
+        let of = |most: f64, contrast: f64, jump: f64, stiffness: f64, fields: usize| {
+            let (precision, why) = Measures { stiffness, contrast, jump, most, fields }.cycles();
             assert_eq!(precision == CyclePrecision::F32, why.contains("cycles in single precision"), "{why}");
             precision
         };
-        assert_eq!(of(1.0, 1e3, 10.0), CyclePrecision::F32);
-        for [most, contrast, stiffness] in
-            [[1.0, f64::INFINITY, 1.0], [1.0, 1e6, 1.0], [1.0, 1e3, 1e3], [1e20, 1.0, 1.0], [1e-20, 1.0, 1.0]]
-        {
-            assert_eq!(of(most, contrast, stiffness), CyclePrecision::F64);
+        for [contrast, jump, stiffness] in [[1e3, 1e3, 10.0], [1e4, 1e4, 1.0], [1e9, 100.0, 10.0], [1e12, 30.0, 1.0]] {
+            assert_eq!(of(1.0, contrast, jump, stiffness, 1), CyclePrecision::F32);
         }
+        for [most, contrast, jump, stiffness] in [
+            [1.0, f64::INFINITY, f64::INFINITY, 1.0],
+            [1.0, 1e6, 1e6, 1.0],
+            [1.0, 1e6, 1e2, 100.0],
+            [1.0, 1e13, 10.0, 1.0],
+            [1.0, 1e3, 1e3, 1e3],
+            [1e20, 1.0, 1.0, 1.0],
+            [1e-20, 1.0, 1.0, 1.0],
+        ] {
+            assert_eq!(of(most, contrast, jump, stiffness, 1), CyclePrecision::F64);
+        }
+        assert_eq!(of(1.0, 1e6, 10.0, 1.0, 2), CyclePrecision::F64, "how fields meet is not known");
     }
 }
