@@ -123,9 +123,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let around = stencil.around()?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
-        if layout.has_halo_columns() {
-            turns.require_one("columns divided among ranks")?;
-        }
+        turns.require_undivided(&layout)?;
         let operator = backend.operator::<f64>(stencil)?;
         let choice = backend.choice(stencil, &operator, options)?;
         let resolved = options.resolved(&choice)?;

@@ -10,7 +10,7 @@
 use super::{Coefficients, Diffusion, Stencil};
 use crate::array::ArrayView;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
 /// How often a solver's grid goes around that of the caller's arrays, in x and y.
@@ -28,6 +28,11 @@ impl Turns {
     pub fn of(shape: Shape, is_periodic: [bool; 3]) -> Self {
         let turns = |n: usize, is_ring: bool| if is_ring && n > 1 && n % 2 == 1 { 2 } else { 1 };
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]) }
+    }
+
+    /// Whether there are several of x, and of y.
+    pub fn are_several(self) -> [bool; 2] {
+        [self.x > 1, self.y > 1]
     }
 
     /// How many times each cell is there.
@@ -88,6 +93,25 @@ impl Turns {
             let at = |(x, y)| i + x * shape.nx + width * (j + y * shape.ny);
             let sum = turns.fold(T::ZERO, |sum, turn| sum + layer[at(turn)]);
             layer[at((0, 0))] = weight * sum;
+        }
+    }
+
+    /// Fails where a ring of an odd number of cells would be divided, as vectors of this layout are.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], saying which.
+    pub fn require_undivided(self, layout: &Layout) -> Result<()> {
+        let refused = |what: &str, axis: &str, instead: &str| {
+            Err(Error::Unsupported(format!(
+                "{what} divided among ranks where {axis} is periodic with an odd number of cells; use an even number{instead}"
+            )))
+        };
+        match (self.x > 1 && layout.has_halo_columns(), self.y > 1 && layout.halo() != [0; 2]) {
+            (true, _) if self.y > 1 => refused("columns", "x", ", or one rank"),
+            (true, _) => refused("columns", "x", ", or whole rows (--parts 1xN)"),
+            (_, true) if self.x > 1 => refused("rows", "y", ", or one rank"),
+            (_, true) => refused("rows", "y", ", or divide x alone (--parts Nx1)"),
+            _ => Ok(()),
         }
     }
 
