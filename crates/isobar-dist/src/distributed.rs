@@ -18,7 +18,7 @@ use isobar_core::stencil::parts::SupportsParts;
 
 use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
 use crate::operator::DistributedOperator;
-use crate::patches::Patches;
+use crate::patches::{Patches, collect_layers};
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
@@ -252,6 +252,14 @@ impl<B: PartBackend> Backend for Distributed<B> {
 
     fn shares(&self, grid: Shape) -> Option<Shares> {
         Some(self.patches(grid).ok()?.shares()).filter(|_| self.has_others())
+    }
+
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        self.patch(grid)
+    }
+
+    fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+        collect_layers(self.world(), &own, grid, self.parts, &vec![0..grid.nz; self.world.size()])
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::build::{MatrixSize, Solve, System};
+use isobar_core::build::{Solve, System};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::SolverOptions;
@@ -88,18 +88,6 @@ impl Ranks {
     /// [`Error::Invalid`](crate::Error::Invalid) where there are too many ranks for that.
     pub fn suggested_parts(&self, shape: Shape) -> Result<[usize; 2]> {
         Patches::suggested(shape, self.size())
-    }
-
-    /// The same of the grid of a matrix. A ring of an odd number of rows stays whole, and x is divided alone, where that can be.
-    ///
-    /// # Errors
-    /// As [`Ranks::suggested_parts`].
-    pub fn suggested_parts_of(&self, matrix: &MatrixSize) -> Result<[usize; 2]> {
-        let (shape, is_odd) = (matrix.shape, matrix.odd_rings());
-        match is_odd == [false, true] && self.size() <= shape.nx.div_ceil(2) {
-            true => Ok([self.size(), 1]),
-            false => self.suggested_parts(shape),
-        }
     }
 
     /// Does something on all ranks: on those of a program's communicator it succeeds on all, or fails on all, with the error of the

@@ -45,8 +45,7 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
                 check_files(args, &case)?
             }
         };
-        let suggested = || ranks.suggested_parts_of(&case.problem.matrix_size());
-        let parts = args.parts.map_or_else(suggested, |Parts(parts)| Ok(parts))?;
+        let parts = args.parts.map_or_else(|| ranks.suggested_parts(case.problem.shape()), |Parts(parts)| Ok(parts))?;
         let ranks = ranks.divided_in(parts).map_err(|error| Failure::new(format!("--{error}")))?;
         Ok((stream, device::open_own(&ranks, here, &args.device)?, case, parts, ranks))
     };

@@ -30,11 +30,6 @@ impl Turns {
         Self { x: turns(shape.nx, is_periodic[0]), y: turns(shape.ny, is_periodic[1]) }
     }
 
-    /// Whether there are several of x, and of y.
-    pub fn are_several(self) -> [bool; 2] {
-        [self.x > 1, self.y > 1]
-    }
-
     /// How many times each cell is there.
     pub fn count(self) -> usize {
         self.x * self.y
@@ -96,23 +91,9 @@ impl Turns {
         }
     }
 
-    /// Fails where a ring of an odd number of cells would be divided, as vectors of this layout are.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`], saying which.
-    pub fn require_undivided(self, layout: &Layout) -> Result<()> {
-        let refused = |what: &str, axis: &str, instead: &str| {
-            Err(Error::Unsupported(format!(
-                "{what} divided among ranks where {axis} is periodic with an odd number of cells; use an even number{instead}"
-            )))
-        };
-        match (self.x > 1 && layout.has_halo_columns(), self.y > 1 && layout.halo() != [0; 2]) {
-            (true, _) if self.y > 1 => refused("columns", "x", ", or one rank"),
-            (true, _) => refused("columns", "x", ", or whole rows (--parts 1xN)"),
-            (_, true) if self.x > 1 => refused("rows", "y", ", or one rank"),
-            (_, true) => refused("rows", "y", ", or divide x alone (--parts Nx1)"),
-            _ => Ok(()),
-        }
+    /// Whether a direction of several turns is divided, as vectors of this layout are.
+    pub fn are_divided(self, layout: &Layout) -> bool {
+        (self.x > 1 && layout.has_halo_columns()) || (self.y > 1 && layout.divides_ring())
     }
 
     /// Fails where there is more than one.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, SolverOptions};
+use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::stencil::Diffusion;
 use isobar_cpu::Cpu;
@@ -303,30 +304,40 @@ fn what_is_chosen() {
     }
 }
 
-/// Around a ring of an odd number of rows colours do not alternate: x is divided instead.
+/// Two turns, of which a rank has other rows than of the caller's arrays, in x too.
 #[test]
 fn rings_of_an_odd_number_of_rows() {
-    let line = SolverOptions {
+    let both = |mut problem: DiffusionProblem| {
+        problem.boundary[0] = RING;
+        problem
+    };
+    let all =
+        [rough_ring([8, 9, 4]), rough_ring([7, 13, 5]), both(rough_ring([9, 11, 4])), both(rough_ring([15, 6, 1]))];
+    for problem in all {
+        check_rough(|_| Reference, &problem, &[[1, 2], [2, 2]]);
+        check_rough(cpu, &problem, &[[1, 2], [1, 3], [1, 5], [2, 1], [2, 2], [3, 2]]);
+    }
+    for problem in [both(rough_ring([9, 15, 6])), rough_ring([12, 27, 5])] {
+        check(cpu, ("holes", &problem, &[2, 3, 4]), &multigrid());
+        let options = SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..multigrid() };
+        check_as_alone(cpu, &problem, &[2, 3], &options);
+    }
+    // A first guess is repeated too, and a mean taken out of what floats.
+    let mut floating = smooth_ring([9, 15, 6], 3.0, true);
+    floating.boundary[2] = [Boundary::default(); 2];
+    check_floating(cpu, &floating, &[2, 3, 4], &multigrid());
+    let stencil = both(rough_ring([9, 11, 4])).stencil().unwrap();
+    let rhs: Vec<f64> = (0..9 * 11 * 4).map(|n| random(6, n)).collect();
+    let (alone, u) = solve_alone(&cpu(None), &stencil, &multigrid(), &rhs, None);
+    let from_there = SolverOptions {
         method: Method::Cg,
         preconditioner: Preconditioner::Line,
-        tolerance: 1e-9,
+        norm: Norm::Rhs,
+        tolerance: 1e-5,
         ..SolverOptions::default()
     };
-    for extents in [[8, 9, 4], [9, 9, 4]] {
-        let problem = rough_ring(extents);
-        let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
-        let said = solve_on(2, cpu, &stencil, &line, &rhs, None).unwrap_err().to_string();
-        assert!(said.contains("rows divided among ranks where y is periodic with an odd number"), "{said}");
-        assert!(said.contains("--parts Nx1"), "{said}");
-        check_as_alone(cpu, &problem, &[[2, 1], [4, 1]], &line);
-    }
-    let mut both = rough_ring([9, 9, 4]);
-    both.boundary[0] = RING;
-    let (stencil, rhs) = (both.stencil().unwrap(), vec![0.0; both.shape.cells()]);
-    for parts in [[1, 2], [2, 1]] {
-        let said = solve_on(parts, cpu, &stencil, &line, &rhs, None).unwrap_err().to_string();
-        assert!(said.contains("use an even number, or one rank"), "{said}");
-    }
+    let (again, v) = solve_on([2, 2], cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
+    assert!(alone.iterations > 1 && again.iterations == 0 && distance(&v, &u) < 1e-12, "{again:?}");
 }
 
 #[test]

@@ -102,11 +102,6 @@ impl MatrixSize {
         }
     }
 
-    /// Whether x, and y, are rings of an odd number of cells.
-    pub fn odd_rings(&self) -> [bool; 2] {
-        self.turns().are_several()
-    }
-
     /// The matrix that a solver works with.
     pub(super) fn around(&self) -> Self {
         Self { shape: self.turns().around(self.shape), ..*self }
