@@ -137,7 +137,8 @@ impl<'a, T: Real> Geometry<'a, T> {
         let is_end = if north { j + 1 == rows } else { j == 0 };
         if is_end && self.layout.halo()[usize::from(north)] > 0 {
             let start = if north { self.plane_start(rows) } else { -(self.plane_len() as isize) };
-            return (start, Link::Inner);
+            let is_around = self.layout.goes_around_in_y()[usize::from(north)];
+            return (start, if is_around { Link::Wrapped } else { Link::Inner });
         }
         let (plane, link) = self.plane_beside(j, north);
         (self.plane_start(plane), link)

@@ -384,10 +384,9 @@ impl<T: Real> WithSimd for Prolong<'_, T> {
         let PointTransfer { coarse, by, in_x, .. } = transfer;
         let [x, y, z] = &by.along;
         let (n, coarse_n, coarse_nx) = (g.layout.pitch(), coarse.pitch(), coarse.shape().nx);
-        let [first, coarse_first] = transfer.firsts();
-        let row = first + j;
+        let row = transfer.firsts()[0] + j;
         let places = [y.part_of(row), y.beside(row)].map(|row| {
-            let plane = row as isize - coarse_first as isize;
+            let plane = coarse.row_here(row);
             (plane, by_parity(coarse, plane))
         });
         let [natural, between] = rows;

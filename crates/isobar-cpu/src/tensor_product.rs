@@ -344,7 +344,7 @@ impl SupportsParts<stencil::TensorProduct> for Cpu {
     type Part<T: Real> = TensorProduct<T>;
 
     fn part<T: Real>(&self, stencil: &stencil::TensorProduct, patch: Patch) -> Result<Arc<TensorProduct<T>>> {
-        let layout = patch.layout(Stencil::shape(stencil), false)?;
+        let layout = patch.layout(Stencil::shape(stencil), [false; 2])?;
         let factors = Factors::new(self, stencil, &layout);
         Ok(Arc::new(SevenPoint::new(self, layout, [false; 3], factors)?))
     }

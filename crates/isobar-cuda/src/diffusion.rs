@@ -470,6 +470,7 @@ impl SupportsParts<stencil::Diffusion> for Cuda {
         refuse_while_recording("making an operator")?;
         stencil.require_parts(patch, false)?;
         let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+        stencil.require_no_ring(slab, "cards")?;
         SevenPoint::made_of(Passes::make(self, stencil, slab, true)?, stencil)
     }
 

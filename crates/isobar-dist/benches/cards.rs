@@ -33,7 +33,7 @@ fn exchange(cards: usize, shape: Shape) -> Result<()> {
     let mut all = threads::run(cards, |world| {
         let backend = Distributed::new(linked(&world)?, Arc::new(world));
         let inner = backend.inner().clone();
-        let layout: Layout = backend.patch(shape)?.layout(shape, false)?;
+        let layout: Layout = backend.patch(shape)?.layout(shape, [false; 2])?;
         let (mut x, mut scalars) = (inner.zeros::<f64>(&layout)?, inner.scalars()?);
         let Some(link) = inner.link() else { return Ok([f64::NAN; 3]) };
         let mut micros = [0.0; 3];

@@ -5,7 +5,7 @@ use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, needs_whole_rows};
 use isobar_core::operator::part::{Handed, PartPoints, PartSubstitution, PartTriangular};
-use isobar_core::operator::{PointSmoother, Triangular};
+use isobar_core::operator::{Operator, PointSmoother, Triangular};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
 
@@ -19,6 +19,10 @@ fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
 ) -> Result<&dyn PartSubstitution<B, T>> {
     if !operator.ranks().has_whole_rows() {
         return Err(needs_whole_rows("incomplete Poisson and incomplete Cholesky"));
+    }
+    if Operator::<_, T>::layout(&**operator.part()).divides_ring() {
+        // The order of unknowns does not go around.
+        return Err(Error::Unsupported("incomplete Cholesky on ranks that divide a ring in y; run on one".into()));
     }
     let steps = operator.part().substitution();
     steps.ok_or_else(|| Error::Unsupported("incomplete Cholesky on several of these devices; run on one".into()))
@@ -113,7 +117,7 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
     }
 
     fn substitutes(&self) -> bool {
-        self.ranks().has_whole_rows() && self.part().substitution().is_some()
+        substitution::<B, T, O>(self).is_ok()
     }
 
     fn substitute(

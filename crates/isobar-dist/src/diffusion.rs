@@ -12,7 +12,7 @@ use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator,
 use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
-use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
+use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 use crate::above_lines::{has_points_above_lines, points_above_lines};
 use crate::distributed::{Aggregates, Distributed};
@@ -57,7 +57,7 @@ where
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {
         stencil.turns().require_one("a checkerboard")?;
         let shape = stencil.shape();
-        self.patch(shape)?.layout(shape, stencil.is_periodic(Axis::X) && shape.nx > 1)
+        self.patch(shape)?.layout(shape, stencil.rings())
     }
 
     fn operator<T: Real>(&self, stencil: &Diffusion) -> Result<Arc<Self::Operator<T>>> {

@@ -18,7 +18,7 @@ use isobar_core::stencil::parts::SupportsParts;
 
 use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
 use crate::operator::DistributedOperator;
-use crate::patches::Patches;
+use crate::patches::{Patches, collect_layers};
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
@@ -104,11 +104,11 @@ impl<B: PartBackend> Distributed<B> {
         if self.has_whole_rows() { Slabs::new(shape, self.world.size()) } else { Err(needs_whole_rows(what)) }
     }
 
-    /// The rank so many parts further in x, perhaps around a ring, and in y.
+    /// The rank so many parts further in x and in y, perhaps around rings.
     fn neighbour(&self, [to_x, to_y]: [isize; 2]) -> usize {
-        let (rank, [in_x, _]) = (self.world.rank(), self.parts);
-        let x = (rank % in_x + in_x).wrapping_add_signed(to_x) % in_x;
-        x + in_x * (rank / in_x).wrapping_add_signed(to_y)
+        let (rank, [in_x, in_y]) = (self.world.rank(), self.parts);
+        let further = |part: usize, to: isize, parts: usize| (part + parts).wrapping_add_signed(to) % parts;
+        further(rank % in_x, to_x, in_x) + in_x * further(rank / in_x, to_y, in_y)
     }
 
     /// This rank's part of a stencil's operator.
@@ -174,12 +174,12 @@ impl<B: PartBackend> Distributed<B> {
                 let (peer, colour) = (self.neighbour(edge.towards), edge.colour as u32);
                 let (send, receive) = (bytes_of(edge.send), bytes_of_mut(edge.receive));
                 let [to_x, to_y] = edge.towards;
-                if to_x == 0 {
+                if to_x == 0 && self.parts[1] > 2 {
                     messages.push(Message { peer, tag: colour, send, receive });
                     continue;
                 }
                 // On a ring of two parts the same rank is on both sides: tags say which way messages go.
-                let tag = |x: isize, y: isize| ALONG_X + 2 * (3 * (y + 1) + x + 1).unsigned_abs() as u32 + colour;
+                let tag = |x: isize, y: isize| DIRECTED + 2 * (3 * (y + 1) + x + 1).unsigned_abs() as u32 + colour;
                 messages.push(Message { peer, tag: tag(to_x, to_y), send, receive: &mut [] });
                 messages.push(Message { peer, tag: tag(-to_x, -to_y), send: &[], receive });
             }
@@ -210,8 +210,8 @@ pub fn other_number_of_parts([in_x, in_y]: [usize; 2], ranks: usize) -> Error {
     Error::invalid("parts", message)
 }
 
-/// The first tag of messages between parts that are not above each other.
-const ALONG_X: u32 = 8;
+/// The first tag of messages that say which way they go.
+const DIRECTED: u32 = 8;
 
 /// A rank that computes and exchanges by turns, as long as this lives. One whose computing is another device's work is not said
 /// to: its processor waits.
@@ -252,6 +252,14 @@ impl<B: PartBackend> Backend for Distributed<B> {
 
     fn shares(&self, grid: Shape) -> Option<Shares> {
         Some(self.patches(grid).ok()?.shares()).filter(|_| self.has_others())
+    }
+
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        self.patch(grid)
+    }
+
+    fn collect(&self, own: Vec<f64>, grid: Shape) -> Result<Vec<f64>> {
+        collect_layers(self.world(), &own, grid, self.parts, &vec![0..grid.nz; self.world.size()])
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Self::Vector<T>> {

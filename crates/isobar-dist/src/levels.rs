@@ -38,8 +38,8 @@ struct Gathered<B: PartBackend, T: Real> {
     f: B::Vector<T>,
     u: B::Vector<T>,
     patches: Patches,
-    /// This rank's rows and those of the halo.
-    with_halo: Slab,
+    /// This rank's rows and those of the halo, where they follow each other.
+    with_halo: Option<Slab>,
     /// Where parts pass through the host: this rank's, and all.
     staging: [Vec<T>; 2],
     /// Where x is divided: the parts of all ranks.
@@ -50,12 +50,13 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
     fn new(backend: &Distributed<B>, part: &Layout, whole: &Layout, patches: &Patches) -> Result<Self> {
         let slab = patches.of(backend.world().rank()).y;
         let [before, after] = part.halo();
-        let with_halo = Slab { first: slab.first - before, beyond: slab.beyond + after };
+        let with_halo = (backend.has_whole_rows() && !part.divides_ring())
+            .then(|| Slab { first: slab.first - before, beyond: slab.beyond + after });
         let parts: Vec<Layout> = match backend.has_whole_rows() {
             true => Vec::new(),
-            false => {
-                (0..patches.ranks()).map(|rank| patches.of(rank).layout(whole.shape(), false)).collect::<Result<_>>()?
-            }
+            false => (0..patches.ranks())
+                .map(|rank| patches.of(rank).layout(whole.shape(), [false; 2]))
+                .collect::<Result<_>>()?,
         };
         let all = if parts.is_empty() { whole.len() } else { parts.iter().map(Layout::len).sum() };
         let staged = if backend.needs_host() { [part.len(), all] } else { [0; 2] };
@@ -99,9 +100,9 @@ impl<B: PartBackend, T: Real> Gathered<B, T> {
 
     /// Takes this rank's part u, halo rows included, out of the whole.
     fn take(&mut self, backend: &Distributed<B>, from: &B::Vector<T>) -> Result<()> {
-        match backend.has_whole_rows() {
-            true => backend.inner().copy_rows(from, self.with_halo, &mut self.u),
-            false => backend.inner().copy_part(from, &mut self.u),
+        match self.with_halo {
+            Some(rows) => backend.inner().copy_rows(from, rows, &mut self.u),
+            None => backend.inner().copy_part(from, &mut self.u),
         }
     }
 }

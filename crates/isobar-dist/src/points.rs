@@ -12,7 +12,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::halving::Halving;
 use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::{ends_large, steps};
-use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Stencil};
+use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
 
 use crate::distributed::Distributed;
 use crate::levels::{DistributedTransfer, too_thin};
@@ -65,7 +65,6 @@ pub(crate) fn by_points<B: SupportsPointParts, T: Real>(
         }
         false => Vec::new(),
     };
-    let is_ring = stencil.is_periodic(Axis::X) && stencil.shape().nx > 1;
     inner.prepare_points(finest.part())?;
     let (mut operators, mut transfers, mut notes) = (vec![Arc::clone(finest)], Vec::new(), Vec::new());
     let mut fine = stencil.clone();
@@ -80,7 +79,7 @@ pub(crate) fn by_points<B: SupportsPointParts, T: Real>(
         };
         inner.prepare_points(operator.part())?;
         let before = &operators[operators.len() - 1];
-        let part_layout = patch.layout(by.coarse, is_ring)?;
+        let part_layout = patch.layout(by.coarse, coarse.rings())?;
         let part = inner.point_part_transfer(before.part(), &part_layout, by)?;
         let gathered = patches.filter(|_| !stays).map(|patches| (part_layout, patches));
         if gathered.is_some() {

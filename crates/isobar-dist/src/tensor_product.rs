@@ -37,7 +37,7 @@ where
     }
 
     fn layout(&self, stencil: &TensorProduct) -> Result<Layout> {
-        self.patch(stencil.shape())?.layout(stencil.shape(), false)
+        self.patch(stencil.shape())?.layout(stencil.shape(), [false; 2])
     }
 
     fn operator<T: Real>(&self, stencil: &TensorProduct) -> Result<Arc<Self::Operator<T>>> {

@@ -69,7 +69,9 @@ impl AggregateMap {
     /// [`Error::Shape`] for a part of another grid.
     pub fn of_part(&self, part: &Layout) -> Result<Self> {
         let (own, whole, [column, first], [before, after]) = (part.shape(), self.shape, part.origin(), part.halo());
-        let is_inside = column + own.nx <= whole.nx && first >= before && first + own.ny + after <= whole.ny;
+        let is_ring = part.divides_ring();
+        let has_halo = is_ring || (first >= before && first + own.ny + after <= whole.ny);
+        let is_inside = column + own.nx <= whole.nx && first + own.ny <= whole.ny && has_halo;
         if own.nz != whole.nz || !is_inside {
             return Err(Error::shape("a part of a map of aggregates", own.to_string(), format!("cells of {whole}")));
         }
@@ -81,7 +83,8 @@ impl AggregateMap {
             let rows = layers.flat_map(|layer| layer[whole.nx * first..][..whole.nx * count].chunks_exact(whole.nx));
             rows.flat_map(|row| &row[column..column + own.nx]).copied().collect()
         };
-        let halo = [(before > 0).then(|| rows(first - 1, 1)), (after > 0).then(|| rows(first + own.ny, 1))];
+        let beside = |j: isize| rows(part.row_there(j), 1);
+        let halo = [(before > 0).then(|| beside(-1)), (after > 0).then(|| beside(own.ny.cast_signed()))];
         let ids = if self.is_whole { OnceLock::new() } else { OnceLock::from(rows(first, own.ny)) };
         Ok(Self { shape: own, ids, count: self.count, is_whole: self.is_whole, halo })
     }
@@ -278,7 +281,7 @@ mod tests {
         let ids: Vec<u32> = (0..30).map(|n| if n % 7 == 0 { none } else { n }).collect();
         let (map, all) = (AggregateMap::new(whole, ids, 30).unwrap(), AggregateMap::whole(whole));
         for slab in [Slab { first: 0, beyond: 2 }, Slab { first: 2, beyond: 3 }, Slab { first: 3, beyond: 5 }] {
-            let layout = slab.layout(whole).unwrap();
+            let layout = slab.layout(whole, false).unwrap();
             let (part, [before, after]) = (map.of_part(&layout).unwrap(), layout.halo());
             assert_eq!((part.count(), part.halo().map(|row| row.is_some())), (30, [before > 0, after > 0]));
             for j in slab.first - before..slab.beyond + after {
@@ -290,5 +293,8 @@ mod tests {
             }
         }
         assert!(map.of_part(&Layout::new(Shape::new(3, 5, 3)).unwrap()).is_err());
+        let layout = Slab { first: 3, beyond: 5 }.layout(whole, true).unwrap();
+        let part = map.of_part(&layout).unwrap();
+        assert_eq!((part.aggregate_at([1, usize::MAX, 0]), part.aggregate_at([1, 2, 0])), (Some(5), Some(1)));
     }
 }

@@ -90,13 +90,13 @@ pub fn write_part<T: Real>(from: &[T], of: &Layout, whole: &Layout, entries: &mu
 }
 
 /// Copies what a part has, all its entries, its halo included, from a vector of the whole grid. Where it goes on beyond the last
-/// column, that is a ring.
+/// column or row, that is a ring.
 pub fn copy_part<T: Real>(whole: &Layout, from: &[T], part: &Layout, to: &mut [T]) {
-    let (shape, [first_i, first_j], all) = (part.shape(), part.origin(), whole.shape());
+    let (shape, [first_i, _], all) = (part.shape(), part.origin(), whole.shape());
     let [halo_before, halo_after] = part.halo().map(usize::cast_signed);
     let start = part.halo_len()[0];
     for j in -halo_before..shape.ny.cast_signed() + halo_after {
-        let row = first_j.wrapping_add_signed(j);
+        let row = part.row_there(j);
         for colour in Colour::BOTH {
             let halves = 2 * j + colour as isize;
             let begin = start.wrapping_add_signed(halves * part.half_plane().cast_signed());
@@ -128,6 +128,30 @@ mod tests {
     use crate::layout::{Patch, Shape, Slab};
     use crate::reference::Vector;
 
+    #[test]
+    fn rows_of_a_ring_come_from_its_other_end() {
+        let shape = Shape::new(6, 8, 2);
+        let value = |i: usize, j: usize, k: usize| (1 + i + 10 * j + 100 * k) as f64;
+        let mut whole = Vector::<f64>::zeros(&Layout::new(shape).unwrap()).unwrap();
+        whole.fill_with(value);
+        let slab = |first, beyond| Slab { first, beyond };
+        for (x, y) in [(slab(0, 6), slab(0, 3)), (slab(0, 6), slab(3, 8)), (slab(2, 6), slab(5, 8))] {
+            let layout = Patch { x, y }.layout(shape, [true, true]).unwrap();
+            let mut part = Vector::<f64>::zeros(&layout).unwrap();
+            copy_part(whole.layout(), whole.all_entries(), &layout, part.all_entries_mut());
+            for (j, k) in (-1..=y.rows().cast_signed()).flat_map(|j| (0..2).map(move |k| (j, k))) {
+                let row = (y.first + 8).wrapping_add_signed(j) % 8;
+                for i in 0..x.rows() {
+                    assert_eq!(part.get(i, j.cast_unsigned(), k), value(x.first + i, row, k), "{x:?} {y:?} {i} {j}");
+                }
+                if layout.has_halo_columns() {
+                    assert_eq!(part.get(usize::MAX, j.cast_unsigned(), k), value(x.first - 1, row, k));
+                    assert_eq!(part.get(x.rows(), j.cast_unsigned(), k), value(0, row, k));
+                }
+            }
+        }
+    }
+
     /// Parts of a grid, wherever they begin, hand over the right cells and take them up in the right places, around corners and around
     /// a ring too.
     #[test]
@@ -140,7 +164,7 @@ mod tests {
         for (x, is_ring) in [(slab(0, 4), false), (slab(4, 6), false), (slab(0, 4), true), (slab(6, 12), true)] {
             for y in [slab(0, 3), slab(3, 4), slab(4, 7)] {
                 let patch = Patch { x, y };
-                let layout = patch.layout(shape, is_ring).unwrap();
+                let layout = patch.layout(shape, [is_ring, false]).unwrap();
                 let mut taken = Vector::<f64>::zeros(&layout).unwrap();
                 copy_part(whole.layout(), whole.all_entries(), &layout, taken.all_entries_mut());
                 let mut own = Vector::<f64>::zeros(&layout).unwrap();

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use self::part::Shares;
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Shape};
+use crate::layout::{Layout, Patch, Shape};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
@@ -56,6 +56,23 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// How a grid is divided among several ranks; nothing on one.
     fn shares(&self, _grid: Shape) -> Option<Shares> {
         None
+    }
+
+    /// The columns of a grid that arrays have here: on one of several ranks its own.
+    ///
+    /// # Errors
+    /// Where ranks cannot divide it.
+    fn own_columns(&self, grid: Shape) -> Result<Patch> {
+        Ok(Patch::whole(grid))
+    }
+
+    /// All of an array of a grid, (nz, ny, nx) in C order, of whose columns [`Backend::own_columns`] are given, (nz, rows, columns).
+    /// All ranks call it.
+    ///
+    /// # Errors
+    /// Where another rank has failed.
+    fn collect(&self, own: Vec<f64>, _grid: Shape) -> Result<Vec<f64>> {
+        Ok(own)
     }
 
     /// A vector of zeros.

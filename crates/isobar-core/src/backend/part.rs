@@ -312,7 +312,7 @@ mod tests {
         let mut all = Vector::<f64>::zeros(&Layout::new(whole).unwrap()).unwrap();
         all.fill_with(value);
         for slab in [Slab { first: 0, beyond: 3 }, Slab { first: 3, beyond: 5 }, Slab { first: 4, beyond: 7 }] {
-            let layout = slab.layout(whole).unwrap();
+            let layout = slab.layout(whole, false).unwrap();
             let mut part = Vector::<f64>::zeros(&layout).unwrap();
             part.fill_with(|i, j, k| value(i, j + slab.first, k));
             let with_halo = Slab { first: slab.first - layout.halo()[0], beyond: slab.beyond + layout.halo()[1] };

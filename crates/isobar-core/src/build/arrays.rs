@@ -3,22 +3,82 @@
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Layout, Patch, Shape, Slab};
 use crate::real::Real;
 use crate::stencil::rings::Turns;
+
+/// A caller's grid, and what of it arrays and vectors have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallersGrid {
+    /// How often the solver's grid goes around it.
+    turns: Turns,
+    /// Its columns that arrays have here.
+    own: Patch,
+    /// Where ranks divide a direction of several turns.
+    divided: Option<Divided>,
+}
+
+/// What a rank has of a grid's columns is not what it has of the turns around it.
+#[derive(Clone, Copy, Debug)]
+struct Divided {
+    grid: Shape,
+    /// The columns of all turns that vectors have.
+    around: Patch,
+}
+
+impl CallersGrid {
+    /// A grid that vectors of this layout go around.
+    pub(crate) fn new<B: Backend>(backend: &B, grid: Shape, turns: Turns, layout: &Layout) -> Result<Self> {
+        let ([i, j], shape) = (layout.origin(), layout.shape());
+        let along = |first: usize, cells: usize| Slab { first, beyond: first + cells };
+        let around = Patch { x: along(i, shape.nx), y: along(j, shape.ny) };
+        if !turns.are_divided(layout) {
+            let once = turns.once(shape);
+            return Ok(Self { turns, own: Patch { x: along(i, once.nx), y: along(j, once.ny) }, divided: None });
+        }
+        Ok(Self { turns, own: backend.own_columns(grid)?, divided: Some(Divided { grid, around }) })
+    }
+
+    /// Its columns that arrays have here.
+    pub(crate) fn own(&self) -> Patch {
+        self.own
+    }
+
+    /// How often the solver's grid goes around it.
+    pub(crate) fn turns(&self) -> Turns {
+        self.turns
+    }
+}
+
+impl Divided {
+    /// An array of this rank's own columns on what vectors have of all turns, by way of the whole array.
+    fn repeat<B: Backend, T: Real>(&self, backend: &B, own: &ArrayView<'_, T>) -> Result<Vec<f64>> {
+        let (Self { grid, around: Patch { x, y } }, shape) = (self, own.shape());
+        let rows = (0..shape.nz).flat_map(|k| (0..shape.ny).map(move |j| (j, k)));
+        let values = rows.flat_map(|(j, k)| (0..shape.nx).map(move |i| own.get(i, j, k).to_f64())).collect();
+        let all = backend.collect(values, *grid)?;
+        let rows = (0..grid.nz).flat_map(|k| (y.first..y.beyond).map(move |j| grid.nx * (j % grid.ny + grid.ny * k)));
+        Ok(rows.flat_map(|row| (x.first..x.beyond).map(move |i| row + i % grid.nx)).map(|n| all[n]).collect())
+    }
+
+    /// What vectors have of all turns.
+    fn shape(&self) -> Shape {
+        self.around.shape(self.grid)
+    }
+}
 
 /// A caller's array to all turns of a solver's grid around it.
 pub(crate) fn upload<B: Backend>(
     backend: &B,
-    turns: Turns,
+    callers: &CallersGrid,
     source: Source<'_>,
     target: &mut B::Vector<f64>,
 ) -> Result<()> {
     match source {
-        Source::F64(view) => send(backend, turns, view, target),
-        Source::F32(view) => send(backend, turns, view, target),
+        Source::F64(view) => send(backend, callers, view, target),
+        Source::F32(view) => send(backend, callers, view, target),
         Source::Device(array) => {
-            turns.require_one("arrays in the memory of a GPU")?;
+            callers.turns.require_one("arrays in the memory of a GPU")?;
             backend.import(&array, target)
         }
     }
@@ -27,12 +87,16 @@ pub(crate) fn upload<B: Backend>(
 /// The same from host memory.
 pub(crate) fn send<B: Backend, T: Real>(
     backend: &B,
-    turns: Turns,
+    callers: &CallersGrid,
     view: ArrayView<'_, T>,
     target: &mut B::Vector<f64>,
 ) -> Result<()> {
+    let turns = callers.turns;
     if turns == Turns::ONE {
         return backend.upload(view, target);
+    }
+    if let Some(divided) = &callers.divided {
+        return backend.upload(ArrayView::c_order(&divided.repeat(backend, &view)?, divided.shape())?, target);
     }
     let values = turns.repeat(&view);
     backend.upload(ArrayView::c_order(&values, turns.around(view.shape()))?, target)
@@ -41,15 +105,15 @@ pub(crate) fn send<B: Backend, T: Real>(
 /// The mean of all turns of a solver's grid to a caller's array.
 pub(crate) fn download<B: Backend>(
     backend: &B,
-    turns: Turns,
+    callers: &CallersGrid,
     source: &B::Vector<f64>,
     target: &mut Target<'_>,
 ) -> Result<()> {
     match target {
-        Target::F64(view) => fetch(backend, turns, source, view),
-        Target::F32(view) => fetch(backend, turns, source, view),
+        Target::F64(view) => fetch(backend, callers, source, view),
+        Target::F32(view) => fetch(backend, callers, source, view),
         Target::Device(array) => {
-            turns.require_one("arrays in the memory of a GPU")?;
+            callers.turns.require_one("arrays in the memory of a GPU")?;
             backend.export(source, array)
         }
     }
@@ -58,25 +122,47 @@ pub(crate) fn download<B: Backend>(
 /// The same to host memory.
 pub(crate) fn fetch<B: Backend, T: Real>(
     backend: &B,
-    turns: Turns,
+    callers: &CallersGrid,
     source: &B::Vector<f64>,
     target: &mut ArrayViewMut<'_, T>,
 ) -> Result<()> {
+    let turns = callers.turns;
     if turns == Turns::ONE {
         return backend.download(source, target);
+    }
+    if let Some(divided) = &callers.divided {
+        let mut own = vec![0.0; divided.shape().cells()];
+        backend.download(source, &mut ArrayViewMut::c_order(&mut own, divided.shape())?)?;
+        let mut all = backend.collect(own, turns.around(divided.grid))?;
+        take_means(turns, divided.grid, callers.own, &mut all, target);
+        return Ok(());
     }
     let shape = target.shape();
     let around = turns.around(shape);
     let mut values = vec![T::ZERO; around.cells()];
     backend.download(source, &mut ArrayViewMut::c_order(&mut values, around)?)?;
-    let layers = values.chunks_exact_mut(around.nx * around.ny);
-    for (k, layer) in layers.enumerate() {
-        turns.take_means(shape, layer);
-        for (j, line) in layer.chunks_exact(around.nx).take(shape.ny).enumerate() {
-            target.set_line(j, k, &line[..shape.nx]);
+    take_means(turns, shape, Patch::whole(shape), &mut values, target);
+    Ok(())
+}
+
+/// Means over all turns of a grid, some columns of it, to a caller's array.
+fn take_means<S: Real, T: Real>(
+    turns: Turns,
+    grid: Shape,
+    own: Patch,
+    around: &mut [S],
+    target: &mut ArrayViewMut<'_, T>,
+) {
+    let width = turns.around(grid).nx;
+    let mut line = vec![T::ZERO; own.x.rows()];
+    for (k, layer) in around.chunks_exact_mut(width * turns.around(grid).ny).enumerate() {
+        turns.take_means(grid, layer);
+        for (j, row) in layer.chunks_exact(width).take(own.y.beyond).skip(own.y.first).enumerate() {
+            let means = &row[own.x.first..own.x.beyond];
+            line.iter_mut().zip(means).for_each(|(to, from)| *to = T::from_f64(from.to_f64()));
+            target.set_line(j, k, &line);
         }
     }
-    Ok(())
 }
 
 /// Names the first entry of a host's array that is not finite, if there is one.

@@ -137,7 +137,7 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
 /// Of what a matrix has on one device, and not where ranks share it.
 fn not_on_ranks(what: &str, instead: &str) -> Error {
     Error::Unsupported(format!(
-        "{what} is not divided among ranks on devices of this kind, or that divide x; use {instead}, or run on one"
+        "{what} is not divided among ranks on devices of this kind, or that divide x or a ring in y; use {instead}, or run on one"
     ))
 }
 

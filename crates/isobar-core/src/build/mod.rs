@@ -24,7 +24,7 @@ mod replace;
 mod solve;
 pub mod system;
 
-pub(crate) use arrays::{download, fetch, find_not_finite, send, upload};
+pub(crate) use arrays::{CallersGrid, download, fetch, find_not_finite, send, upload};
 pub use memory::{MatrixKind, MatrixSize, Memory, Processor};
 pub use solve::{Description, Solve};
 pub use system::System;

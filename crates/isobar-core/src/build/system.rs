@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::advice::advice;
-use super::arrays::{download, find_not_finite, upload};
+use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
 use super::iterate::Told;
 use super::range::Scaling;
@@ -37,8 +37,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
     pub(super) options: SolverOptions,
     pub(super) layout: Layout,
-    /// Of this grid around the caller's.
-    turns: Turns,
+    callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
@@ -123,9 +122,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let around = stencil.around()?;
         let stencil = &*around;
         let layout = backend.layout(stencil)?;
-        if layout.has_halo_columns() {
-            turns.require_one("columns divided among ranks")?;
-        }
+        let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
         let choice = backend.choice(stencil, &operator, options)?;
         let resolved = options.resolved(&choice)?;
@@ -176,7 +173,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             + if diagonal.is_some() { layout.len() } else { 0 };
         let description = Description {
             device: backend.device(),
-            shares: backend.shares(stencil.shape()),
+            shares: backend.shares(turns.once(stencil.shape())),
             method: options.method_name().into(),
             preconditioner: if is_own { "own" } else { options.preconditioner.name() }.into(),
             precision: options.precision,
@@ -207,7 +204,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             iteration,
             options,
             layout,
-            turns,
+            callers,
             description,
         })
     }
@@ -236,7 +233,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// How often the solver's grid, that of its vectors, goes around the stencil's.
     pub(crate) fn turns(&self) -> Turns {
-        self.turns
+        self.callers.turns()
+    }
+
+    /// The grid of callers' arrays.
+    pub(crate) fn callers(&self) -> &CallersGrid {
+        &self.callers
     }
 
     /// That of its vectors.
@@ -391,9 +393,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     ) -> Result<Outcome> {
         let clock = Instant::now();
         self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
-        upload(&self.backend, self.turns, rhs, &mut self.b)?;
+        upload(&self.backend, &self.callers, rhs, &mut self.b)?;
         if guess == Guess::Given {
-            upload(&self.backend, self.turns, u.as_source(), &mut self.u)?;
+            upload(&self.backend, &self.callers, u.as_source(), &mut self.u)?;
         }
         // Bringing arrays is no part of the solve, on whichever rank it takes longest.
         self.backend.synchronize()?;
@@ -409,7 +411,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         let mut outcome = self.run(norms, guess, observer, clock)?;
         let clock = Instant::now();
         if outcome.is_returned {
-            download(&self.backend, self.turns, &self.u, &mut u)?;
+            download(&self.backend, &self.callers, &self.u, &mut u)?;
         }
         outcome.timing.upload = upload;
         outcome.timing.download = clock.elapsed().as_secs_f64();
@@ -418,9 +420,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
     fn apply(&mut self, u: Source<'_>, mut v: Target<'_>) -> Result<()> {
         self.check_shapes([("u", u.shape()), ("v = A u", v.shape())])?;
-        upload(&self.backend, self.turns, u, &mut self.u)?;
+        upload(&self.backend, &self.callers, u, &mut self.u)?;
         self.capabilities.operator.apply(&self.u, &mut self.b)?;
-        download(&self.backend, self.turns, &self.b, &mut v)
+        download(&self.backend, &self.callers, &self.b, &mut v)
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
@@ -452,7 +454,7 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     fn check_shapes(&self, arrays: [(&str, Shape); 2]) -> Result<()> {
-        let expected = self.turns.once(self.layout.shape());
+        let expected = self.callers.own().shape(self.layout.shape());
         match arrays.into_iter().find(|(_, shape)| *shape != expected) {
             Some((what, shape)) => Err(Error::shape(what, shape.to_string(), expected.to_string())),
             None => Ok(()),

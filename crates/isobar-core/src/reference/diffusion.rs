@@ -26,8 +26,8 @@ pub struct DiffusionRows<T> {
     origin: [usize; 2],
     /// Directions that go around within the part.
     periodic: [bool; 3],
-    /// Whether x goes around through other parts.
-    goes_around: bool,
+    /// Directions that do so through other parts.
+    goes_around: [bool; 3],
     /// Of each direction, T between a cell and its upper neighbour.
     faces: [Vector<T>; 3],
     /// Dirichlet sides included.
@@ -41,11 +41,12 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
         for axis in Axis::ALL {
             let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
             for upper in [false, true] {
-                let place = if d < 2 { self.origin[d].wrapping_add(at[d]) } else { at[d] };
+                // Of what is before the first cell too, which has the number before 0.
+                let place = if d < 2 { self.origin[d].wrapping_add(at[d]).wrapping_add(n) % n } else { at[d] };
                 let is_end = if upper { place + 1 == n } else { place == 0 };
                 // What is before a halo row is not this part's to know.
                 let is_beyond = axis == Axis::Y && !upper && at[d] == usize::MAX;
-                let is_ring = n > 1 && (self.periodic[d] || (axis == Axis::X && self.goes_around));
+                let is_ring = n > 1 && (self.periodic[d] || self.goes_around[d]);
                 if is_beyond || (is_end && !is_ring) {
                     continue;
                 }
@@ -93,21 +94,23 @@ impl SevenPoint for Diffusion {
         let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
             let (mut v, Shape { nx, ny, nz }) = (Vector::zeros(layout)?, layout.shape());
             // The faces between two parts are in the halo row or column before the upper one.
-            for row in origin[1] - before..origin[1] + ny + after {
+            for j in 0..before + ny + after {
                 for (i, k) in (0..nz).flat_map(|k| (0..nx + west + east).map(move |i| (i, k))) {
                     let column = (origin[0] + i + whole.nx - west) % whole.nx;
-                    let value = T::from_f64(value([column, row, k]));
-                    v.set(i.wrapping_sub(west), row.wrapping_sub(origin[1]), k, value);
+                    let j = j.wrapping_sub(before);
+                    let value = T::from_f64(value([column, layout.row_there(j.cast_signed()), k]));
+                    v.set(i.wrapping_sub(west), j, k, value);
                 }
             }
             Ok(v)
         };
         let faces = |axis| of(&|at| self.face(axis, at));
+        let is_divided = [layout.has_halo_columns(), layout.divides_ring(), false];
         Ok(DiffusionRows {
             shape: whole,
             origin,
-            periodic: Axis::ALL.map(|axis| self.is_periodic(axis) && !(axis == Axis::X && layout.has_halo_columns())),
-            goes_around: self.is_periodic(Axis::X) && layout.has_halo_columns(),
+            periodic: Axis::ALL.map(|axis| self.is_periodic(axis) && !is_divided[axis as usize]),
+            goes_around: Axis::ALL.map(|axis| self.is_periodic(axis) && is_divided[axis as usize]),
             faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
             shift: of(&|at| self.shift(at))?,
             coefficient_vectors: Diffusion::coefficient_vectors(self),

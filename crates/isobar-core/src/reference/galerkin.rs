@@ -4,10 +4,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
-use crate::backend::part::{Fill, copy_rows, nothing};
+use crate::backend::part::{Fill, nothing};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Slab};
+use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer, no_neighbours};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use crate::real::{Precision, Real};
@@ -30,7 +30,7 @@ pub struct Plain27<T: Real> {
 impl<T: Real> Plain27<T> {
     fn new(matrix: &Couplings, slab: Slab) -> Result<Self> {
         let whole = Layout::new(matrix.grid.shape)?;
-        let layout = slab.layout(matrix.grid.shape)?;
+        let layout = slab.layout(matrix.grid.shape, matrix.grid.periodic[1])?;
         Ok(Self { rows: RwLock::new(Rows27::new(matrix, &whole)?), layout })
     }
 
@@ -41,7 +41,7 @@ impl<T: Real> Plain27<T> {
 
     /// An entry of a part's vector, by a cell of the whole grid, which may be in a halo row.
     fn entry(&self, v: &Vector<T>, [i, j, k]: At) -> T {
-        v.get(i, j.wrapping_sub(self.layout.origin()[1]), k)
+        v.get(i, self.layout.row_here(j).cast_unsigned(), k)
     }
 }
 
@@ -307,13 +307,21 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
 
 /// The rows of a vector that another layout of the same grid has room for, in that.
 fn moved<T: Real>(v: &Vector<T>, layout: Layout) -> Result<Vector<T>> {
+    let (mut to, Shape { nx, nz, .. }) = (Vector::zeros(&layout)?, layout.shape());
     let rows = |layout: &Layout| {
-        let ([_, first], [before, after]) = (layout.origin(), layout.halo());
-        Slab { first: first - before, beyond: first + layout.shape().ny + after }
+        let [before, after] = layout.halo().map(usize::cast_signed);
+        -before..layout.shape().ny.cast_signed() + after
     };
-    let ([own, wanted], mut to) = ([rows(v.layout()), rows(&layout)], Vector::zeros(&layout)?);
-    let common = Slab { first: own.first.max(wanted.first), beyond: own.beyond.min(wanted.beyond) };
-    copy_rows([v.layout(), &layout], v.all_entries(), common, to.all_entries_mut());
+    for j in rows(&layout) {
+        let row = layout.row_there(j);
+        let from = v.layout().row_here(row);
+        if !rows(v.layout()).contains(&from) || v.layout().row_there(from) != row {
+            continue;
+        }
+        for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
+            to.set(i, j.cast_unsigned(), k, v.get(i, from.cast_unsigned(), k));
+        }
+    }
     Ok(to)
 }
 

@@ -54,13 +54,14 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
             _ if goes_on[0] && (i + 1) % self.by.coarse.nx == coarse_first[0] => usize::MAX,
             _ => own,
         };
+        let row = |j: usize| coarse_u.layout().row_here(j).cast_unsigned();
         let before = u.clone();
         fill(u, |at: At| {
             let mut sum = get(&before)(at);
             for (k, z) in from(2, at[2]) {
                 for (j, y) in from(1, at[1] + first[1]) {
                     for (i, x) in from(0, at[0] + first[0]) {
-                        sum += T::from_f64(x * y * z) * coarse_u.get(column(i), j.wrapping_sub(coarse_first[1]), k);
+                        sum += T::from_f64(x * y * z) * coarse_u.get(column(i), row(j), k);
                     }
                 }
             }

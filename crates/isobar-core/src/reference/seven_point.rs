@@ -88,7 +88,8 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// # Errors
     /// As [`Plain::new`].
     pub fn part(stencil: &S, patch: Patch) -> Result<Self> {
-        let layout = patch.layout(stencil.shape(), stencil.periodic()[0])?;
+        let [x, y, _] = stencil.periodic();
+        let layout = patch.layout(stencil.shape(), [x, y])?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
         Ok(Self { layout, state: RwLock::new(state) })
     }

@@ -8,7 +8,7 @@ use super::Stencil;
 use super::rings::Turns;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::layout::{Patch, Shape};
+use crate::layout::{Patch, Shape, Slab};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A direction of the grid.
@@ -229,8 +229,8 @@ impl Diffusion {
         }
     }
 
-    /// Fails where some rows by themselves cannot be had: of a ring in y, of coefficients on a GPU, of stored faces but for whole
-    /// rows where `has_faces`.
+    /// Fails where some columns by themselves cannot be had: of coefficients on a GPU, of stored faces but for whole rows where
+    /// `has_faces`.
     ///
     /// # Errors
     /// [`Error::Unsupported`], saying so.
@@ -240,14 +240,24 @@ impl Diffusion {
         }
         self.require_host()?;
         let has_faces = has_faces && patch.x == Patch::whole(self.shape).x;
-        if self.is_periodic(Axis::Y) || (!has_faces && matches!(self.coefficients, Coefficients::Faces(_))) {
-            return Err(Error::Unsupported(
-                "a part of a grid that is periodic in y, or whose faces are stored; use one rank, or, of one direction that is \
-                 periodic, let that be x"
-                    .into(),
-            ));
+        if !has_faces && matches!(self.coefficients, Coefficients::Faces(_)) {
+            return Err(Error::Unsupported("a part of a grid whose faces are stored; use one rank".into()));
         }
         Ok(())
+    }
+
+    /// Fails for some rows of a ring in y, where `devices` do not go around it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], saying so.
+    pub fn require_no_ring(&self, rows: Slab, devices: &str) -> Result<()> {
+        if !self.is_periodic(Axis::Y) || rows == Slab::whole(self.shape) {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "a grid that is periodic in y on several {devices}; use one, or processes with --device cpu, or, of one direction that \
+             is periodic, let that be x"
+        )))
     }
 
     /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
@@ -273,6 +283,11 @@ impl Diffusion {
     /// Whether a direction is periodic.
     pub fn is_periodic(&self, axis: Axis) -> bool {
         self.sides[axis as usize][0] == Side::Periodic
+    }
+
+    /// Whether x, and y, have several cells of which the last is beside the first.
+    pub fn rings(&self) -> [bool; 2] {
+        [Axis::X, Axis::Y].map(|axis| self.is_periodic(axis) && self.extents()[axis as usize] > 1)
     }
 
     fn extents(&self) -> [usize; 3] {

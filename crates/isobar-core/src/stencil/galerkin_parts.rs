@@ -112,15 +112,17 @@ where
             starts.iter().map(of).collect()
         });
         let slab = starts.as_ref().map(|starts| Slab { first: starts[rank], beyond: starts[rank + 1] });
-        let is_small = matrix.grid().shape.cells() <= COARSEST_CELLS;
-        let stays = !is_small && starts.as_ref().is_some_and(|starts| stays(starts));
+        let (shape, is_ring) = (matrix.grid().shape, matrix.grid().periodic[1]);
+        // Cells of one colour are beside each other where an odd number of rows is a ring.
+        let is_odd = is_ring && !shape.ny.is_multiple_of(2);
+        let stays = shape.cells() > COARSEST_CELLS && !is_odd && starts.as_ref().is_some_and(|starts| stays(starts));
         let operator = match slab.filter(|_| stays) {
             Some(slab) => backend.coarse_part::<T>(matrix, slab)?,
             None => backend.coarse::<T>(matrix)?,
         };
         // What goes from a part to what is whole knows this part's rows of it alone.
         let layout = match slab {
-            Some(slab) => slab.layout(matrix.grid().shape)?,
+            Some(slab) => slab.layout(shape, is_ring)?,
             None => *LineSmootherOf::layout::<B, T>(&*operator),
         };
         let finer = match levels.last() {

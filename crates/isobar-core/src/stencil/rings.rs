@@ -10,7 +10,7 @@
 use super::{Coefficients, Diffusion, Stencil};
 use crate::array::ArrayView;
 use crate::error::{Error, Result};
-use crate::layout::Shape;
+use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
 /// How often a solver's grid goes around that of the caller's arrays, in x and y.
@@ -89,6 +89,11 @@ impl Turns {
             let sum = turns.fold(T::ZERO, |sum, turn| sum + layer[at(turn)]);
             layer[at((0, 0))] = weight * sum;
         }
+    }
+
+    /// Whether a direction of several turns is divided, as vectors of this layout are.
+    pub fn are_divided(self, layout: &Layout) -> bool {
+        (self.x > 1 && layout.has_halo_columns()) || (self.y > 1 && layout.divides_ring())
     }
 
     /// Fails where there is more than one.

@@ -2,28 +2,27 @@
 
 use crate::array::{ArrayView, ArrayViewMut, Source, Target};
 use crate::backend::Backend;
-use crate::build::{download, fetch, find_not_finite, send, upload};
+use crate::build::{CallersGrid, download, fetch, find_not_finite, send, upload};
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Patch, Shape, Slab};
-use crate::stencil::rings::Turns;
+use crate::layout::{Patch, Shape};
 
 /// Arrays of the whole grid, or of the part of it that vectors have alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrays {
     /// The caller's grid.
     whole: Shape,
-    /// What vectors have of it.
-    part: Patch,
-    /// How often vectors go around it.
-    turns: Turns,
+    /// What arrays and vectors have of it.
+    callers: CallersGrid,
 }
 
 impl Arrays {
-    /// Of a grid, for vectors of this layout.
-    pub(super) fn new(whole: Shape, layout: &Layout, turns: Turns) -> Self {
-        let ([i, j], own) = (layout.origin(), turns.once(layout.shape()));
-        let along = |first: usize, cells: usize| Slab { first, beyond: first + cells };
-        Self { whole, part: Patch { x: along(i, own.nx), y: along(j, own.ny) }, turns }
+    /// Of a grid.
+    pub(super) fn new(whole: Shape, callers: CallersGrid) -> Self {
+        Self { whole, callers }
+    }
+
+    fn part(&self) -> Patch {
+        self.callers.own()
     }
 
     /// Fails for an array of neither.
@@ -41,7 +40,7 @@ impl Arrays {
 
     /// Fails for a NaN or an infinity in a caller's array, naming the cell of the whole grid.
     pub(super) fn check_finite(&self, what: &str, array: Source<'_>) -> Result<()> {
-        let [x, y] = if self.is_own(what, array.shape())? { self.part.origin() } else { [0; 2] };
+        let [x, y] = if self.is_own(what, array.shape())? { self.part().origin() } else { [0; 2] };
         find_not_finite(what, array).map_err(|error| match error {
             Error::NotFinite { what, value, i, j, k } => Error::NotFinite { what, value, i: i + x, j: j + y, k },
             other => other,
@@ -56,8 +55,8 @@ impl Arrays {
         array: Source<'_>,
         to: &mut B::Vector<f64>,
     ) -> Result<()> {
-        let own = if self.is_own(what, array.shape())? { array } else { array.part(self.part)? };
-        upload(backend, self.turns, own, to)
+        let own = if self.is_own(what, array.shape())? { array } else { array.part(self.part())? };
+        upload(backend, &self.callers, own, to)
     }
 
     /// A vector to a caller's array.
@@ -68,26 +67,26 @@ impl Arrays {
         from: &B::Vector<f64>,
         array: Target<'_>,
     ) -> Result<()> {
-        let mut own = if self.is_own(what, array.shape())? { array } else { array.into_part(self.part)? };
-        download(backend, self.turns, from, &mut own)
+        let mut own = if self.is_own(what, array.shape())? { array } else { array.into_part(self.part())? };
+        download(backend, &self.callers, from, &mut own)
     }
 
     /// Values of the whole grid, C order, to a vector.
     pub(super) fn send<B: Backend>(&self, backend: &B, values: &[f64], to: &mut B::Vector<f64>) -> Result<()> {
-        send(backend, self.turns, ArrayView::c_order(values, self.whole)?.part(self.part)?, to)
+        send(backend, &self.callers, ArrayView::c_order(values, self.whole)?.part(self.part())?, to)
     }
 
     /// x = 0 in some cells of the whole grid.
     pub(super) fn clear_in<B: Backend>(&self, backend: &B, cells: &[bool], x: &mut B::Vector<f64>) -> Result<()> {
         let mut values = vec![0.0; cells.len()];
-        fetch(backend, self.turns, x, &mut ArrayViewMut::c_order(&mut values, self.whole)?.into_part(self.part)?)?;
+        fetch(backend, &self.callers, x, &mut ArrayViewMut::c_order(&mut values, self.whole)?.into_part(self.part())?)?;
         values.iter_mut().zip(cells).filter(|(_, is_cleared)| **is_cleared).for_each(|(value, _)| *value = 0.0);
         self.send(backend, &values, x)
     }
 
     /// Whether an array has what vectors have alone; else it is one of the whole grid.
     fn is_own(&self, what: &str, shape: Shape) -> Result<bool> {
-        if shape == self.part.shape(self.whole) {
+        if shape == self.part().shape(self.whole) {
             return Ok(true);
         }
         self.check_whole(what, shape).map(|()| false)

@@ -101,7 +101,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
                 Some((operator, step))
             }
         };
-        let arrays = Arrays::new(heat.shape(), &layout, turns);
+        let arrays = Arrays::new(heat.shape(), *system.callers());
         let vector_of = |values: &[f64]| -> Result<B::Vector<f64>> {
             let mut vector = backend.zeros(&layout)?;
             arrays.send(backend, values, &mut vector)?;

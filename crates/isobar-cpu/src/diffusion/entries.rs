@@ -52,10 +52,10 @@ pub(crate) trait CellCoefficients<T: Real>: Sync {
 /// What a layout is of, its halo included, of a C-order array of the whole grid; each entry times `scale`.
 pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], whole: Shape, scale: f64) {
     let layout = *out.layout();
-    let (shape, [before, after], [column, first]) = (layout.shape(), layout.halo(), layout.origin());
+    let (shape, [before, after], [column, _]) = (layout.shape(), layout.halo(), layout.origin());
     let shared = out.share_mut();
     let of_row = |j: isize, colour: Colour, start: isize| {
-        let (j, parity) = (j.wrapping_add_unsigned(first).unsigned_abs(), layout.parity(j.unsigned_abs(), colour));
+        let (j, parity) = (layout.row_there(j), layout.parity(j.unsigned_abs(), colour));
         let columns = (shape.nx + 1 - parity) / 2;
         for k in 0..shape.nz {
             // SAFETY: each half plane is visited once.
@@ -81,7 +81,9 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
             // SAFETY: this thread alone has the vector.
             let cells = unsafe { shared.row_mut(layout.beyond(is_east, j as isize), shape.nz) };
             for (k, entry) in cells.iter_mut().enumerate() {
-                *entry = T::from_f64(scale * values[i % whole.nx + whole.nx * (first + j + whole.ny * k)]);
+                *entry = T::from_f64(
+                    scale * values[i % whole.nx + whole.nx * (layout.row_there(j as isize) + whole.ny * k)],
+                );
             }
         }
     }
@@ -90,7 +92,7 @@ pub(super) fn arrange<T: Real>(cpu: &Cpu, out: &mut Vector<T>, values: &[f64], w
 /// Values by place in the whole grid, in a layout of whole rows, halo rows included.
 pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl Fn([usize; 3]) -> f64 + Sync) {
     let layout = *out.layout();
-    let (shape, first, shared) = (layout.shape(), layout.origin()[1], out.share_mut());
+    let (shape, shared) = (layout.shape(), out.share_mut());
     let of_row = |j: isize, colour: Colour, start: isize| {
         // Rows further on by an even number have the same parities.
         let like = j.cast_unsigned().wrapping_add(2);
@@ -99,7 +101,7 @@ pub(super) fn arrange_with<T: Real>(cpu: &Cpu, out: &mut Vector<T>, value: impl 
             // SAFETY: each half plane is visited once.
             let row = unsafe { shared.row_mut(start + (k * layout.pitch()) as isize, columns) };
             for (m, entry) in row.iter_mut().enumerate() {
-                *entry = T::from_f64(value([parity + 2 * m, first.wrapping_add_signed(j), k]));
+                *entry = T::from_f64(value([parity + 2 * m, layout.row_there(j), k]));
             }
         }
     };

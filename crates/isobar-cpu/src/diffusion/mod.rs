@@ -332,13 +332,13 @@ impl Supports<stencil::Diffusion> for Cpu {
 impl SupportsParts<stencil::Diffusion> for Cpu {
     type Part<T: Real> = Diffusion<T>;
 
-    /// Parts of rings in y are not made yet, nor, of stencils with stored faces, parts of rows.
+    /// Of stencils with stored faces parts of rows are not made yet.
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Diffusion<T>>> {
         let shape = Stencil::shape(stencil);
         stencil.require_parts(patch, true)?;
         let extents = [shape.nx, shape.ny, shape.nz];
         let periodic = Axis::ALL.map(|axis| stencil.is_periodic(axis) && extents[axis as usize] > 1);
-        let layout = patch.layout(shape, periodic[0])?;
+        let layout = patch.layout(shape, [periodic[0], periodic[1]])?;
         let coefficients = DiffusionCoefficients::new(self, &layout, periodic, stencil)?;
         Ok(Arc::new(SevenPoint::new(self, layout, periodic, coefficients)?))
     }

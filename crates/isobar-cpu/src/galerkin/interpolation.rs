@@ -73,17 +73,17 @@ impl<T: Real> Interpolation<T> {
         let smoother = fine.smoother();
         let (cpu, fine_layout) = (smoother.backend().clone(), *smoother.layout());
         let shape = fine_layout.shape();
-        let periodic = weights.first().map_or([false; 3], |weights| weights.fine.periodic);
+        let [x, y, z] = weights.first().map_or([false; 3], |weights| weights.fine.periodic);
+        // A ring that is divided goes around through other parts.
+        let periodic = [x, y && !fine_layout.divides_ring(), z];
         let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
         let nx = coarse.shape().nx;
         let row = (nx.max(fine_layout.pitch()) + 1).next_multiple_of(8);
         let first = [fine_layout, coarse].map(|layout| layout.origin()[1]);
-        let [planes, coarse_planes] = [(fine_layout, first[0]), (coarse, first[1])]
-            .map(|(layout, first)| first.saturating_sub(1)..first + layout.shape().ny + layout.halo()[1]);
         let stored = AxisWeights {
-            x: of(Axis::X).map(|w| Stored::new(w, planes, row)),
-            y: of(Axis::Y).map(|w| Stored::new(w, coarse_planes.clone(), row)),
-            z: of(Axis::Z).map(|w| Stored::new(w, coarse_planes, row)),
+            x: of(Axis::X).map(|w| Stored::new(w, &fine_layout, row)),
+            y: of(Axis::Y).map(|w| Stored::new(w, &coarse, row)),
+            z: of(Axis::Z).map(|w| Stored::new(w, &coarse, row)),
         };
         let meets = fine_layout.halo() != [0; 2] && stored.y.is_some();
         let threads = cpu.threads_for(fine_layout.len()).min(shape.ny);

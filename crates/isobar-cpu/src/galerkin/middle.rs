@@ -90,7 +90,7 @@ impl<T: Real> Interpolation<T> {
                 let below = match coarse_j.checked_sub(1) {
                     Some(below) => Some((&middle[2 * below + 1][..], first + below)),
                     None if is_ring => middle.last().map(|last| (&last[..], y.planes.len() - 1)),
-                    None => before.map(|before| (before, first - 1)),
+                    None => before.map(|before| (before, self.coarse.row_there(-1))),
                 };
                 let above = middle.get(2 * coarse_j + 1);
                 for k in 0..nz {
@@ -142,6 +142,7 @@ impl<T: Real> Interpolation<T> {
     #[inline(always)]
     pub(super) fn scatter_coarse(&self, w: &AxisWeights<T>, coarse_j: usize, coarse_u: &[T], out: &mut [T]) {
         let (row, nz) = (self.row, self.fine_layout.shape().nz);
+        let whole_j = self.coarse.row_there(coarse_j.cast_signed());
         let step = if w.z.is_some() { 2 } else { 1 };
         for k in 0..self.coarse.shape().nz {
             let out = &mut out[step * k * row..][..row];
@@ -158,7 +159,7 @@ impl<T: Real> Interpolation<T> {
                 let (own, upper) = rest.split_at_mut(row);
                 let below = &lower[2 * k * row..];
                 let above = if 2 * k + 2 < nz { &upper[..row] } else { &lower[..row] };
-                combine(own, z.rows(self.first[1] + coarse_j, k), below, above);
+                combine(own, z.rows(whole_j, k), below, above);
             }
         }
         self.close_rings(out);

@@ -93,8 +93,10 @@ impl<T: Real> Level27<T> {
     }
 
     fn of<N: Real>(cpu: &Cpu, matrix: &Couplings<N>, slab: Slab) -> Result<Self> {
-        let layout = slab.layout(matrix.grid.shape)?;
-        let grid = Grid { shape: layout.shape(), ..matrix.grid };
+        let [x, y, z] = matrix.grid.periodic;
+        let layout = slab.layout(matrix.grid.shape, y)?;
+        // A ring that is divided goes around through other parts.
+        let grid = Grid { shape: layout.shape(), periodic: [x, y && !layout.divides_ring(), z] };
         let mut couplings = [const { None }; UPPER];
         for (vector, present) in couplings.iter_mut().zip(matrix.present) {
             *vector = present.then(|| Vector::zeros(cpu, &layout)).transpose()?;
@@ -243,7 +245,7 @@ impl<T: Real> Level27<T> {
 
     /// A plane of this part, halo planes included, in the whole grid.
     fn in_whole(&self, j: isize) -> usize {
-        self.first.wrapping_add_signed(j)
+        self.layout.row_there(j)
     }
 
     /// Couplings of plane j across the ends of x and z, and those that lag behind.
@@ -271,7 +273,7 @@ impl<T: Real> Level27<T> {
                 let Some(to) = matrix.neighbour(at, offset) else { continue };
                 let c = matrix.coupling(at, offset).to_f64();
                 if crosses[0] || crosses[2] {
-                    let position = self.position(to[0], to[1] as isize - self.first as isize, to[2]);
+                    let position = self.position(to[0], self.layout.row_here(to[1]), to[2]);
                     let is_lagging = crosses[1] && !ny.is_multiple_of(2) && to[0] % 2 == i % 2;
                     let in_ring = is_lagging.then(|| (u8::from(to[1] != 0), (to[0] / 2 + pitch * to[2]) as u32));
                     half.couplings.push(Wrapped { entry, position, coupling: T::from_f64(c), in_ring });

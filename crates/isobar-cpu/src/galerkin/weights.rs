@@ -1,7 +1,6 @@
 //! Weights of interpolation as transfers read them.
 
-use std::ops::Range;
-
+use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::{Execute, Weights};
 
@@ -19,25 +18,31 @@ pub(super) struct AxisWeights<T> {
 /// empty.
 pub(super) struct Stored<T> {
     pub(super) planes: Vec<[Vec<T>; 2]>,
-    needed: Range<usize>,
+    is_needed: Vec<bool>,
     row: usize,
 }
 
 impl<T: Real> Stored<T> {
-    pub(super) fn new<N: Real>(weights: &Weights<N>, needed: Range<usize>, row: usize) -> Self {
-        Self { planes: (0..weights.odd.shape.ny).map(|_| [Vec::new(), Vec::new()]).collect(), needed, row }
+    /// Those of a part's planes, and of its halo planes.
+    pub(super) fn new<N: Real>(weights: &Weights<N>, part: &Layout, row: usize) -> Self {
+        let (planes, [before, after]) = (weights.odd.shape.ny, part.halo().map(usize::cast_signed));
+        let mut is_needed = vec![false; planes];
+        for j in -before..part.shape().ny.cast_signed() + after {
+            is_needed.get_mut(part.row_there(j)).into_iter().for_each(|is_needed| *is_needed = true);
+        }
+        Self { planes: (0..planes).map(|_| [Vec::new(), Vec::new()]).collect(), is_needed, row }
     }
 
     pub(super) fn set<N: Real>(&mut self, cpu: &Cpu, weights: &Weights<N>) {
         let (grid, row) = (weights.odd, self.row);
-        let needed = self.needed.start..self.needed.end.min(self.planes.len());
-        let first = needed.start;
+        let planes = self.planes.iter_mut().enumerate();
+        let mut needed: Vec<_> = planes.zip(&self.is_needed).filter_map(|(plane, is)| is.then_some(plane)).collect();
         Execute::for_each(
             cpu,
-            &mut self.planes[needed],
+            &mut needed,
             #[inline(always)]
-            |n, plane| {
-                let j = first + n;
+            |_, (j, plane)| {
+                let j = *j;
                 for (which, stored) in plane.iter_mut().enumerate() {
                     stored.resize(row * grid.shape.nz, T::ZERO);
                     for k in 0..grid.shape.nz {

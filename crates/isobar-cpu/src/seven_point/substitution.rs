@@ -275,7 +275,8 @@ impl<'a, T: Real> Blocks<'a, T> {
     fn position(&self, [i, j, k]: [usize; 3]) -> isize {
         // Two rows further on, where an even number keeps the colours.
         let layout = &self.g.layout;
-        layout.index(i, j + 2 - layout.origin()[1], k) as isize - (4 * layout.half_plane()) as isize
+        let row = (layout.row_here(j) + 2).cast_unsigned();
+        layout.index(i, row, k) as isize - (4 * layout.half_plane()) as isize
     }
 
     /// Neighbours on the sides that are `wanted`: of higher or of lower number.
@@ -296,7 +297,7 @@ impl<'a, T: Real> Blocks<'a, T> {
                 let link = match (upper, other[d]) {
                     (true, m) if m + 1 < size => Link::Inner,
                     (false, m) if m > 0 => Link::Inner,
-                    _ if self.g.periodic[d] => Link::Wrapped,
+                    _ if self.g.periodic[d] || (axis == Axis::Y && self.g.layout.divides_ring()) => Link::Wrapped,
                     _ => continue,
                 };
                 let higher = upper == (link == Link::Inner);

@@ -106,7 +106,7 @@ impl<T: Real> TensorProduct<T> {
     fn with_room_for(cuda: &Cuda, stencil: &stencil::TensorProduct, slab: Slab) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
-        let layout = slab.layout(whole)?;
+        let layout = slab.layout(whole, false)?;
         let shape = layout.shape();
         check_size(shape)?;
         let tile = Tile::new::<T>(shape.nz, shape.nx * shape.ny)?;

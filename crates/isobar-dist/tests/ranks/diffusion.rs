@@ -143,6 +143,4 @@ fn what_is_not_there_is_said() {
     );
     let said = why(&problem, &galerkin, 9);
     assert!(said.contains("8 rows for 9 ranks") && said.contains("use at most 8 ranks"), "{said}");
-    problem.boundary[1] = [Boundary::Periodic; 2];
-    assert!(why(&problem, &cg, 2).contains("periodic in y"));
 }

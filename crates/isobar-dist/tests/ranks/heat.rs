@@ -50,7 +50,12 @@ fn steps_are_those_of_one_rank() {
         tolerance: 1e-9,
         ..SolverOptions::default()
     };
-    for (n, heat) in [plain, rock].iter().enumerate() {
+    let ring = |ny: usize| {
+        let mut ring = rough(Shape::new(8, ny, 4));
+        ring.boundary[1] = [Boundary::Periodic; 2];
+        Heat::in_cells(&ring, None).unwrap()
+    };
+    for (n, heat) in [plain, rock, ring(14), ring(13)].iter().enumerate() {
         let first = heat.sine([1.0; 3]);
         let kinds = [
             (Scheme::CrankNicolson, StepGuess::Extrapolated, None),

@@ -71,13 +71,13 @@ fn problems() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     ]
 }
 
-fn multigrid() -> SolverOptions {
+pub(crate) fn multigrid() -> SolverOptions {
     let (method, preconditioner) = (Method::Cg, Preconditioner::Multigrid);
     SolverOptions { method, preconditioner, tolerance: 1e-7, ..SolverOptions::default() }
 }
 
 /// Cycles in different forms.
-fn forms() -> Vec<SolverOptions> {
+pub(crate) fn forms() -> Vec<SolverOptions> {
     let mut all = vec![multigrid()];
     let mut with = |change: &dyn Fn(&mut SolverOptions)| {
         let mut options = multigrid();
@@ -99,7 +99,7 @@ fn forms() -> Vec<SolverOptions> {
 }
 
 /// The iterations of one rank but for one, its solution, and so far its residuals.
-fn check<B: PartBackend + Supports<Diffusion>>(
+pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
     backend: impl Fn(Option<&Threads>) -> B + Sync,
     (name, problem, ranks): (&str, &DiffusionProblem, &[usize]),
     options: &SolverOptions,
@@ -119,7 +119,9 @@ fn check<B: PartBackend + Supports<Diffusion>>(
         // Rounding of u times a coupling of 10¹².
         let is_rough = options.precision != Precision::F64 || ["heavy bubbles", "noise"].contains(&name);
         let slack = if is_rough { 2e-2 } else { 1e-6 };
-        for (n, (a, b)) in outcome.history.iter().zip(&alone.history).enumerate().take(4) {
+        // Residuals near rounding differ by that.
+        let all = outcome.history.iter().zip(&alone.history).enumerate().take(4);
+        for (n, (a, b)) in all.filter(|(_, (_, b))| **b > 1e-11 * alone.history[0]) {
             assert!((a - b).abs() <= slack * b, "{what}: residual {n} is {a:e} instead of {b:e}");
         }
         let error = distance(&together, &u);
@@ -157,7 +159,7 @@ fn cell_by_cell() {
 
 /// κ over decades, smoothly, large enough for points above lines to be chosen; and such problems of which a ring, or a direction that
 /// waits, is a part.
-fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+pub(crate) fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let of = |[nx, ny, nz]: [usize; 3]| {
         let shape = Shape::new(nx, ny, nz);
         let wave = |n: usize, of: usize, times: f64| (std::f64::consts::TAU * times * n as f64 / of as f64).sin();
@@ -182,11 +184,16 @@ fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     ]
 }
 
+pub(crate) fn points_above() -> SolverOptions {
+    let mut by_name = multigrid();
+    by_name.multigrid.smoother = Smoother::PointLine;
+    by_name
+}
+
 /// Points on the finest grid, lines below: asked for, chosen, in mixed precision, and with other coefficients.
 #[test]
 fn points_above_lines() {
-    let mut by_name = multigrid();
-    by_name.multigrid.smoother = Smoother::PointLine;
+    let by_name = points_above();
     let forms = [
         by_name.clone(),
         SolverOptions { method: Method::Multigrid, max_iterations: 6, ..by_name.clone() },

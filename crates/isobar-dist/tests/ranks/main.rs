@@ -10,6 +10,7 @@ mod late;
 mod messages;
 mod patches;
 mod relaxation;
+mod rings;
 mod rocks;
 mod solves;
 mod sweeps;

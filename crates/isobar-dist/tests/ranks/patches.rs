@@ -194,19 +194,17 @@ fn what_is_not_there_is_said() {
     let error = said(&rock, &with(Preconditioner::Multigrid), [2, 2]);
     assert!(error.contains("Galerkin grids on ranks that divide x") && error.contains("--parts 1xN"), "{error}");
     let error = said(&rock, &with(Preconditioner::Ic { block: None }), [2, 2]);
-    assert!(error.contains("that divide x; use"), "{error}");
+    assert!(error.contains("that divide x or a ring in y; use"), "{error}");
     let error = said(&rock, &with(Preconditioner::IncompletePoisson { scaling: true }), [2, 2]);
     assert!(error.contains("incomplete Poisson and incomplete Cholesky on ranks that divide x"), "{error}");
     let deflated = SolverOptions {
         deflation: Some(Deflation { stripes: Stripes::Bodies, coarse: CoarseSolve::Inverse }),
         ..line.clone()
     };
-    assert!(said(&rock, &deflated, [2, 2]).contains("that divide x; use"));
+    assert!(said(&rock, &deflated, [2, 2]).contains("that divide x or a ring in y; use"));
     let mut ring = rough(Shape::new(7, 8, 4));
     ring.boundary[0] = [Boundary::Periodic; 2];
-    let odd = vec![0.0; 7 * 8 * 4];
-    let error = solve_on([2, 1], cpu, &ring.stencil().unwrap(), &line, &odd, None).unwrap_err().to_string();
-    assert!(error.contains("columns divided among ranks") && error.contains("even number"), "{error}");
+    check_as_alone(cpu, &ring, &[[2, 1], [2, 3]], &line);
     let modes = SolverOptions { method: Method::Modes, ..SolverOptions::default() };
     let stencil = problem(6, 8, 4).stencil().unwrap();
     let error = solve_on([2, 1], cpu, &stencil, &modes, &rhs, None).unwrap_err().to_string();

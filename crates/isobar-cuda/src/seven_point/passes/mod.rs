@@ -104,7 +104,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab, has_lines: bool) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
-        let layout = slab.layout(whole)?;
+        let layout = slab.layout(whole, false)?;
         let shape = layout.shape();
         check_size(shape)?;
         let form = Form::new(K::of(stencil), shape);

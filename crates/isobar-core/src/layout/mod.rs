@@ -1,9 +1,12 @@
 //! Where a grid point lives in memory.
 
+mod patch;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::patch::{Patch, Slab, needs_whole_rows};
 use crate::error::{Error, Result};
 
 /// The number of cells in each direction.
@@ -95,6 +98,8 @@ pub struct Layout {
     pitch: usize,
     origin: [usize; 2],
     halo: [usize; 2],
+    /// Rows of the larger grid, where they are a ring that is divided.
+    ring: Option<usize>,
     /// What is west and east of each row.
     beside: [Beside; 2],
 }
@@ -113,105 +118,6 @@ enum Beside {
 /// Row pitches are multiples of this many elements: a 64-byte line of f64.
 pub const ROW_ALIGNMENT: usize = 8;
 
-/// Consecutive rows of a grid, or cells along x.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slab {
-    /// The first row.
-    pub first: usize,
-    /// One past the last.
-    pub beyond: usize,
-}
-
-impl Slab {
-    /// All rows of a grid.
-    pub fn whole(shape: Shape) -> Self {
-        Self { first: 0, beyond: shape.ny }
-    }
-
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.beyond - self.first
-    }
-
-    /// The cells of a grid that it holds.
-    pub fn shape(&self, whole: Shape) -> Shape {
-        Shape { ny: self.rows(), ..whole }
-    }
-
-    /// The layout of its vectors, with a halo row wherever the grid goes on.
-    ///
-    /// # Errors
-    /// Those of [`Layout::new`].
-    pub fn layout(&self, whole: Shape) -> Result<Layout> {
-        let halo = [usize::from(self.first > 0), usize::from(self.beyond < whole.ny)];
-        Ok(Layout::new(self.shape(whole))?.part_of([0, self.first], halo))
-    }
-}
-
-/// A rectangle of the columns of a grid: what one of several devices works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patch {
-    /// Those that it has of a row.
-    pub x: Slab,
-    /// Its rows.
-    pub y: Slab,
-}
-
-impl Patch {
-    /// All of a grid.
-    pub fn whole(shape: Shape) -> Self {
-        Self { x: Slab { first: 0, beyond: shape.nx }, y: Slab::whole(shape) }
-    }
-
-    /// Some rows of a grid, with all their columns.
-    pub fn of_rows(shape: Shape, rows: Slab) -> Self {
-        Self { y: rows, ..Self::whole(shape) }
-    }
-
-    /// The cells of a grid that it holds.
-    pub fn shape(&self, whole: Shape) -> Shape {
-        Shape { nx: self.x.rows(), ny: self.y.rows(), ..whole }
-    }
-
-    /// The cell (i, j) of the grid where it begins.
-    pub fn origin(&self) -> [usize; 2] {
-        [self.x.first, self.y.first]
-    }
-
-    /// Whether it has whole rows of a grid.
-    pub fn has_whole_rows(&self, whole: Shape) -> bool {
-        self.x.rows() == whole.nx
-    }
-
-    /// Its rows, for what works on whole ones alone; `what` says what that is.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] where it has not all columns of a grid.
-    pub fn whole_rows(&self, whole: Shape, what: &str) -> Result<Slab> {
-        if self.has_whole_rows(whole) { Ok(self.y) } else { Err(needs_whole_rows(what)) }
-    }
-
-    /// The layout of its vectors, with a halo row or column wherever the grid goes on; `is_ring` says whether it does so around x.
-    ///
-    /// # Errors
-    /// Those of [`Layout::new`].
-    pub fn layout(&self, whole: Shape, is_ring: bool) -> Result<Layout> {
-        let rows = self.y.layout(Shape { nx: self.x.rows(), ..whole })?;
-        let around = if is_ring && !self.has_whole_rows(whole) { Beside::Around } else { Beside::Nothing };
-        let beside =
-            [self.x.first > 0, self.x.beyond < whole.nx].map(|goes_on| if goes_on { Beside::Next } else { around });
-        Ok(Layout { origin: self.origin(), beside, ..rows })
-    }
-}
-
-/// What is said where ranks divide rows, and something needs whole ones.
-pub fn needs_whole_rows(what: &str) -> Error {
-    Error::Unsupported(format!(
-        "{what} on ranks that divide x; let each have whole rows (--parts 1xN, of as many ranks as rows at most), or use \
-         solver.method = \"cg\" with the preconditioner \"line\""
-    ))
-}
-
 impl Layout {
     /// The layout for a grid of this shape.
     ///
@@ -228,7 +134,8 @@ impl Layout {
             .and_then(|p| p.checked_mul(2)?.checked_mul(shape.ny)?.checked_mul(shape.nz))
             .filter(|&entries| entries <= 1 << 48)
             .ok_or_else(|| Error::invalid("grid", format!("{shape} cells are more than can be addressed (2⁴⁸)")))?;
-        Ok(Self { shape, pitch: pitch.unwrap_or_default(), origin: [0; 2], halo: [0; 2], beside: [Beside::Nothing; 2] })
+        let (pitch, beside) = (pitch.unwrap_or_default(), [Beside::Nothing; 2]);
+        Ok(Self { shape, pitch, origin: [0; 2], halo: [0; 2], ring: None, beside })
     }
 
     /// The layout of a single cell, for vectors that must be there and are not used.
@@ -263,6 +170,42 @@ impl Layout {
     #[inline(always)]
     pub fn halo(&self) -> [usize; 2] {
         self.halo
+    }
+
+    /// Whether the rows of the larger grid are a ring of which this has some.
+    #[inline(always)]
+    pub fn divides_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Whether the halo row before the first row, and the one after the last, are from the other end of a ring.
+    #[inline(always)]
+    pub fn goes_around_in_y(&self) -> [bool; 2] {
+        let [_, first] = self.origin;
+        self.ring.map_or([false; 2], |rows| [first == 0, first + self.shape.ny == rows])
+    }
+
+    /// The number here of a row of the larger grid that this has, or has as a halo row: −1 is the one before the first.
+    #[inline(always)]
+    pub fn row_here(&self, row: usize) -> isize {
+        let [_, first] = self.origin;
+        match self.ring {
+            Some(rows) if row < first || row >= first + self.shape.ny => {
+                if (row + 1) % rows == first {
+                    -1
+                } else {
+                    self.shape.ny.cast_signed()
+                }
+            }
+            _ => row.cast_signed() - first.cast_signed(),
+        }
+    }
+
+    /// The row of the larger grid that is row j here, or a halo row.
+    #[inline(always)]
+    pub fn row_there(&self, j: isize) -> usize {
+        let row = self.origin[1].cast_signed() + j;
+        self.ring.map_or(row, |rows| row.rem_euclid(rows.cast_signed())).cast_unsigned()
     }
 
     /// Entries of the halo rows before the first row and after the last.
@@ -434,31 +377,9 @@ mod tests {
         }
         assert_eq!((whole.halo(), whole.local(Colour::Black)), ([0, 0], Colour::Black));
         let slab = Slab { first: 2, beyond: 5 };
-        let layout = slab.layout(whole.shape()).unwrap();
+        let layout = slab.layout(whole.shape(), false).unwrap();
         assert_eq!((layout.shape(), layout.origin(), layout.halo()), (Shape::new(9, 3, 2), [0, 2], [1, 1]));
-        assert_eq!(Slab::whole(whole.shape()).layout(whole.shape()).unwrap(), whole);
-    }
-
-    #[test]
-    fn halo_columns_lie_behind_all_rows() {
-        let whole = Shape::new(12, 7, 3);
-        let patch = Patch { x: Slab { first: 4, beyond: 8 }, y: Slab { first: 2, beyond: 5 } };
-        let layout = patch.layout(whole, false).unwrap();
-        assert_eq!((layout.shape(), layout.origin()), (Shape::new(4, 3, 3), [4, 2]));
-        assert_eq!((layout.halo(), layout.goes_on_in_x()), ([1, 1], [true, true]));
-        let rows = layout.len() + layout.halo_len()[1];
-        // Five rows of three layers, on two lines of memory.
-        assert_eq!(layout.beyond(false, -1), rows as isize);
-        assert_eq!(layout.beyond(true, 3), (rows + 16 + 4 * 3) as isize);
-        assert_eq!(layout.len_with_halo(), layout.halo_len()[0] + rows + 32);
-        let west = Patch { x: Slab { first: 0, beyond: 4 }, ..patch };
-        assert_eq!(west.layout(whole, false).unwrap().goes_on_in_x(), [false, true]);
-        let on_ring = west.layout(whole, true).unwrap();
-        assert_eq!((on_ring.goes_on_in_x(), on_ring.goes_around_in_x()), ([true, true], [true, false]));
-        let ring = Patch::of_rows(whole, patch.y);
-        assert_eq!(ring.layout(whole, true).unwrap(), patch.y.layout(whole).unwrap());
-        assert_eq!(ring.whole_rows(whole, "this").unwrap(), patch.y);
-        assert!(patch.whole_rows(whole, "this").unwrap_err().to_string().contains("this on ranks that divide x"));
+        assert_eq!(Slab::whole(whole.shape()).layout(whole.shape(), true).unwrap(), whole);
     }
 
     #[test]

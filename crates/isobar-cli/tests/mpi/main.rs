@@ -3,6 +3,8 @@
 
 #![cfg(unix)]
 
+mod rings;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,6 +102,7 @@ fn main() {
         };
         trial("solves_are_those_of_one_process", solves_are_those_of_one_process);
         trial("columns_are_divided", columns_are_divided);
+        trial("rings_are_those_of_one_process", rings::rings_are_those_of_one_process);
         trial("time_steps_are_those_of_one_process", time_steps_are_those_of_one_process);
         trial("stores_are_those_of_one_process", stores_are_those_of_one_process);
         trial("one_rank_says_how_it_went", one_rank_says_how_it_went);

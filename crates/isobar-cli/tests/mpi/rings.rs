@@ -1,0 +1,54 @@
+//! Boxes that are periodic in y, perhaps in x too, whose rows processes share.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::tempdir;
+
+use crate::{BUBBLES, ROCK, SMOOTH, TINY, check_as_one, text, written};
+
+const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
+const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
+
+/// A box that floats, coefficients at random, and bubbles, by what is chosen for them and in other ways.
+pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
+    let files = tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = files.path().join(name).display().to_string();
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let sides = format!("coefficient = 2.0\nboundary = {{ {IN_X}, {IN_Y} }}");
+    let smooth = file("smooth.toml", &SMOOTH.replace("coefficient = 2.0", &sides));
+    let rock = file("rock.toml", &ROCK.replace("south = { dirichlet = 0.0 }", IN_Y));
+    let bubbles = file("bubbles.toml", &BUBBLES.replace("south = { dirichlet = 0.0 }", IN_Y));
+    let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
+    let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
+    // Of which coarser rings are even too, so that points are relaxed.
+    let even = ["--set", "grid.nx=32", "--set", "grid.ny=32"];
+    let odd = ["--set", "grid.nx=23", "--set", "grid.ny=27"];
+    let trials: [(&str, &[&str], &[usize], Option<&str>); 9] = [
+        (&smooth, &[], &[1, 2, 3, 4], None),
+        (&smooth, &even, &[3, 4], None),
+        (&smooth, &even, &[4], Some("2x2")),
+        (&rock, &[], &[2, 3], None),
+        (&rock, &cg, &[2, 4], None),
+        (&rock, &cg, &[4], Some("2x2")),
+        (&bubbles, &[], &[2, 4], None),
+        // Two turns of rings of an odd number of cells.
+        (&rock, &odd, &[2, 3], None),
+        (&smooth, &odd, &[2, 3], None),
+    ];
+    for (case, method, counts, parts) in trials {
+        let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
+        let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
+        let alone = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
+        assert!(alone.status.success(), "{}", text(&alone));
+        let (alone, u) = written(files.path());
+        args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
+        for &ranks in counts {
+            check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
+        }
+    }
+}

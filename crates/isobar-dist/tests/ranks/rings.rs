@@ -1,0 +1,355 @@
+//! Grids that are periodic in y, perhaps in x too, whose rows are divided: the last rank is beside the first.
+
+use std::sync::Arc;
+
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
+use isobar_core::real::Precision;
+use isobar_core::reference::Reference;
+use isobar_core::stencil::Diffusion;
+use isobar_cpu::Cpu;
+use isobar_dist::{Distributed, threads};
+
+use crate::jumps::{self, bubbles, check, multigrid};
+use crate::rocks::{check_floating, check_points, check_rough, point_cycles, rough};
+use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
+use crate::sweeps::check_sweeps;
+use crate::triangular::check_steps;
+
+const RING: [Boundary; 2] = [Boundary::Periodic; 2];
+
+/// Odd and even sizes, x a ring too where it can be, one layer, slabs of a row, two that have each other on both sides.
+const GRIDS: [([usize; 3], &[usize]); 6] = [
+    ([7, 14, 5], &[1, 2, 3, 4, 5]),
+    ([8, 16, 4], &[2, 3, 4, 5, 16]),
+    ([13, 22, 3], &[2, 3, 5]),
+    ([12, 10, 1], &[2, 3, 5]),
+    ([34, 6, 9], &[2, 3, 6]),
+    ([5, 2, 3], &[2]),
+];
+
+/// Parts in x alone, in both, and in y alone.
+const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
+
+fn cpu(_: Option<&threads::Threads>) -> Cpu {
+    Cpu::new(1).unwrap()
+}
+
+/// As [`rough`], with y a ring.
+fn rough_ring([nx, ny, nz]: [usize; 3]) -> DiffusionProblem {
+    let mut problem = rough(Shape::new(nx, ny, nz));
+    problem.boundary[1] = RING;
+    problem
+}
+
+/// A smooth κ in a box that is periodic in x and y, or in y alone, fixed at the bottom.
+fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x: bool) -> DiffusionProblem {
+    let shape = Shape::new(nx, ny, nz);
+    let wave = |n: usize, of: usize| 0.5 * (std::f64::consts::TAU * (n as f64 + 0.3) / of as f64).sin();
+    let kappa = (0..shape.cells()).map(|n| contrast.powf(wave(n % nx, nx) + wave(n / nx % ny, ny)));
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+    problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
+    problem.boundary[1] = RING;
+    match is_ring_in_x {
+        true => problem.boundary[0] = RING,
+        false => problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::default()],
+    }
+    if nz > 1 {
+        problem.boundary[2] = [Boundary::Dirichlet(0.0), Boundary::default()];
+    }
+    problem
+}
+
+/// Rows do not know of ranks: the same number by number.
+#[test]
+fn apply() {
+    let options = SolverOptions { method: Method::Cg, ..SolverOptions::default() };
+    for (extents, ranks) in GRIDS {
+        let problem = rough_ring(extents);
+        let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
+        let u: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+        let of_plain = apply_on(1, |_| Reference, &stencil, &options, &u).unwrap();
+        let expected = apply_on(1, cpu, &stencil, &options, &u).unwrap();
+        assert!(distance(&expected, &of_plain) < 1e-13);
+        for &ranks in ranks {
+            assert_eq!(apply_on(ranks, |_| Reference, &stencil, &options, &u).unwrap(), of_plain, "{shape} on {ranks}");
+            assert_eq!(apply_on(ranks, cpu, &stencil, &options, &u).unwrap(), expected, "{shape} on {ranks}");
+        }
+        for parts in PARTS.into_iter().filter(|&[_, in_y]| shape.nx >= 6 && shape.ny >= in_y) {
+            assert_eq!(
+                apply_on(parts, |_| Reference, &stencil, &options, &u).unwrap(),
+                of_plain,
+                "{shape} in {parts:?}"
+            );
+            assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{shape} in {parts:?}");
+        }
+    }
+}
+
+#[test]
+fn conjugate_gradients() {
+    for (extents, ranks) in GRIDS {
+        let problem = rough_ring(extents);
+        check_rough(|_| Reference, &problem, ranks);
+        check_rough(cpu, &problem, ranks);
+    }
+    check_rough(|_| Cpu::new(3).unwrap(), &rough_ring([40, 40, 24]), &[2, 3]);
+    let problem = rough_ring([16, 8, 4]);
+    check_rough(|_| Reference, &problem, &PARTS);
+    check_rough(cpu, &problem, &PARTS);
+}
+
+/// Polynomials in L and Lᵀ, whose order of unknowns does not go around, incomplete Poisson, and BiCGStab.
+#[test]
+fn other_preconditioners() {
+    let kinds = [
+        Preconditioner::Neumann { order: 1 },
+        Preconditioner::Neumann { order: 2 },
+        Preconditioner::SsorAi,
+        Preconditioner::IncompletePoisson { scaling: true },
+    ];
+    for (extents, ranks) in &GRIDS[..4] {
+        let problem = rough_ring(*extents);
+        check_steps::<_, f64>(|_| Reference, &problem, ranks);
+        check_steps::<_, f64>(cpu, &problem, ranks);
+        check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, ranks);
+        for preconditioner in kinds {
+            let options =
+                SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+            check_as_alone(|_| Reference, &problem, &ranks[..2], &options);
+            check_as_alone(cpu, &problem, ranks, &options);
+        }
+    }
+    let problem = smooth_ring([16, 24, 6], 3.0, true);
+    let preconditioner = Preconditioner::Line;
+    let options =
+        SolverOptions { method: Method::Bicgstab, preconditioner, tolerance: 1e-6, ..SolverOptions::default() };
+    let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
+    let (alone, u) = solve_alone(&cpu(None), &stencil, &options, &rhs, None);
+    for ranks in [2, 3, 5] {
+        let (outcome, v) = solve_on(ranks, cpu, &stencil, &options, &rhs, None).unwrap();
+        // Rounding is amplified.
+        assert!(outcome.converged() && outcome.iterations.abs_diff(alone.iterations) <= 2, "{outcome:?} {alone:?}");
+        assert!(distance(&v, &u) < 1e-4);
+    }
+}
+
+#[test]
+fn sweeps_of_jacobi() {
+    for (extents, ranks) in &GRIDS[..3] {
+        let problem = rough_ring(*extents);
+        let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+        check_sweeps(|_| Reference, &problem.stencil().unwrap(), &rhs, ranks, false);
+        check_sweeps(cpu, &problem.stencil().unwrap(), &rhs, ranks, false);
+    }
+    let problem = rough_ring([16, 10, 4]);
+    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    check_sweeps(cpu, &problem.stencil().unwrap(), &rhs, &PARTS, false);
+}
+
+/// κ that is constant or smooth; y halved with the others, or waiting for them; grids that end in rings of two rows, or of six.
+fn smooth_rings() -> Vec<(DiffusionProblem, &'static [usize])> {
+    let mut wide = smooth_ring([16, 32, 8], 10.0, true);
+    wide.spacing[1] = Spacing::Uniform(0.9);
+    vec![
+        (smooth_ring([16, 32, 8], 1.0, true), &[1, 2, 3, 4, 5]),
+        (smooth_ring([16, 24, 6], 3.0, true), &[2, 3, 6]),
+        (smooth_ring([9, 32, 5], 3.0, false), &[2, 3, 4]),
+        (smooth_ring([13, 40, 1], 3.0, false), &[2, 3, 5]),
+        (smooth_ring([8, 8, 8], 1.0, true), &[2, 3, 4]),
+        (wide, &[2, 4]),
+    ]
+}
+
+#[test]
+fn cycles_that_relax_points() {
+    for (problem, ranks) in smooth_rings() {
+        for options in point_cycles() {
+            check_points(|_| Reference, &problem, ranks, &options);
+            check_points(cpu, &problem, ranks, &options);
+        }
+    }
+    for options in point_cycles() {
+        let problem = smooth_ring([16, 16, 6], 3.0, true);
+        check_points(|_| Reference, &problem, &[[2, 2]], &options);
+        check_points(cpu, &problem, &[[2, 1], [2, 2], [3, 2], [4, 4]], &options);
+    }
+    let large = smooth_ring([48, 64, 24], 1.0, true);
+    check_points(|_| Cpu::new(3).unwrap(), &large, &[2, 3], &point_cycles()[0]);
+}
+
+/// The commonest box there is: periodic in x and y, closed at the bottom and the top, so that the mean is free.
+#[test]
+fn boxes_that_float() {
+    let floating = |mut problem: DiffusionProblem| {
+        (problem.boundary[2], problem.reaction, problem.wells) = ([Boundary::default(); 2], None, Vec::new());
+        problem.sources = Vec::new();
+        problem
+    };
+    let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    for problem in [smooth_ring([16, 32, 8], 1.0, true), smooth_ring([8, 24, 8], 3.0, true)].map(floating) {
+        check_floating(|_| Reference, &problem, &[2, 3], &base);
+        check_floating(cpu, &problem, &[2, 3, 4, 5], &base);
+    }
+    check_floating(cpu, &floating(smooth_ring([16, 32, 8], 1.0, true)), &[[2, 1], [2, 2]], &base);
+    for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::Multigrid] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
+        check_floating(cpu, &floating(rough_ring([10, 16, 6])), &[2, 3, 4], &options);
+    }
+}
+
+/// Bubbles, holes and noise around the ends of rings; rows that become an odd number on a coarser grid, and grids that are solved
+/// for exactly.
+fn jumping() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+    let of = |extents: [usize; 3], contrast: f64, rings: [bool; 3]| {
+        let [nx, ny, nz] = extents;
+        let mut problem = bubbles(Shape::new(nx, ny, nz), contrast);
+        let fixed = [Boundary::Dirichlet(1.0), Boundary::default()];
+        problem.boundary = rings.map(|is_ring| if is_ring { RING } else { fixed });
+        problem
+    };
+    let mut wide = of([14, 32, 10], 1e4, [false, true, false]);
+    wide.spacing[1] = Spacing::Uniform(12.0);
+    vec![
+        ("bubbles", of([14, 28, 12], 1e3, [false, true, false]), &[1, 2, 3, 4, 5]),
+        ("rings", of([16, 26, 12], 1e6, [true, true, false]), &[2, 3, 4]),
+        ("rings", of([16, 24, 12], 1e4, [false, true, true]), &[2, 3]),
+        ("odd below", of([12, 36, 8], 1e4, [true, true, false]), &[2, 3, 4]),
+        ("y waits", wide, &[2, 3]),
+        ("flat", of([24, 36, 1], 1e6, [false, true, false]), &[2, 3]),
+        ("holes", rough_ring([10, 20, 8]), &[2, 3, 4]),
+        ("long rows", rough_ring([32, 24, 5]), &[2, 3]),
+        ("tiny", of([4, 12, 4], 1e6, [true, true, false]), &[1, 2, 3]),
+    ]
+}
+
+#[test]
+fn galerkin_levels() {
+    for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
+        check(cpu, (name, &problem, ranks), &multigrid());
+        if [1, 3, 6].contains(&n) {
+            for options in &jumps::forms()[1..] {
+                check(|_| Cpu::new(1 + n % 2).unwrap(), (name, &problem, &ranks[..2]), options);
+            }
+        }
+    }
+    for extents in [[8, 16, 5], [9, 20, 6]] {
+        for options in &jumps::forms()[..5] {
+            check(|_| Reference, ("holes", &rough_ring(extents), &[1, 2, 3]), options);
+        }
+    }
+    check(
+        |_| Cpu::new(3).unwrap(),
+        (
+            "bubbles",
+            &{
+                let mut problem = bubbles(Shape::new(40, 64, 24), 1e4);
+                problem.boundary = [RING, RING, [Boundary::Dirichlet(0.0), Boundary::default()]];
+                problem
+            },
+            &[2, 3],
+        ),
+        &multigrid(),
+    );
+}
+
+#[test]
+fn points_above_lines() {
+    let options = jumps::points_above();
+    for (name, mut problem, ranks) in jumps::rolling() {
+        let is_odd = !problem.shape.ny.is_multiple_of(4);
+        if is_odd {
+            continue;
+        }
+        problem.boundary[1] = RING;
+        problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::default()];
+        check(cpu, (name, &problem, ranks), &options);
+    }
+}
+
+/// New coefficients reach the halo rows on all levels.
+#[test]
+fn updates() {
+    let shape = Shape::new(16, 32, 8);
+    let after = smooth_ring([16, 32, 8], 3.0, true);
+    let before = DiffusionProblem { coefficient: Coefficient::Isotropic(vec![0.1; shape.cells()]), ..after.clone() };
+    let (before, after) = (before.stencil().unwrap(), after.stencil().unwrap());
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    for options in [point_cycles().swap_remove(0), multigrid()] {
+        let (alone, u) = solve_alone(&cpu(None), &after, &options, &rhs, None);
+        let (outcome, _, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
+        assert!(distance(&v, &u) < 1e-6);
+    }
+}
+
+/// What one rank takes.
+#[test]
+fn what_is_chosen() {
+    let described = |stencil: &Diffusion, ranks: usize| {
+        let all = threads::run(ranks, |world| {
+            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world));
+            Ok(System::new(&backend, stencil, &SolverOptions::default())?.description().clone())
+        });
+        all.unwrap().swap_remove(ranks - 1)
+    };
+    let (smooth, jumps) = (smooth_ring([16, 32, 8], 1.0, true), jumping().swap_remove(1).1);
+    for problem in [smooth, jumps] {
+        let stencil = problem.stencil().unwrap();
+        let (alone, together) = (described(&stencil, 1), described(&stencil, 3));
+        assert_eq!((&alone.method, &alone.preconditioner), (&together.method, &together.preconditioner));
+        assert_eq!(alone.smoother, together.smoother);
+    }
+}
+
+/// Two turns, of which a rank has other rows than of the caller's arrays, in x too.
+#[test]
+fn rings_of_an_odd_number_of_rows() {
+    let both = |mut problem: DiffusionProblem| {
+        problem.boundary[0] = RING;
+        problem
+    };
+    let all =
+        [rough_ring([8, 9, 4]), rough_ring([7, 13, 5]), both(rough_ring([9, 11, 4])), both(rough_ring([15, 6, 1]))];
+    for problem in all {
+        check_rough(|_| Reference, &problem, &[[1, 2], [2, 2]]);
+        check_rough(cpu, &problem, &[[1, 2], [1, 3], [1, 5], [2, 1], [2, 2], [3, 2]]);
+    }
+    for problem in [both(rough_ring([9, 15, 6])), rough_ring([12, 27, 5])] {
+        check(cpu, ("holes", &problem, &[2, 3, 4]), &multigrid());
+        let options = SolverOptions { precision: Precision::F32, tolerance: 1e-3, ..multigrid() };
+        check_as_alone(cpu, &problem, &[2, 3], &options);
+    }
+    // A first guess is repeated too, and a mean taken out of what floats.
+    let mut floating = smooth_ring([9, 15, 6], 3.0, true);
+    floating.boundary[2] = [Boundary::default(); 2];
+    check_floating(cpu, &floating, &[2, 3, 4], &multigrid());
+    let stencil = both(rough_ring([9, 11, 4])).stencil().unwrap();
+    let rhs: Vec<f64> = (0..9 * 11 * 4).map(|n| random(6, n)).collect();
+    let (alone, u) = solve_alone(&cpu(None), &stencil, &multigrid(), &rhs, None);
+    let from_there = SolverOptions {
+        method: Method::Cg,
+        preconditioner: Preconditioner::Line,
+        norm: Norm::Rhs,
+        tolerance: 1e-5,
+        ..SolverOptions::default()
+    };
+    let (again, v) = solve_on([2, 2], cpu, &stencil, &from_there, &rhs, Some(&u)).unwrap();
+    assert!(alone.iterations > 1 && again.iterations == 0 && distance(&v, &u) < 1e-12, "{again:?}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let problem = rough_ring([8, 12, 4]);
+    let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
+    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+        let said = solve_on(3, cpu, &stencil, &options, &rhs, None).unwrap_err().to_string();
+        assert!(
+            said.contains("not divided among ranks") && said.contains("a ring in y") && said.contains("\"line\""),
+            "{said}"
+        );
+    }
+}
