@@ -7,12 +7,14 @@
 //! first to touch a new array's pages.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use cudarc::driver::{result, sys};
 use isobar_core::error::Result;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::driver::{Context, Pointer, check, error, failure, lock};
+use crate::driver::{Context, Pointer, check, failure, lock};
 use crate::memory::Buffer;
 
 /// Locked memory that small arrays pass through.
@@ -94,8 +96,8 @@ impl Context {
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
-/// Pieces of a lane: one for the card, one for the host.
-const PIECES: usize = 2;
+/// Pieces of a lane: some for the card, one for the host.
+const PIECES: usize = 3;
 /// The most threads that copy.
 const LANES: usize = 8;
 
@@ -129,16 +131,17 @@ impl Lane {
         check(unsafe { sys::cuEventRecord(self.done[n % PIECES], self.stream) }, "copying")
     }
 
-    /// Copies pieces of an array to where they go on the card.
-    fn send<T: Copy>(&self, pieces: &[(Pointer, &[T])]) -> Result<()> {
-        for (n, (to, from)) in pieces.iter().enumerate() {
+    /// Copies pieces of an array, as long as there are any, to where they go on the card.
+    fn send<'a, T: Copy + 'a>(&self, pieces: impl Iterator<Item = (Pointer, &'a [T])>) -> Result<()> {
+        for (n, (to, from)) in pieces.enumerate() {
             self.wait(n)?;
+            let bytes = size_of_val(from);
             // SAFETY: a piece is no longer than `PIECE`, the card is done with this one's place, and is told to read
             // it before the place is written again.
             let code = unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), self.piece(n).cast::<T>(), from.len());
                 let from: *const c_void = self.piece(n).cast();
-                sys::cuMemcpyHtoDAsync_v2(*to, from, size_of_val(pieces[n].1), self.stream)
+                sys::cuMemcpyHtoDAsync_v2(to, from, bytes, self.stream)
             };
             check(code, "copying to the card")?;
             self.record(n)?;
@@ -174,6 +177,8 @@ impl Lane {
 struct Lanes {
     context: Arc<Context>,
     lanes: Vec<Lane>,
+    /// All but one of them copy in these threads, which are there all the time; none where they could not be started.
+    threads: Option<ThreadPool>,
     start: *mut u8,
 }
 
@@ -193,7 +198,8 @@ impl Lanes {
         let start = unsafe { result::malloc_host(lanes * PIECES * PIECE, 0) }
             .map_err(|e| failure(e, "allocating host memory"))?
             .cast::<u8>();
-        let mut this = Self { context: Arc::clone(context), lanes: Vec::new(), start };
+        let threads = ThreadPoolBuilder::new().num_threads((lanes - 1).max(1)).build().ok();
+        let mut this = Self { context: Arc::clone(context), lanes: Vec::new(), threads, start };
         for n in 0..lanes {
             let fail = |e| failure(e, "preparing copies");
             let stream = result::stream::create(result::stream::StreamKind::NonBlocking).map_err(fail)?;
@@ -217,8 +223,11 @@ impl Lanes {
             let starts = (0..).map(move |n| to + (n * PIECE) as Pointer);
             starts.zip(from.chunks(length))
         });
-        let shares = deal(self.lanes.len(), pieces);
-        self.each_lane(shares, |lane, share| lane.send(&share))
+        // Whichever lane is free takes the next: they are not equally fast.
+        let (pieces, taken) = (pieces.collect::<Vec<_>>(), AtomicUsize::new(0));
+        let shares = vec![(); self.lanes.len()];
+        let next = || pieces.get(taken.fetch_add(1, Relaxed)).copied();
+        self.each_lane(shares, |lane, ()| lane.send(std::iter::from_fn(next)))
     }
 
     /// Copies an array from the card, when all that was submitted is done.
@@ -237,28 +246,19 @@ impl Lanes {
             context.bind()?;
             work(lane, share)
         };
-        std::thread::scope(|scope| {
-            let (mut threads, mut left) = (Vec::new(), Vec::new());
-            for (n, job) in self.lanes.iter_mut().zip(shares).enumerate() {
-                // Where both a thread and, if it cannot start, this one can take it.
-                let job = Arc::new(Mutex::new(Some(job)));
-                let theirs = Arc::clone(&job);
-                let take = move || lock(&theirs).take().map_or(Ok(()), |(lane, share)| run(lane, share));
-                match if n == 0 { None } else { std::thread::Builder::new().spawn_scoped(scope, take).ok() } {
-                    Some(thread) => threads.push(thread),
-                    None => left.push(job),
-                }
+        let mut jobs: Vec<_> = self.lanes.iter_mut().zip(shares).collect();
+        let Some(threads) = &self.threads else {
+            return jobs.into_iter().try_for_each(|(lane, share)| run(lane, share));
+        };
+        let own = jobs.pop();
+        let mut results: Vec<Result<()>> = jobs.iter().map(|_| Ok(())).collect();
+        threads.in_place_scope(|scope| {
+            for ((lane, share), result) in jobs.into_iter().zip(&mut results) {
+                scope.spawn(move |_| *result = run(lane, share));
             }
-            let mut result = Ok(());
-            for job in left {
-                if let Some((lane, share)) = lock(&job).take() {
-                    result = result.and(run(lane, share));
-                }
-            }
-            threads.into_iter().fold(result, |result, thread| {
-                result.and(thread.join().unwrap_or_else(|_| Err(error("a thread that copied failed"))))
-            })
-        })
+            own.map_or(Ok(()), |(lane, share)| run(lane, share))
+        })?;
+        results.into_iter().collect()
     }
 }
 

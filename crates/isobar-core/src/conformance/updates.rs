@@ -9,7 +9,7 @@ use crate::options::{Compatibility, CyclePrecision, Deflation, Method, Precondit
 use crate::problem::random;
 use crate::real::{Precision, Real};
 use crate::solver::ignore;
-use crate::stencil::{Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
+use crate::stencil::{Coefficients, Diffusion, Stencil, StoredMatrix, Supports, TensorProduct};
 
 /// A solver made for one stencil, updated to another and back, does what solvers made for them do, bit for bit.
 fn update_is_like_new<B: Supports<S>, S: Stencil>(backend: &B, first: &S, second: &S, options: &[SolverOptions]) {
@@ -104,6 +104,11 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
     }
     let (closed, odd) = (scaled(&floating(shape)), floating(shape));
     update_is_like_new(backend, &closed, &odd, &options[..3]);
+    // From one piece that is tied to nothing to many, and back.
+    let field = (0..shape.cells()).map(|n| 1.5 + random(3, n)).collect();
+    let whole = Coefficients::Cells { fields: vec![field], axes: [(0, 1.0); 3] };
+    let whole = ok(Diffusion::new(shape, whole, None, odd.sides()));
+    update_is_like_new(backend, &whole, &closed, &options[..3]);
     for (_, other) in &samples[1..] {
         if samples[0].1.check_update(other).is_err() {
             assert!(ok(System::new(backend, &samples[0].1, &options[0])).update(other).is_err());
@@ -113,7 +118,6 @@ pub fn diffusion<B: Supports<Diffusion>, T: Real>(backend: &B) {
 
 /// Other coefficients of the same form.
 fn scaled(stencil: &Diffusion) -> Diffusion {
-    use crate::stencil::Coefficients;
     let Coefficients::Cells { fields, axes } = stencil.coefficients() else { panic!("not of cells") };
     let change = |(n, value): (usize, &f64)| if n % 11 == 3 { 0.0 } else { value * (1.0 + 0.5 * random(77, n)) };
     let fields = fields.iter().map(|field| field.iter().enumerate().map(change).collect()).collect();

@@ -20,6 +20,11 @@ impl Components {
         self.all.clone().filtered(|component| !self.anchored[component])
     }
 
+    /// Whether all cells are one component that is tied to nothing, so that what depends on components depends on the grid alone.
+    pub fn is_one_floating(&self) -> bool {
+        self.all.is_whole() && self.anchored == [false]
+    }
+
     /// Cells that take part.
     pub fn active_cells(&self) -> usize {
         self.all.sizes().iter().sum()

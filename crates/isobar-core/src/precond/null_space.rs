@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::backend::{AggregateBackend, AggregateMap, Scalar};
 use crate::error::{Error, Result};
 use crate::operator::AggregateOperator;
+use crate::operator::aggregate::Components;
 use crate::options::Compatibility;
 
 /// What was taken out of a right-hand side.
@@ -35,6 +36,8 @@ struct Found<B: AggregateBackend> {
     /// The same numbers on the host.
     host: Vec<f64>,
     inactive_cells: usize,
+    /// As [`Components::is_one_floating`].
+    is_one_floating: bool,
 }
 
 const NORM: Scalar = Scalar::new(0);
@@ -50,7 +53,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// [`Error::Invalid`] where no cell is active; as [`crate::backend::Backend::zeros`].
     pub fn new(operator: Arc<dyn AggregateOperator<B, f64>>, compatibility: Compatibility) -> Result<Self> {
         let scalars = operator.backend().scalars()?;
-        let found = Found::new(&*operator)?;
+        let found = Found::new(&*operator, operator.components()?)?;
         Ok(Self { operator, compatibility, scalars, found })
     }
 
@@ -59,7 +62,12 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// # Errors
     /// As [`NullSpace::new`].
     pub fn update(&mut self) -> Result<()> {
-        self.found = Found::new(&*self.operator)?;
+        let components = self.operator.components()?;
+        // Most matrices are and stay of one piece.
+        let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);
+        if !(was_one_floating && components.as_ref().is_some_and(Components::is_one_floating)) {
+            self.found = Found::new(&*self.operator, components)?;
+        }
         Ok(())
     }
 
@@ -97,11 +105,11 @@ impl<B: AggregateBackend> NullSpace<B> {
 }
 
 impl<B: AggregateBackend> Found<B> {
-    fn new(operator: &dyn AggregateOperator<B, f64>) -> Result<Option<Self>> {
-        let Some(components) = operator.components()? else { return Ok(None) };
+    fn new(operator: &dyn AggregateOperator<B, f64>, components: Option<Components>) -> Result<Option<Self>> {
+        let Some(components) = components else { return Ok(None) };
         let (backend, shape) = (operator.backend(), components.all.shape());
         let cells = shape.cells();
-        let active_cells = components.active_cells();
+        let (active_cells, is_one_floating) = (components.active_cells(), components.is_one_floating());
         if active_cells == 0 {
             return Err(Error::invalid(
                 "diffusion.active",
@@ -126,6 +134,7 @@ impl<B: AggregateBackend> Found<B> {
             sums: backend.aggregate_vector(count)?,
             host: vec![0.0; count],
             inactive_cells: cells - active_cells,
+            is_one_floating,
         }))
     }
 

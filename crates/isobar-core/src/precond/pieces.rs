@@ -7,6 +7,7 @@ use crate::backend::{AggregateBackend, Ratio, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::AggregateOperator;
+use crate::operator::aggregate::Components;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
@@ -43,6 +44,8 @@ struct Found<B: AggregateBackend, T: Real> {
     deflates: bool,
     /// Whether there are others than this one.
     several: bool,
+    /// As [`Components::is_one_floating`].
+    is_one_floating: bool,
     r: B::Vector<T>,
     product: B::Vector<T>,
     sums: B::AggregateVector,
@@ -53,8 +56,9 @@ struct Found<B: AggregateBackend, T: Real> {
 }
 
 impl<B: AggregateBackend, T: Real> Found<B, T> {
-    fn new(operator: &dyn AggregateOperator<B, T>) -> Result<Option<Self>> {
-        let Some(components) = operator.components()? else { return Ok(None) };
+    fn new(operator: &dyn AggregateOperator<B, T>, components: Option<Components>) -> Result<Option<Self>> {
+        let Some(components) = components else { return Ok(None) };
+        let is_one_floating = components.is_one_floating();
         let count = components.all.count();
         let floats = |piece: usize| !components.anchored[piece];
         let several = count > 1;
@@ -87,6 +91,7 @@ impl<B: AggregateBackend, T: Real> Found<B, T> {
             means: numbers(&means)?,
             deflates,
             several,
+            is_one_floating,
             r: backend.zeros(&r)?,
             product: backend.zeros(&product)?,
             sums: backend.aggregate_vector(count)?,
@@ -149,7 +154,7 @@ impl<B: AggregateBackend, T: Real> Pieces<B, T> {
     /// # Errors
     /// What finding the pieces reports; as [`Backend::zeros`](crate::backend::Backend::zeros).
     pub fn new(inner: Box<dyn Preconditioner<B, T>>, operator: Arc<dyn AggregateOperator<B, T>>) -> Result<Self> {
-        let found = Found::new(&*operator)?;
+        let found = Found::new(&*operator, operator.components()?)?;
         Ok(Self { inner, operator, found })
     }
 }
@@ -174,7 +179,12 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
     }
 
     fn update(&mut self) -> Result<()> {
-        self.found = Found::new(&*self.operator)?;
+        let components = self.operator.components()?;
+        // Most matrices are and stay of one piece.
+        let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);
+        if !(was_one_floating && components.as_ref().is_some_and(Components::is_one_floating)) {
+            self.found = Found::new(&*self.operator, components)?;
+        }
         self.inner.update()
     }
 

@@ -25,7 +25,10 @@ struct Fields {
 
 constexpr int FIELD_OF[3] = {FIELD_X, FIELD_Y, FIELD_Z};
 
-// Whether any direction takes a field.
+// Whether any direction takes a field, be it for a fixed side alone.
+__device__ constexpr bool takes_field(int n) { return n == FIELD_X || n == FIELD_Y || n == FIELD_Z; }
+
+// Whether any direction takes a field for faces.
 __device__ constexpr bool reads_field(int n) { return n == FIELD_X || n == FIELD_Y || (!FLAT && n == FIELD_Z); }
 
 // Whether a direction multiplies by its ratio.

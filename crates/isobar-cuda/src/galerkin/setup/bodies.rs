@@ -98,9 +98,6 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
     let found = Found { starts: found_starts.start(), cells: found_cells.start(), factors: factors.start() };
     let mut all: Vec<Lists> = Vec::new();
     for theta in THRESHOLDS {
-        place.clear()?;
-        kept.clear()?;
-        counts.clear(0, counts.bytes())?;
         let search = search(&kept, &kept_before);
         let arguments = Arguments::new().with(matrix.operands()).with(search).with(theta);
         matrix.launch(module.kernel("join_cells")?, cells, BLOCK, arguments)?;

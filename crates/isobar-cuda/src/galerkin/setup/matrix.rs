@@ -58,13 +58,13 @@ unsafe impl Argument for Targets {}
 /// What measures of a matrix are taken with.
 #[derive(Debug)]
 struct Measures {
-    /// Eight results, the counter of blocks, and six partial sums a block.
+    /// Results, the counter of blocks, whether cells of a product may have collapsed, and six partial sums a block.
     buffer: Buffer,
     blocks: usize,
 }
 
 impl Measures {
-    const RESULTS: usize = 8;
+    const RESULTS: usize = 10;
     const SUMS: usize = 6;
 
     fn new(cuda: &Cuda) -> Result<Self> {
@@ -73,6 +73,9 @@ impl Measures {
         Ok(Self { buffer: Buffer::zeros(cuda.context(), bytes, "partial sums")?, blocks })
     }
 }
+
+/// Of each direction the sum of its couplings, and their number.
+type Means = [f64; 2 * 3];
 
 /// Couplings and row sums on the card.
 #[derive(Debug)]
@@ -85,6 +88,8 @@ pub struct Matrix {
     present: [bool; UPPER],
     /// Of the finest: whether a coupling is much weaker than the next in its direction.
     has_contrast: bool,
+    /// Of the finest: as `mean_couplings` of measures.cu finds it.
+    means: Option<Means>,
     fields: Piece,
 }
 
@@ -165,7 +170,17 @@ impl Matrix {
         present: [bool; UPPER],
     ) -> Result<Self> {
         let fields = workspace.take(number.bytes() * (count(&present) + 1) * grid.shape.cells())?;
-        Ok(Self { cuda: cuda.clone(), number, workspace, measures, grid, present, has_contrast: false, fields })
+        Ok(Self {
+            cuda: cuda.clone(),
+            number,
+            workspace,
+            measures,
+            grid,
+            present,
+            has_contrast: false,
+            means: None,
+            fields,
+        })
     }
 
     /// Room for one that is made of this.
@@ -225,31 +240,35 @@ impl Matrix {
     }
 
     /// The first results of a kernel that looks at all cells.
-    fn measure<const N: usize>(&self, name: &'static str, sums: bool) -> Result<[f64; N]> {
+    fn measure<const N: usize>(&self, name: &'static str) -> Result<[f64; N]> {
         let Measures { buffer, blocks } = &*self.measures;
         let kernel = self.module(measures(self.number))?.kernel(name)?;
         let at = |n: usize| buffer.start() + 8 * n as Pointer;
         buffer.clear(0, 8 * Measures::RESULTS)?;
-        let mut arguments = Arguments::new().with(self.operands());
-        if sums {
-            arguments = arguments.with(at(Measures::RESULTS + 2)).with(at(Measures::RESULTS));
-        }
         let blocks = (*blocks).min(self.cells().div_ceil(BLOCK));
-        self.cuda.launch(kernel, [blocks, 1, 1], [BLOCK, 1], arguments.with(at(0)))?;
+        let (partial, counter) = (at(Measures::RESULTS + 2), at(Measures::RESULTS));
+        let arguments = Arguments::new().with(self.operands()).with(partial).with(counter).with(at(0));
+        self.cuda.launch(kernel, [blocks, 1, 1], [BLOCK, 1], arguments)?;
         let mut results = [0.0; N];
         buffer.read(&mut results)?;
         Ok(results)
     }
 
     pub(super) fn strong_axes(&self) -> Result<Vec<Axis>> {
-        let sums: [f64; 2 * 3] = self.measure("mean_couplings", true)?;
-        Ok(strong(&self.grid, [0, 1, 2].map(|d| (sums[2 * d], sums[2 * d + 1] as usize))))
+        let means = self.means.map_or_else(|| self.measure("mean_couplings"), Ok)?;
+        Ok(strong(&self.grid, [0, 1, 2].map(|d| (means[2 * d], means[2 * d + 1] as usize))))
     }
 
-    /// Finds out whether there is contrast. Returns whether couplings differ so little, and all cells are open, that levels may be
-    /// made in single precision.
+    /// Where products say whether any of their cells may have collapsed.
+    pub(super) fn any_collapsed(&self) -> Pointer {
+        self.measures.buffer.start() + 8 * (Measures::RESULTS as Pointer + 1)
+    }
+
+    /// Finds out whether there is contrast, and the means of couplings. Returns whether couplings differ so little, and all cells are
+    /// open, that levels may be made in single precision.
     fn look(&mut self) -> Result<bool> {
-        let [found, most, inverse] = self.measure("find_contrast", false)?;
+        let [means @ .., found, most, inverse]: [f64; 9] = self.measure("look_at_finest")?;
+        self.means = Some(means);
         self.has_contrast = found != 0.0;
         Ok(most * inverse <= MOST_CONTRAST_SINGLE && (1.0 / MOST_SINGLE..=MOST_SINGLE).contains(&most))
     }

@@ -17,6 +17,9 @@ use crate::launch::{Argument, Arguments};
 
 /// Threads of a block with a line a thread.
 const LINES: usize = 64;
+/// Cells of a line that a thread has at once where threads share lines, and the most that share one, see `relax` of weights.cu.
+const CELLS: usize = 8;
+const MOST_CHUNKS: usize = 32;
 /// Threads of a block of products.
 const ROWS: usize = 128;
 
@@ -66,12 +69,12 @@ impl DirectionWeights {
     fn compute(&self, matrix: &Matrix, scratch: Scratch) -> Result<()> {
         let module = matrix.module(weights_source(matrix.number()))?;
         let names = [
-            ["start_x", "factorise_x", "gather_x", "solve_x", "finish_x"],
-            ["start_y", "factorise_y", "gather_y", "solve_y", "finish_y"],
-            ["start_z", "factorise_z", "gather_z", "solve_z", "finish_z"],
+            ["start_x", "factorise_x", "relax_x", "finish_x"],
+            ["start_y", "factorise_y", "relax_y", "finish_y"],
+            ["start_z", "factorise_z", "relax_z", "finish_z"],
         ];
         let d = self.axis as usize;
-        let [start, factorise, gather, solve, finish] = names[d];
+        let [start, factorise, relax, finish] = names[d];
         let (cells, [nx, ny, nz]) = (self.odd.shape.cells(), self.odd.extents());
         let weights = || Arguments::new().with(self.operands());
         let all = || Arguments::new().with(matrix.operands()).with(self.operands());
@@ -82,19 +85,19 @@ impl DirectionWeights {
             matrix.launch(module.kernel(factorise)?, lines, LINES, weights().with(scratch))?;
             for parity in (0..HALF_SWEEPS).map(|half| half % 2) {
                 let some = |n: usize| (n + 1 - parity) / 2;
-                let lines = match self.axis {
-                    Axis::X => nx * some(ny),
-                    Axis::Y => some(nx) * ny,
-                    Axis::Z => nz * some(ny),
+                let (lines, length) = match self.axis {
+                    Axis::X => (nx * some(ny), nz),
+                    Axis::Y => (some(nx) * ny, nz),
+                    Axis::Z => (nz * some(ny), nx),
                 };
-                let cells = lines * if self.axis == Axis::Z { nx } else { nz };
+                let chunks = length.div_ceil(CELLS).min(MOST_CHUNKS);
+                let block = [if chunks > 16 { 16 } else { 32 }, chunks];
                 let arguments = all().with(scratch).with(parity as i32);
-                matrix.launch(module.kernel(gather)?, cells, BLOCK, arguments)?;
-                let arguments = weights().with(scratch).with(parity as i32);
-                matrix.launch(module.kernel(solve)?, lines, LINES, arguments)?;
+                let grid = [lines.div_ceil(block[0]), 1, 1];
+                matrix.cuda().launch(module.kernel(relax)?, grid, block, arguments)?;
             }
         }
-        matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch))
+        matrix.launch(module.kernel(finish)?, cells, BLOCK, all().with(scratch).with(matrix.any_collapsed()))
     }
 
     /// PᵀAP, but for cells that have collapsed.
@@ -103,7 +106,8 @@ impl DirectionWeights {
         let coarse = matrix.next(self.coarse, present)?;
         let [name, hold] =
             [["product_x", "hold_x"], ["product_y", "hold_y"], ["product_z", "hold_z"]][self.axis as usize];
-        let arguments = || Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
+        let matrices = Arguments::new().with(matrix.operands()).with(self.operands()).with(coarse.operands());
+        let arguments = || matrices.clone().with(matrix.any_collapsed());
         let kernel = matrix.module(product(matrix, &present))?.kernel(name)?;
         matrix.launch(kernel, coarse.cells(), ROWS, arguments())?;
         let kernel = matrix.module(collapsed_source(matrix.number()))?.kernel(hold)?;

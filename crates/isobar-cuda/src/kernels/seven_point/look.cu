@@ -2,7 +2,7 @@
 #include "seven_point/seven_point.cuh"
 #include "reduce.cuh"
 
-// Of each number of Fields: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
+// Of each number of Fields that any direction takes: the largest, and the largest of its inverse; then the largest ratio between neighbours. Zero before.
 // Halo rows count as others. Block 256, a warp a row at a time; as many blocks as keep the card busy.
 extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, double* result) {
     constexpr int N = sizeof(Fields) / sizeof(T);
@@ -24,6 +24,7 @@ extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, dou
                                       load(op, place(op, i, j, k + !is_last[1]))};
 #pragma unroll
             for (int field = 0; field < N; field++) {
+                if (!takes_field(field)) continue;
                 const double h = here.f[field];
                 most[field] = fmax(most[field], h);
                 // What is not positive, or no number, has an inverse without bound.
@@ -40,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(256) measure_fields(Stencil op, dou
     }
 #pragma unroll
     for (int n = 0; n < N; n++) {
+        if (!takes_field(n)) continue;
         keep_most(result + n, most[n]);
         keep_most(result + N + n, least[n] > 0 ? 1 / least[n] : never);
     }

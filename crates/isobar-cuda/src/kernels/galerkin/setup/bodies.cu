@@ -134,10 +134,13 @@ extern "C" __global__ void __launch_bounds__(256) label_tiles(Matrix a, Search s
     }
 }
 
-// Joins cells whose coupling is at least theta times the larger of both cells' largest.
+// Joins cells whose coupling is at least theta times the larger of both cells' largest. What the kernels after it count in is zero
+// afterwards.
 extern "C" __global__ void __launch_bounds__(256) join_cells(Matrix a, Search s, double theta) {
     const unsigned int n = own_number();
+    if (n < 3) s.counts[n] = 0;
     if (n >= a.cells) return;
+    s.place[n] = s.kept[n] = 0;
     const double own = s.largest[n];
     const Cell at = cell_at(a.nx, a.ny, n);
     const Number* __restrict__ c = a.fields + n;
@@ -236,61 +239,103 @@ __device__ __forceinline__ unsigned int vector_place(const Matrix& a, int pitch,
     return (at.i >> 1) + pitch * (at.k + (unsigned int)a.nz * (((at.i + at.j) & 1) + 2u * at.j));
 }
 
-// Keeps the bodies that are worth correcting, their cells in order. A warp a body.
-extern "C" __global__ void __launch_bounds__(256) keep_bodies(Matrix a, Search s, Lists to, int pitch) {
-    __shared__ unsigned int all_listed[8][LARGEST], all_ordered[8][LARGEST];
-    const unsigned int lane = threadIdx.x & 31;
-    unsigned int* listed = all_listed[threadIdx.x >> 5];
-    unsigned int* ordered = all_ordered[threadIdx.x >> 5];
-    const unsigned int bodies = *s.counts >> 32;
-    for (unsigned int body = own_number() >> 5; body < bodies; body += gridDim.x * 8) {
-        const unsigned int begin = s.starts[body], size = s.starts[body + 1] - begin;
-        for (unsigned int n = lane; n < size; n += 32) listed[n] = s.cells[begin + n];
-        __syncwarp();
-        for (unsigned int n = lane; n < size; n += 32) {
-            const unsigned int own = listed[n];
-            unsigned int rank = 0;
-            for (unsigned int m = 0; m < size; m++) rank += listed[m] < own;
-            ordered[rank] = own;
+// Cells up to which a body is a warp's, and those of more a block's.
+constexpr unsigned int SMALL = 64;
+static_assert(8 * SMALL <= LARGEST && LARGEST % 4 == 0, "eight warps share the room of one large body");
+
+template <int THREADS> __device__ __forceinline__ void wait_for_all() {
+    if (THREADS == 32) __syncwarp();
+    else __syncthreads();
+}
+
+// The sum over a warp or a block, for all its threads.
+template <int THREADS> __device__ __forceinline__ double sum_of_all(double own, double* scratch) {
+    for (int other = 16; other > 0; other >>= 1) own += __shfl_xor_sync(ALL_LANES, own, other);
+    if (THREADS == 32) return own;
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = own;
+    __syncthreads();
+    double sum = 0;
+    for (int warp = 0; warp < THREADS / 32; warp++) sum += scratch[warp];
+    return sum;
+}
+
+// Keeps a body, its cells in order, if it is worth correcting. For a warp or a block; `listed` has room for SMALL or LARGEST cells,
+// a multiple of four.
+template <int THREADS>
+__device__ __forceinline__ void keep_one(const Matrix& a, const Search& s, const Lists& to, int pitch, unsigned int body,
+                                         uint4* listed, unsigned int* ordered, double* scratch) {
+    const unsigned int own = threadIdx.x % THREADS, begin = s.starts[body], size = s.starts[body + 1] - begin;
+    unsigned int* all = reinterpret_cast<unsigned int*>(listed);
+    for (unsigned int n = own; n < (size + 3) / 4 * 4; n += THREADS) all[n] = n < size ? s.cells[begin + n] : NONE;
+    wait_for_all<THREADS>();
+    for (unsigned int n = own; n < size; n += THREADS) {
+        const unsigned int cell = all[n];
+        unsigned int rank = 0;
+        for (unsigned int m = 0; m < (size + 3) / 4; m++) {
+            const uint4 other = listed[m];
+            rank += (other.x < cell) + (other.y < cell) + (other.z < cell) + (other.w < cell);
         }
-        __syncwarp();
-        const unsigned int first = ordered[0];
-        double leaving = 0, absolute = 0, diagonals = 0;
-        for (unsigned int n = lane; n < size; n += 32) {
-            const unsigned int own = ordered[n];
-            const double sum = sums(a)[own];
-            double diagonal = sum;
-            leaving += sum;
-            absolute += fabs(sum);
-            for_each_coupling(a, cell_at(a.nx, a.ny, own), [&](int, int, int, double c, const Cell& cell) {
-                diagonal += c;
-                if (c != 0 && s.label[place(a, cell)] != first) {
-                    leaving += c;
-                    absolute += fabs(c);
-                }
-            });
-            diagonals += diagonal;
-        }
-        for (int other = 16; other > 0; other >>= 1) {
-            leaving += __shfl_xor_sync(ALL_LANES, leaving, other);
-            absolute += __shfl_xor_sync(ALL_LANES, absolute, other);
-            diagonals += __shfl_xor_sync(ALL_LANES, diagonals, other);
-        }
-        if (leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals) {
-            Counts base = 0;
-            if (lane == 0) {
-                base = atomicAdd(s.counts + 1, (Counts(1) << 32) + size);
-                const unsigned int number = base >> 32;
-                if (number == 0) to.starts[0] = 0;
-                to.starts[number + 1] = (unsigned int)base + size;
-                to.factors[number] = DAMPING / leaving;
-                s.kept[first] = size;
-                if (s.kept_before[first] == size) atomicAdd(s.counts + 2, Counts(1));
+        ordered[rank] = cell;
+    }
+    wait_for_all<THREADS>();
+    const unsigned int first = ordered[0];
+    double leaving = 0, absolute = 0, diagonals = 0;
+    for (unsigned int n = own; n < size; n += THREADS) {
+        const unsigned int cell = ordered[n];
+        const double sum = sums(a)[cell];
+        double diagonal = sum;
+        leaving += sum;
+        absolute += fabs(sum);
+        for_each_coupling(a, cell_at(a.nx, a.ny, cell), [&](int, int, int, double c, const Cell& other) {
+            diagonal += c;
+            if (c != 0 && s.label[place(a, other)] != first) {
+                leaving += c;
+                absolute += fabs(c);
             }
-            base = __shfl_sync(ALL_LANES, base, 0);
-            for (unsigned int n = lane; n < size; n += 32)
-                to.cells[(unsigned int)base + n] = vector_place(a, pitch, cell_at(a.nx, a.ny, ordered[n]));
+        });
+        diagonals += diagonal;
+    }
+    leaving = sum_of_all<THREADS>(leaving, scratch);
+    absolute = sum_of_all<THREADS>(absolute, scratch);
+    diagonals = sum_of_all<THREADS>(diagonals, scratch);
+    if (leaving > CANCELLED * absolute && leaving > NEGLIGIBLE * diagonals && leaving < LOOSE * diagonals) {
+        unsigned int* base = all;
+        if (own == 0) {
+            const Counts counts = atomicAdd(s.counts + 1, (Counts(1) << 32) + size);
+            const unsigned int number = counts >> 32;
+            if (number == 0) to.starts[0] = 0;
+            to.starts[number + 1] = (unsigned int)counts + size;
+            to.factors[number] = DAMPING / leaving;
+            s.kept[first] = size;
+            if (s.kept_before[first] == size) atomicAdd(s.counts + 2, Counts(1));
+            *base = (unsigned int)counts;
         }
-        __syncwarp();
+        wait_for_all<THREADS>();
+        for (unsigned int n = own; n < size; n += THREADS)
+            to.cells[*base + n] = vector_place(a, pitch, cell_at(a.nx, a.ny, ordered[n]));
+    }
+    wait_for_all<THREADS>();
+}
+
+// Keeps the bodies that are worth correcting: a warp a small one, then a block a large one.
+extern "C" __global__ void __launch_bounds__(256) keep_bodies(Matrix a, Search s, Lists to, int pitch) {
+    __shared__ uint4 listed[LARGEST / 4];
+    __shared__ unsigned int ordered[LARGEST], large[256], count;
+    __shared__ double scratch[8];
+    const unsigned int bodies = *s.counts >> 32, warp = threadIdx.x >> 5;
+    for (unsigned int body = own_number() >> 5; body < bodies; body += gridDim.x * 8) {
+        if (s.starts[body + 1] - s.starts[body] <= SMALL)
+            keep_one<32>(a, s, to, pitch, body, listed + SMALL / 4 * warp, ordered + SMALL * warp, scratch);
+    }
+    for (unsigned int base = blockIdx.x; base < bodies; base += gridDim.x * 256) {
+        // Bodies side by side go to different blocks.
+        const unsigned int body = base + gridDim.x * threadIdx.x;
+        __syncthreads();
+        if (threadIdx.x == 0) count = 0;
+        __syncthreads();
+        if (body < bodies && s.starts[body + 1] - s.starts[body] > SMALL) large[atomicAdd(&count, 1u)] = body;
+        __syncthreads();
+        for (unsigned int n = 0; n < count; n++) keep_one<256>(a, s, to, pitch, large[n], listed, ordered, scratch);
     }
 }

@@ -1,5 +1,5 @@
 // Coarse cells whose finer ones are tied to each other alone: isobar_core::stencil::galerkin::product says what becomes of them.
-// A coarse cell a thread, block 256.
+// A coarse cell a thread, block 256. `any` is 0 where products have found none that may have collapsed.
 #include "galerkin/setup/setup.cuh"
 
 // A diagonal this small beside those it is made of is rounding.
@@ -45,8 +45,7 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
         weight[0] = c[0] = 0;
     }
     // Elsewhere nothing need be looked up.
-    const bool may_be = (c[0] <= 0 || weight[0] > 0.99) && (c[1] <= 0 || weight[1] > 0.99) && c[0] + c[1] > 0;
-    if (!may_be) return;
+    if (!may_collapse(weight, c)) return;
     double total = diagonal(a, fine(number, 0));
     for (int side = 0; side < 2; side++) {
         if (weight[side] > 0) total += weight[side] * weight[side] * diagonal(a, fine(odd[side], 1));
@@ -64,6 +63,11 @@ template <int AXIS> __device__ __forceinline__ void hold(const Matrix& a, const 
     *(field + n) = total;
 }
 
-extern "C" __global__ void __launch_bounds__(256) hold_x(Matrix a, Weights w, Matrix coarse) { hold<X>(a, w, coarse); }
-extern "C" __global__ void __launch_bounds__(256) hold_y(Matrix a, Weights w, Matrix coarse) { hold<Y>(a, w, coarse); }
-extern "C" __global__ void __launch_bounds__(256) hold_z(Matrix a, Weights w, Matrix coarse) { hold<Z>(a, w, coarse); }
+#define KERNEL(AXIS, NAME)                                                                                               \
+    extern "C" __global__ void __launch_bounds__(256) hold_##NAME(Matrix a, Weights w, Matrix coarse, const int* any) { \
+        if (*any) hold<AXIS>(a, w, coarse);                                                                              \
+    }
+
+KERNEL(X, x)
+KERNEL(Y, y)
+KERNEL(Z, z)

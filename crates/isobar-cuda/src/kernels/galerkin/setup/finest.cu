@@ -25,11 +25,6 @@ __device__ __forceinline__ long long checkerboard(int pitch, int nz, int i, int 
     return (i >> 1) + pitch * (k + (long long)nz * (((i + j) & 1) + 2LL * j));
 }
 
-// h of a cell in a direction.
-__device__ __forceinline__ Number half(const Stencil& op, const Form& form, int axis, double ratio, const Cell& at) {
-    return ratio * double(op.field[form.field[axis]][checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]);
-}
-
 __device__ __forceinline__ Number harmonic(Number a, Number b) { return a > 0 && b > 0 ? a * (b / (a + b)) : Number(0); }
 
 // The matrix of a diffusion operator.
@@ -37,26 +32,38 @@ extern "C" __global__ void __launch_bounds__(256) couplings_of_cells(Stencil op,
     __shared__ Number tile[4][TILE][TILE + 1];
     const int extents[3] = {a.nx, a.ny, a.nz};
     double ratios[3];
-    for (int d = 0; d < 3; d++) ratios[d] = form.stored_faces ? 1 : double(op.ratio[d]);
+    const T* __restrict__ fields[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+        ratios[d] = form.stored_faces ? 1 : double(op.ratio[d]);
+        fields[d] = form.field[d] == 0 ? op.field[0] : form.field[d] == 1 ? op.field[1] : op.field[2];
+    }
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     for (int k = blockIdx.z; k < a.nz; k += gridDim.z) {
+#pragma unroll 2
         for (int row = threadIdx.y; row < TILE; row += ROWS) {
-            const int i = first_i + threadIdx.x, n = first_j + row;
-            if (i >= a.nx || n >= a.ny) continue;
-            const Cell at = {i, unfolded(n, a.ny), k};
-            double sum = form.shift ? double(op.shift[checkerboard(op.pitch, op.nz, at.i, at.j, at.k)]) : 0;
+            // Loads wait for no test: what is beyond the grid is read at its end, in vain.
+            const Cell at = {min(first_i + int(threadIdx.x), a.nx - 1), unfolded(min(first_j + row, a.ny - 1), a.ny), k};
+            const long long own_place = checkerboard(op.pitch, op.nz, at.i, at.j, at.k);
+            T own[3], next[3];
+            bool exists[3];
+#pragma unroll
+            for (int d = 0; d < 3; d++) {
+                Cell to;
+                exists[d] = neighbour(a, at, d == X, d == Y, d == Z, to) && extents[d] > 1;
+                own[d] = fields[d][own_place];
+                next[d] = fields[d][exists[d] ? checkerboard(op.pitch, op.nz, to.i, to.j, to.k) : own_place];
+            }
+            double sum = form.shift ? double(op.shift[own_place]) : 0;
 #pragma unroll
             for (int d = 0; d < 3; d++) {
                 const int number = d == X ? at.i : d == Y ? at.j : at.k;
-                Number own = 0, face = 0;
                 const bool lower = form.fixed >> (2 * d) & 1, upper = form.fixed >> (2 * d + 1) & 1;
-                if (extents[d] > 1 || lower || upper) own = half(op, form, d, ratios[d], at);
-                Cell to;
-                if (extents[d] > 1 && neighbour(a, at, d == X, d == Y, d == Z, to))
-                    face = form.stored_faces ? own : harmonic(own, half(op, form, d, ratios[d], to));
-                if (lower && number == 0) sum += own;
-                if (upper && number + 1 == extents[d]) sum += own;
-                tile[d][row][threadIdx.x] = face;
+                const Number half = ratios[d] * double(own[d]), other = ratios[d] * double(next[d]);
+                if (lower && number == 0) sum += half;
+                if (upper && number + 1 == extents[d]) sum += half;
+                const Number face = form.stored_faces ? half : harmonic(half, other);
+                tile[d][row][threadIdx.x] = exists[d] ? face : Number(0);
             }
             tile[3][row][threadIdx.x] = sum;
         }

@@ -26,30 +26,64 @@ extern "C" __global__ void __launch_bounds__(256)
     grid_sum<6>(total, scratch, partial, counter, result);
 }
 
-// Of a matrix with three stored directions, zero before: result[0] becomes 1 where anywhere a coupling is much weaker than the next in
-// its direction; then the largest coupling, and the largest of their inverses, infinite where cells side by side are not coupled.
-extern "C" __global__ void __launch_bounds__(256) find_contrast(Matrix a, double* result) {
+// Of a matrix with three stored directions: what `mean_couplings` finds; then, zero before: result[6] becomes 1 where anywhere a coupling
+// is much weaker than the next in its direction; the largest coupling; and the largest of their inverses, infinite where cells side by
+// side are not coupled. A warp a row of planes at a time.
+extern "C" __global__ void __launch_bounds__(256) look_at_finest(Matrix a, double* partial, unsigned int* counter, double* result) {
+    constexpr int AHEAD = 2;
+    __shared__ double scratch[8 * 6];
     const Number never = __longlong_as_double(0x7ff0000000000000LL);
     Number most = 0, least = never;
     bool found = false;
-    for (unsigned int n = blockIdx.x * 256 + threadIdx.x; n < a.cells; n += gridDim.x * 256) {
-        const Cell at = cell_at(a.nx, a.ny, n);
-        Number lower[3] = {-1, -1, -1}, upper[3] = {-1, -1, -1};
-        for_each_coupling(a, at, [&](int dx, int dy, int dz, Number c, const Cell&) {
-            const int d = dx ? X : dy ? Y : Z;
-            (dx + dy + dz > 0 ? upper : lower)[d] = c;
-        });
-        for (int d = 0; d < 3; d++) {
-            if (upper[d] >= 0) {
-                most = max(most, upper[d]);
-                least = min(least, upper[d]);
+    double total[6] = {0, 0, 0, 0, 0, 0};
+    const int extents[3] = {a.nx, a.ny, a.nz}, stored[3] = {0, 8, 2};
+    const Number* fields[3];
+#pragma unroll
+    for (int d = 0; d < 3; d++) fields[d] = a.present >> stored[d] & 1 ? a.fields + a.cells * __popc(a.present & ((1u << stored[d]) - 1)) : nullptr;
+    // Whether there is a coupling from cell n of a direction to the one above.
+    auto is_coupled = [&](int d, int n) { return fields[d] != nullptr && (n + 1 < extents[d] || a.periodic >> d & 1); };
+    auto above = [&](int d, int n) { return n + 1 < extents[d] ? n + 1 : 0; };
+    const int lane = threadIdx.x & 31;
+    const unsigned int rows = (unsigned int)a.nx * a.nz;
+    for (unsigned int row = blockIdx.x * 8 + (threadIdx.x >> 5); row < rows; row += gridDim.x * 8) {
+        const int k = row / a.nx, i = row - k * a.nx;
+        for (int start = lane; start < a.ny; start += 32 * AHEAD) {
+            Number own[AHEAD][3], next[AHEAD][3];
+#pragma unroll
+            for (int m = 0; m < AHEAD; m++) {
+                const int n = min(start + 32 * m, a.ny - 1), at[3] = {i, unfolded(n, a.ny), k};
+#pragma unroll
+                for (int d = 0; d < 3; d++) {
+                    // What is not there is less than nothing.
+                    own[m][d] = next[m][d] = -1;
+                    if (!is_coupled(d, at[d])) continue;
+                    own[m][d] = fields[d][a.ny * row + n];
+                    const int to = above(d, at[d]);
+                    if (!is_coupled(d, to)) continue;
+                    next[m][d] = fields[d][place(a, {d == X ? to : i, d == Y ? to : at[Y], d == Z ? to : k})];
+                }
             }
-            // Beyond a closed side is no coupling to compare with.
-            if (lower[d] < 0 || upper[d] < 0) continue;
-            found = found || upper[d] < Number(CONTRAST) * lower[d] || lower[d] < Number(CONTRAST) * upper[d];
+#pragma unroll
+            for (int m = 0; m < AHEAD; m++) {
+                if (start + 32 * m >= a.ny) break;
+#pragma unroll
+                for (int d = 0; d < 3; d++) {
+                    const Number c = own[m][d], other = next[m][d];
+                    if (c >= 0) {
+                        most = max(most, c);
+                        least = min(least, c);
+                    }
+                    if (c > 0) {
+                        total[2 * d] += c;
+                        total[2 * d + 1] += 1;
+                    }
+                    if (c >= 0 && other >= 0) found = found || other < Number(CONTRAST) * c || c < Number(CONTRAST) * other;
+                }
+            }
         }
     }
-    if (found) *result = 1;
-    keep_most(result + 1, most);
-    keep_most(result + 2, least > 0 ? 1 / double(least) : double(never));
+    if (found) result[6] = 1;
+    keep_most(result + 7, most);
+    keep_most(result + 8, least > 0 ? 1 / double(least) : double(never));
+    grid_sum<6>(total, scratch, partial, counter, result);
 }

@@ -2,6 +2,8 @@
 //
 // With PRESENT comes COARSE_PRESENT, the bits of the directions that there are couplings for then. Loads wait for no test.
 //
+// *any becomes 1 where a coarse cell may have collapsed, see collapsed.cu.
+//
 // Coarse cell I is fine cell 2I; -1 and 1 are the odd cells before and after it, -2 and 2 the coarse cells beyond.
 #include "galerkin/setup/setup.cuh"
 
@@ -16,7 +18,7 @@ __device__ __forceinline__ unsigned int coarse_directions(const Matrix& coarse) 
 #endif
 }
 
-template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse) {
+template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, const Weights& w, const Matrix& coarse, int* any) {
     const unsigned int n = blockIdx.x * 128 + threadIdx.x;
     if (n >= coarse.cells) return;
     const Cell own = cell_at(coarse.nx, coarse.ny, n);
@@ -112,6 +114,13 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     const bool is_odd_ring = (a.periodic >> AXIS & 1) && (count & 1);
     const bool is_one = along<AXIS>(coarse.nx, coarse.ny, coarse.nz) == 1;
 
+    const double weights[2] = {own_before, own_below};
+    const double coupling_before = coupling(0, AXIS == X ? -1 : 0, AXIS == Y ? -1 : 0, AXIS == Z ? -1 : 0);
+    const double coupling_after = coupling(0, AXIS == X, AXIS == Y, AXIS == Z);
+    const double couplings[2] = {has_before ? coupling_before : 0, has_after ? coupling_after : 0};
+    // In a ring of two both sides are one.
+    if (may_collapse(weights, couplings) || (is_one && w.ring)) *any = 1;
+
     // A P 1 at 2I, by differences, and at the odd cells with their diagonals.
     const double one_after = of_one(1, 0, 0, 0), one_before = of_one(-1, 0, 0, 0);
     double t = own_sum(0), t_after = has_after ? own_sum(1) : 0, t_before = has_before ? own_sum(-1) : 0;
@@ -195,6 +204,11 @@ template <int AXIS> __device__ __forceinline__ void make_row(const Matrix& a, co
     *to = t + own_below * t_after + own_before * t_before;
 }
 
-extern "C" __global__ void __launch_bounds__(128) product_x(Matrix a, Weights w, Matrix coarse) { make_row<X>(a, w, coarse); }
-extern "C" __global__ void __launch_bounds__(128) product_y(Matrix a, Weights w, Matrix coarse) { make_row<Y>(a, w, coarse); }
-extern "C" __global__ void __launch_bounds__(128) product_z(Matrix a, Weights w, Matrix coarse) { make_row<Z>(a, w, coarse); }
+#define KERNEL(AXIS, NAME)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(128) product_##NAME(Matrix a, Weights w, Matrix coarse, int* any) { \
+        make_row<AXIS>(a, w, coarse, any);                                                                             \
+    }
+
+KERNEL(X, x)
+KERNEL(Y, y)
+KERNEL(Z, z)

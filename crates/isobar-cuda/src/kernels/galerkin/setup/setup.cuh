@@ -100,5 +100,13 @@ template <class F> __device__ __forceinline__ void for_each_coupling(const Matri
     }
 }
 
+// A cell whose weights for a coarse cell are more than this may be all of that coarse cell.
+constexpr double NEARLY_ALL = 0.99;
+
+// Whether a coarse cell may have collapsed, from the weights that the odd cells on its sides have for it, and the couplings to them.
+__device__ __forceinline__ bool may_collapse(const double (&weight)[2], const double (&c)[2]) {
+    return (c[0] <= 0 || weight[0] > NEARLY_ALL) && (c[1] <= 0 || weight[1] > NEARLY_ALL) && c[0] + c[1] > 0;
+}
+
 // Of three numbers that of a direction.
 template <int AXIS> __device__ __forceinline__ int along(int x, int y, int z) { return AXIS == X ? x : AXIS == Y ? y : z; }

@@ -123,81 +123,191 @@ template <int AXIS> __device__ __forceinline__ void factorise(const Weights& w, 
     }
 }
 
-// What the lines of a half sweep are given by the others. A cell a thread.
-template <int AXIS>
-__device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const Scratch& s, int parity) {
-    const Lines l = lines<AXIS>(w, parity, false);
-    unsigned int n = blockIdx.x * 256 + threadIdx.x;
-    if (n >= (unsigned int)l.first * l.second * l.length) return;
-    const unsigned int first = n % l.first;
-    n /= l.first;
-    const Cell odd = line_cell<AXIS>(w, parity, false, first, n % l.second, n / l.second);
-    const unsigned int own = place(w, odd);
-    double below = max(double(s.down[own]), 0.0), above = s.up[own];
-    for_each_coupling(a, fine_cell<AXIS>(odd), [&](int dx, int dy, int dz, double c, const Cell&) {
-        if (along<AXIS>(dx, dy, dz) != 0 || in_line<AXIS>(dx, dy, dz) || !stays(w, odd, dx, dy, dz)) return;
-        const unsigned int to = place(w, {odd.i + dx, odd.j + dy, odd.k + dz});
-        const double q = max(c, 0.0);
-        below += q * w.below[to];
-        above += q * w.above[to];
-    });
-    s.right[0][own] = below;
-    s.right[1][own] = above;
-}
-
 __device__ __forceinline__ double within_one(double w) { return min(max(w, 0.0), 1.0); }
 
-// Solves with the lines of a half sweep. A line a thread.
-template <int AXIS> __device__ __forceinline__ void solve(const Weights& w, const Scratch& s, int parity) {
-    const Lines l = lines<AXIS>(w, parity, false);
-    const unsigned int line = blockIdx.x * 64 + threadIdx.x, second = line / l.first;
-    if (second >= l.second) return;
-    const unsigned int first = place(w, line_cell<AXIS>(w, parity, false, line - second * l.first, second, 0));
-    double before = 0, below = 0, above = 0;
-    for (int start = 0; start < l.length; start += AHEAD) {
-        double right[2][AHEAD], pivot[AHEAD], next[AHEAD];
+// Cells of a line that a thread has at once, and the most threads of a block that relaxes.
+constexpr int CELLS = 8, THREADS = 512;
+
+// A line and those beside it, which are not relaxed in the same half sweep: where their cells are, and where those of the matrix.
+struct Line {
+    unsigned int first, stride, fine, fine_stride;
+    unsigned int beside[2], fine_beside[2];
+    bool exists[2];
+};
+
+template <int AXIS> __device__ __forceinline__ Line line_at(const Matrix& a, const Weights& w, const Lines& l, const Cell& odd) {
+    Line line;
+    line.first = place(w, odd);
+    line.stride = l.stride;
+    line.fine = place(a, fine_cell<AXIS>(odd));
+    line.fine_stride = AXIS == Z ? a.ny : (unsigned int)a.ny * a.nx;
 #pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            const unsigned int at = first + l.stride * min(start + n, l.length - 1);
-            right[0][n] = s.right[0][at];
-            right[1][n] = s.right[1][at];
-            pivot[n] = s.pivot[at];
-            next[n] = s.next[at];
-        }
-#pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            if (start + n >= l.length) break;
-            const unsigned int at = first + l.stride * (start + n);
-            s.right[0][at] = below = (right[0][n] + before * below) * pivot[n];
-            s.right[1][at] = above = (right[1][n] + before * above) * pivot[n];
-            before = next[n];
-        }
+    for (int side = 0; side < 2; side++) {
+        const int step = 2 * side - 1;
+        const Cell next = {AXIS == Y ? odd.i + step : odd.i, AXIS == Y ? odd.j : odd.j + step, odd.k};
+        line.exists[side] = AXIS == Y ? (unsigned int)next.i < (unsigned int)w.nx : (unsigned int)next.j < (unsigned int)w.ny;
+        line.beside[side] = line.exists[side] ? place(w, next) : line.first;
+        line.fine_beside[side] = line.exists[side] ? place(a, fine_cell<AXIS>(next)) : line.fine;
     }
-    below = above = 0;
-    for (int end = l.length; end > 0; end -= AHEAD) {
-        double value[2][AHEAD], factor[AHEAD];
+    return line;
+}
+
+// What cells of a line, from `begin` on, are given by the lines beside it. Across periodic sides weights go their own ways. Loads wait
+// for nothing but whether there are couplings in a direction at all.
+template <int AXIS>
+__device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const Scratch& s, const Line& line, int length, int begin,
+                                       double (&given)[2][CELLS]) {
+    auto number = [&](int n) { return min(begin + n, length - 1); };
+    Number own[2][CELLS];
 #pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            const unsigned int at = first + l.stride * max(end - 1 - n, 0);
-            value[0][n] = s.right[0][at];
-            value[1][n] = s.right[1][at];
-            factor[n] = s.next[at] * s.pivot[at];
-        }
+    for (int n = 0; n < CELLS; n++) {
+        own[0][n] = s.down[line.first + line.stride * number(n)];
+        own[1][n] = s.up[line.first + line.stride * number(n)];
+    }
 #pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            if (end - 1 - n < 0) break;
-            const unsigned int at = first + l.stride * (end - 1 - n);
-            below = value[0][n] + factor[n] * below;
-            above = value[1][n] + factor[n] * above;
-            w.below[at] = within_one(below);
-            w.above[at] = within_one(above);
+    for (int n = 0; n < CELLS; n++) {
+        given[0][n] = max(double(own[0][n]), 0.0);
+        given[1][n] = own[1][n];
+    }
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+#pragma unroll
+        for (int step = -1; step <= 1; step++) {
+            const int across = 2 * side - 1;
+            const int dx = AXIS == Y ? across : AXIS == Z ? step : 0, dy = AXIS == Y ? 0 : across, dz = AXIS == Z ? 0 : step;
+            const int offset = (dx + 1) + 3 * (dz + 1) + 9 * (dy + 1);
+            const int stored = offset > UPPER ? offset - UPPER - 1 : UPPER - 1 - offset;
+            if (!(a.present >> stored & 1)) continue;
+            const Number* __restrict__ field = a.fields + a.cells * __popc(a.present & ((1u << stored) - 1));
+            // Where there is no neighbour it is read beside the cell itself, in vain.
+            auto exists = [&](int n) { return line.exists[side] && (unsigned int)(number(n) + step) < (unsigned int)length; };
+            auto beside = [&](int n) { return exists(n) ? number(n) + step : number(n); };
+            Number c[CELLS], below[CELLS], above[CELLS];
+#pragma unroll
+            for (int n = 0; n < CELLS; n++) {
+                c[n] = field[offset > UPPER ? line.fine + line.fine_stride * number(n)
+                                            : line.fine_beside[side] + line.fine_stride * beside(n)];
+                below[n] = w.below[line.beside[side] + line.stride * beside(n)];
+                above[n] = w.above[line.beside[side] + line.stride * beside(n)];
+            }
+#pragma unroll
+            for (int n = 0; n < CELLS; n++) {
+                const double q = exists(n) ? max(double(c[n]), 0.0) : 0;
+                given[0][n] += q * below[n];
+                given[1][n] += q * above[n];
+            }
         }
     }
 }
 
-// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells. A cell a thread.
-template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s) {
+// Relaxes the lines of a half sweep. Threads side by side in y share a line: each has so many of its cells, in which elimination
+// and substitution are affine maps of what comes in, none of which is a difference. A line longer than all of them together is
+// gone through piece by piece.
+template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const Weights& w, const Scratch& s, int parity) {
+    __shared__ double maps[3][THREADS];
+    const Lines l = lines<AXIS>(w, parity, false);
+    const unsigned int number = blockIdx.x * blockDim.x + threadIdx.x, all = (unsigned int)l.first * l.second;
+    const unsigned int at = min(number, all - 1), second = at / l.first;
+    const Line line = line_at<AXIS>(a, w, l, line_cell<AXIS>(w, parity, false, at - second * l.first, second, 0));
+    const int lanes = blockDim.x, chunk = threadIdx.y, chunks = blockDim.y, piece = CELLS * chunks, own = threadIdx.x + lanes * chunk;
+    double values[2][CELLS];
+    Number pivot[CELLS], next[CELLS], before;
+    auto cell = [&](int n) { return line.first + line.stride * min(n, l.length - 1); };
+    // What is beyond the end passes nothing on.
+    auto load = [&](int begin) {
+        before = s.next[cell(max(begin - 1, 0))];
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) {
+            pivot[n] = s.pivot[cell(begin + n)];
+            next[n] = s.next[cell(begin + n)];
+        }
+        if (begin == 0) before = 0;
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) pivot[n] = begin + n < l.length ? pivot[n] : Number(0);
+    };
+    // What comes into this chunk, given what comes to the first one, in `to` afterwards what leaves the last one.
+    auto scan = [&](bool is_forward, double factor, double below, double above, double (&in)[2], double (&to)[2]) {
+        __syncthreads();
+        maps[0][own] = factor;
+        maps[1][own] = below;
+        maps[2][own] = above;
+        __syncthreads();
+#pragma unroll 4
+        for (int n = 0; n < chunks; n++) {
+            const int other = is_forward ? n : chunks - 1 - n, from = threadIdx.x + lanes * other;
+            if (other == chunk) {
+                in[0] = to[0];
+                in[1] = to[1];
+            }
+            to[0] = maps[1][from] + maps[0][from] * to[0];
+            to[1] = maps[2][from] + maps[0][from] * to[1];
+        }
+    };
+    double in[2], passed[2] = {0, 0};
+    int start = 0;
+    for (;; start += piece) {
+        const int begin = start + CELLS * chunk;
+        load(begin);
+        gather<AXIS>(a, w, s, line, l.length, begin, values);
+        double factor = 1, below = 0, above = 0;
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) {
+            const double m = double(n > 0 ? next[n - 1] : before) * pivot[n];
+            values[0][n] = below = values[0][n] * pivot[n] + m * below;
+            values[1][n] = above = values[1][n] * pivot[n] + m * above;
+            factor *= m;
+        }
+        scan(true, factor, below, above, in, passed);
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) {
+            const double m = double(n > 0 ? next[n - 1] : before) * pivot[n];
+            values[0][n] += in[0] *= m;
+            values[1][n] += in[1] *= m;
+        }
+        if (start + piece >= l.length) break;
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) {
+            s.right[0][cell(begin + n)] = values[0][n];
+            s.right[1][cell(begin + n)] = values[1][n];
+        }
+    }
+    passed[0] = passed[1] = 0;
+    for (;; start -= piece) {
+        const int begin = start + CELLS * chunk;
+        double factor = 1, below = 0, above = 0;
+#pragma unroll
+        for (int n = CELLS - 1; n >= 0; n--) {
+            const double f = double(next[n]) * pivot[n];
+            values[0][n] = below = values[0][n] + f * below;
+            values[1][n] = above = values[1][n] + f * above;
+            factor *= f;
+        }
+        scan(false, factor, below, above, in, passed);
+#pragma unroll
+        for (int n = CELLS - 1; n >= 0; n--) {
+            const double f = double(next[n]) * pivot[n];
+            in[0] *= f;
+            in[1] *= f;
+            if (number < all && begin + n < l.length) {
+                w.below[cell(begin + n)] = within_one(values[0][n] + in[0]);
+                w.above[cell(begin + n)] = within_one(values[1][n] + in[1]);
+            }
+        }
+        if (start == 0) break;
+        load(begin - piece);
+#pragma unroll
+        for (int n = 0; n < CELLS; n++) {
+            values[0][n] = s.right[0][cell(begin - piece + n)];
+            values[1][n] = s.right[1][cell(begin - piece + n)];
+        }
+    }
+}
+
+// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will
+// find. A cell a thread.
+template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s, int* any) {
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
+    if (n == 0) *any = 0;
     if (n >= (unsigned int)w.nx * w.ny * w.nz) return;
     const Cell odd = cell_at(w.nx, w.ny, n);
     double below = w.below[n], above = w.above[n];
@@ -215,13 +325,13 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
 #define KERNELS(AXIS, NAME)                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) start_##NAME(Matrix a, Weights w, Scratch s) { start<AXIS>(a, w, s); } \
     extern "C" __global__ void __launch_bounds__(64) factorise_##NAME(Weights w, Scratch s) { factorise<AXIS>(w, s); }       \
-    extern "C" __global__ void __launch_bounds__(256) gather_##NAME(Matrix a, Weights w, Scratch s, int parity) {            \
-        gather<AXIS>(a, w, s, parity);                                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                                                    \
+        relax_##NAME(Matrix a, Weights w, Scratch s, int parity) {                                                           \
+        relax<AXIS>(a, w, s, parity);                                                                                        \
     }                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(64) solve_##NAME(Weights w, Scratch s, int parity) {                        \
-        solve<AXIS>(w, s, parity);                                                                                           \
-    }                                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(256) finish_##NAME(Matrix a, Weights w, Scratch s) { finish<AXIS>(a, w, s); }
+    extern "C" __global__ void __launch_bounds__(256) finish_##NAME(Matrix a, Weights w, Scratch s, int* any) {              \
+        finish<AXIS>(a, w, s, any);                                                                                          \
+    }
 
 KERNELS(X, x)
 KERNELS(Y, y)
