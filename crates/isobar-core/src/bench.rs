@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
 use crate::options::{Smoother, SolverOptions};
+use crate::precond::relaxations;
 use crate::problem;
 use crate::real::{Precision, Real};
 use crate::stencil::{Hierarchy, Stencil, Supports};
@@ -160,11 +161,6 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         capabilities: backend.capabilities(&operator),
         lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
     };
-    let relaxation = Relaxation {
-        smoother: options.multigrid.smoother.or_lines(),
-        rho: options.multigrid.relaxation(),
-        first: Colour::Red,
-    };
     let hierarchy = levels(backend, stencil, &operator, options)?;
     let mut timed = Vec::new();
     let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {
@@ -178,17 +174,19 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     };
     let layout = backend.layout(stencil)?;
     let Some(hierarchy) = hierarchy else {
+        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
         time(&mut Bench::new(backend, &layout, relaxation, Some(&finest), None, None)?, layout.shape())?;
         return Ok(timed);
     };
-    for (n, level) in hierarchy.levels.iter().enumerate() {
+    let relaxations = relaxations(&hierarchy, &options.multigrid);
+    for (n, (level, &relaxation)) in hierarchy.levels.iter().zip(&relaxations).enumerate() {
         let finest = (n == 0).then_some(&finest);
         let transfer = hierarchy.transfers.get(n).map(|transfer| &**transfer);
         let mut bench = Bench::new(backend, level.layout(), relaxation, finest, Some(&**level), transfer)?;
         time(&mut bench, level.layout().shape())?;
     }
     if options.storage() == Precision::Mixed && T::PRECISION == Precision::F64 {
-        time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
+        time_top(backend, stencil, options, relaxations[0], &mine, &mut timed)?;
     }
     Ok(timed)
 }

@@ -226,6 +226,30 @@ fn bench_and_export_know_them() {
     assert_eq!((read.rows(), read.entries()), (48, 48 + 2 * (7 * 6 + 8 * 5)));
 }
 
+#[test]
+fn bench_times_cycles_of_every_smoother() {
+    let case = with_diffusion("coefficient = { noise = { sigma = 0.5, seed = 1 } }");
+    let path = case.path("case.toml");
+    for smoother in ["line-red-black", "line-jacobi", "point-red-black", "point-line"] {
+        for precision in ["f64", "f32"] {
+            // Large enough not to be solved for exactly.
+            let sets = [
+                "grid.nx=24".to_owned(),
+                "grid.ny=20".to_owned(),
+                "grid.nz=16".to_owned(),
+                "solver.method=cg".to_owned(),
+                "solver.preconditioner=multigrid".to_owned(),
+                format!("solver.multigrid.smoother={smoother}"),
+                format!("solver.multigrid.precision={precision}"),
+            ];
+            let sets = sets.iter().flat_map(|set| ["--set", set.as_str()]);
+            let output = isobar(["bench", path.to_str().unwrap(), "--device", "cpu"]).args(sets).output().unwrap();
+            assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{smoother}, {precision}");
+            assert!(stdout(&output).contains("smooth"), "{smoother}, {precision}: {}", stdout(&output));
+        }
+    }
+}
+
 /// The lines of `[diffusion]` of a case on 8 × 6 × 4 cells.
 fn with_diffusion(lines: &str) -> Case {
     Case::new(&format!(

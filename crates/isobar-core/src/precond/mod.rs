@@ -41,6 +41,7 @@ pub use neumann::Neumann;
 pub use null_space::NullSpace;
 pub use own::{Own, OwnPreconditioner};
 pub use pieces::Pieces;
+pub(crate) use recipe::relaxations;
 
 /// Applies M⁻¹.
 pub trait Preconditioner<B: Backend, T: Real>: Send {

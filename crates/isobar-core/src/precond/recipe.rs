@@ -21,6 +21,14 @@ pub(super) struct Recipe {
     pub(super) coarse_sweeps: usize,
 }
 
+/// How each level of a hierarchy is relaxed before the coarse correction.
+pub(crate) fn relaxations<B: Backend, S, T: Real>(
+    hierarchy: &Hierarchy<B, S, T>,
+    options: &MultigridOptions,
+) -> Vec<Relaxation> {
+    Recipe::of_levels(hierarchy, options).into_iter().map(|recipe| recipe.relaxation).collect()
+}
+
 impl Recipe {
     /// Of each level of a hierarchy, the first of which may be relaxed by points and the others by lines.
     pub(super) fn of_levels<B: Backend, S, T: Real>(
