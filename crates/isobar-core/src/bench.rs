@@ -6,13 +6,14 @@ use crate::array::ArrayView;
 use crate::backend::{Backend, Ratio, Sums};
 use crate::build::{Solve, System};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape};
+use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
-use crate::options::{Smoother, SolverOptions};
+use crate::options::SolverOptions;
 use crate::precond::relaxations;
 use crate::problem;
 use crate::real::{Precision, Real};
-use crate::stencil::{Hierarchy, Stencil, Supports};
+use crate::stencil::hierarchy::levels;
+use crate::stencil::{Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
 
 /// A batch lasts at least so long, so that neither clock nor synchronisation shows.
@@ -130,21 +131,6 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     Ok(timed)
 }
 
-/// The levels that the options, which are resolved, ask for.
-fn levels<B: Supports<S>, S: Stencil, T: Real>(
-    backend: &B,
-    stencil: &S,
-    operator: &std::sync::Arc<B::Operator<T>>,
-    options: &SolverOptions,
-) -> Result<Option<Hierarchy<B, S, T>>> {
-    let wanted = options.multigrid.levels;
-    match options.multigrid.smoother {
-        Smoother::PointRedBlack => backend.point_hierarchy(stencil, operator, wanted),
-        Smoother::PointLine => backend.point_line_hierarchy(stencil, operator, wanted),
-        _ => backend.hierarchy(stencil, operator, wanted),
-    }
-}
-
 /// Those in one precision.
 fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     backend: &B,
@@ -161,7 +147,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         capabilities: backend.capabilities(&operator),
         lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
     };
-    let hierarchy = levels(backend, stencil, &operator, options)?;
+    let hierarchy = levels(backend, stencil, &operator, &options.multigrid)?;
     let mut timed = Vec::new();
     let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {
         for &step in mine.iter().filter(|step| step.cells == shape.cells()) {
@@ -174,15 +160,14 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
     };
     let layout = backend.layout(stencil)?;
     let Some(hierarchy) = hierarchy else {
-        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
-        time(&mut Bench::new(backend, &layout, relaxation, Some(&finest), None, None)?, layout.shape())?;
+        time(&mut Bench::new(backend, &layout, Some(&finest), None, None)?, layout.shape())?;
         return Ok(timed);
     };
     let relaxations = relaxations(&hierarchy, &options.multigrid);
     for (n, (level, &relaxation)) in hierarchy.levels.iter().zip(&relaxations).enumerate() {
         let finest = (n == 0).then_some(&finest);
         let transfer = hierarchy.transfers.get(n).map(|transfer| &**transfer);
-        let mut bench = Bench::new(backend, level.layout(), relaxation, finest, Some(&**level), transfer)?;
+        let mut bench = Bench::new(backend, level.layout(), finest, Some((&**level, relaxation)), transfer)?;
         time(&mut bench, level.layout().shape())?;
     }
     if options.storage() == Precision::Mixed && T::PRECISION == Precision::F64 {
@@ -201,7 +186,7 @@ fn time_top<B: Supports<S>, S: Stencil>(
     timed: &mut Vec<Timed>,
 ) -> Result<()> {
     let (double, single) = (backend.operator::<f64>(stencil)?, backend.operator::<f32>(stencil)?);
-    let Some(hierarchy) = levels(backend, stencil, &single, options)? else { return Ok(()) };
+    let Some(hierarchy) = levels(backend, stencil, &single, &options.multigrid)? else { return Ok(()) };
     let Some(mut top) = backend.mixed_top(&double, &single, &hierarchy, relaxation)? else { return Ok(()) };
     let (layout, norm) = (backend.layout(stencil)?, OUT.get(0));
     let (mut f, mut u) = (backend.zeros::<f64>(&layout)?, backend.zeros::<f64>(&layout)?);
@@ -241,9 +226,9 @@ struct Finest<B: Backend + crate::backend::AggregateBackend, T: Real> {
 struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
     backend: &'b B,
     finest: Option<&'b Finest<B, T>>,
-    level: Option<&'b dyn LineSmoother<B, T>>,
+    /// A level, and how it is relaxed.
+    level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
     transfer: Option<&'b dyn Transfer<B, T>>,
-    relaxation: Relaxation,
     f: B::Vector<T>,
     u: B::Vector<T>,
     p: B::Vector<T>,
@@ -259,9 +244,8 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
     fn new(
         backend: &'b B,
         layout: &Layout,
-        relaxation: Relaxation,
         finest: Option<&'b Finest<B, T>>,
-        level: Option<&'b dyn LineSmoother<B, T>>,
+        level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
         transfer: Option<&'b dyn Transfer<B, T>>,
     ) -> Result<Self> {
         let zeros = || backend.zeros::<T>(layout);
@@ -282,7 +266,6 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             finest,
             level,
             transfer,
-            relaxation,
             f,
         })
     }
@@ -343,9 +326,9 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_level(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { level, transfer, relaxation, f, u, q, coarse, scalars, .. } = self;
+        let Self { level, transfer, f, u, q, coarse, scalars, .. } = self;
         let is = |declared: Traffic| declared.name == step.name;
-        let Some(level) = level else { return Ok(false) };
+        let Some((level, relaxation)) = level else { return Ok(false) };
         match (transfer, coarse) {
             _ if is(traffic::SMOOTH) => level.smooth(*relaxation, Guess::Given, f, u, q)?,
             _ if is(traffic::SMOOTH_FROM_ZERO) => level.smooth(*relaxation, Guess::Zero, f, u, q)?,

@@ -462,16 +462,26 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
+/// Some rows of a matrix, for relaxation by lines or without. Parts of stencils with stored faces, of coefficients on one card, and
+/// of rings in y, are not made.
+pub(crate) fn part<T: Real>(
+    cuda: &Cuda,
+    stencil: &stencil::Diffusion,
+    patch: Patch,
+    has_lines: bool,
+) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
+    refuse_while_recording("making an operator")?;
+    stencil.require_parts(patch, false)?;
+    let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
+    stencil.require_no_ring(slab, "cards")?;
+    SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
+}
+
 impl SupportsParts<stencil::Diffusion> for Cuda {
     type Part<T: Real> = SevenPoint<Passes<Diffusion, T>>;
 
-    /// Parts of stencils with stored faces, of coefficients on one card, and of rings in y, are not made.
     fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
-        refuse_while_recording("making an operator")?;
-        stencil.require_parts(patch, false)?;
-        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
-        stencil.require_no_ring(slab, "cards")?;
-        SevenPoint::made_of(Passes::make(self, stencil, slab, true)?, stencil)
+        part(self, stencil, patch, true)
     }
 
     fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::Diffusion) -> Result<()> {

@@ -17,7 +17,7 @@ use isobar_core::stencil::point_levels::SupportsPoints;
 use isobar_core::stencil::{self, Measures, Stencil, stiffness_of};
 
 use crate::cuda::Cuda;
-use crate::diffusion::{Diffusion, first_factor};
+use crate::diffusion::{Diffusion, first_factor, part};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
@@ -313,11 +313,7 @@ impl SupportsPointParts for Cuda {
     type PointPartTransfer<T: Real> = PointTransfer<T>;
 
     fn point_part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<DiffusionOperator<T>>> {
-        refuse_while_recording("making an operator")?;
-        stencil.require_parts(patch, false)?;
-        let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
-        stencil.require_no_ring(slab, "cards")?;
-        SevenPoint::made_of(Passes::make(self, stencil, slab, false)?, stencil)
+        part(self, stencil, patch, false)
     }
 
     fn point_part_transfer<T: Real>(

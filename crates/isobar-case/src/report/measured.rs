@@ -23,9 +23,7 @@ impl ErrorReport {
         let sum: f64 = differences().map(|d| d * d).sum();
         Self { max, l2: (sum / solution.len().max(1) as f64).sqrt() }
     }
-}
 
-impl ErrorReport {
     /// That of cells of several ranks together: of the largest of their largest differences, the sum of squares, and the cells.
     pub fn of_all(max: f64, squares: f64, cells: usize) -> Self {
         Self { max, l2: (squares / cells.max(1) as f64).sqrt() }

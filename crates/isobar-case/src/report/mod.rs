@@ -222,12 +222,7 @@ mod tests {
                 iterations: 3,
                 relative_residual: f64::NAN,
                 history: vec![1.0, f64::INFINITY],
-                condition: None,
-                eigenvalues: None,
-                error_estimate: None,
-                projected: None,
-                batch: None,
-                notes: Vec::new(),
+                ..OutcomeReport::default()
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),

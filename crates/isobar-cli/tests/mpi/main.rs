@@ -4,6 +4,7 @@
 #![cfg(unix)]
 
 mod rings;
+mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +13,9 @@ use std::process::{Command, Output};
 
 use isobar_io::{Field, Mesh};
 use libtest_mimic::{Arguments, Trial};
-use serde_json::Value;
 use tempfile::tempdir;
+
+use crate::support::{by_one_process, case, check_as_one, file, launcher, mpiexec, text, written};
 
 const TINY: [&str; 6] = ["--set", "grid.nx=24", "--set", "grid.ny=28", "--set", "grid.nz=8"];
 
@@ -116,49 +118,11 @@ fn main() {
     libtest_mimic::run(&arguments, all).exit();
 }
 
-fn case(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).display().to_string()
-}
-
-/// Runs `mpiexec` with these arguments, where "isobar" is the command.
-fn mpiexec(folder: &Path, args: &[&str]) -> Output {
-    launcher(folder, args).output().unwrap()
-}
-
-fn launcher(folder: &Path, args: &[&str]) -> Command {
-    let mut paths = vec![folder.to_path_buf()];
-    paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
-    let mut command = Command::new(folder.join("mpiexec"));
-    command
-        .args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }))
-        .env("PATH", std::env::join_paths(paths).unwrap())
-        // Open MPI: more ranks than cores, and any user, as in a container.
-        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// The report and the values of a .npy file that a solve wrote.
-fn written(folder: &Path) -> (Value, Vec<f64>) {
-    let report = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
-    let bytes = fs::read(folder.join("u.npy")).unwrap();
-    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
-    (report, bytes[start..].as_chunks::<8>().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())
-}
-
 fn solves_are_those_of_one_process(mpi: &Path) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
-    let rock = files.path().join("rock.toml").display().to_string();
-    fs::write(&rock, ROCK).unwrap();
-    let bubbles = files.path().join("bubbles.toml").display().to_string();
-    fs::write(&bubbles, BUBBLES).unwrap();
-    let smooth = files.path().join("smooth.toml").display().to_string();
-    fs::write(&smooth, SMOOTH).unwrap();
+    let rock = file(&files, "rock.toml", ROCK);
+    let bubbles = file(&files, "bubbles.toml", BUBBLES);
+    let smooth = file(&files, "smooth.toml", SMOOTH);
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let cycles = ["--set", "solver.method=multigrid"];
@@ -187,42 +151,22 @@ fn solves_are_those_of_one_process(mpi: &Path) {
     for (case, method) in trials {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
-        let (alone, u) = written(files.path());
+        let (alone, u) = by_one_process(files.path(), &args);
         for ranks in [1, 2, 3, 6] {
             check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
         }
     }
 }
 
-/// Runs what one process has run, with its report and solution, on ranks.
-fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
-    fs::remove_file(folder.join("u.npy")).unwrap();
-    let count = ranks.to_string();
-    let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();
-    let said = mpiexec(mpi, &on_ranks);
-    assert!(said.status.success(), "{}", text(&said));
-    let (report, v) = written(folder);
-    assert_eq!(report["device"]["ranks"], ranks);
-    assert_eq!(report["problem"], alone["problem"]);
-    assert_eq!(report["solver"], alone["solver"]);
-    let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
-    // Rounding may move the count of many iterations by one.
-    let slack = i64::from(iterations(alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
-    assert!((iterations(&report) - iterations(alone)).abs() <= slack, "{ranks} ranks, {args:?}");
-    assert_eq!(v.len(), u.len());
-    let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
-    let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
-    assert!(distance <= 1e-6 * largest, "{ranks} ranks, {args:?}: {distance:e} of {largest:e}");
-}
-
 /// With x divided too, by `--parts` or because rows are too few.
 fn columns_are_divided(mpi: &Path) {
     let (panel, files) = (case("panel.toml"), tempdir().unwrap());
-    let rock = files.path().join("rock.toml").display().to_string();
-    fs::write(&rock, ROCK.replace("west = { dirichlet = 1.0 }", "west = \"periodic\", east = \"periodic\"")).unwrap();
-    let smooth = files.path().join("smooth.toml").display().to_string();
-    fs::write(&smooth, SMOOTH).unwrap();
+    let rock = file(
+        &files,
+        "rock.toml",
+        &ROCK.replace("west = { dirichlet = 1.0 }", "west = \"periodic\", east = \"periodic\""),
+    );
+    let smooth = file(&files, "smooth.toml", SMOOTH);
     let [report, output] = ["report.json", "u.npy"].map(|name| files.path().join(name).display().to_string());
     let cg = ["--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
     let bicgstab = ["--set", "solver.method=bicgstab", "--set", "solver.preconditioner.kind=jacobi"];
@@ -239,18 +183,15 @@ fn columns_are_divided(mpi: &Path) {
     for (case, method, ranks, parts) in trials {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap().status.success());
-        let (alone, u) = written(files.path());
+        let (alone, u) = by_one_process(files.path(), &args);
         args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
         check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));
     }
     // A checkpoint of some parts is one of others.
-    let heat = files.path().join("heat.toml").display().to_string();
-    fs::write(&heat, HEAT.replace("output_every = 4", "output_every = 0")).unwrap();
+    let heat = file(&files, "heat.toml", &HEAT.replace("output_every = 4", "output_every = 0"));
     let checkpoint = files.path().join("run.ckpt").display().to_string();
     let solve = ["isobar", "solve", &heat, "--device", "cpu", "--report", &report, "--output", &output];
-    assert!(Command::new(env!("CARGO_BIN_EXE_isobar")).args(&solve[1..]).output().unwrap().status.success());
-    let (_, u) = written(files.path());
+    let (_, u) = by_one_process(files.path(), &solve);
     let run = |more: &[&str]| {
         let args: Vec<&str> = ["-n", "4"].into_iter().chain(solve).chain(more.iter().copied()).collect();
         let said = mpiexec(mpi, &args);
@@ -267,8 +208,7 @@ fn columns_are_divided(mpi: &Path) {
 /// Frames, report and checkpoint are rank 0's; a checkpoint of some ranks is one of others.
 fn time_steps_are_those_of_one_process(mpi: &Path) {
     let files = tempdir().unwrap();
-    let heat = files.path().join("heat.toml").display().to_string();
-    fs::write(&heat, HEAT).unwrap();
+    let heat = file(&files, "heat.toml", HEAT);
     let [report, output, frames] =
         ["report.json", "u.npy", "u.zarr"].map(|name| files.path().join(name).display().to_string());
     let checkpoint = files.path().join("run.ckpt").display().to_string();
@@ -280,9 +220,7 @@ fn time_steps_are_those_of_one_process(mpi: &Path) {
         assert_eq!(text(&said).matches("outcome ").count(), 1, "{}", text(&said));
         written(files.path())
     };
-    let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&solve[1..]).output().unwrap();
-    assert!(said.status.success(), "{}", text(&said));
-    let (alone, u) = written(files.path());
+    let (alone, u) = by_one_process(files.path(), &solve);
     let near = |v: &[f64], what: &str| {
         let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
         let distance = u.iter().zip(v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
@@ -332,8 +270,7 @@ fn stores_are_those_of_one_process(mpi: &Path) {
     let shape = [8, 28, 24];
     let is_active: Vec<f64> = (0..8 * 28 * 24).map(|n| f64::from(u8::from(n % 24 > 3 || n / 24 % 28 > 19))).collect();
     isobar_io::write(&mask, &Field::new("active", &is_active, shape, &Mesh::unit([24, 28, 8]))).unwrap();
-    let rock = files.path().join("rock.toml").display().to_string();
-    fs::write(&rock, ROCK.to_owned() + "max_iterations = 3\n").unwrap();
+    let rock = file(&files, "rock.toml", &(ROCK.to_owned() + "max_iterations = 3\n"));
     let [output, picture, active] = [&store, &plot, &mask].map(|path| path.display().to_string());
     let masked = format!("diffusion.active={{ file = \"{active}\" }}");
     let masked = ["--set", &masked, "--set", "solver.method=cg", "--set", "solver.preconditioner.kind=line"];
@@ -482,9 +419,8 @@ fn a_stopped_rank_ends_all(mpi: &Path) {
     #[cfg(target_os = "linux")]
     {
         let files = tempdir().unwrap();
-        let heat = files.path().join("long.toml").display().to_string();
-        fs::write(&heat, HEAT.replace("dt = 1e-3", "dt = 1e-7").replace("output_every = 4", "output_every = 0"))
-            .unwrap();
+        let steps = HEAT.replace("dt = 1e-3", "dt = 1e-7").replace("output_every = 4", "output_every = 0");
+        let heat = file(&files, "long.toml", &steps);
         let args = ["-n", "3", "isobar", "solve", &heat, "--device", "cpu", "--set", "heat.checkpoint_every=50"];
         let mut job = launcher(mpi, &args);
         job.env("ISOBAR_RANK_TIMEOUT", "2").current_dir(files.path());

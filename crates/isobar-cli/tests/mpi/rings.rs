@@ -1,12 +1,11 @@
 //! Boxes that are periodic in y, perhaps in x too, whose rows processes share.
 
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use tempfile::tempdir;
 
-use crate::{BUBBLES, ROCK, SMOOTH, TINY, check_as_one, text, written};
+use crate::support::{by_one_process, check_as_one, file};
+use crate::{BUBBLES, ROCK, SMOOTH, TINY};
 
 const IN_X: &str = "west = \"periodic\", east = \"periodic\"";
 const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
@@ -14,11 +13,7 @@ const IN_Y: &str = "south = \"periodic\", north = \"periodic\"";
 /// A box that floats, coefficients at random, and bubbles, by what is chosen for them and in other ways.
 pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
     let files = tempdir().unwrap();
-    let file = |name: &str, text: &str| {
-        let path = files.path().join(name).display().to_string();
-        fs::write(&path, text).unwrap();
-        path
-    };
+    let file = |name: &str, text: &str| file(&files, name, text);
     let sides = format!("coefficient = 2.0\nboundary = {{ {IN_X}, {IN_Y} }}");
     let smooth = file("smooth.toml", &SMOOTH.replace("coefficient = 2.0", &sides));
     let rock = file("rock.toml", &ROCK.replace("south = { dirichlet = 0.0 }", IN_Y));
@@ -43,9 +38,7 @@ pub(crate) fn rings_are_those_of_one_process(mpi: &Path) {
     for (case, method, counts, parts) in trials {
         let solve = ["isobar", "solve", case, "--device", "cpu", "--report", &report, "--output", &output];
         let mut args: Vec<&str> = solve.iter().chain(&TINY).chain(method).copied().collect();
-        let alone = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
-        assert!(alone.status.success(), "{}", text(&alone));
-        let (alone, u) = written(files.path());
+        let (alone, u) = by_one_process(files.path(), &args);
         args.extend(parts.iter().flat_map(|&parts| ["--parts", parts]));
         for &ranks in counts {
             check_as_one(mpi, files.path(), ranks, &args, (&alone, &u));

@@ -7,12 +7,12 @@ use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::operator::{Capabilities, Diagonal, LineSmoother, Relaxation};
+use crate::operator::{Capabilities, Diagonal, LineSmoother};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
 use crate::precond::{
     Converted, Deflation, Fallback, Identity, IncompleteCholesky, IncompletePoisson, Jacobi, Line, Modal,
-    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection,
+    ModalProblems, Neumann, Own, OwnPreconditioner, Pieces, Preconditioner, Projection, relaxations,
 };
 use crate::real::{Precision, Real};
 use crate::solver::Iteration;
@@ -22,6 +22,7 @@ use crate::solver::cg::Cg;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
+use crate::stencil::hierarchy::levels;
 use crate::stencil::modes::{Plan, single_suffices};
 use crate::stencil::{Modes, Stencil, Supports, Update};
 
@@ -121,11 +122,7 @@ fn mixed_multigrid<B: Supports<S>, S: Stencil>(
 ) -> Result<Parts<S, dyn Iteration<B, f64>>> {
     let Maker { backend, options, .. } = double;
     let hierarchy = single.hierarchy()?;
-    let relaxation = Relaxation {
-        smoother: options.multigrid.smoother.or_lines(),
-        rho: options.multigrid.relaxation(),
-        first: crate::layout::Colour::Red,
-    };
+    let relaxation = relaxations(&hierarchy, &options.multigrid)[0];
     let top = backend
         .mixed_top(&double.operator, &single.operator, &hierarchy, relaxation)?
         .ok_or_else(|| unsupported("solver.precision: \"mixed\"", "\"f64\""))?;
@@ -324,23 +321,16 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
     }
 
     fn hierarchy(&self) -> Result<crate::stencil::Hierarchy<B, S, T>> {
-        let wanted = self.options.multigrid.levels;
-        let by_points = match self.options.multigrid.smoother {
-            Smoother::PointRedBlack => Some(self.backend.point_hierarchy(self.stencil, &self.operator, wanted)?),
-            Smoother::PointLine => Some(self.backend.point_line_hierarchy(self.stencil, &self.operator, wanted)?),
-            _ => None,
-        };
-        if let Some(hierarchy) = by_points {
-            return hierarchy.ok_or_else(|| {
-                let what = key_of(self.options.multigrid.smoother);
+        let found = levels(self.backend, self.stencil, &self.operator, &self.options.multigrid)?;
+        found.ok_or_else(|| {
+            let smoother = self.options.multigrid.smoother;
+            if smoother.begins_with_points() {
+                let what = key_of(smoother);
                 if self.capabilities.aggregates.is_some() {
                     return not_on_ranks(&what, "\"line-red-black\"");
                 }
-                unsupported(&what, "\"line-red-black\" or \"line-jacobi\"")
-            });
-        }
-        let hierarchy = self.backend.hierarchy(self.stencil, &self.operator, wanted)?;
-        hierarchy.ok_or_else(|| {
+                return unsupported(&what, "\"line-red-black\" or \"line-jacobi\"");
+            }
             Error::Unsupported(
                 "multigrid is not for matrices of this kind; use solver.method = \"cg\" or \"bicgstab\", with the \
                  preconditioner \"jacobi\" or \"line\""

@@ -185,6 +185,12 @@ impl Layout {
         self.ring.map_or([false; 2], |rows| [first == 0, first + self.shape.ny == rows])
     }
 
+    /// Which of a grid's periodic directions go around within this: a ring that is divided goes around through other parts.
+    #[inline(always)]
+    pub fn periodic_within(&self, [x, y, z]: [bool; 3]) -> [bool; 3] {
+        [x && !self.has_halo_columns(), y && !self.divides_ring(), z]
+    }
+
     /// The number here of a row of the larger grid that this has, or has as a halo row: −1 is the one before the first.
     #[inline(always)]
     pub fn row_here(&self, row: usize) -> isize {

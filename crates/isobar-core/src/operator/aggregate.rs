@@ -25,6 +25,12 @@ impl Components {
         self.all.is_whole() && self.anchored == [false]
     }
 
+    /// Whether what was [one floating component](Self::is_one_floating) still is, as most matrices do: nothing of it need be found
+    /// anew.
+    pub fn stay_one_floating(was: bool, now: Option<&Self>) -> bool {
+        was && now.is_some_and(Self::is_one_floating)
+    }
+
     /// Cells that take part.
     pub fn active_cells(&self) -> usize {
         self.all.sizes().iter().sum()

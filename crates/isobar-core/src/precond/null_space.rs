@@ -63,9 +63,8 @@ impl<B: AggregateBackend> NullSpace<B> {
     /// As [`NullSpace::new`].
     pub fn update(&mut self) -> Result<()> {
         let components = self.operator.components()?;
-        // Most matrices are and stay of one piece.
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);
-        if !(was_one_floating && components.as_ref().is_some_and(Components::is_one_floating)) {
+        if !Components::stay_one_floating(was_one_floating, components.as_ref()) {
             self.found = Found::new(&*self.operator, components)?;
         }
         Ok(())

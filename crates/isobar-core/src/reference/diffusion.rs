@@ -105,12 +105,13 @@ impl SevenPoint for Diffusion {
             Ok(v)
         };
         let faces = |axis| of(&|at| self.face(axis, at));
-        let is_divided = [layout.has_halo_columns(), layout.divides_ring(), false];
+        let rings = Axis::ALL.map(|axis| self.is_periodic(axis));
+        let periodic = layout.periodic_within(rings);
         Ok(DiffusionRows {
             shape: whole,
             origin,
-            periodic: Axis::ALL.map(|axis| self.is_periodic(axis) && !is_divided[axis as usize]),
-            goes_around: Axis::ALL.map(|axis| self.is_periodic(axis) && is_divided[axis as usize]),
+            periodic,
+            goes_around: [0, 1, 2].map(|d| rings[d] && !periodic[d]),
             faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
             shift: of(&|at| self.shift(at))?,
             coefficient_vectors: Diffusion::coefficient_vectors(self),

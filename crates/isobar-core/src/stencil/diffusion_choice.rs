@@ -131,7 +131,13 @@ impl Diffusion {
         let ratio = |[least, most]: [f64; 2]| if least > 0.0 { most / least } else { f64::INFINITY };
         let contrast = spreads.iter().copied().map(ratio).fold(1.0, f64::max);
         let most = axes.iter().map(|&(field, factor)| factor * spreads[field][1]).fold(0.0, f64::max);
-        let matters = contrast.is_finite() && contrast > MOST_JUMP && stiffness <= MOST_MEETING_SINGLE;
+        // Points are asked for where no direction is stiff; couplings that meet, where the others are too far apart.
+        let apart = contrast * stiffness;
+        let may_meet = fields.len() == 1
+            && apart > MOST_CONTRAST_SINGLE
+            && apart <= MOST_SINGLE
+            && stiffness <= MOST_MEETING_SINGLE;
+        let matters = contrast.is_finite() && contrast > MOST_JUMP && (stiffness <= MOST_STIFF || may_meet);
         let jump = if matters { self.largest_jump() } else { contrast };
         Some(Measures { stiffness, contrast, jump, most, fields: fields.len() })
     }

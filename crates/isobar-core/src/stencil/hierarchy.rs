@@ -7,6 +7,7 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
+use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 
 /// The levels of multigrid, and what goes between them.
@@ -28,6 +29,20 @@ pub struct Hierarchy<B: Backend, S, T: Real> {
     pub notes: Vec<String>,
     /// Changes the coefficients of all levels but the finest, given the finest's.
     pub update: Update<S>,
+}
+
+/// The levels below an operator that options ask for, whose smoother is resolved; none where the back end has no such levels.
+pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
+    backend: &B,
+    stencil: &S,
+    finest: &Arc<B::Operator<T>>,
+    options: &MultigridOptions,
+) -> Result<Option<Hierarchy<B, S, T>>> {
+    match options.smoother {
+        Smoother::PointRedBlack => backend.point_hierarchy(stencil, finest, options.levels),
+        Smoother::PointLine => backend.point_line_hierarchy(stencil, finest, options.levels),
+        _ => backend.hierarchy(stencil, finest, options.levels),
+    }
 }
 
 impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {

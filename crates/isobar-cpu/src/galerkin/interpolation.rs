@@ -73,9 +73,7 @@ impl<T: Real> Interpolation<T> {
         let smoother = fine.smoother();
         let (cpu, fine_layout) = (smoother.backend().clone(), *smoother.layout());
         let shape = fine_layout.shape();
-        let [x, y, z] = weights.first().map_or([false; 3], |weights| weights.fine.periodic);
-        // A ring that is divided goes around through other parts.
-        let periodic = [x, y && !fine_layout.divides_ring(), z];
+        let periodic = weights.first().map_or([false; 3], |weights| fine_layout.periodic_within(weights.fine.periodic));
         let of = |axis: Axis| weights.iter().find(|weights| weights.axis == axis);
         let nx = coarse.shape().nx;
         let row = (nx.max(fine_layout.pitch()) + 1).next_multiple_of(8);

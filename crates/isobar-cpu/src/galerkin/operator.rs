@@ -93,10 +93,8 @@ impl<T: Real> Level27<T> {
     }
 
     fn of<N: Real>(cpu: &Cpu, matrix: &Couplings<N>, slab: Slab) -> Result<Self> {
-        let [x, y, z] = matrix.grid.periodic;
-        let layout = slab.layout(matrix.grid.shape, y)?;
-        // A ring that is divided goes around through other parts.
-        let grid = Grid { shape: layout.shape(), periodic: [x, y && !layout.divides_ring(), z] };
+        let layout = slab.layout(matrix.grid.shape, matrix.grid.periodic[1])?;
+        let grid = Grid { shape: layout.shape(), periodic: layout.periodic_within(matrix.grid.periodic) };
         let mut couplings = [const { None }; UPPER];
         for (vector, present) in couplings.iter_mut().zip(matrix.present) {
             *vector = present.then(|| Vector::zeros(cpu, &layout)).transpose()?;

@@ -181,9 +181,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     }
 
     pub(crate) fn geometry(&self) -> Geometry<'_, T> {
-        let [x, y, z] = self.periodic;
-        // A ring that is divided goes around through other parts.
-        let periodic = [x && !self.layout.has_halo_columns(), y && !self.layout.divides_ring(), z];
+        let periodic = self.layout.periodic_within(self.periodic);
         Geometry { layout: self.layout, periodic, zeros: &self.zeros, replaces_ends: true }
     }
 
@@ -215,7 +213,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
 
     fn chunks(&self, workspace: &Workspace<T>, stages: usize) -> Chunks {
         let chunks = Chunks::new(self.layout.shape().ny, workspace.chunks.len(), stages);
-        if self.geometry().periodic[1] { chunks.periodic() } else { chunks }
+        if self.layout.periodic_within(self.periodic)[1] { chunks.periodic() } else { chunks }
     }
 
     /// Runs stages in one pass over the planes of a part, with `exchange(s, inside)` before each, or each but the first: see

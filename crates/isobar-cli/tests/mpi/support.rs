@@ -1,0 +1,78 @@
+//! Solves by one process and by several, and what they wrote.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) fn case(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).display().to_string()
+}
+
+/// Runs `mpiexec` with these arguments, where "isobar" is the command.
+pub(crate) fn mpiexec(folder: &Path, args: &[&str]) -> Output {
+    launcher(folder, args).output().unwrap()
+}
+
+pub(crate) fn launcher(folder: &Path, args: &[&str]) -> Command {
+    let mut paths = vec![folder.to_path_buf()];
+    paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
+    let mut command = Command::new(folder.join("mpiexec"));
+    command
+        .args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }))
+        .env("PATH", std::env::join_paths(paths).unwrap())
+        // Open MPI: more ranks than cores, and any user, as in a container.
+        .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// The report and the values of a .npy file that a solve wrote.
+pub(crate) fn written(folder: &Path) -> (Value, Vec<f64>) {
+    let report = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
+    let bytes = fs::read(folder.join("u.npy")).unwrap();
+    let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    (report, bytes[start..].as_chunks::<8>().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect())
+}
+
+/// A file of this text, by its whole name.
+pub(crate) fn file(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// What one process writes, given arguments of which the first is "isobar".
+pub(crate) fn by_one_process(folder: &Path, args: &[&str]) -> (Value, Vec<f64>) {
+    let said = Command::new(env!("CARGO_BIN_EXE_isobar")).args(&args[1..]).output().unwrap();
+    assert!(said.status.success(), "{}", text(&said));
+    written(folder)
+}
+
+/// Runs what one process has run, with its report and solution, on ranks.
+pub(crate) fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str], (alone, u): (&Value, &[f64])) {
+    fs::remove_file(folder.join("u.npy")).unwrap();
+    let count = ranks.to_string();
+    let on_ranks: Vec<&str> = ["-n", &count].into_iter().chain(args.iter().copied()).collect();
+    let said = mpiexec(mpi, &on_ranks);
+    assert!(said.status.success(), "{}", text(&said));
+    let (report, v) = written(folder);
+    assert_eq!(report["device"]["ranks"], ranks);
+    assert_eq!(report["problem"], alone["problem"]);
+    assert_eq!(report["solver"], alone["solver"]);
+    let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
+    // Rounding may move the count of many iterations by one.
+    let slack = i64::from(iterations(alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
+    assert!((iterations(&report) - iterations(alone)).abs() <= slack, "{ranks} ranks, {args:?}");
+    assert_eq!(v.len(), u.len());
+    let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
+    let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
+    assert!(distance <= 1e-6 * largest, "{ranks} ranks, {args:?}: {distance:e} of {largest:e}");
+}
