@@ -5,6 +5,7 @@ use std::path::Path;
 
 use isobar::Shape;
 use isobar::problem::{self, Coefficient, DiffusionProblem, PointProblem, Spacing};
+use isobar::stencil::galerkin::Serial;
 use isobar::stencil::{Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
@@ -259,11 +260,12 @@ impl DiffusionCase {
 
 /// Which cells take part; nothing where all do.
 fn mask_of(stencil: &Diffusion) -> Result<Option<Vec<bool>>> {
-    if stencil.is_one_piece() {
+    if stencil.is_one_piece(&Serial) {
         return Ok(None);
     }
-    let cells = stencil.cells().map(|at| stencil.is_active(at));
-    let active = memory::collect("the mask", Stencil::shape(stencil).cells(), cells)?;
+    let shape = Stencil::shape(stencil);
+    let mut active = memory::collect("the mask", shape.cells(), std::iter::repeat_n(false, shape.cells()))?;
+    active.chunks_exact_mut(shape.nx).enumerate().for_each(|(row, active)| stencil.find_active(row, active));
     Ok(active.contains(&false).then_some(active))
 }
 
@@ -284,7 +286,7 @@ pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
 /// Of all solutions of a singular system, the one that solvers return, with mean 0 wherever a constant is free; of that some rows.
 fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
     let shape = Stencil::shape(stencil);
-    let Some(components) = stencil.components() else {
+    let Some(components) = stencil.components(&Serial) else {
         keep_rows(&mut solution, shape, rows);
         return solution;
     };

@@ -4,7 +4,7 @@
 //! from those before it:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
-//! * [`backend`] what a device must offer,
+//! * [`execute`] passes on the host, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
@@ -21,6 +21,7 @@ pub mod conformance;
 
 mod disjoint_sets;
 pub mod error;
+pub mod execute;
 pub mod grid;
 pub mod layout;
 pub mod operator;

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
+use isobar_core::execute::Execute;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 use pulp::WithSimd;
@@ -55,31 +56,36 @@ struct Part {
 }
 
 impl Aggregates {
-    fn new(map: &AggregateMap) -> Result<Self> {
+    fn new(cpu: &Cpu, map: &AggregateMap) -> Result<Self> {
         let layout = Layout::new(map.shape())?;
         let shape = layout.shape();
         let plane = 2 * layout.half_plane();
-        let mut runs: Vec<Run> = Vec::new();
+        let mut of_planes: Vec<(Vec<Run>, std::ops::Range<usize>)> = vec![(Vec::new(), 0..0); shape.ny];
+        Execute::for_each(cpu, &mut of_planes, |j, (runs, ids)| {
+            let (mut least, mut beyond, mut start) = (usize::MAX, 0, j * plane);
+            for (colour, k) in Colour::BOTH.into_iter().flat_map(|colour| (0..shape.nz).map(move |k| (colour, k))) {
+                let row = &map.ids()[shape.nx * (j + shape.ny * k)..][..shape.nx];
+                let of_colour = row[layout.parity(j, colour).min(shape.nx)..].iter().step_by(2).copied();
+                let padded = of_colour.chain(std::iter::repeat(AggregateMap::NONE)).take(layout.pitch());
+                for (id, start) in padded.zip(start..) {
+                    if runs.last().is_none_or(|run| run.id != id) {
+                        if id != AggregateMap::NONE {
+                            (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
+                        }
+                        runs.push(Run { start, id });
+                    }
+                }
+                start += layout.pitch();
+            }
+            *ids = least.min(beyond)..beyond;
+        });
+        let mut runs: Vec<Run> = Vec::with_capacity(of_planes.iter().map(|(runs, _)| runs.len()).sum::<usize>() + 1);
         let mut first_runs = Vec::with_capacity(shape.ny + 1);
         let mut ids = Vec::with_capacity(shape.ny);
-        for j in 0..shape.ny {
+        for (of_plane, ids_of_plane) in of_planes {
             first_runs.push(runs.len());
-            let (mut least, mut beyond) = (usize::MAX, 0);
-            let rows = Colour::BOTH.into_iter().flat_map(|colour| (0..shape.nz).map(move |k| (colour, k)));
-            let entries = rows.flat_map(|(colour, k)| {
-                let (parity, row) = (layout.parity(j, colour), shape.nx * (j + shape.ny * k));
-                (0..layout.pitch()).map(move |m| (2 * m + parity, row))
-            });
-            for (start, (i, row)) in (j * plane..).zip(entries) {
-                let id = if i < shape.nx { map.ids()[row + i] } else { AggregateMap::NONE };
-                if id != AggregateMap::NONE {
-                    (least, beyond) = (least.min(id as usize), beyond.max(id as usize + 1));
-                }
-                if start == j * plane || runs.last().is_none_or(|run| run.id != id) {
-                    runs.push(Run { start, id });
-                }
-            }
-            ids.push(least.min(beyond)..beyond);
+            runs.extend(of_plane);
+            ids.push(ids_of_plane);
         }
         first_runs.push(runs.len());
         runs.push(Run { start: layout.len(), id: AggregateMap::NONE });
@@ -187,7 +193,7 @@ impl AggregateBackend for Cpu {
     type AggregateMatrix = AggregateMatrix;
 
     fn aggregates(&self, map: &AggregateMap) -> Result<Aggregates> {
-        Aggregates::new(map)
+        Aggregates::new(self, map)
     }
 
     fn aggregate_vector(&self, count: usize) -> Result<Vec<f64>> {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
+use isobar_core::execute::Execute;
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
+use crate::host::Host;
 use crate::kernels;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::{Buffer, require};
@@ -79,26 +81,31 @@ struct Runs {
     first_item: Vec<u32>,
 }
 
-/// Calls `visit(aggregate, start, length)` for every piece of memory, of at most so many cells, that belongs to one aggregate.
-fn for_each_run(map: &AggregateMap, layout: &Layout, longest: usize, mut visit: impl FnMut(usize, usize, usize)) {
+/// Calls `visit(aggregate, start, length)` for every piece of a plane's memory, of at most so many cells, that belongs to one
+/// aggregate.
+fn for_each_run(
+    map: &AggregateMap,
+    layout: &Layout,
+    j: usize,
+    longest: usize,
+    mut visit: impl FnMut(usize, usize, usize),
+) {
     let Shape { nx, ny, nz } = layout.shape();
     let ids = map.ids();
-    for j in 0..ny {
-        for colour in Colour::BOTH {
-            let (parity, columns) = (layout.parity(j, colour), layout.columns(j, colour));
-            for k in 0..nz {
-                let row = nx * (j + ny * k) + parity;
-                let id = |m: usize| ids[row + 2 * m];
-                let mut m = 0;
-                while m < columns {
-                    let start = m;
+    for colour in Colour::BOTH {
+        let (parity, columns) = (layout.parity(j, colour), layout.columns(j, colour));
+        for k in 0..nz {
+            let row = nx * (j + ny * k) + parity;
+            let id = |m: usize| ids[row + 2 * m];
+            let mut m = 0;
+            while m < columns {
+                let start = m;
+                m += 1;
+                while m < columns && id(m) == id(start) && m - start < longest {
                     m += 1;
-                    while m < columns && id(m) == id(start) && m - start < longest {
-                        m += 1;
-                    }
-                    if id(start) != AggregateMap::NONE {
-                        visit(id(start) as usize, layout.index(2 * start + parity, j, k), m - start);
-                    }
+                }
+                if id(start) != AggregateMap::NONE {
+                    visit(id(start) as usize, layout.index(2 * start + parity, j, k), m - start);
                 }
             }
         }
@@ -109,8 +116,14 @@ impl Runs {
     /// Items have about so many cells.
     fn new(map: &AggregateMap, layout: &Layout, item: usize) -> Result<Self> {
         let count = map.count();
+        let mut planes: Vec<Vec<(u32, u64)>> = vec![Vec::new(); layout.shape().ny];
+        Host.for_each(&mut planes, |j, runs| {
+            for_each_run(map, layout, j, item, |aggregate, start, length| {
+                runs.push((aggregate as u32, ((start as u64) << 16) | length as u64));
+            });
+        });
         let mut first = vec![0usize; count + 1];
-        for_each_run(map, layout, item, |aggregate, _, _| first[aggregate + 1] += 1);
+        planes.iter().flatten().for_each(|&(aggregate, _)| first[aggregate as usize + 1] += 1);
         for aggregate in 0..count {
             first[aggregate + 1] += first[aggregate];
         }
@@ -124,10 +137,11 @@ impl Runs {
         }
         let mut runs = vec![0; total];
         let mut next = first.clone();
-        for_each_run(map, layout, item, |aggregate, start, length| {
-            runs[next[aggregate]] = ((start as u64) << 16) | length as u64;
-            next[aggregate] += 1;
-        });
+        for &(aggregate, run) in planes.iter().flatten() {
+            let next = &mut next[aggregate as usize];
+            runs[*next] = run;
+            *next += 1;
+        }
         let (mut first_run, mut first_item) = (Vec::new(), vec![0]);
         for aggregate in 0..count {
             let (begin, end) = (first[aggregate], first[aggregate + 1]);
@@ -192,15 +206,16 @@ impl AggregateBackend for Cuda {
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
             ids
         } else {
-            let mut ids = vec![AggregateMap::NONE; layout.len()];
-            for k in 0..nz {
-                for j in 0..ny {
+            let mut ids = vec![0; layout.len()];
+            let len = 2 * layout.half_plane();
+            let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
+            Host.for_each(&mut planes, |j, plane| {
+                plane.fill(AggregateMap::NONE);
+                for k in 0..nz {
                     let row = &map.ids()[nx * (j + ny * k)..][..nx];
-                    for (i, &id) in row.iter().enumerate() {
-                        ids[layout.index(i, j, k)] = id;
-                    }
+                    row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * len] = id);
                 }
-            }
+            });
             Buffer::from_slice(context, &ids, &what)?
         };
         Ok(Aggregates {

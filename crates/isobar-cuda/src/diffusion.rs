@@ -20,6 +20,7 @@ use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::halving::measure;
+use crate::host::Host;
 use crate::launch::{Argument, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::scalars::Scalars;
@@ -312,11 +313,15 @@ impl Kind for Diffusion {
     }
 
     fn components(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<Option<Components>> {
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.components())
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.components(&Host))
+    }
+
+    fn ties(cuda: &Cuda, stencil: &stencil::Diffusion, components: &Components) -> Result<Vec<f64>> {
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.ties(components))
     }
 
     fn bodies(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<AggregateMap> {
-        Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies())
+        Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies(&Host))
     }
 }
 

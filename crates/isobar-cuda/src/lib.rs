@@ -25,6 +25,7 @@ pub mod diffusion;
 mod driver;
 pub mod galerkin;
 mod halving;
+mod host;
 mod iterate;
 pub mod kernels;
 mod launch;

@@ -1,6 +1,6 @@
 //! Aggregates: sets of cells with one number each. They carry deflation vectors and null spaces.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::Backend;
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use crate::real::Real;
 pub struct AggregateMap {
     shape: Shape,
     /// Made when they are asked for, where all cells belong together.
-    ids: OnceLock<Vec<u32>>,
+    ids: Arc<OnceLock<Vec<u32>>>,
     count: usize,
     is_whole: bool,
     /// Of a part, the aggregates of the cells in its halo rows, x first, then layers.
@@ -54,12 +54,12 @@ impl AggregateMap {
 
     /// From ids that are known to be right.
     pub(crate) fn from_parts(shape: Shape, ids: Vec<u32>, count: usize) -> Self {
-        Self { shape, ids: OnceLock::from(ids), count, is_whole: false, halo: [None, None] }
+        Self { shape, ids: Arc::new(OnceLock::from(ids)), count, is_whole: false, halo: [None, None] }
     }
 
     /// All cells in one aggregate.
     pub fn whole(shape: Shape) -> Self {
-        Self { shape, ids: OnceLock::new(), count: 1, is_whole: true, halo: [None, None] }
+        Self { shape, ids: Arc::default(), count: 1, is_whole: true, halo: [None, None] }
     }
 
     /// Of these aggregates, which are a whole grid's, those of the cells of a part, with the same numbers. Those of its halo rows
@@ -86,7 +86,7 @@ impl AggregateMap {
         let beside = |j: isize| rows(part.row_there(j), 1);
         let halo = [(before > 0).then(|| beside(-1)), (after > 0).then(|| beside(own.ny.cast_signed()))];
         let ids = if self.is_whole { OnceLock::new() } else { OnceLock::from(rows(first, own.ny)) };
-        Ok(Self { shape: own, ids, count: self.count, is_whole: self.is_whole, halo })
+        Ok(Self { shape: own, ids: Arc::new(ids), count: self.count, is_whole: self.is_whole, halo })
     }
 
     /// The aggregates of the cells in the halo rows of a part, before its first row and after its last: an id or
@@ -136,12 +136,17 @@ impl AggregateMap {
     /// The same aggregates without those that `keep` refuses, of a whole grid.
     #[must_use]
     pub fn filtered(self, keep: impl Fn(usize) -> bool) -> Self {
-        if self.is_whole && keep(0) {
+        if (0..self.count).all(&keep) {
             return self;
         }
         let of = |&id: &u32| if id != Self::NONE && keep(id as usize) { id } else { Self::NONE };
         let ids = self.ids().iter().map(of).collect();
         Self::from_parts(self.shape, ids, self.count).compacted()
+    }
+
+    /// Whether every cell is in some aggregate.
+    pub fn has_all_cells(&self) -> bool {
+        self.is_whole || !self.ids().contains(&Self::NONE)
     }
 
     /// Cells in each aggregate.
@@ -163,7 +168,7 @@ impl AggregateMap {
             return self;
         }
         let (mut numbers, mut count) = (vec![Self::NONE; self.count], 0);
-        let mut ids = self.ids.into_inner().unwrap_or_default();
+        let mut ids = Arc::unwrap_or_clone(self.ids).into_inner().unwrap_or_default();
         for id in ids.iter_mut().filter(|id| **id != Self::NONE) {
             let number = &mut numbers[*id as usize];
             if *number == Self::NONE {

@@ -79,13 +79,7 @@ pub trait AggregateOperator<B: AggregateBackend, T: Real>: Operator<B, T> {
     ///
     /// # Errors
     /// As [`AggregateOperator::galerkin`].
-    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
-        let mut ties = vec![0.0; components.all.count()];
-        for entry in self.galerkin(&components.all)?.iter().filter(|entry| entry.row == entry.column) {
-            ties[entry.row] = entry.value;
-        }
-        Ok(ties)
-    }
+    fn ties(&self, components: &Components) -> Result<Vec<f64>>;
 
     /// Of aggregates of the whole grid's cells those of the cells that this operator's vectors have, with the same numbers.
     ///

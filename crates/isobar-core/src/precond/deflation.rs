@@ -10,6 +10,7 @@ use faer::sparse::{SparseColMat, Triplet};
 use crate::backend::{AggregateBackend, AggregateMap, Backend, Scalar};
 use crate::disjoint_sets::DisjointSets;
 use crate::error::{Error, Result};
+use crate::execute::Serial;
 use crate::layout::Shape;
 use crate::operator::AggregateOperator;
 use crate::operator::aggregate::{Components, Entry};
@@ -245,15 +246,16 @@ fn without_null_space(map: AggregateMap, components: &Components) -> AggregateMa
     // If Z a lies in the null space, a is the same in all aggregates that meet in a floating component, and zero in
     // aggregates that meet an anchored one or share a floating component with cells of no aggregate.
     let zero = map.count();
-    let mut sets = DisjointSets::new(zero + 1);
+    let mut sets = DisjointSets::new(&Serial, zero + 1);
+    let sets = sets.joins();
     let mut first: Vec<Option<usize>> = components.anchored.iter().map(|&anchored| anchored.then_some(zero)).collect();
     for cell in 0..map.ids().len() {
         let Some(component) = components.all.aggregate(cell) else { continue };
         let aggregate = map.aggregate(cell).unwrap_or(zero);
-        sets.union(aggregate, *first[component].get_or_insert(aggregate));
+        sets.join(aggregate as u32, *first[component].get_or_insert(aggregate) as u32);
     }
-    let with_zero = sets.find(zero);
-    let dropped: Vec<bool> = (0..zero).map(|n| sets.find(n) == n && n != with_zero).collect();
+    let with_zero = sets.first(zero as u32);
+    let dropped: Vec<bool> = (0..zero as u32).map(|n| sets.first(n) == n && n != with_zero).collect();
     map.filtered(|aggregate| !dropped[aggregate])
 }
 

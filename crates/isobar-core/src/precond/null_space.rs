@@ -28,9 +28,10 @@ pub struct NullSpace<B: AggregateBackend> {
 }
 
 struct Found<B: AggregateBackend> {
-    floating: B::Aggregates,
-    /// Where there are inactive cells: all others.
-    active: Option<B::Aggregates>,
+    /// Components that are tied to nothing, where there are any.
+    floating: Option<Arc<B::Aggregates>>,
+    /// Where there are inactive cells: all components.
+    all: Option<Arc<B::Aggregates>>,
     sizes: Vec<usize>,
     sums: B::AggregateVector,
     /// The same numbers on the host.
@@ -117,18 +118,19 @@ impl<B: AggregateBackend> Found<B> {
                 ),
             ));
         }
-        let floating = components.floating();
-        let active = (active_cells < cells)
-            .then(|| {
-                let ids = components.all.ids().iter();
-                let map = ids.map(|&id| if id == AggregateMap::NONE { id } else { 0 }).collect();
-                backend.aggregates(&operator.own_cells(AggregateMap::new(shape, map, 1)?)?)
-            })
-            .transpose()?;
-        let (sizes, count) = (floating.sizes(), floating.count());
+        let device = |map: AggregateMap| backend.aggregates(&operator.own_cells(map)?).map(Arc::new);
+        let all = (active_cells < cells).then(|| device(components.all.clone())).transpose()?;
+        let is_any_floating = components.anchored.contains(&false);
+        let floating = is_any_floating.then(|| components.floating());
+        let sizes = floating.as_ref().map_or_else(Vec::new, AggregateMap::sizes);
+        let count = sizes.len();
+        let floating = match (floating, &all) {
+            (Some(floating), Some(all)) if floating.count() == components.all.count() => Some(Arc::clone(all)),
+            (floating, _) => floating.map(device).transpose()?,
+        };
         Ok(Some(Self {
-            floating: backend.aggregates(&operator.own_cells(floating)?)?,
-            active,
+            floating,
+            all,
             sizes,
             sums: backend.aggregate_vector(count)?,
             host: vec![0.0; count],
@@ -139,7 +141,7 @@ impl<B: AggregateBackend> Found<B> {
 
     /// Leaves minus the mean of x over every floating component in `self.sums` and in `self.host`.
     fn find_means(&mut self, backend: &B, x: &B::Vector<f64>) -> Result<()> {
-        let Self { floating, sums, host, sizes, .. } = self;
+        let Self { floating: Some(floating), sums, host, sizes, .. } = self else { return Ok(()) };
         backend.aggregate_sums(x, floating, sums)?;
         backend.read_aggregated(sums, host)?;
         for (mean, &size) in host.iter_mut().zip(sizes.iter()) {
@@ -149,10 +151,7 @@ impl<B: AggregateBackend> Found<B> {
     }
 
     fn clear_inactive(&self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
-        match &self.active {
-            Some(active) => backend.clear_outside(active, x),
-            None => Ok(()),
-        }
+        self.all.as_ref().map_or(Ok(()), |all| backend.clear_outside(all, x))
     }
 
     fn make_compatible(
@@ -192,7 +191,7 @@ impl<B: AggregateBackend> Found<B> {
                 ),
             ));
         }
-        backend.add_aggregated(&self.floating, &self.sums, b)?;
+        self.remove_found(backend, b)?;
         self.remove_means(backend, b)?;
         backend.dot(b, b, NORM, scalars)?;
         if backend.read(scalars)?[NORM.index()].sqrt() <= ROUNDING * norm {
@@ -215,7 +214,11 @@ impl<B: AggregateBackend> Found<B> {
     /// time takes that out too. Of a constant then nothing is left: the same is taken from the same in every cell.
     fn remove_means(&mut self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
         self.find_means(backend, x)?;
-        backend.add_aggregated(&self.floating, &self.sums, x)
+        self.remove_found(backend, x)
+    }
+
+    fn remove_found(&self, backend: &B, x: &mut B::Vector<f64>) -> Result<()> {
+        self.floating.as_ref().map_or(Ok(()), |floating| backend.add_aggregated(floating, &self.sums, x))
     }
 
     fn describe(&self) -> String {

@@ -6,6 +6,7 @@ use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells, row};
 use super::{Reference, Vector};
 use crate::backend::{AggregateMap, HostScalars, Scalar};
 use crate::error::Result;
+use crate::execute::Serial;
 use crate::layout::{Layout, Patch, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
@@ -149,11 +150,15 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
     }
 
     fn components(&self) -> Result<Option<Components>> {
-        Ok(self.state().stencil.components())
+        Ok(self.state().stencil.components(&Serial))
+    }
+
+    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
+        Ok(self.state().stencil.ties(components))
     }
 
     fn bodies(&self) -> Result<AggregateMap> {
-        Ok(self.state().stencil.bodies())
+        Ok(self.state().stencil.bodies(&Serial))
     }
 }
 

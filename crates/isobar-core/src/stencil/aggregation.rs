@@ -1,51 +1,138 @@
 //! Aggregates of the diffusion operator's cells: connected components, bodies of one material, and E = Zᵀ A Z.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Axis, Diffusion, Stencil};
+use super::{Axis, Coefficients, Diffusion, Stencil};
 use crate::backend::AggregateMap;
-use crate::disjoint_sets::DisjointSets;
+use crate::disjoint_sets::{DisjointSets, for_each_set};
+use crate::execute::{Execute, PIECE};
+use crate::layout::Shape;
 use crate::operator::aggregate::{Components, Entry};
 
+/// Rows of cells that one thread has at a time.
+const ROWS: usize = 64;
+
 impl Diffusion {
+    /// Whether every face is plainly open, so that all cells hang together.
+    pub fn is_one_piece(&self, execute: &impl Execute) -> bool {
+        let Coefficients::Cells { fields, .. } = self.coefficients() else { return false };
+        fields.iter().all(|field| {
+            let is_closed = AtomicBool::new(false);
+            execute.for_each(&mut vec![(); field.len().div_ceil(PIECE)], |n, ()| {
+                let piece = &field[n * PIECE..field.len().min((n + 1) * PIECE)];
+                if !is_closed.load(Ordering::Relaxed) && !piece.iter().fold(true, |all, &h| all & (h > 0.0)) {
+                    is_closed.store(true, Ordering::Relaxed);
+                }
+            });
+            !is_closed.into_inner()
+        })
+    }
+
+    /// Whether any cell is tied to something fixed.
+    pub(crate) fn is_anchored(&self) -> bool {
+        let Shape { ny, nz, .. } = self.shape();
+        (0..ny * nz).any(|row| {
+            let mut is_anchored = false;
+            self.for_each_shift_of_row(row, |_, _| is_anchored = true);
+            is_anchored
+        })
+    }
+
     /// The connected components; nothing where all cells are active, joined, and tied to something fixed.
-    pub fn components(&self) -> Option<Components> {
+    pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         let shape = self.shape();
-        if self.is_one_piece() {
+        if self.is_one_piece(execute) {
             let is_anchored = self.is_anchored();
             return (!is_anchored).then(|| Components { all: AggregateMap::whole(shape), anchored: vec![false] });
         }
-        let mut sets = DisjointSets::new(shape.cells());
-        self.for_each_open_face(|lower, upper, _| sets.union(lower, upper));
-        let active: Vec<bool> = self.cells().map(|at| self.is_active(at)).collect();
-        let all = sets.aggregates(shape, |cell| active[cell]);
-        let mut anchored = vec![false; all.count()];
-        self.for_each_shift(|cell, _| {
-            if let Some(component) = all.aggregate(cell) {
-                anchored[component] = true;
+        let sets = self.joined(execute, |stencil, axis, row, open| stencil.open_faces(axis, row, open));
+        let all = sets.aggregates(execute, shape, |row, is_active| self.find_active(row, is_active));
+        let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
+        self.for_each_rows(execute, |row| {
+            self.for_each_shift_of_row(row, |cell, _| {
+                if let Some(component) = all.aggregate(cell)
+                    && !anchored[component].load(Ordering::Relaxed)
+                {
+                    anchored[component].store(true, Ordering::Relaxed);
+                }
+            });
+        });
+        let anchored: Vec<bool> = anchored.into_iter().map(AtomicBool::into_inner).collect();
+        let is_regular = anchored.iter().all(|&anchored| anchored) && all.has_all_cells();
+        (!is_regular).then_some(Components { all, anchored })
+    }
+
+    /// What ties each component to something fixed: Σ s over its cells.
+    pub fn ties(&self, components: &Components) -> Vec<f64> {
+        let mut ties = vec![0.0; components.all.count()];
+        self.for_each_shift(|cell, shift| {
+            if let Some(component) = components.all.aggregate(cell) {
+                ties[component] += shift;
             }
         });
-        let is_regular = anchored.iter().all(|&anchored| anchored) && active.iter().all(|&active| active);
-        (!is_regular).then_some(Components { all, anchored })
+        ties
     }
 
     /// Connected bodies: neighbours belong together where their half transmissibilities differ by less than a factor of
     /// ten.
-    pub fn bodies(&self) -> AggregateMap {
+    pub fn bodies(&self, execute: &impl Execute) -> AggregateMap {
         /// Coefficients that differ less than so many times are one material.
         const ONE_MATERIAL: f64 = 10.0;
-        let mut sets = DisjointSets::new(self.shape().cells());
-        for at in self.cells() {
-            for axis in Axis::ALL {
-                let Some(upper) = self.upper(axis, at) else { continue };
-                let (a, b) = (self.half(axis, at), self.half(axis, upper));
-                if a.min(b) > 0.0 && a.max(b) < ONE_MATERIAL * a.min(b) {
-                    sets.union(self.cell(at), self.cell(upper));
-                }
+        let sets = self.joined(execute, |stencil, axis, row, joined| {
+            for (i, joined) in joined.iter_mut().enumerate() {
+                let at = [i, row % stencil.shape().ny, row / stencil.shape().ny];
+                let of = |upper| [stencil.half(axis, at), stencil.half(axis, upper)];
+                let is_one = |[a, b]: [f64; 2]| a.min(b) > 0.0 && a.max(b) < ONE_MATERIAL * a.min(b);
+                *joined = u8::from(stencil.upper(axis, at).map(of).is_some_and(is_one));
             }
-        }
-        let active: Vec<bool> = self.cells().map(|at| self.is_active(at)).collect();
-        sets.aggregates(self.shape(), |cell| active[cell])
+        });
+        sets.aggregates(execute, self.shape(), |row, is_active| self.find_active(row, is_active))
+    }
+
+    /// Calls `f` with the number of each row of cells, j + ny k.
+    fn for_each_rows(&self, execute: &impl Execute, f: impl Fn(usize) + Sync) {
+        let Shape { ny, nz, .. } = self.shape();
+        let rows = ny * nz;
+        execute.for_each(&mut vec![(); rows.div_ceil(ROWS)], |n, ()| (n * ROWS..rows.min((n + 1) * ROWS)).for_each(&f));
+    }
+
+    /// Cells joined with their upper neighbours where `find(self, axis, row, out)` leaves an entry that is not 0.
+    fn joined<E: Execute>(&self, execute: &E, find: impl Fn(&Self, Axis, usize, &mut [u8]) + Sync) -> DisjointSets {
+        let Shape { nx, ny, nz } = self.shape();
+        let mut sets = DisjointSets::new(execute, nx * ny * nz);
+        let joins = sets.joins();
+        let mut along = vec![0u8; nx * ny * nz];
+        execute.prefer_large_pages(&along);
+        execute.for_each(&mut along.chunks_mut(nx * ROWS).collect::<Vec<_>>(), |n, rows| {
+            for (m, along) in rows.chunks_exact_mut(nx).enumerate() {
+                let row = n * ROWS + m;
+                find(self, Axis::X, row, along);
+                joins.join_runs(along, (row * nx) as u32);
+            }
+        });
+        self.for_each_rows(execute, |row| {
+            let mut open = vec![0; nx];
+            for (axis, [dj, dk]) in [(Axis::Y, [1, 0]), (Axis::Z, [0, 1])] {
+                let upper = (row % ny + dj) % ny + ny * ((row / ny + dk) % nz);
+                if upper == row {
+                    continue;
+                }
+                find(self, axis, row, &mut open);
+                // Where the cells before are joined as well, and each with the own one, nothing is left to join.
+                let (own, other) = (&along[row * nx..][..nx], &along[upper * nx..][..nx]);
+                let mut before = 0;
+                for (open, (own, other)) in open.iter_mut().zip(own.iter().zip(other)) {
+                    let is_open = *open;
+                    *open &= !before;
+                    before = is_open & own & other;
+                }
+                for_each_set(&open, |i| {
+                    joins.join((row * nx + i) as u32, (upper * nx + i) as u32);
+                });
+            }
+        });
+        sets
     }
 
     /// E = Zᵀ A Z, as [`AggregateOperator::galerkin`](crate::operator::AggregateOperator::galerkin) has it.

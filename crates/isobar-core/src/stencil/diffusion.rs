@@ -403,21 +403,6 @@ impl Diffusion {
         (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
     }
 
-    /// Whether every face is plainly open, so that all cells hang together.
-    pub fn is_one_piece(&self) -> bool {
-        match &self.coefficients {
-            Coefficients::Cells { fields, .. } => fields.iter().all(|field| field.iter().all(|&h| h > 0.0)),
-            Coefficients::DeviceCells { .. } | Coefficients::Faces(_) => false,
-        }
-    }
-
-    /// Whether any cell is tied to something fixed.
-    pub(crate) fn is_anchored(&self) -> bool {
-        let mut anchored = false;
-        self.for_each_shift(|_, _| anchored = true);
-        anchored
-    }
-
     /// Whether a cell takes part: its row is not zero.
     pub fn is_active(&self, at: [usize; 3]) -> bool {
         match &self.coefficients {

@@ -83,26 +83,90 @@ impl Diffusion {
 
     /// Calls `f(cell, s)` for every cell with s > 0.
     pub(crate) fn for_each_shift(&self, mut f: impl FnMut(usize, f64)) {
+        let Shape { ny, nz, .. } = self.shape();
+        (0..ny * nz).for_each(|row| self.for_each_shift_of_row(row, &mut f));
+    }
+
+    /// The same of row j + ny k.
+    pub(super) fn for_each_shift_of_row(&self, row: usize, mut f: impl FnMut(usize, f64)) {
         let Shape { nx, ny, nz } = self.shape();
+        let (j, k) = (row % ny, row / ny);
         let fixed = self.sides().map(|sides| sides.contains(&Side::Fixed));
-        let mut visit = |at: [usize; 3]| {
-            let shift = self.shift(at);
+        let mut visit = |i: usize| {
+            let shift = self.shift([i, j, k]);
             if shift > 0.0 {
-                f(self.cell(at), shift);
+                f(self.cell([i, j, k]), shift);
             }
         };
-        for k in 0..nz {
-            for j in 0..ny {
-                let on_side = fixed[1] && (j == 0 || j + 1 == ny) || fixed[2] && (k == 0 || k + 1 == nz);
-                if on_side || self.stored_shift().is_some() {
-                    (0..nx).for_each(|i| visit([i, j, k]));
-                } else if fixed[0] {
-                    visit([0, j, k]);
-                    if nx > 1 {
-                        visit([nx - 1, j, k]);
-                    }
+        let on_side = fixed[1] && (j == 0 || j + 1 == ny) || fixed[2] && (k == 0 || k + 1 == nz);
+        if on_side || self.stored_shift().is_some() {
+            (0..nx).for_each(visit);
+        } else if fixed[0] {
+            visit(0);
+            if nx > 1 {
+                visit(nx - 1);
+            }
+        }
+    }
+
+    /// Of the faces above the cells of row j + ny k, which are open: 1, or else 0.
+    pub(super) fn open_faces(&self, axis: Axis, row: usize, open: &mut [u8]) {
+        let Shape { nx, ny, .. } = self.shape();
+        let (j, k) = (row % ny, row / ny);
+        let start = self.cell([0, j, k]);
+        open.fill(0);
+        match self.coefficients() {
+            Coefficients::Faces(faces) => {
+                let faces = &faces[axis as usize][start..start + nx];
+                open.iter_mut().zip(faces).for_each(|(open, &t)| *open = u8::from(t > 0.0));
+                let is_above = |at| self.upper(axis, at).is_some_and(|upper| upper != at);
+                if axis == Axis::X {
+                    open[nx - 1] &= u8::from(is_above([nx - 1, j, k]));
+                } else if !is_above([0, j, k]) {
+                    open.fill(0);
                 }
             }
+            Coefficients::Cells { fields, axes } => {
+                let (field, factor) = axes[axis as usize];
+                let h = &fields[field];
+                let is_open = |a: f64, b: f64| u8::from(factor * harmonic(a, b) > 0.0);
+                let own = &h[start..start + nx];
+                if axis == Axis::X {
+                    let pairs = own.iter().zip(&own[1..]);
+                    open.iter_mut().zip(pairs).for_each(|(open, (&a, &b))| *open = is_open(a, b));
+                    if self.is_periodic(axis) && nx > 1 {
+                        open[nx - 1] = is_open(own[nx - 1], own[0]);
+                    }
+                } else if let Some(upper) =
+                    self.upper(axis, [0, j, k]).map(|at| self.cell(at)).filter(|&to| to != start)
+                {
+                    let pairs = own.iter().zip(&h[upper..upper + nx]);
+                    open.iter_mut().zip(pairs).for_each(|(open, (&a, &b))| *open = is_open(a, b));
+                }
+            }
+            // Back ends bring these to the host first.
+            Coefficients::DeviceCells { .. } => {}
+        }
+    }
+
+    /// Which cells of row j + ny k are [active](Diffusion::is_active).
+    pub fn find_active(&self, row: usize, is_active: &mut [bool]) {
+        let Shape { nx, ny, .. } = self.shape();
+        let (j, k) = (row % ny, row / ny);
+        match self.coefficients() {
+            Coefficients::Cells { fields, axes } => {
+                is_active.fill(false);
+                for &(field, factor) in axes {
+                    let h = &fields[field][self.cell([0, j, k])..][..nx];
+                    is_active.iter_mut().zip(h).for_each(|(is_active, &h)| *is_active |= factor * h > 0.0);
+                }
+                // A cell without couplings may have a reaction.
+                if self.stored_shift().is_some() {
+                    let shifted = |i: usize| self.shift([i, j, k]) > 0.0;
+                    is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active |= shifted(i));
+                }
+            }
+            _ => is_active.iter_mut().enumerate().for_each(|(i, is_active)| *is_active = self.is_active([i, j, k])),
         }
     }
 

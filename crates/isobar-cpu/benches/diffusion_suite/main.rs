@@ -1,7 +1,8 @@
 //! 300 random diffusion problems by conjugate gradients with multigrid: failures, and how many iterations the others take.
 //!
-//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed|double] [verbose]`
-//! With cycles in the precision that the solver chooses, in single, or in double throughout.
+//! `cargo bench -p isobar-cpu --bench diffusion_suite -- [first] [count] [reference] [mixed|double] [closed] [verbose]`
+//! With cycles in the precision that the solver chooses, in single, or in double throughout; with `closed` blocks of closed cells, by
+//! which the grid falls into many pieces, instead of the families of [`problems::problem`].
 
 mod elimination;
 mod problems;
@@ -18,7 +19,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::{Diffusion, Stencil, Supports};
 use isobar_cpu::Cpu;
 
-use problems::{Problem, problem, rounding_floor};
+use problems::{Problem, closed_blocks, problem, rounding_floor};
 
 const TOLERANCE: f64 = 1e-8;
 
@@ -60,7 +61,7 @@ fn main() {
     let cpu = Cpu::new(1).unwrap_or_else(|error| panic!("{error}"));
     let (mut solved, mut failed, mut hopeless, mut seconds) = (Vec::new(), Vec::new(), 0, 0.0);
     for n in first..first + count {
-        let problem = problem(n);
+        let problem = if has("closed") { closed_blocks(n) } else { problem(n) };
         let (outcome, u, time) = match with_reference {
             true => solve(&Reference, &problem, cycles),
             false => solve(&cpu, &problem, cycles),

@@ -111,6 +111,31 @@ pub(crate) fn problem(n: usize) -> Problem {
     Problem { name, stencil, rhs }
 }
 
+/// Problem number n of those of open and closed blocks, which fall into many pieces.
+pub(crate) fn closed_blocks(n: usize) -> Problem {
+    let mut stream = Stream { seed: 5_000 + n as u64, drawn: 0 };
+    let extents = [(); 3].map(|()| 6 + stream.below(50));
+    let [nx, ny, nz] = extents;
+    let (size, open, is_rough) =
+        (stream.pick(&[2, 3, 4, 5, 6, 8]), stream.pick(&[0.3, 0.5, 0.7]), stream.uniform() < 0.5);
+    let blocks = extents.map(|n| n.div_ceil(size));
+    let is_open: Vec<bool> = (0..blocks.iter().product()).map(|_| stream.uniform() < open).collect();
+    let mut field = Vec::with_capacity(nx * ny * nz);
+    for (k, j, i) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (k, j, i)))) {
+        let value = if is_rough { stream.normal().exp() } else { 1.0 };
+        let is_open = is_open[i / size + blocks[0] * (j / size + blocks[1] * (k / size))];
+        field.push(if is_open { value } else { 0.0 });
+    }
+    let rhs = field.iter().map(|k| if *k > 0.0 { 2.0 * stream.uniform() - 1.0 } else { 0.0 }).collect();
+    let mut sides = [[Side::Closed; 2]; 3];
+    sides[0][0] = stream.pick(&[Side::Fixed, Side::Fixed, Side::Closed]);
+    let shape = Shape::new(nx, ny, nz);
+    let name = format!("{n:3} closed blocks {shape}, of {size}, {:.0} % open, {:?}", 100.0 * open, sides[0][0]);
+    let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
+    let stencil = Diffusion::new(shape, cells, None, sides).unwrap_or_else(|error| panic!("{name}: {error}"));
+    Problem { name, stencil, rhs }
+}
+
 /// Odd, even and prime sizes; a third are flat.
 fn extents(stream: &mut Stream, n: usize) -> [usize; 3] {
     if n.is_multiple_of(3) {

@@ -17,7 +17,7 @@ use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::{HandOn, PartPoints, PartSubstitution, PartTriangular, nothing_handed_on};
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Relaxation, Triangular};
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
@@ -252,11 +252,15 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
     }
 
     fn components(&self) -> Result<Option<Components>> {
-        Ok(self.coefficients().stencil.components())
+        Ok(self.coefficients().stencil.components(Operator::<Cpu, T>::backend(self)))
+    }
+
+    fn ties(&self, components: &Components) -> Result<Vec<f64>> {
+        Ok(self.coefficients().stencil.ties(components))
     }
 
     fn bodies(&self) -> Result<AggregateMap> {
-        Ok(self.coefficients().stencil.bodies())
+        Ok(self.coefficients().stencil.bodies(Operator::<Cpu, T>::backend(self)))
     }
 }
 

@@ -12,7 +12,7 @@ use isobar_core::solver::ignore;
 use isobar_core::stencil::Stencil;
 use isobar_cpu::Cpu;
 
-use problems::{Problem, problem, rounding_floor};
+use problems::{Problem, closed_blocks, problem, rounding_floor};
 
 /// Iterations to `tolerance`; nothing where that is beyond double precision.
 fn iterations(cpu: &Cpu, problem: &Problem, precision: Precision, tolerance: f64) -> Option<usize> {
@@ -37,6 +37,17 @@ fn hard_problems_are_solved() {
     counts.sort_unstable();
     assert!(counts.len() > 15, "{counts:?}");
     assert!(counts[counts.len() / 2] <= 16 && counts[counts.len() - 1] <= 80, "{counts:?}");
+}
+
+/// Pieces of a grid side by side leave next to nothing of each other in coarse cells.
+#[test]
+fn blocks_of_closed_cells_do_not_matter() {
+    let cpu = Cpu::new(2).unwrap();
+    for n in [55, 284, 417, 472, 566, 591, 716, 782, 1156] {
+        let problem = closed_blocks(n);
+        let count = iterations(&cpu, &problem, Precision::F64, 1e-8);
+        assert!(count.is_some_and(|count| count <= 20), "{}: {count:?}", problem.name);
+    }
 }
 
 /// However many threads, the same numbers.

@@ -64,6 +64,9 @@ pub(crate) trait Kind: Copy + Debug + Eq + Send + Sync + 'static {
     /// As [`isobar_core::operator::AggregateOperator::components`].
     fn components(cuda: &Cuda, stencil: &Self::Stencil) -> Result<Option<Components>>;
 
+    /// As [`isobar_core::operator::AggregateOperator::ties`].
+    fn ties(cuda: &Cuda, stencil: &Self::Stencil, components: &Components) -> Result<Vec<f64>>;
+
     /// As [`isobar_core::operator::AggregateOperator::bodies`].
     fn bodies(cuda: &Cuda, stencil: &Self::Stencil) -> Result<AggregateMap>;
 }

@@ -278,7 +278,7 @@ fn bodies_are_shared_out() {
 #[test]
 fn disconnected_pieces() {
     let problem = pieces(Shape::new(12, 24, 8));
-    assert!(problem.stencil().unwrap().components().unwrap().anchored.contains(&true));
+    assert!(problem.stencil().unwrap().components(&Serial).unwrap().anchored.contains(&true));
     let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
     check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
 }

@@ -1,5 +1,6 @@
 //! Jacobi's method on several ranks.
 
+use isobar_core::execute::Serial;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Count, JacobiOptions, Method, SolverOptions};
 use isobar_core::problem::{Boundary, RhsKind, Weighting};
@@ -22,7 +23,7 @@ fn sweeps_are_those_of_one_rank() {
     for (problem, ranks) in problems {
         let stencil = problem.stencil().unwrap();
         let mut rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-        let is_floating = stencil.components().is_some_and(|components| components.floating().count() > 0);
+        let is_floating = stencil.components(&Serial).is_some_and(|components| components.floating().count() > 0);
         if is_floating {
             let mean = rhs.iter().sum::<f64>() / rhs.len() as f64;
             rhs.iter_mut().for_each(|f| *f -= mean);

@@ -1,6 +1,7 @@
 //! What ranks on any back end must do for the diffusion operator.
 
 use isobar_core::backend::part::PartBackend;
+use isobar_core::execute::Serial;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{
@@ -168,7 +169,7 @@ pub(crate) fn check_floating<B: PartBackend + Supports<Diffusion>>(
     Distributed<B>: Supports<Diffusion>,
 {
     let stencil = problem.stencil().unwrap();
-    let floating = stencil.components().unwrap().floating();
+    let floating = stencil.components(&Serial).unwrap().floating();
     assert!(floating.count() > 0);
     let all = compare_with_alone(backend, problem, ranks, options, |_| 1, 1e-7);
     let u = &all[0];

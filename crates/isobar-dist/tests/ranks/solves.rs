@@ -7,6 +7,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::PartBackend;
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
+use isobar_core::execute::Serial;
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::operator::Guess;
 use isobar_core::options::SolverOptions;
@@ -170,7 +171,7 @@ where
 
 /// A right-hand side, less its mean over each piece that nothing is tied to: sources that balance.
 pub(crate) fn balanced(stencil: &Diffusion, mut rhs: Vec<f64>) -> Vec<f64> {
-    let Some(components) = stencil.components() else { return rhs };
+    let Some(components) = stencil.components(&Serial) else { return rhs };
     let floating = components.floating();
     let mut means = vec![0.0; floating.count()];
     (0..rhs.len()).for_each(|n| floating.aggregate(n).into_iter().for_each(|component| means[component] += rhs[n]));

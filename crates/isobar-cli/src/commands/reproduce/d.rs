@@ -8,6 +8,7 @@ use isobar::internals::solver::ignore;
 use isobar::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
 use isobar::problem::materials::{self, Bubbles};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar::stencil::galerkin::Serial;
 use isobar::stencil::{Diffusion, Supports};
 use isobar::{Guess, Outcome, Shape};
 use isobar_case::{memory, random_guess};
@@ -467,7 +468,7 @@ fn bubbles<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> 
         let vectors = match stripes {
             None => 0,
             Some(Stripes::Blocks(blocks)) => blocks.iter().product(),
-            Some(Stripes::Bodies) => square.stencil.bodies().count(),
+            Some(Stripes::Bodies) => square.stencil.bodies(&Serial).count(),
             Some(_) => 2 * n,
         };
         let deflation = stripes.map(|stripes| Deflation { stripes, ..Deflation::default() });

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::couplings::{Couplings, UPPER, upper_offset};
 use super::{Axis, Execute};
+use crate::disjoint_sets::{DisjointSets, Joins, for_each_set};
+use crate::execute::{PIECE, atomics, for_each_piece, zeros};
 use crate::layout::{Layout, Shape};
 use crate::real::Real;
 
@@ -139,77 +141,14 @@ fn largest_couplings<N: Real>(execute: &impl Execute, matrix: &Couplings<N>) -> 
 /// Cells joined by strong couplings.
 struct Joined<'a, N> {
     matrix: &'a Couplings<N>,
-    /// A cell of the same body, of a lower number but for the body's first cell, which has its own.
-    parents: Vec<AtomicU32>,
+    sets: DisjointSets,
     /// By j, row after row of k: whether a cell is joined to the one before it in its row, behind one entry of 0 and
     /// before another.
     along: Vec<Vec<u8>>,
     /// By j, row after row of k, by stored offset: whether no coupling of the row is left for a smaller θ.
     settled: Vec<Vec<bool>>,
-    /// Space.
-    sizes: Vec<AtomicU32>,
-}
-
-/// The first cell of a body. Other threads may join bodies meanwhile: what is read of them is an earlier state.
-#[inline(always)]
-fn root(parents: &[AtomicU32], cell: u32) -> u32 {
-    let mut at = cell;
-    loop {
-        let parent = parents[at as usize].load(Ordering::Relaxed);
-        if parent == at {
-            return at;
-        }
-        let grandparent = parents[parent as usize].load(Ordering::Relaxed);
-        if grandparent == parent {
-            return parent;
-        }
-        parents[at as usize].store(grandparent, Ordering::Relaxed);
-        at = grandparent;
-    }
-}
-
-/// Joins two cells: the higher first cell goes below the lower, so that what comes out depends on no order. Whether they were
-/// apart.
-#[inline(always)]
-fn join(parents: &[AtomicU32], a: u32, b: u32) -> bool {
-    loop {
-        let (a, b) = (root(parents, a), root(parents, b));
-        if a == b {
-            return false;
-        }
-        let (low, high) = (a.min(b), a.max(b));
-        let hooked = parents[high as usize].compare_exchange(high, low, Ordering::Relaxed, Ordering::Relaxed);
-        if hooked.is_ok() {
-            return true;
-        }
-    }
-}
-
-/// Joins the cells of a row, `first` and those after it, which are all by themselves, each with the next where an entry is not
-/// 0; whether any were joined.
-#[inline(always)]
-fn join_runs(parents: &[AtomicU32], strong: &[u8], first: u32) -> bool {
-    let (last, row) = (strong.len() - 1, &parents[first as usize..][..strong.len()]);
-    let (mut run, mut joins) = (first, 0);
-    for (cell, (parent, &is_strong)) in (first + 1..).zip(row[1..].iter().zip(strong)) {
-        run = if is_strong > 0 { run } else { cell };
-        joins |= is_strong;
-        parent.store(run, Ordering::Relaxed);
-    }
-    // Of a ring.
-    let is_closed = strong[last] > 0 && join(parents, first + last as u32, first);
-    joins > 0 || is_closed
-}
-
-/// `f` of where an entry is not 0.
-#[inline(always)]
-fn for_each_set(row: &[u8], mut f: impl FnMut(usize)) {
-    let (eights, rest) = row.as_chunks::<8>();
-    for (n, eight) in eights.iter().enumerate().filter(|(_, eight)| u64::from_ne_bytes(**eight) != 0) {
-        (0..8).filter(|&i| eight[i] != 0).for_each(|i| f(8 * n + i));
-    }
-    let first = 8 * eights.len();
-    (0..rest.len()).filter(|&i| rest[i] != 0).for_each(|i| f(first + i));
+    /// Of first cells, how many others a body has, then a number; else 0.
+    sizes: Vec<u32>,
 }
 
 /// Which couplings are at least θ times the largest of either cell, and which of these were not at the θ before; whether there
@@ -247,28 +186,20 @@ impl<'a, N: Real> Joined<'a, N> {
     /// Every cell by itself.
     fn apart(execute: &impl Execute, matrix: &'a Couplings<N>) -> Self {
         let Shape { nx, ny, nz } = matrix.grid.shape;
-        let cells = (nx * ny * nz) as u32;
-        let mut numbers = [Vec::with_capacity(cells as usize), Vec::with_capacity(cells as usize)];
-        for numbers in &mut numbers {
-            execute.prefer_large_pages(numbers.spare_capacity_mut());
-        }
-        let [mut parents, mut sizes] = numbers;
-        parents.extend((0..cells).map(AtomicU32::new));
-        sizes.extend((0..cells).map(|_| AtomicU32::new(0)));
         Self {
             matrix,
-            parents,
+            sets: DisjointSets::new(execute, nx * ny * nz),
             along: vec![vec![0; (nx + 2) * nz]; ny],
             settled: vec![vec![false; nz * UPPER]; ny],
-            sizes,
+            sizes: zeros(execute, nx * ny * nz),
         }
     }
 
     /// Joins by couplings of at least θ, given that those of the θ before are joined; whether that changes anything.
     fn join_strong(&mut self, execute: &impl Execute, largest: &[N], thetas: [f64; 2]) -> bool {
-        let Self { matrix, parents, along, settled, .. } = self;
+        let Self { matrix, sets, along, settled, .. } = self;
         let (has_joined, is_first) = (AtomicBool::new(false), thetas[1].is_infinite());
-        let (grid, present, parents) = (matrix.grid, matrix.present, &**parents);
+        let (grid, present, sets) = (matrix.grid, matrix.present, sets.joins());
         let Shape { nx, nz, .. } = grid.shape;
         let cell = |j: usize, k: usize| (nx * (k + nz * j)) as u32;
         let x = super::couplings::along(Axis::X);
@@ -292,11 +223,11 @@ impl<'a, N: Real> Joined<'a, N> {
                         row[2..=nx].copy_from_slice(&strong[..nx - 1]);
                         let first = cell(j, k);
                         if is_first {
-                            joins |= join_runs(parents, &strong, first);
+                            joins |= sets.join_runs(&strong, first);
                             continue;
                         }
                         let next = |i: usize| if i + 1 < nx { i as u32 + 1 } else { 0 };
-                        for_each_set(&new, |i| joins |= join(parents, first + i as u32, first + next(i)));
+                        for_each_set(&new, |i| joins |= sets.join(first + i as u32, first + next(i)));
                     }
                     has_joined.fetch_or(joins, Ordering::Relaxed);
                 },
@@ -331,7 +262,7 @@ impl<'a, N: Real> Joined<'a, N> {
                         let (first, to_first) = (cell(j, k), cell(to_j, to_k));
                         for_each_set(&new, |i| {
                             let to_i = (i as isize + dx).rem_euclid(nx as isize) as u32;
-                            joins |= join(parents, first + i as u32, to_first + to_i);
+                            joins |= sets.join(first + i as u32, to_first + to_i);
                         });
                     }
                 }
@@ -343,80 +274,102 @@ impl<'a, N: Real> Joined<'a, N> {
 
     /// The bodies that are worth correcting.
     fn bodies(&mut self, execute: &impl Execute, layout: &Layout) -> Bodies {
-        let Self { matrix, parents, sizes, .. } = self;
-        let shape @ Shape { nx, ny, nz } = matrix.grid.shape;
-        let plane = (nx * nz) as u32;
-        let parents = &**parents;
-        // Beside the first cell. One addition for cells in a row, or all threads would wait for the same few numbers.
-        execute.for_each(&mut vec![(); ny], |j, ()| {
-            let (mut last, mut count) = (0, 0);
-            for cell in j as u32 * plane..(j as u32 + 1) * plane {
-                // Most cells belong to the body of the one before.
-                let parent = parents[cell as usize].load(Ordering::Relaxed);
-                let first = if parent == last { last } else { root(parents, cell) };
-                if first != parent {
-                    parents[cell as usize].store(first, Ordering::Relaxed);
+        let Self { matrix, sets, sizes, .. } = self;
+        let shape @ Shape { nx, nz, .. } = matrix.grid.shape;
+        let sets = sets.joins();
+        count_others(execute, sets, atomics(sizes));
+        // Small bodies, piece by piece of the grid; the sizes of their first cells give way to numbers within the piece, from 1.
+        let mut of_pieces: Vec<(&mut [u32], Vec<u32>)> =
+            sizes.chunks_mut(PIECE).map(|sizes| (sizes, Vec::new())).collect();
+        execute.for_each(&mut of_pieces, |_, (sizes, bodies)| {
+            for size in &mut **sizes {
+                let is_small = (1..LARGEST).contains(size);
+                if is_small {
+                    bodies.push(*size + 1);
                 }
-                if first != last {
-                    if count > 0 {
-                        sizes[last as usize].fetch_add(count, Ordering::Relaxed);
-                    }
-                    (last, count) = (first, 0);
-                }
-                count += u32::from(first != cell);
-            }
-            if count > 0 {
-                sizes[last as usize].fetch_add(count, Ordering::Relaxed);
+                *size = if is_small { bodies.len() as u32 } else { 0 };
             }
         });
-        // Cells of small bodies, gathered by their bodies' first cells, whose sizes give way to 1 + their numbers.
-        let mut starts = vec![0u32];
-        let mut total = 0;
-        for size in sizes.iter_mut().map(AtomicU32::get_mut) {
-            *size = if (1..LARGEST).contains(size) {
-                total += *size + 1;
-                starts.push(total);
-                starts.len() as u32 - 1
-            } else {
-                0
-            };
+        let (mut starts, mut before) = (vec![0u32], Vec::with_capacity(of_pieces.len()));
+        for (_, bodies) in of_pieces {
+            before.push(starts.len() - 1);
+            let mut total = starts[starts.len() - 1];
+            starts.extend(bodies.into_iter().map(|size| {
+                total += size;
+                total
+            }));
         }
         let mut bodies = Bodies { starts: vec![0], ..Bodies::default() };
-        if total > 0 {
-            let mut next: Vec<u32> = starts[..starts.len() - 1].to_vec();
-            let mut cells = vec![0u32; total as usize];
-            for (cell, first) in parents.iter().enumerate() {
-                let number = *sizes[first.load(Ordering::Relaxed) as usize].get_mut();
-                if number > 0 {
-                    let next = &mut next[number as usize - 1];
-                    cells[*next as usize] = cell as u32;
-                    *next += 1;
+        let count = starts.len() - 1;
+        if count == 0 {
+            return bodies;
+        }
+        let mut next = starts.clone();
+        let mut cells = zeros(execute, starts[count] as usize);
+        let (next, unordered, numbers) = (atomics(&mut next), atomics(&mut cells), &*sizes);
+        let mut pieces = vec![(); sizes.len().div_ceil(PIECE)];
+        execute.for_each(&mut pieces, |piece, ()| {
+            for cell in (piece * PIECE..numbers.len().min((piece + 1) * PIECE)).map(|cell| cell as u32) {
+                let first = sets.parent(cell) as usize;
+                if numbers[first] > 0 {
+                    let body = before[first / PIECE] + numbers[first] as usize - 1;
+                    let place = next[body].fetch_add(1, Ordering::Relaxed);
+                    unordered[place as usize].store(cell, Ordering::Relaxed);
                 }
             }
-            sizes.iter_mut().for_each(|size| *size.get_mut() = 0);
-            let mut factors = vec![0.0; starts.len() - 1];
-            const TOGETHER: usize = 256;
-            let mut parts: Vec<&mut [f64]> = factors.chunks_mut(TOGETHER).collect();
-            let first_of = |[i, j, k]: [usize; 3]| parents[i + nx * (k + nz * j)].load(Ordering::Relaxed);
-            execute.for_each(&mut parts, |part, factors| {
-                for (n, factor) in factors.iter_mut().enumerate() {
-                    let body = part * TOGETHER + n;
-                    let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
-                    *factor = factor_of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
+        });
+        for_each_piece(execute, sizes, |_, sizes| sizes.fill(0));
+        let mut rest = &mut *cells;
+        let mut found: Vec<(&mut [u32], f64)> = starts
+            .windows(2)
+            .map(|ends| {
+                let (own, after) = std::mem::take(&mut rest).split_at_mut((ends[1] - ends[0]) as usize);
+                rest = after;
+                (own, 0.0)
+            })
+            .collect();
+        const TOGETHER: usize = 256;
+        let first_of = |[i, j, k]: [usize; 3]| sets.parent((i + nx * (k + nz * j)) as u32);
+        execute.for_each(&mut found.chunks_mut(TOGETHER).collect::<Vec<_>>(), |_, bodies| {
+            for (cells, factor) in &mut **bodies {
+                cells.sort_unstable();
+                *factor = factor_of(matrix, cells.iter().map(|&cell| at(shape, cell)), first_of);
+                for cell in cells.iter_mut() {
+                    let [i, j, k] = at(shape, *cell);
+                    *cell = layout.index(i, j, k) as u32;
                 }
-            });
-            for (body, &factor) in factors.iter().enumerate().filter(|&(_, &factor)| factor > 0.0) {
-                let cells = &cells[starts[body] as usize..starts[body + 1] as usize];
-                bodies.cells.extend(cells.iter().map(|&cell| {
-                    let [i, j, k] = at(shape, cell);
-                    layout.index(i, j, k) as u32
-                }));
-                bodies.starts.push(bodies.cells.len() as u32);
-                bodies.factors.push(factor);
             }
+        });
+        for (cells, factor) in found.iter().filter(|(_, factor)| *factor > 0.0) {
+            bodies.cells.extend_from_slice(cells);
+            bodies.starts.push(bodies.cells.len() as u32);
+            bodies.factors.push(*factor);
         }
         bodies
     }
+}
+
+/// Counts for the first cell of each body how many others it has.
+fn count_others(execute: &impl Execute, sets: Joins<'_>, sizes: &[AtomicU32]) {
+    execute.for_each(&mut vec![(); sizes.len().div_ceil(PIECE)], |piece, ()| {
+        // One addition for cells in a row, or all threads would wait for the same few numbers.
+        let (mut last, mut count) = (0, 0);
+        let add = |last: u32, count: u32| {
+            if count > 0 {
+                sizes[last as usize].fetch_add(count, Ordering::Relaxed);
+            }
+        };
+        for cell in (piece * PIECE..sizes.len().min((piece + 1) * PIECE)).map(|cell| cell as u32) {
+            // Most cells belong to the body of the one before.
+            let first = if sets.parent(cell) == last { last } else { sets.shorten(cell) };
+            if first != last {
+                add(last, count);
+                (last, count) = (first, 0);
+            }
+            count += u32::from(first != cell);
+        }
+        add(last, count);
+    });
 }
 
 /// Where the row of k begins in a plane of [`Joined::along`], `dx` farther.

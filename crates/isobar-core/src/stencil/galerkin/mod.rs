@@ -29,33 +29,14 @@ pub use setup::{Directions, Matrix, Setup};
 pub use weights::Weights;
 
 use super::Axis;
+pub use crate::execute::{Execute, Serial};
 use crate::real::Real;
-
-/// Runs passes over planes.
-pub trait Execute: Sync {
-    /// `f(n, items[n])` for all n, in any order, or at the same time.
-    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync);
-
-    /// Asks for large pages for memory that has not been touched. Small ones take longer to get than what is computed in
-    /// them does.
-    fn prefer_large_pages<X>(&self, _memory: &[X]) {}
-}
 
 /// Zeros that are first touched by whoever works on them.
 fn zeros<N: Real>(execute: &impl Execute, count: usize) -> Vec<N> {
     let all = vec![N::ZERO; count];
     execute.prefer_large_pages(&all);
     all
-}
-
-/// One after the other.
-#[derive(Clone, Copy, Debug)]
-pub struct Serial;
-
-impl Execute for Serial {
-    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
-        items.iter_mut().enumerate().for_each(|(n, item)| f(n, item));
-    }
 }
 
 /// A coarser grid: how to interpolate from it, and its matrix.

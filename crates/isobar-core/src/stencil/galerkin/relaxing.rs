@@ -1,7 +1,7 @@
 //! How weights of interpolation are relaxed: lines in zebra order, whose pivots and sums over planes all half sweeps share.
 
 use super::couplings::{Couplings, Grid, Offset, positive};
-use super::weights::{HALF_SWEEPS, NEARLY_ONE};
+use super::weights::{HALF_SWEEPS, NEARLY_ONE, NEGLIGIBLE};
 use super::{Axis, Execute};
 use crate::layout::Shape;
 use crate::real::{Precision, Real};
@@ -339,9 +339,8 @@ impl<'a, N: Real> Relaxing<'a, N> {
         let Shape { nx, nz, .. } = self.odd.shape;
         let (d, fine) = (self.axis as usize, self.matrix.grid);
         let Relaxed { weights: [below, above], diagonals, .. } = plane;
-        let mut shares = vec![N::ZERO; nx];
-        let [stays, closed] = [-1.0, -2.0].map(N::from_f64);
         let nearly_one = N::from_f64(1.0 - nearly_one::<N>());
+        let negligible = N::from_f64(NEGLIGIBLE);
         let is_last = |at: usize| 2 * at + 2 == fine.extents()[d] && !fine.periodic[d];
         for k in 0..nz {
             let start = self.odd.at(0, k as isize);
@@ -353,19 +352,25 @@ impl<'a, N: Real> Relaxing<'a, N> {
                 _ => {}
             }
             let diagonals = &diagonals[k * nx..(k + 1) * nx];
-            let pairs = below.iter().zip(&*above).zip(diagonals);
-            shares.iter_mut().zip(pairs).for_each(|(share, ((&below, &above), &diagonal))| {
-                let total = below + above;
-                let share_of_one = if total > nearly_one { above / total } else { stays };
-                *share = if diagonal > N::ZERO { share_of_one } else { closed };
+            let rows = below.iter_mut().zip(above.iter_mut()).zip(diagonals);
+            rows.for_each(|((below, above), &diagonal)| {
+                let total = *below + *above;
+                let keeps = |w: N, other: N| {
+                    if w < negligible {
+                        N::ZERO
+                    } else if other < negligible {
+                        total
+                    } else {
+                        w
+                    }
+                };
+                let (own, other) = (keeps(*below, *above), keeps(*above, *below));
+                let is_one = total > nearly_one;
+                let share = other / total;
+                let (own, other) = (if is_one { N::ONE - share } else { own }, if is_one { share } else { other });
+                let is_open = diagonal > N::ZERO;
+                (*below, *above) = (if is_open { own } else { N::ZERO }, if is_open { other } else { N::ZERO });
             });
-            // −1: they stay as they are; −2: there is no row.
-            let set = |w: &mut N, of_one: N, share: N| {
-                let open = if share >= N::ZERO { of_one } else { *w };
-                *w = if share > closed { open } else { N::ZERO };
-            };
-            below.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, N::ONE - share, share));
-            above.iter_mut().zip(&shares).for_each(|(w, &share)| set(w, share, share));
         }
         self.odd.fill_ghosts(below);
         self.odd.fill_ghosts(above);

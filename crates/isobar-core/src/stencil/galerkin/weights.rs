@@ -12,6 +12,11 @@ use crate::real::Real;
 pub const HALF_SWEEPS: usize = 4;
 /// Weights that add up to so nearly 1 are made to.
 pub const NEARLY_ONE: f64 = 1e-6;
+/// A weight below this is none, and what it is goes to the other one. Where pieces of a grid lie beside each other in a plane,
+/// relaxing across it leaves traces of a piece in coarse cells that are closed or another piece's. A coarse cell of nothing but
+/// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the
+/// next grid.
+pub const NEGLIGIBLE: f64 = 1e-2;
 
 /// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1
 ///
@@ -20,7 +25,7 @@ pub const NEARLY_ONE: f64 = 1e-6;
 /// With D and U the couplings to the planes below and above the odd cell, summed up, both weights solve
 /// (U + D + s⁺ + ΣQ) w − ΣQ w′ = D (or U) over the couplings Q > 0 to the other cells of its plane. They start from
 /// D/(U + D + s⁺), are relaxed by exact lines in zebra order, and kept within 0 and 1: black-box multigrid's weights
-/// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not.
+/// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are left out.
 #[derive(Clone, Debug)]
 pub struct Weights<N = f64> {
     /// The direction.

@@ -303,7 +303,7 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
     }
 }
 
-// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will
+// Leaves out weights that are negligible, makes them exactly 1 together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will
 // find. A cell a thread.
 template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s, int* any) {
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
@@ -313,6 +313,9 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     double below = w.below[n], above = w.above[n];
     if (2 * along<AXIS>(odd.i, odd.j, odd.k) + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1)) above = 0;
     const double total = below + above;
+    const bool keeps[2] = {below >= NEGLIGIBLE, above >= NEGLIGIBLE};
+    below = keeps[0] ? (keeps[1] ? below : total) : 0;
+    above = keeps[1] ? (keeps[0] ? above : total) : 0;
     if (total > 1 - NEARLY) {
         above /= total;
         below = 1 - above;
