@@ -253,7 +253,7 @@ fn rings_by_points(way: Way) {
         }
     }
     for options in &point_cycles()[..2] {
-        check_points(backend(way), &smooth_ring([96, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
+        check_points(backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
     }
 }
 
