@@ -16,6 +16,7 @@ test:
 # The conformance suite on this machine's NVIDIA card; fails where there is none.
 test-gpu:
     ISOBAR_REQUIRE_CUDA=1 cargo test --release -p isobar-cuda
+    cargo test --release -p isobar-cuda -p isobar --lib -- --ignored
 
 # Every kernel of the main case against the copy bandwidth of this machine.
 bench *ARGS:

@@ -23,6 +23,7 @@ use crate::halving::measure;
 use crate::host::Host;
 use crate::launch::{Argument, refuse_while_recording};
 use crate::memory::Buffer;
+use crate::part::rows_around;
 use crate::scalars::Scalars;
 use crate::seven_point::kind::{self, Kind};
 use crate::seven_point::passes::Passes;
@@ -146,10 +147,14 @@ fn upload_rows<T: Real>(
     }
     let [before, after] = rows_beside(layout);
     let (first, rows) = (layout.origin()[1], before + shape.ny + after);
+    let row_there = |row: usize| match layout.divides_ring() {
+        true => Some(layout.row_there(row.cast_signed() - before.cast_signed())),
+        false => (first + row).checked_sub(before),
+    };
     let mut packed = Vec::with_capacity(shape.nx * rows * shape.nz);
     for layer in values.chunks_exact(whole.nx * whole.ny) {
         for row in 0..rows {
-            match (first + row).checked_sub(before) {
+            match row_there(row) {
                 Some(j) => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
                 // The row before a halo row, which is only there for the order, where the grid has none.
                 None => packed.resize(packed.len() + whole.nx, 0.0),
@@ -245,7 +250,6 @@ impl Kind for Diffusion {
         let what = format!("the {vectors} vectors of a diffusion operator on {shape} cells");
         let buffer = Buffer::new(cuda.context(), ALIGNMENT + vectors * bytes, &what)?;
         let vector = |n: usize| buffer.start() + (ALIGNMENT + n * bytes + before * row) as Pointer;
-        let first = layout.origin()[1] as i32;
         // Those that no kernel looks at point to something that may be read all the same.
         let mut fields = [vector(0); 3];
         for (n, field) in self.used_fields().enumerate() {
@@ -259,7 +263,7 @@ impl Kind for Diffusion {
             ny: ny as i32,
             nz: nz as i32,
             pitch: layout.pitch() as i32,
-            rows: [-first, rows as i32 - first],
+            rows: rows_around(layout, rows),
         };
         Ok((buffer, operands))
     }
@@ -467,8 +471,8 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
-/// Some rows of a matrix, for relaxation by lines or without. Parts of stencils with stored faces, of coefficients on one card, and
-/// of rings in y, are not made.
+/// Some rows of a matrix, for relaxation by lines or without. Parts of stencils with stored faces, and of coefficients on one card,
+/// are not made.
 pub(crate) fn part<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
@@ -478,7 +482,6 @@ pub(crate) fn part<T: Real>(
     refuse_while_recording("making an operator")?;
     stencil.require_parts(patch, false)?;
     let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
-    stencil.require_no_ring(slab, "cards")?;
     SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
 }
 

@@ -21,6 +21,7 @@ use crate::diffusion::{Diffusion, first_factor, part};
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments, refuse_while_recording};
 use crate::memory::Buffer;
+use crate::part::rows_around;
 use crate::scalars::Scalars;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::kind::Kind;
@@ -84,7 +85,6 @@ impl Tables {
         // Of a part weights begin with its first row.
         let before = [0, fine.origin()[1] * size_of::<T>(), 0].map(|bytes| bytes as Pointer);
         let at = |places: [Pointer; 3]| [0, 1, 2].map(|d: usize| buffer.start() + places[d] + before[d]);
-        let first = coarse.origin()[1] as i32;
         let operands = Operands {
             near: at(near),
             far: at(far),
@@ -92,7 +92,7 @@ impl Tables {
             coarse: extents(coarse),
             halved: bits(by.halved()),
             rings: bits(ends.map(|ends| ends[0] == End::Ring)),
-            rows: [-first, by.coarse.ny as i32 - first],
+            rows: rows_around(coarse, by.coarse.ny),
         };
         Ok(Self { shares: at(shares), operands, coarse: coarse.shape(), _numbers: buffer })
     }

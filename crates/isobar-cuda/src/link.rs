@@ -3,7 +3,7 @@
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Division, Link, Redivision};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::Colour;
+use isobar_core::layout::{Colour, Layout};
 use isobar_core::real::Real;
 
 use crate::cuda::Cuda;
@@ -11,6 +11,23 @@ use crate::nccl::NcclLink;
 use crate::peers::Peers;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
+
+/// The rank that has the rows beyond an end of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) rank: usize,
+    /// Whether it is beyond the end of a ring.
+    pub(crate) is_around: bool,
+}
+
+impl Neighbour {
+    /// That before the first row of this rank's part, or behind the last, if there is one.
+    pub(crate) fn of(layout: &Layout, is_last: bool, [rank, size]: [usize; 2]) -> Option<Self> {
+        let (end, step) = if is_last { (1, 1) } else { (0, size - 1) };
+        let rank = (rank + step) % size;
+        (layout.halo()[end] > 0).then(|| Self { rank, is_around: layout.goes_around_in_y()[end] })
+    }
+}
 
 /// Ways that may be tried, the best that all ranks allow and can go first: stores, then NCCL, then by way of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

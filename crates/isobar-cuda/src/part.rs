@@ -12,13 +12,45 @@ use crate::link::CardLink;
 use crate::peers;
 use crate::vector::Vector;
 
+/// `start` and `end` of kernels (`kernels/seven_point/seven_point.cuh`): the rows of the larger grid, of which there are so many,
+/// counted from the first here. Of a ring that is divided there is one more at either end, the one around it.
+pub(crate) fn rows_around(layout: &Layout, all_rows: usize) -> [i32; 2] {
+    let (first, around) = (layout.origin()[1] as i32, i32::from(layout.divides_ring()));
+    [-first - around, all_rows as i32 - first + around]
+}
+
 /// Half planes of some rows, halo rows included, by way of the host.
 impl Cuda {
+    /// Where row j of a vector begins; halo rows have negative numbers or lie beyond the last.
+    fn row_at<T: Real>(x: &Vector<T>, j: isize) -> Pointer {
+        let row = 2 * x.layout().half_plane() * size_of::<T>();
+        x.pointer().wrapping_add_signed(j as i64 * row as i64)
+    }
+
     /// Where a row of the larger grid begins in a vector that has it.
     fn row<T: Real>(x: &Vector<T>, row: usize) -> Pointer {
-        let layout = x.layout();
-        let halves = 2 * (row + layout.halo()[0] - layout.origin()[1]);
-        x.all().0 + (halves * layout.half_plane() * size_of::<T>()) as Pointer
+        Self::row_at(x, x.layout().row_here(row))
+    }
+
+    /// Copies so many rows of the larger grid that follow each other, from `row` there to row j of a part.
+    fn copy_rows_to<T: Real>(
+        &self,
+        from: &Vector<T>,
+        row: usize,
+        rows: usize,
+        to: &mut Vector<T>,
+        j: isize,
+    ) -> Result<()> {
+        let words = from.layout().half_plane() * size_of::<T>() / 16;
+        let is_exchanged = Self::is_exchanged(from) != Self::is_exchanged(to);
+        let arguments = Arguments::new()
+            .with(Self::row(from, row))
+            .with(Self::row_at(to, j))
+            .with(words as i64)
+            .with(2 * rows as i64)
+            .with(i32::from(is_exchanged));
+        let kernel = self.module(peers::source()).kernel("copy_rows")?;
+        self.elementwise(kernel, 2 * rows * words, arguments)
     }
 
     /// Whether colours are stored in the other order than the larger grid has them.
@@ -72,15 +104,13 @@ impl PartBackend for Cuda {
         }
         part::edges(&edges, &mut entries, colours, &mut *exchange)?;
         let is_wanted = |local: Colour| colours.contains(&layout.local(local));
-        for (is_there, start, row) in
-            [(before, 0, first.wrapping_sub(1)), (after, (before + 2) * row_len, first + rows)]
-        {
+        for (is_there, start, row) in [(before, 0, -1), (after, (before + 2) * row_len, rows.cast_signed())] {
             if is_there == 0 {
                 continue;
             }
             for local in Colour::BOTH.into_iter().filter(|&local| is_wanted(local)) {
                 let half = local as usize;
-                let at = Self::row(x, row) + (half * layout.half_plane() * size_of::<T>()) as Pointer;
+                let at = Self::row_at(x, row) + (half * layout.half_plane() * size_of::<T>()) as Pointer;
                 let from = &entries[start + half * layout.half_plane()..][..layout.half_plane()];
                 self.context().send(from, at)?;
             }
@@ -108,15 +138,67 @@ impl PartBackend for Cuda {
     }
 
     fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
-        let words = from.layout().half_plane() * size_of::<T>() / 16;
-        let is_exchanged = Self::is_exchanged(from) != Self::is_exchanged(to);
-        let arguments = Arguments::new()
-            .with(Self::row(from, rows.first))
-            .with(Self::row(to, rows.first))
-            .with(words as i64)
-            .with(2 * rows.rows() as i64)
-            .with(i32::from(is_exchanged));
-        let kernel = self.module(peers::source()).kernel("copy_rows")?;
-        self.elementwise(kernel, 2 * rows.rows() * words, arguments)
+        let j = to.layout().row_here(rows.first);
+        self.copy_rows_to(from, rows.first, rows.rows(), to, j)
+    }
+
+    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
+        for Run { row, rows, j } in runs(to.layout()) {
+            self.copy_rows_to(from, row, rows, to, j)?;
+        }
+        Ok(())
+    }
+}
+
+/// Rows of the larger grid from `row` on, from row j of a part on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    row: usize,
+    rows: usize,
+    j: isize,
+}
+
+/// All that a part has of the larger grid's rows, halo rows included: what comes from the other end of a ring is apart.
+fn runs(layout: &Layout) -> Vec<Run> {
+    let (rows, [around_before, around_after]) = (layout.shape().ny, layout.goes_around_in_y());
+    let apart = [around_before, around_after].map(usize::from);
+    let [before, after] = [0, 1].map(|end: usize| layout.halo()[end] - apart[end]);
+    let runs = [(-1, apart[0]), (-before.cast_signed(), before + rows + after), (rows.cast_signed(), apart[1])];
+    runs.into_iter().filter(|run| run.1 > 0).map(|(j, rows)| Run { row: layout.row_there(j), rows, j }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_bring_every_row_of_a_part_once() {
+        for (rows, starts) in [(8, vec![0, 3, 8]), (6, vec![0, 1, 2, 6]), (2, vec![0, 1, 2]), (9, vec![0, 9])] {
+            for (slab, is_ring) in starts.windows(2).flat_map(|slab| [(slab, false), (slab, true)]) {
+                let slab = Slab { first: slab[0], beyond: slab[1] };
+                let layout = slab.layout(Shape::new(5, rows, 2), is_ring).unwrap();
+                let [before, after] = layout.halo().map(usize::cast_signed);
+                let all: Vec<_> = runs(&layout)
+                    .into_iter()
+                    .flat_map(|run| (0..run.rows).map(move |n| (run.j + n.cast_signed(), run.row + n)))
+                    .collect();
+                let expected: Vec<_> = (-before..slab.rows().cast_signed() + after)
+                    .map(|j| (j, (slab.first + rows).wrapping_add_signed(j) % rows))
+                    .collect();
+                assert_eq!(all, expected, "{slab:?} of {rows}, {is_ring}");
+            }
+        }
+    }
+
+    /// What kernels take for the first row of a ring and for the last is that; all other parts of rings have neighbours.
+    #[test]
+    fn rings_go_on_beyond_their_ends() {
+        let shape = Shape::new(5, 8, 2);
+        let of = |first: usize, beyond: usize, is_ring: bool| {
+            rows_around(&Slab { first, beyond }.layout(shape, is_ring).unwrap(), 8)
+        };
+        assert_eq!([of(0, 8, true), of(0, 8, false)], [[0, 8]; 2]);
+        assert_eq!([of(0, 3, false), of(3, 8, false)], [[0, 8], [-3, 5]]);
+        assert_eq!([of(0, 3, true), of(3, 6, true), of(6, 8, true)], [[-1, 9], [-4, 6], [-7, 3]]);
     }
 }

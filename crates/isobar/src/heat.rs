@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isobar_core::array::Source;
 use isobar_core::build::Description;
-use isobar_core::error::{Error, Result};
+use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
@@ -27,14 +27,6 @@ pub struct TimeStepper {
     /// The ranks, where there are several.
     world: Option<Arc<dyn Communicator>>,
     shape: Shape,
-}
-
-/// Cards of one process.
-fn of_one_process() -> Error {
-    Error::Unsupported(
-        "time steps on several GPUs in one process; use one, as by --device cuda:0, or a process each, as by mpirun"
-            .into(),
-    )
 }
 
 /// What all ranks do, or this process alone.
@@ -66,7 +58,7 @@ impl TimeStepper {
                 Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
                 Device::CpuRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
                 Device::CudaRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-                Device::Cards(_) => return Err(of_one_process()),
+                Device::Cards(cards) => cards.stepper(&heat, options, solver)?,
             })
         };
         let inner = on_all(world.as_ref(), make)?;
@@ -148,8 +140,9 @@ impl TimeStepper {
         match device {
             Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
             Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
-            Device::CpuRanks(_) | Device::CudaRanks(_) => Err(one_rank_only("a trial of preconditioners")),
-            Device::Cards(_) => Err(of_one_process()),
+            Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => {
+                Err(one_rank_only("a trial of preconditioners"))
+            }
         }
     }
 

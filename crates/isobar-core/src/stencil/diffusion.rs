@@ -246,7 +246,7 @@ impl Diffusion {
         Ok(())
     }
 
-    /// Fails for some rows of a ring in y, where `devices` do not go around it.
+    /// Fails for some rows of a ring in y, where Galerkin grids on `devices` do not go around it.
     ///
     /// # Errors
     /// [`Error::Unsupported`], saying so.
@@ -255,8 +255,8 @@ impl Diffusion {
             return Ok(());
         }
         Err(Error::Unsupported(format!(
-            "a grid that is periodic in y on several {devices}; use one, or processes with --device cpu, or, of one direction that \
-             is periodic, let that be x"
+            "multigrid on Galerkin grids that are periodic in y on several {devices}; use solver.method = \"cg\" with the \
+             preconditioner \"line\", one of them, processes with --device cpu, or, of one direction that is periodic, let that be x"
         )))
     }
 

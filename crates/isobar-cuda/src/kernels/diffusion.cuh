@@ -14,7 +14,7 @@ struct Stencil {
     const T* shift;
     const T* ratio; // of h to that of the first direction with the same field, by direction
     int nx, ny, nz, pitch;
-    int start, end; // rows of the larger grid that this is a part of: 0 and ny where it is all
+    int start, end; // rows of the larger grid that this is a part of, see seven_point.cuh: 0 and ny where it is all
 };
 
 constexpr int FIELDS = 3;

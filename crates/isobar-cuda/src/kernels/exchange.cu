@@ -55,14 +55,14 @@ __device__ __forceinline__ void wait_for(const int* signal, int count, int rank,
     }
 }
 
-// Sends `sent` words and receives `received`, through place blockIdx.x, as much as this block's share of both.
-// from(n): where word n of what is sent is; to(n): where word n of what is received goes.
+// Sends `sent` words and receives `received`, through the place blockIdx.x further than `first_place`, as much as this block's
+// share of both. from(n): where word n of what is sent is; to(n): where word n of what is received goes.
 template <class From, class To>
-__device__ __forceinline__ void exchange(const Peer& peer, int rank, long long sent, long long received,
+__device__ __forceinline__ void exchange(const Peer& peer, int rank, int first_place, long long sent, long long received,
                                          const Patience& patience, From from, To to) {
-    int place = blockIdx.x, count = peer.counts[place];
+    int place = first_place + blockIdx.x, count = peer.counts[place];
     long long longer = max(sent, received), share = min((longer + gridDim.x - 1) / gridDim.x, (long long)WORDS);
-    for (long long first = place * share; first < longer; first += gridDim.x * share) {
+    for (long long first = blockIdx.x * share; first < longer; first += gridDim.x * share) {
         count++;
         int out = int(min(max(sent - first, 0LL), share)), in = int(min(max(received - first, 0LL), share));
         uint4* there = piece_of(peer.there, place, count);
@@ -85,7 +85,8 @@ __device__ __forceinline__ void exchange(const Peer& peer, int rank, long long s
 struct Edge {
     const uint4* own[2];
     uint4* halo[2];
-    long long rank; // of the neighbour; negative where there is none
+    int rank;  // of the neighbour; negative where there is none
+    int place; // the first of this edge: two parts on a ring have each other at both
 };
 
 // Halo rows = what the neighbours have there. `words` a half plane, `colours` of them.
@@ -96,7 +97,7 @@ extern "C" __global__ void exchange_rows(const Peer* peers, Edge before, Edge af
     if (edge.rank < 0) return;
     auto from = [&](long long n) { return n < words ? edge.own[0] + n : edge.own[1] + (n - words); };
     auto to = [&](long long n) { return n < words ? edge.halo[0] + n : edge.halo[1] + (n - words); };
-    exchange(peers[edge.rank], int(edge.rank), colours * words, colours * words, patience, from, to);
+    exchange(peers[edge.rank], edge.rank, edge.place, colours * words, colours * words, patience, from, to);
 }
 
 // Where the rows of each rank begin, and their end.
@@ -119,7 +120,7 @@ extern "C" __global__ void gather_rows(const Peer* peers, int rank, const uint4*
         for (long long n = blockIdx.x * blockDim.x + threadIdx.x; n < sent; n += gridDim.x * blockDim.x) *to(n) = part[n];
         return;
     }
-    exchange(peers[other], other, sent, received, patience, [&](long long n) { return part + n; }, to);
+    exchange(peers[other], other, 0, sent, received, patience, [&](long long n) { return part + n; }, to);
 }
 
 // What this rank has of a grid, from all `layers_in_all` layers of its rows to all rows of its layers, or back. `words` a row of a
@@ -150,9 +151,9 @@ extern "C" __global__ void divide_again(const Peer* peers, int rank, uint4* rows
                 *in_rows(n) = *in_layers(n);
         }
     } else if (to_layers) {
-        exchange(peers[other], other, through_rows, through_layers, patience, in_rows, in_layers);
+        exchange(peers[other], other, 0, through_rows, through_layers, patience, in_rows, in_layers);
     } else {
-        exchange(peers[other], other, through_layers, through_rows, patience, in_layers, in_rows);
+        exchange(peers[other], other, 0, through_layers, through_rows, patience, in_layers, in_rows);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
-use isobar_core::layout::{Colour, Slab};
+use isobar_core::layout::{Colour, Layout, Slab};
 use isobar_core::real::Real;
 
 use super::Nccl;
@@ -16,6 +16,7 @@ use crate::cuda::Cuda;
 use crate::driver::{Pointer, error};
 use crate::kernels;
 use crate::launch::{Argument, Arguments, Call};
+use crate::link::Neighbour;
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::scalars::Scalars;
@@ -67,6 +68,26 @@ struct Runs {
 fn piece(words: usize, room: usize, round: usize) -> [usize; 2] {
     let first = (round * room).min(words);
     [first, room.min(words - first)]
+}
+
+/// What goes out of a part's first and last rows, and comes into its halo rows, of a vector whose first cell is at `start`.
+///
+/// Messages from one rank to another are told apart by their order alone. Two parts on a ring have each other on both sides: what
+/// one sends of its first row the other receives beyond its last, so that rows are received in the other order than they are sent.
+fn messages_of_edges<T: Real>(layout: &Layout, start: Pointer, colours: &[Colour], ranks: [usize; 2]) -> Vec<Message> {
+    let (rows, bytes) = (layout.shape().ny as i64, layout.half_plane() * size_of::<T>());
+    let ends = [(true, false, 0), (true, true, rows - 1), (false, true, rows), (false, false, -1)];
+    let of_end = |(is_sent, is_last, row): (bool, bool, i64)| {
+        let neighbour = Neighbour::of(layout, is_last, ranks);
+        let colours = Colour::BOTH.into_iter().filter(|colour| colours.contains(colour));
+        neighbour.into_iter().flat_map(move |Neighbour { rank, .. }| {
+            colours.clone().map(move |colour| {
+                let half_plane = 2 * row + layout.local(colour) as i64;
+                Message { rank, is_sent, place: start.wrapping_add_signed(half_plane * bytes as i64), bytes }
+            })
+        })
+    };
+    ends.into_iter().flat_map(of_end).collect()
 }
 
 impl NcclLink {
@@ -167,22 +188,8 @@ impl NcclLink {
 
 impl Link<Cuda> for NcclLink {
     fn fill<T: Real>(&self, cuda: &Cuda, x: &mut Vector<T>, colours: &[Colour]) -> Result<()> {
-        let layout = *x.layout();
-        let (rows, bytes) = (layout.shape().ny as i64, layout.half_plane() * size_of::<T>());
-        let mut messages = Vec::with_capacity(8);
-        for (is_last, row, beyond) in [(false, 0, -1), (true, rows - 1, rows)] {
-            if layout.halo()[usize::from(is_last)] == 0 {
-                continue;
-            }
-            let rank = if is_last { self.job.rank + 1 } else { self.job.rank - 1 };
-            for &colour in Colour::BOTH.iter().filter(|colour| colours.contains(colour)) {
-                let at =
-                    |row: i64| x.pointer().wrapping_add_signed((2 * row + layout.local(colour) as i64) * bytes as i64);
-                messages.push(Message { rank, is_sent: true, place: at(row), bytes });
-                messages.push(Message { rank, is_sent: false, place: at(beyond), bytes });
-            }
-        }
-        self.exchange(cuda, messages)
+        let ranks = [self.job.rank, self.job.size];
+        self.exchange(cuda, messages_of_edges::<T>(x.layout(), x.pointer(), colours, ranks))
     }
 
     fn sum(&self, cuda: &Cuda, sums: &[Scalar], scalars: &mut Scalars) -> Result<()> {
@@ -278,7 +285,42 @@ impl Link<Cuda> for NcclLink {
 
 #[cfg(test)]
 mod tests {
+    use isobar_core::layout::Shape;
+
     use super::*;
+
+    /// What a rank sends another first, that takes first, and so on: each row beyond an end is the one that the larger grid has there.
+    #[test]
+    fn rows_are_received_in_the_order_in_which_they_are_sent() {
+        let shape = Shape::new(6, 12, 4);
+        for (starts, is_ring) in [(vec![0, 4, 12], true), (vec![0, 3, 8, 12], true), (vec![0, 3, 8, 12], false)] {
+            let size = starts.len() - 1;
+            let layout =
+                |rank: usize| Slab { first: starts[rank], beyond: starts[rank + 1] }.layout(shape, is_ring).unwrap();
+            let start = 1 << 32;
+            // Row and colour of the larger grid that a message's place is of.
+            let there = |rank: usize, message: &Message| {
+                let half = (message.place as i64 - start as i64) / message.bytes as i64;
+                let local = Colour::BOTH[half.rem_euclid(2) as usize];
+                (layout(rank).row_there(half.div_euclid(2) as isize), layout(rank).local(local))
+            };
+            for colours in [&Colour::BOTH[..], &[Colour::Black]] {
+                let all: Vec<Vec<Message>> = (0..size)
+                    .map(|rank| messages_of_edges::<f64>(&layout(rank), start, colours, [rank, size]))
+                    .collect();
+                let between = |of: usize, with: usize, is_sent: bool| -> Vec<_> {
+                    let wanted = |message: &&Message| (message.rank, message.is_sent) == (with, is_sent);
+                    all[of].iter().filter(wanted).map(|message| there(of, message)).collect()
+                };
+                let pairs = || (0..size).flat_map(|from| (0..size).map(move |to| (from, to)));
+                for (from, to) in pairs() {
+                    assert_eq!(between(from, to, true), between(to, from, false), "{from} to {to}, {starts:?}");
+                }
+                let sent: usize = pairs().map(|(from, to)| between(from, to, true).len()).sum();
+                assert_eq!(sent, colours.len() * if is_ring { 2 * size } else { 2 * size - 2 });
+            }
+        }
+    }
 
     #[test]
     fn rounds_move_every_word_once() {

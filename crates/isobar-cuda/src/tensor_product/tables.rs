@@ -11,6 +11,7 @@ use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
 use crate::module::Module;
+use crate::part::rows_around;
 
 /// Every table begins at a multiple of this many elements.
 const ALIGNMENT: usize = 64;
@@ -60,7 +61,7 @@ impl Tables {
             ny: ny as i32,
             nz: nz as i32,
             pitch: layout.pitch() as i32,
-            rows: [-(layout.origin()[1] as i32), (all_rows - layout.origin()[1]) as i32],
+            rows: rows_around(layout, all_rows),
         };
         Ok(Self { buffer, largest: bytes, operator })
     }

@@ -1,5 +1,6 @@
 //! Solves on several ranks, threads of this process, against those on one.
 
+mod boxes;
 mod checks;
 mod deflation;
 mod diffusion;
@@ -13,6 +14,7 @@ mod relaxation;
 mod rings;
 mod rocks;
 mod solves;
+mod steps;
 mod sweeps;
 mod tensor_product;
 mod triangular;

@@ -12,54 +12,18 @@ use isobar_core::stencil::Diffusion;
 use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, threads};
 
+use crate::boxes::{GRIDS, RING, floating, rough_ring, smooth_ring, smooth_rings};
 use crate::jumps::{self, bubbles, check, multigrid};
-use crate::rocks::{check_floating, check_points, check_rough, point_cycles, rough};
+use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
 use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
+use crate::steps::check_steps;
 use crate::sweeps::check_sweeps;
-use crate::triangular::check_steps;
-
-const RING: [Boundary; 2] = [Boundary::Periodic; 2];
-
-/// Odd and even sizes, x a ring too where it can be, one layer, slabs of a row, two that have each other on both sides.
-const GRIDS: [([usize; 3], &[usize]); 6] = [
-    ([7, 14, 5], &[1, 2, 3, 4, 5]),
-    ([8, 16, 4], &[2, 3, 4, 5, 16]),
-    ([13, 22, 3], &[2, 3, 5]),
-    ([12, 10, 1], &[2, 3, 5]),
-    ([34, 6, 9], &[2, 3, 6]),
-    ([5, 2, 3], &[2]),
-];
 
 /// Parts in x alone, in both, and in y alone.
 const PARTS: [[usize; 2]; 5] = [[2, 1], [2, 2], [3, 2], [1, 3], [2, 3]];
 
 fn cpu(_: Option<&threads::Threads>) -> Cpu {
     Cpu::new(1).unwrap()
-}
-
-/// As [`rough`], with y a ring.
-fn rough_ring([nx, ny, nz]: [usize; 3]) -> DiffusionProblem {
-    let mut problem = rough(Shape::new(nx, ny, nz));
-    problem.boundary[1] = RING;
-    problem
-}
-
-/// A smooth κ in a box that is periodic in x and y, or in y alone, fixed at the bottom.
-fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x: bool) -> DiffusionProblem {
-    let shape = Shape::new(nx, ny, nz);
-    let wave = |n: usize, of: usize| 0.5 * (std::f64::consts::TAU * (n as f64 + 0.3) / of as f64).sin();
-    let kappa = (0..shape.cells()).map(|n| contrast.powf(wave(n % nx, nx) + wave(n / nx % ny, ny)));
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
-    problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
-    problem.boundary[1] = RING;
-    match is_ring_in_x {
-        true => problem.boundary[0] = RING,
-        false => problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::default()],
-    }
-    if nz > 1 {
-        problem.boundary[2] = [Boundary::Dirichlet(0.0), Boundary::default()];
-    }
-    problem
 }
 
 /// Rows do not know of ranks: the same number by number.
@@ -149,20 +113,6 @@ fn sweeps_of_jacobi() {
     check_sweeps(cpu, &problem.stencil().unwrap(), &rhs, &PARTS, false);
 }
 
-/// κ that is constant or smooth; y halved with the others, or waiting for them; grids that end in rings of two rows, or of six.
-fn smooth_rings() -> Vec<(DiffusionProblem, &'static [usize])> {
-    let mut wide = smooth_ring([16, 32, 8], 10.0, true);
-    wide.spacing[1] = Spacing::Uniform(0.9);
-    vec![
-        (smooth_ring([16, 32, 8], 1.0, true), &[1, 2, 3, 4, 5]),
-        (smooth_ring([16, 24, 6], 3.0, true), &[2, 3, 6]),
-        (smooth_ring([9, 32, 5], 3.0, false), &[2, 3, 4]),
-        (smooth_ring([13, 40, 1], 3.0, false), &[2, 3, 5]),
-        (smooth_ring([8, 8, 8], 1.0, true), &[2, 3, 4]),
-        (wide, &[2, 4]),
-    ]
-}
-
 #[test]
 fn cycles_that_relax_points() {
     for (problem, ranks) in smooth_rings() {
@@ -183,11 +133,6 @@ fn cycles_that_relax_points() {
 /// The commonest box there is: periodic in x and y, closed at the bottom and the top, so that the mean is free.
 #[test]
 fn boxes_that_float() {
-    let floating = |mut problem: DiffusionProblem| {
-        (problem.boundary[2], problem.reaction, problem.wells) = ([Boundary::default(); 2], None, Vec::new());
-        problem.sources = Vec::new();
-        problem
-    };
     let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
     for problem in [smooth_ring([16, 32, 8], 1.0, true), smooth_ring([8, 24, 8], 3.0, true)].map(floating) {
         check_floating(|_| Reference, &problem, &[2, 3], &base);

@@ -1,103 +1,17 @@
 //! What is made of triangular parts of a matrix, on several ranks: substitution, in which a rank follows the one before, and
 //! polynomials in L and Lᵀ.
 
-use std::sync::Arc;
-
-use isobar_core::array::ArrayViewMut;
-use isobar_core::backend::part::PartBackend;
-use isobar_core::error::Result;
-use isobar_core::layout::{Patch, Shape};
+use isobar_core::layout::Shape;
 use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, Neumann, SsorAi};
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
-use isobar_core::real::{Precision, Real};
+use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
-use isobar_core::stencil::{Axis, Diffusion, Stencil, Supports};
 use isobar_cpu::Cpu;
-use isobar_dist::threads::Threads;
-use isobar_dist::{Distributed, threads};
 
 use crate::rocks::rough;
-use crate::solves::{Parts, check_as_alone, distance, joined, part_of, solve_alone, solve_on, solve_updated};
-
-/// Every step with triangular parts, on a rank's part, for blocks of so many unknowns; or those alone that eliminate nothing.
-fn steps<B: Supports<Diffusion>, T: Real>(
-    backend: &B,
-    stencil: &Diffusion,
-    patch: Patch,
-    [r, w]: [&[f64]; 2],
-    blocks: Option<&[usize]>,
-) -> Result<Vec<Vec<f64>>> {
-    let (shape, layout) = (stencil.shape(), backend.layout(stencil)?);
-    let triangular = backend.capabilities(&backend.operator::<T>(stencil)?).triangular.unwrap();
-    let vector = |values: &[f64]| -> Result<B::Vector<T>> {
-        let mut v = backend.zeros(&layout)?;
-        backend.upload(part_of(values, shape, patch), &mut v)?;
-        Ok(v)
-    };
-    let (r, w, mut v, mut pivots) = (vector(r)?, vector(w)?, backend.zeros(&layout)?, backend.zeros(&layout)?);
-    let mut found = Vec::new();
-    let mut note = |v: &B::Vector<T>| -> Result<()> {
-        let mut rows = vec![0.0; patch.shape(shape).cells()];
-        backend.download(v, &mut ArrayViewMut::c_order(&mut rows, patch.shape(shape))?)?;
-        found.push(rows);
-        Ok(())
-    };
-    triangular.relax_lower(&r, &w, &mut v, None)?;
-    note(&v)?;
-    triangular.relax_upper(&r, &w, &mut v)?;
-    note(&v)?;
-    let Some(blocks) = blocks else { return Ok(found) };
-    for &block in blocks {
-        for relaxation in [0.0, 0.95] {
-            triangular.factorise(block, relaxation, &mut pivots)?;
-            note(&pivots)?;
-            triangular.substitute(block, &pivots, &r, &mut v)?;
-            note(&v)?;
-        }
-    }
-    triangular.factorise(1, 0.0, &mut pivots)?;
-    for is_scaled in [false, true] {
-        triangular.incomplete_poisson(is_scaled, &pivots, &r, &mut v)?;
-        note(&v)?;
-    }
-    Ok(found)
-}
-
-/// Rows do not know of ranks: every number is that of one.
-pub(crate) fn check_steps<B: PartBackend + Supports<Diffusion>, T: Real>(
-    backend: impl Fn(Option<&Threads>) -> B + Sync,
-    problem: &DiffusionProblem,
-    ranks: &[impl Parts],
-) where
-    Distributed<B>: Supports<Diffusion>,
-{
-    let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-    let [r, w] = [1, 2].map(|seed| (0..shape.cells()).map(|n| random(seed, n)).collect::<Vec<f64>>());
-    // Within rows, rows and more, layers and more, and the whole grid; some are cut where slabs meet, others are not.
-    let Shape { nx, ny, .. } = shape;
-    let blocks = [3, nx, 2 * nx, 3 * nx + 1, 8 * nx, nx * ny, 2 * nx * ny + 5, usize::MAX];
-    // Elimination does not go around rings of rows.
-    let blocks = if stencil.is_periodic(Axis::Y) { &blocks[..0] } else { &blocks };
-    let whole = Patch::whole(shape);
-    let of_one = |blocks: Option<&[usize]>| steps::<_, T>(&backend(None), &stencil, whole, [&r, &w], blocks).unwrap();
-    let of_whole_rows = of_one(Some(blocks));
-    for &ranks in ranks {
-        let [in_x, in_y] = ranks.parts();
-        // Elimination goes along whole rows.
-        let (blocks, expected) = if in_x == 1 { (Some(blocks), of_whole_rows.clone()) } else { (None, of_one(None)) };
-        let parts = threads::run(in_x * in_y, |world| {
-            let backend = Distributed::new(backend(Some(&world)), Arc::new(world)).divided_in([in_x, in_y])?;
-            let patch = backend.patch(shape)?;
-            Ok((patch, steps::<_, T>(&backend, &stencil, patch, [&r, &w], blocks)?))
-        });
-        let parts = parts.unwrap();
-        for (n, expected) in expected.iter().enumerate() {
-            let of_step: Vec<_> = parts.iter().map(|(patch, steps)| (*patch, steps[n].clone())).collect();
-            assert!(joined(shape, &of_step) == *expected, "step {n} of {shape} on {ranks:?} ranks");
-        }
-    }
-}
+use crate::solves::{check_as_alone, distance, solve_alone, solve_on, solve_updated};
+use crate::steps::check_steps;
 
 /// Odd sizes, a ring in x, inactive cells, one layer, many; slabs of one row.
 fn shapes() -> [(Shape, &'static [usize]); 5] {

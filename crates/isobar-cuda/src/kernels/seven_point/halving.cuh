@@ -17,7 +17,7 @@ struct Halving {
     int coarse[4];
     int halved; // bits of directions
     int rings;
-    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first
+    int start, end; // rows of the larger coarse grid that this is a part of, counted from its first, as in seven_point.cuh
 };
 
 // Couplings where all cells are alike.

@@ -10,8 +10,9 @@
 //
 // The stencil's header is included below, and must define
 //   struct Stencil          the first argument of all kernels. It has nx, ny, nz and pitch, and the rows of the larger grid,
-//                           from start <= 0 to end >= ny, that these are a part of; coefficients, which may change between
-//                           two launches of one recording, are behind pointers.
+//                           from start <= 0 to end >= ny, that these are a part of: of a ring with a row more at either end, the
+//                           one around it. Coefficients, which may change between two launches of one recording, are behind
+//                           pointers.
 //   struct Fields           T f[N]: what a cell says of its faces. Fields{} closes all of them.
 //   Fields load(op, at)     of the cell at a position. Zero in padding, so that a cell beyond the end of a row is closed.
 //   void prefetch(op, at)   brings to L2 what load reads.
@@ -45,6 +46,10 @@ typedef int Index;
 __device__ constexpr bool periodic(int axis) { return (PERIODIC >> axis) & 1; }
 
 #include STENCIL
+
+// Whether row j is the first of a ring, or the last, so that the next one that way is around it.
+__device__ __forceinline__ bool begins_ring(const Stencil& op, int j) { return periodic(Y) && j == op.start + (op.start < 0); }
+__device__ __forceinline__ bool ends_ring(const Stencil& op, int j) { return periodic(Y) && j + 1 == op.end - (op.end > op.ny); }
 
 __device__ __forceinline__ T inverse(T x) { return x > T(0) ? reciprocal(x) : T(0); }
 

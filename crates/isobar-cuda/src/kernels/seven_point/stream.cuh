@@ -200,11 +200,11 @@ template <class F> __device__ __forceinline__ void stream(const Stencil& op, int
 #endif
             row.t[SOUTH] = t_south[s];
             row.v[SOUTH] = v_south[s];
-            row.higher[SOUTH] = periodic(Y) && j == 0;
+            row.higher[SOUTH] = begins_ring(op, j);
             t_south[s] = row.t[NORTH] = face<Y>(op, here.h[s], next.h[s]);
             v_south[s] = here.v[s];
             row.v[NORTH] = next.v[s];
-            row.higher[NORTH] = !periodic(Y) || j + 1 < ny;
+            row.higher[NORTH] = !ends_ring(op, j);
             if (valid[s]) f.cell(row, e[s]);
         }
         here = next;

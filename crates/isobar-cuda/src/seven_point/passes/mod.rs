@@ -12,7 +12,7 @@ use isobar_core::backend::Ratio;
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::Real;
-use isobar_core::stencil::Stencil;
+use isobar_core::stencil::{Axis, Stencil};
 
 use super::Residual;
 use super::colours::Colours;
@@ -104,10 +104,11 @@ impl<K: Kind, T: Real> Passes<K, T> {
     pub(crate) fn make(cuda: &Cuda, stencil: &K::Stencil, slab: Slab, has_lines: bool) -> Result<Self> {
         let context = cuda.context();
         let whole = stencil.shape();
-        let layout = slab.layout(whole, false)?;
+        let kind = K::of(stencil);
+        let layout = slab.layout(whole, kind.periodic() >> Axis::Y as u32 & 1 != 0)?;
         let shape = layout.shape();
         check_size(shape)?;
-        let form = Form::new(K::of(stencil), shape);
+        let form = Form::new(kind, shape);
         let (coefficients, operands) = form.kind.allocate::<T>(cuda, &layout, whole.ny)?;
         let [passes, lines] = if has_lines {
             cuda.prepare([form.passes::<T>(), form.lines::<T>(shape.nz)])?

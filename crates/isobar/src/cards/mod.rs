@@ -1,9 +1,14 @@
 //! Several cards of one machine, a thread of this process each.
+//!
+//! * this file: solvers,
+//! * `in_time` steps of the heat equation.
+
+mod in_time;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, Source, Target};
@@ -44,6 +49,11 @@ impl Cards {
         if ordinals.is_empty() {
             return Err(Error::invalid("device", "no card; use cuda, or cuda:N with the number of a device"));
         }
+        Self::on(ordinals)
+    }
+
+    /// A rank on each of these cards; those that share one exchange by way of the host.
+    fn on(ordinals: &[usize]) -> Result<Self> {
         let open = |world: &Threads| {
             let as_communicator: Arc<dyn Communicator> = Arc::new(world.clone());
             let card = Cuda::new(ordinals[world.rank()])?;
@@ -65,62 +75,55 @@ impl Cards {
 
     /// A solver on all of them.
     pub(crate) fn solver<S: OnRanks + Sync>(&self, matrix: &S, options: &SolverOptions) -> Result<Box<dyn Solve<S>>> {
-        let shape = matrix.shape();
-        let parts = self.at_once(|rank| {
-            let patch = rank.backend.patch(shape)?;
-            let system = matrix.on_card(&rank.backend, options)?;
-            Ok(Mutex::new(Part { system, patch, u: vec![0.0; patch.shape(shape).cells()] }))
-        })?;
+        let parts = Parts::new(self, matrix.shape(), |rank| matrix.on_card(&rank.backend, options))?;
         let levels = matrix.levels();
-        let description = describe(&parts, &levels)?;
-        Ok(Box::new(Together { cards: self.clone(), parts, shape, levels, description }))
+        let description = parts.describe(&levels, |system| system.description());
+        Ok(Box::new(Together { parts, levels, description }))
     }
 }
 
-/// All parts as one: what they hold and move together.
-fn describe<S>(parts: &[Mutex<Part<S>>], levels: &[Shape]) -> Result<Description> {
-    let description = parts.first().map(|part| described_whole(lock(part).system.description(), levels));
-    let description = description.ok_or_else(|| Error::invalid("device", "no card"))?;
-    let sum = |bytes: fn(&Description) -> usize| parts.iter().map(|part| bytes(lock(part).system.description())).sum();
-    Ok(Description {
-        traffic: parts.iter().flat_map(|part| lock(part).system.description().traffic.clone()).collect(),
-        bytes: sum(|description| description.bytes),
-        coefficient_bytes: sum(|description| description.coefficient_bytes),
-        ..description
-    })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a card has of a solver.
-struct Part<S> {
-    system: Box<dyn Solve<S>>,
+/// What a card has of a solver, or of a stepper.
+struct Part<W> {
+    work: W,
     patch: Patch,
     /// Its rows of u, on their way.
     u: Vec<f64>,
 }
 
-/// The solvers of all cards as one.
-struct Together<S> {
+/// Those of all cards.
+struct Parts<W> {
     cards: Cards,
-    parts: Vec<Mutex<Part<S>>>,
+    all: Vec<Mutex<Part<W>>>,
     shape: Shape,
-    /// The grids of multigrid as one card has them.
-    levels: Vec<Shape>,
-    description: Description,
 }
 
-impl<S> Together<S> {
-    fn each<R: Send>(&self, work: impl Fn(&mut Part<S>, &Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
-        let ranks = self.cards.ranks.iter().zip(&self.parts);
+impl<W: Send> Parts<W> {
+    /// Of a grid, each made on its card.
+    fn new(cards: &Cards, shape: Shape, make: impl Fn(&Rank) -> Result<W> + Sync) -> Result<Self> {
+        let all = cards.at_once(|rank| {
+            let patch = rank.backend.patch(shape)?;
+            Ok(Mutex::new(Part { work: make(rank)?, patch, u: vec![0.0; patch.shape(shape).cells()] }))
+        })?;
+        Ok(Self { cards: cards.clone(), all, shape })
+    }
+
+    fn each<R: Send>(&self, work: impl Fn(&mut Part<W>, &Rank) -> Result<R> + Sync) -> Result<Vec<R>> {
+        let ranks = self.cards.ranks.iter().zip(&self.all);
         run_each(ranks.map(|pair| (&pair.0.world, pair)), |(rank, part)| work(&mut lock(part), rank))
     }
 
+    /// That of the first card; [`Cards::open`] takes one at least.
+    fn first(&self) -> MutexGuard<'_, Part<W>> {
+        lock(&self.all[0])
+    }
+
     /// Fails for arrays of another shape.
-    fn check(&self, shapes: [Shape; 2]) -> Result<()> {
-        match shapes.into_iter().find(|&shape| shape != self.shape) {
+    fn check(&self, shapes: &[Shape]) -> Result<()> {
+        match shapes.iter().find(|&&shape| shape != self.shape) {
             Some(shape) => Err(Error::shape("array", shape.to_string(), self.shape.to_string())),
             None => Ok(()),
         }
@@ -129,15 +132,41 @@ impl<S> Together<S> {
     /// The rows of all parts, in the caller's array.
     fn collect(&self, target: Target<'_>) -> Result<()> {
         match target {
-            Target::F64(mut array) => self.parts.iter().for_each(|part| lock(part).store(&mut array)),
-            Target::F32(mut array) => self.parts.iter().for_each(|part| lock(part).store(&mut array)),
+            Target::F64(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
+            Target::F32(mut array) => self.all.iter().for_each(|part| lock(part).store(&mut array)),
             Target::Device(_) => return Err(on_a_device()),
         }
         Ok(())
     }
+
+    /// All parts as one, by what each says of itself: what they hold and move together.
+    fn describe(&self, levels: &[Shape], says: impl Fn(&W) -> &Description) -> Description {
+        let description = described_whole(says(&self.first().work), levels);
+        let sum = |bytes: fn(&Description) -> usize| self.all.iter().map(|part| bytes(says(&lock(part).work))).sum();
+        Description {
+            traffic: self.all.iter().flat_map(|part| says(&lock(part).work).traffic.clone()).collect(),
+            bytes: sum(|description| description.bytes),
+            coefficient_bytes: sum(|description| description.coefficient_bytes),
+            ..description
+        }
+    }
 }
 
-impl<S> Part<S> {
+/// The solvers of all cards as one.
+struct Together<S> {
+    parts: Parts<Box<dyn Solve<S>>>,
+    /// The grids of multigrid as one card has them.
+    levels: Vec<Shape>,
+    description: Description,
+}
+
+impl<W> Part<W> {
+    /// What it does, and where its rows of u go to.
+    fn with_target(&mut self, whole: Shape) -> Result<(&mut W, Target<'_>)> {
+        let target = ArrayViewMut::c_order(&mut self.u, self.patch.shape(whole))?;
+        Ok((&mut self.work, target.into()))
+    }
+
     /// Puts its rows into the caller's array.
     fn store<T: Real>(&self, array: &mut ArrayViewMut<'_, T>) {
         let nx = array.shape().nx;
@@ -197,14 +226,28 @@ impl Verdicts {
         }
         if self.end.load(Ordering::Relaxed) == n + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
+
+    /// What a rank calls after each iteration, of one solve or of several: rank 0 asks the observer, the others wait for its answer.
+    fn observer<'v>(
+        &'v self,
+        rank: usize,
+        observer: &'v Mutex<&mut Observer<'_>>,
+    ) -> impl FnMut(&Progress) -> ControlFlow<()> + 'v {
+        let mut n = 0;
+        move |progress| {
+            n += 1;
+            if rank > 0 { self.wait(n - 1) } else { self.tell(n - 1, lock(observer)(progress)) }
+        }
+    }
 }
 
 impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
-        self.check([rhs.shape(), u.shape()])?;
+        self.parts.check(&[rhs.shape(), u.shape()])?;
         let (given, clock) = (u.as_source(), Instant::now());
         let (verdicts, observer, not_finite) = (&Verdicts::default(), &Mutex::new(observer), &Mutex::new(None));
-        let outcomes = self.each(|part, rank| {
+        let shape = self.parts.shape;
+        let outcomes = self.parts.each(|part, rank| {
             // Whatever becomes of rank 0, the others must not wait for it.
             let _told = (rank.world.rank() == 0).then_some(Told(verdicts));
             match given {
@@ -213,18 +256,11 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
                 Source::F32(array) if guess == Guess::Given => part.load(array),
                 _ => {}
             }
-            let mut n = 0;
-            let observe = &mut |progress: &Progress| {
-                n += 1;
-                if rank.world.rank() > 0 {
-                    verdicts.wait(n - 1)
-                } else {
-                    verdicts.tell(n - 1, lock(observer)(progress))
-                }
-            };
-            let target = ArrayViewMut::c_order(&mut part.u, part.patch.shape(self.shape))?;
-            let outcome = part.system.solve(rhs.part(part.patch)?, target.into(), guess, observe);
-            outcome.map_err(|error| match about_whole(error, part.patch) {
+            let observe = &mut verdicts.observer(rank.world.rank(), observer);
+            let patch = part.patch;
+            let (system, target) = part.with_target(shape)?;
+            let outcome = system.solve(rhs.part(patch)?, target, guess, observe);
+            outcome.map_err(|error| match about_whole(error, patch) {
                 cell @ Error::NotFinite { .. } => {
                     let told = Error::invalid("array", cell.to_string());
                     *lock(not_finite) = Some(cell);
@@ -236,8 +272,8 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
         // The rank that has the cell knows more than the others, which may have failed before it.
         let mut outcomes = outcomes.map_err(|error| lock(not_finite).take().unwrap_or(error))?;
         // A solve may have put another preconditioner in the place of one that was slow.
-        self.description = describe(&self.parts, &self.levels)?;
-        self.collect(u)?;
+        self.description = self.parts.describe(&self.levels, |system| system.description());
+        self.parts.collect(u)?;
         let mut outcome = outcomes.swap_remove(0);
         // What is not solving is bringing arrays to the cards and back.
         let transfers = clock.elapsed().as_secs_f64() - outcome.timing.solve - outcome.timing.upload;
@@ -246,16 +282,18 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.check([u.shape(), v.shape()])?;
-        self.each(|part, _| {
-            let target = ArrayViewMut::c_order(&mut part.u, part.patch.shape(self.shape))?;
-            part.system.apply(u.part(part.patch)?, target.into())
+        self.parts.check(&[u.shape(), v.shape()])?;
+        let shape = self.parts.shape;
+        self.parts.each(|part, _| {
+            let patch = part.patch;
+            let (system, target) = part.with_target(shape)?;
+            system.apply(u.part(patch)?, target)
         })?;
-        self.collect(v)
+        self.parts.collect(v)
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {
-        self.each(|part, _| part.system.update(stencil)).map(drop)
+        self.parts.each(|part, _| part.work.update(stencil)).map(drop)
     }
 
     fn description(&self) -> &Description {
@@ -263,7 +301,7 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn copy_bandwidth(&self) -> Result<f64> {
-        self.cards.copy_bandwidth(self.shape)
+        self.parts.cards.copy_bandwidth(self.parts.shape)
     }
 }
 

@@ -1,0 +1,64 @@
+//! Boxes that are periodic in y, perhaps in x too, to be divided among ranks.
+
+use isobar_core::layout::Shape;
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+
+use crate::rocks::rough;
+
+pub(crate) const RING: [Boundary; 2] = [Boundary::Periodic; 2];
+
+/// Odd and even sizes, x a ring too where it can be, one layer, slabs of a row, two that have each other on both sides.
+pub(crate) const GRIDS: [([usize; 3], &[usize]); 6] = [
+    ([7, 14, 5], &[1, 2, 3, 4, 5]),
+    ([8, 16, 4], &[2, 3, 4, 5, 16]),
+    ([13, 22, 3], &[2, 3, 5]),
+    ([12, 10, 1], &[2, 3, 5]),
+    ([34, 6, 9], &[2, 3, 6]),
+    ([5, 2, 3], &[2]),
+];
+
+/// As [`rough`], with y a ring.
+pub(crate) fn rough_ring([nx, ny, nz]: [usize; 3]) -> DiffusionProblem {
+    let mut problem = rough(Shape::new(nx, ny, nz));
+    problem.boundary[1] = RING;
+    problem
+}
+
+/// A smooth κ in a box that is periodic in x and y, or in y alone, fixed at the bottom.
+pub(crate) fn smooth_ring([nx, ny, nz]: [usize; 3], contrast: f64, is_ring_in_x: bool) -> DiffusionProblem {
+    let shape = Shape::new(nx, ny, nz);
+    let wave = |n: usize, of: usize| 0.5 * (std::f64::consts::TAU * (n as f64 + 0.3) / of as f64).sin();
+    let kappa = (0..shape.cells()).map(|n| contrast.powf(wave(n % nx, nx) + wave(n / nx % ny, ny)));
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
+    problem.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
+    problem.boundary[1] = RING;
+    match is_ring_in_x {
+        true => problem.boundary[0] = RING,
+        false => problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::default()],
+    }
+    if nz > 1 {
+        problem.boundary[2] = [Boundary::Dirichlet(0.0), Boundary::default()];
+    }
+    problem
+}
+
+/// κ that is constant or smooth; y halved with the others, or waiting for them; grids that end in rings of two rows, or of six.
+pub(crate) fn smooth_rings() -> Vec<(DiffusionProblem, &'static [usize])> {
+    let mut wide = smooth_ring([16, 32, 8], 10.0, true);
+    wide.spacing[1] = Spacing::Uniform(0.9);
+    vec![
+        (smooth_ring([16, 32, 8], 1.0, true), &[1, 2, 3, 4, 5]),
+        (smooth_ring([16, 24, 6], 3.0, true), &[2, 3, 6]),
+        (smooth_ring([9, 32, 5], 3.0, false), &[2, 3, 4]),
+        (smooth_ring([13, 40, 1], 3.0, false), &[2, 3, 5]),
+        (smooth_ring([8, 8, 8], 1.0, true), &[2, 3, 4]),
+        (wide, &[2, 4]),
+    ]
+}
+
+/// The same with nothing fixed, so that its mean is free.
+pub(crate) fn floating(mut problem: DiffusionProblem) -> DiffusionProblem {
+    (problem.boundary[2], problem.reaction, problem.wells) = ([Boundary::default(); 2], None, Vec::new());
+    problem.sources = Vec::new();
+    problem
+}
