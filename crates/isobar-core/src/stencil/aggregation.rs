@@ -46,7 +46,7 @@ impl Diffusion {
             let is_anchored = self.is_anchored();
             return (!is_anchored).then(|| Components { all: AggregateMap::whole(shape), anchored: vec![false] });
         }
-        let sets = self.joined(execute, |stencil, axis, row, open| stencil.open_faces(axis, row, open));
+        let sets = self.joined(execute, Self::open_faces);
         let all = sets.aggregates(execute, shape, |row, is_active| self.find_active(row, is_active));
         let anchored: Vec<AtomicBool> = (0..all.count()).map(|_| AtomicBool::new(false)).collect();
         self.for_each_rows(execute, |row| {
