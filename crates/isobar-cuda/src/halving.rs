@@ -5,12 +5,14 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch, Shape};
+use isobar_core::layout::{Layout, Patch, Shape, Slab};
+use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::Components;
 use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours, stale_after};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
+use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use isobar_core::stencil::halving::{End, Halving};
 use isobar_core::stencil::parts::SupportsPointParts;
 use isobar_core::stencil::point_levels::SupportsPoints;
@@ -26,7 +28,7 @@ use crate::scalars::Scalars;
 use crate::seven_point::colours::{Level, cell_blocks};
 use crate::seven_point::kind::Kind;
 use crate::seven_point::passes::Passes;
-use crate::seven_point::{Kernels, SevenPoint};
+use crate::seven_point::{Kernels, SevenPoint, Steps};
 use crate::vector::Vector;
 
 /// The diffusion operator.
@@ -333,8 +335,30 @@ impl SupportsPointParts for Cuda {
         Diffusion::components(self, &part.kernels().stencil())
     }
 
+    /// By the host, too.
+    fn ties_of_whole<T: Real>(&self, part: &DiffusionOperator<T>, components: &Components) -> Result<Vec<f64>> {
+        part.ties(components)
+    }
+
     fn part_triangular<T: Real>(&self, part: &Arc<DiffusionOperator<T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
         Some(Arc::clone(part) as _)
+    }
+
+    const DIVIDES_GALERKIN: bool = true;
+    const DIVIDES_GALERKIN_RINGS: bool = false;
+    const DIVIDES_POINTS_ABOVE_LINES: bool = false;
+
+    fn galerkin_levels<T: Real>(
+        &self,
+        stencil: &stencil::Diffusion,
+        part: &Arc<DiffusionOperator<T>>,
+        division: Division<'_>,
+        wanted: Option<usize>,
+    ) -> Result<Option<GalerkinParts<Self, T>>> {
+        let rows = Slab { first: division.starts[division.rank], beyond: division.starts[division.rank + 1] };
+        stencil.require_no_ring(rows, "cards")?;
+        part.kernels().prepare(Steps::Sweeps)?;
+        galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }
 
     fn prepare_points<T: Real>(&self, part: &DiffusionOperator<T>) -> Result<()> {

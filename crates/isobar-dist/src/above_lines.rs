@@ -29,7 +29,7 @@ pub(crate) fn has_points_above_lines<B: SupportsPointParts>(
     backend: &Distributed<B>,
     stencil: &Diffusion,
 ) -> Result<bool> {
-    if !B::DIVIDES_GALERKIN || !backend.has_whole_rows() {
+    if !B::DIVIDES_POINTS_ABOVE_LINES || !backend.has_whole_rows() {
         return Ok(false);
     }
     let slabs = Slabs::new(stencil.shape(), backend.world().size())?;
@@ -54,7 +54,7 @@ pub(crate) fn points_above_lines<B: SupportsPointParts, T: Real>(
                 .into(),
         )
     };
-    if !B::DIVIDES_GALERKIN {
+    if !B::DIVIDES_POINTS_ABOVE_LINES {
         return Err(refused());
     }
     let (shape, inner, rank) = (stencil.shape(), backend.inner(), backend.world().rank());

@@ -16,7 +16,7 @@ use isobar_core::stencil::{Diffusion, Hierarchy, Lines, Stencil, Supports};
 
 use crate::above_lines::{has_points_above_lines, points_above_lines};
 use crate::distributed::{Aggregates, Distributed};
-use crate::galerkin::{by_galerkin, has_galerkin};
+use crate::galerkin::{by_galerkin, divides_galerkin, has_galerkin};
 use crate::operator::DistributedOperator;
 use crate::points::{by_points, has_points};
 use crate::vector::Vector;
@@ -42,7 +42,7 @@ where
             }
         } else if has_galerkin {
             return Ok(alone);
-        } else if !B::DIVIDES_GALERKIN || !self.has_whole_rows() {
+        } else if !divides_galerkin(self, stencil) {
             return Ok(lines(alone.why.map(|why| {
                 format!("conjugate gradients with lines: several ranks share no Galerkin grids; one would take {why}")
             })));

@@ -410,6 +410,10 @@ impl<B: AggregateBackend + PartBackend> AggregateBackend for Distributed<B> {
     type AggregateVector = B::AggregateVector;
     type AggregateMatrix = B::AggregateMatrix;
 
+    fn sums_on_host(&self) -> bool {
+        self.has_others()
+    }
+
     fn aggregates(&self, map: &AggregateMap) -> Result<Self::Aggregates> {
         Ok(Aggregates { part: self.inner.aggregates(map)?, count: map.count() })
     }

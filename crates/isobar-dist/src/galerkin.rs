@@ -14,7 +14,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::{DenseSolver, every_cell};
 use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts};
 use isobar_core::stencil::parts::SupportsPointParts;
-use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
+use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Stencil};
 
 use crate::distributed::Distributed;
 use crate::levels::{DistributedTransfer, too_thin};
@@ -24,13 +24,19 @@ use crate::patches::Patches;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
+/// Whether such ranks share such levels of a grid.
+pub(crate) fn divides_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, stencil: &Diffusion) -> bool {
+    let goes_around = B::DIVIDES_GALERKIN_RINGS || !stencil.is_periodic(Axis::Y);
+    B::DIVIDES_GALERKIN && goes_around && backend.has_whole_rows()
+}
+
 /// Whether a grid has such levels on these ranks.
 pub(crate) fn has_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, stencil: &Diffusion) -> Result<bool> {
     if !backend.has_others() {
         return Ok(true);
     }
     let patches = backend.patches(stencil.shape())?;
-    Ok(B::DIVIDES_GALERKIN && backend.has_whole_rows() && patches.rows().halved().is_some())
+    Ok(divides_galerkin(backend, stencil) && patches.rows().halved().is_some())
 }
 
 /// The hierarchy of a stencil, as [`by_galerkin_on`] of slabs that this back end has of its grid.
@@ -148,6 +154,10 @@ struct Shared<B, C: ?Sized> {
 impl<B: PartBackend, T: Real> Correction<Distributed<B>, T> for Shared<B, dyn PartCorrection<B, T>> {
     fn is_active(&self) -> bool {
         self.part.is_active()
+    }
+
+    fn needs_host(&self) -> bool {
+        self.backend.has_others() && self.part.has_shared()
     }
 
     fn correct(&self, r: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {

@@ -192,6 +192,9 @@ where
     }
 
     fn restrict(&self, f: &Vector<B::Vector<T>>, coarse_f: &mut Vector<B::Vector<T>>) -> Result<()> {
+        if self.part.restricts_halo() {
+            self.fine.fill_to_read(f)?;
+        }
         let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| self.part.restrict_part(&*f.part()?, coarse_f, fill))
     }

@@ -5,6 +5,8 @@
 mod boxes;
 #[path = "ranks/checks.rs"]
 mod checks;
+#[path = "ranks/jumps.rs"]
+mod jumps;
 #[path = "ranks/late.rs"]
 mod late;
 #[path = "ranks/rocks.rs"]
@@ -26,13 +28,14 @@ use isobar_core::backend::{Backend, Scalar};
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
-use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, random};
+use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
 use isobar_cuda::link::Ways;
 use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};
 use isobar_dist::threads::Threads;
 use isobar_dist::{Communicator, threads};
+use jumps::{bubbles, check, forms, pieces, points_above, problems, rolling};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
 use solves::{apply_on, compare_with_alone, distance, solve_alone, solve_on, solve_updated};
@@ -285,6 +288,85 @@ fn rings_say_what_is_not_there(way: Way) {
     }
 }
 
+/// Galerkin levels where coefficients jump.
+fn jumps(way: Way) {
+    for (name, problem, ranks) in problems() {
+        check(backend(way), (name, &problem, &some(ranks, way)), &jumps::multigrid());
+    }
+}
+
+/// The same with cycles in single precision.
+fn in_single() -> SolverOptions {
+    let mut options = jumps::multigrid();
+    options.multigrid.precision = CyclePrecision::F32;
+    options
+}
+
+/// Cycles in different forms.
+fn jumps_by_other_cycles(way: Way) {
+    for (name, problem, ranks) in [0, 5, 6, 8, 10].map(|n| problems().swap_remove(n)) {
+        for options in forms()[1..].iter().chain([&in_single()]) {
+            check(backend(way), (name, &problem, &some(&ranks[..2], way)), options);
+        }
+    }
+}
+
+/// Columns that several threads share, blocks of as many columns as there are, rows of many cells.
+fn large_jumps(way: Way) {
+    for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
+        let problem = bubbles(shape, 1e6);
+        for options in [jumps::multigrid(), in_single()] {
+            check(backend(way), ("bubbles", &problem, &some(&[2, 3], way)), &options);
+        }
+    }
+}
+
+/// Several cards take what one takes; where nothing is said, and after coefficients that were smooth have come to jump.
+fn jumps_where_nothing_is_said(way: Way) {
+    let open = SolverOptions { tolerance: 1e-7, ..SolverOptions::default() };
+    for (name, problem, ranks) in rolling() {
+        for options in [&open, &jumps::multigrid()] {
+            check(backend(way), (name, &problem, &some(ranks, way)), options);
+        }
+    }
+    let shape = Shape::new(12, 24, 12);
+    let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
+    let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+    let (_, u) = solve_alone(&card(way, None).unwrap(), &after, &jumps::multigrid(), &rhs, None);
+    for ranks in some(&[2, 3], way) {
+        let (outcome, preconditioner, v) = solve_updated(ranks, backend(way), [&before, &after], &open, &rhs).unwrap();
+        assert_eq!((preconditioner.as_str(), outcome.converged()), ("multigrid", true), "{outcome:?}");
+        assert!(distance(&v, &u) < 1e-5);
+    }
+    let refused = solve_on(2, backend(Way::Host), &after, &points_above(), &rhs, None).unwrap_err().to_string();
+    assert!(refused.contains("point-line"), "{refused}");
+}
+
+/// New coefficients reach all levels on all cards, bodies that come and go included.
+fn updated_jumps(way: Way) {
+    for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
+        let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
+        for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
+            let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
+            let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &jumps::multigrid(), &rhs, None);
+            for ranks in some(&[2, 3], way) {
+                let (outcome, _, v) =
+                    solve_updated(ranks, backend(way), [&before, &after], &jumps::multigrid(), &rhs).unwrap();
+                assert!(outcome.converged(), "{outcome:?}");
+                assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
+                assert!(distance(&v, &u) < 1e-6);
+            }
+        }
+    }
+}
+
+/// A piece that floats, across slabs, beside one that does not.
+fn jumps_in_pieces(way: Way) {
+    let problem = pieces(Shape::new(12, 24, 8));
+    let options = SolverOptions { tolerance: 1e-10, ..jumps::multigrid() };
+    check_floating(backend(way), &problem, &some(&[1, 2, 3, 4], way), &options);
+}
+
 fn main() {
     let why = match devices() {
         Ok(cards) if !cards.is_empty() => Cuda::new(0).err().map(|error| error.to_string()),
@@ -315,6 +397,12 @@ fn main() {
             ("rings_by_points", Box::new(move || rings_by_points(way))),
             ("rings_that_float", Box::new(move || rings_that_float(way))),
             ("rings_say_what_is_not_there", Box::new(move || rings_say_what_is_not_there(way))),
+            ("jumps", Box::new(move || jumps(way))),
+            ("jumps_by_other_cycles", Box::new(move || jumps_by_other_cycles(way))),
+            ("large_jumps", Box::new(move || large_jumps(way))),
+            ("jumps_where_nothing_is_said", Box::new(move || jumps_where_nothing_is_said(way))),
+            ("updated_jumps", Box::new(move || updated_jumps(way))),
+            ("jumps_in_pieces", Box::new(move || jumps_in_pieces(way))),
         ];
         if way != Way::Host {
             checks.push(("cards_are_linked", Box::new(move || cards_are_linked(way))));

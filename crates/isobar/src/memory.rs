@@ -1,7 +1,7 @@
 //! How much memory a solver takes.
 
 pub use isobar_core::build::Memory;
-use isobar_core::build::memory::{MatrixKind, MatrixSize, Processor, predict};
+use isobar_core::build::memory::{MatrixKind, MatrixSize, Processor, predict, shared_setup};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Choice, SolverOptions};
@@ -61,7 +61,11 @@ impl Device {
             MatrixKind::TensorProduct => MODES_ON_THEIR_WAY * own.cells() as f64,
             _ => 0.0,
         };
-        Ok(Memory { host: part.host + whole.host + beside * value, device: part.device + whole.device })
+        let setup = shared_setup(size, choice, options, self.processor())?;
+        Ok(Memory {
+            host: part.host + whole.host + setup.host + beside * value,
+            device: part.device + whole.device + setup.device,
+        })
     }
 
     /// How ranks divide the columns of a grid; nothing where there are none.

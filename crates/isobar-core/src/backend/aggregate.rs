@@ -191,6 +191,11 @@ pub trait AggregateBackend: Backend {
     /// A dense square matrix in double precision, on the device.
     type AggregateMatrix: Send + Sync;
 
+    /// Whether sums pass through the host, so that steps with them cannot be recorded and replayed.
+    fn sums_on_host(&self) -> bool {
+        false
+    }
+
     /// Puts a map on the device.
     ///
     /// # Errors

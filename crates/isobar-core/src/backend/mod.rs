@@ -219,6 +219,20 @@ pub trait Backend: Clone + Send + Sync + 'static {
         iterate_after_first(self, scalars, body, observe)
     }
 
+    /// [`Backend::iterate_after`] for such bodies as [`Backend::iterate_stepwise`] is for.
+    fn iterate_after_stepwise(
+        &self,
+        scalars: &mut Self::Scalars,
+        body: &mut BodyAfter<'_, Self::Scalars>,
+        observe: &mut dyn FnMut(&[f64; Scalar::COUNT]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        body(None, scalars)?;
+        if observe(&self.read(scalars)?).is_break() {
+            return Ok(());
+        }
+        self.iterate_stepwise(scalars, &mut |n, scalars| body(Some(n), scalars), observe)
+    }
+
     /// [`Backend::iterate`] for bodies that look at scalars or work on the host: step after step, nothing
     /// recorded.
     fn iterate_stepwise(

@@ -18,6 +18,11 @@ pub trait Correction<B: Backend, T: Real>: Send + Sync {
 
     /// Bytes of tables.
     fn bytes(&self) -> usize;
+
+    /// Whether it works on the host, so that its steps cannot be recorded and replayed.
+    fn needs_host(&self) -> bool {
+        false
+    }
 }
 
 /// What solves on the coarsest level of multigrid.
@@ -30,6 +35,11 @@ pub trait CoarsestSolver<B: Backend, T: Real>: Send + Sync {
 
     /// Bytes held.
     fn bytes(&self) -> usize;
+
+    /// As [`Correction::needs_host`].
+    fn needs_host(&self) -> bool {
+        false
+    }
 
     /// The grids below the coarsest level that it takes in, finest first.
     fn shapes(&self) -> Vec<Shape> {

@@ -208,6 +208,11 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
     /// The finer level.
     fn fine_part(&self) -> &dyn PartSmoother<B, T>;
 
+    /// Whether [`PartTransfer::restrict_part`] reads the halo rows of f, which whoever calls it has filled then.
+    fn restricts_halo(&self) -> bool {
+        false
+    }
+
     /// [`Transfer::restrict`], with `fill` called for vectors of its own where a coarse row is made of rows of several parts.
     ///
     /// # Errors
@@ -283,6 +288,9 @@ pub trait PartTransfer<B: PartBackend, T: Real>: Transfer<B, T> {
 
 /// [`Correction`] on a part, of bodies that may go on in others.
 pub trait PartCorrection<B: PartBackend, T: Real>: Correction<B, T> {
+    /// Whether [`PartCorrection::correct_part`] combines any sums; the same on every part.
+    fn has_shared(&self) -> bool;
+
     /// [`Correction::correct`]; `combine` makes sums of the part's own cells those of all parts. It is called as often on every
     /// part, with as many.
     ///

@@ -283,6 +283,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         self.bytes
     }
 
+    /// Whether anything beside sweeps and transfers works on the host, so that cycles cannot be recorded and replayed.
+    pub fn needs_host(&self) -> bool {
+        let is_on_host = |corrected: &Corrected<B, T>| corrected.active().is_some_and(Correction::needs_host);
+        self.coarsest.as_ref().is_some_and(|solver| solver.needs_host()) || self.corrections.iter().any(is_on_host)
+    }
+
     /// Cells of the finest grid.
     pub(crate) fn cells(&self) -> usize {
         self.levels[0].layout().shape().cells()
@@ -457,6 +463,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
 
     fn update(&mut self) -> Result<()> {
         Cycle::update(self)
+    }
+
+    fn needs_host(&self) -> bool {
+        Cycle::needs_host(self)
     }
 
     fn apply_traffic(&self, _: usize) -> Vec<StepTraffic> {

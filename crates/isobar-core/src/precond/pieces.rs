@@ -192,7 +192,8 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
     }
 
     fn needs_host(&self) -> bool {
-        self.inner.needs_host()
+        let sums_on_host = self.found.is_some() && self.operator.backend().sums_on_host();
+        self.inner.needs_host() || sums_on_host
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {

@@ -384,6 +384,10 @@ impl<T: Real> Correction<Reference, T> for BodyCorrection {
 }
 
 impl<T: Real> PartCorrection<Reference, T> for BodyCorrection {
+    fn has_shared(&self) -> bool {
+        self.bodies.read().unwrap_or_else(PoisonError::into_inner).iter().any(|bodies| bodies.shared > 0)
+    }
+
     fn correct_part(
         &self,
         r: &Vector<T>,
@@ -461,5 +465,9 @@ impl SupportsGalerkin for Reference {
 impl SupportsGalerkinParts for Reference {
     fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Plain27<T>>> {
         Ok(Arc::new(Plain27::new(&matrix.in_double(), slab)?))
+    }
+
+    fn part_of_bodies(&self, all: Vec<Bodies>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Bodies>> {
+        Ok(all.iter().map(|bodies| bodies.part(whole, starts, rank)).collect())
     }
 }

@@ -57,12 +57,16 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
     ) -> Result<()> {
         let Self { cycle, backend, scalars, start, .. } = self;
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
+        let on_host = cycle.needs_host();
         if guess == Guess::Given {
+            let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
             let mut body = |_, scalars: &mut _| cycle.cycle(b, u, Guess::Given, Some((NORM, scalars)));
-            return backend.iterate(scalars, &mut body, &mut observe);
+            return iterate(backend, scalars, &mut body, &mut observe);
         }
+        let iterate_after = if on_host { B::iterate_after_stepwise } else { B::iterate_after };
         // The first cycle need not read u.
-        backend.iterate_after(
+        iterate_after(
+            backend,
             scalars,
             &mut |n, scalars| match (n, &start) {
                 (None, Start::Zero) => cycle.cycle(b, u, Guess::Zero, Some((NORM, scalars))),
@@ -156,15 +160,19 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             }
         }
         let mut observe = |bank: &[f64; Scalar::COUNT]| monitor.observe_or_give_up(bank[NORM.index()]);
+        let on_host = cycle.needs_host();
         if !(top.takes_over() && cycle.can_lend_its_top()) {
             let mut body = |_, scalars: &mut B::Scalars| {
                 let [r, e] = top.parts();
                 cycle.cycle(r, e, Guess::Zero, None)?;
                 top.correct(b, u, NORM, scalars)
             };
-            return backend.iterate(scalars, &mut body, &mut observe);
+            let iterate = if on_host { B::iterate_stepwise } else { B::iterate };
+            return iterate(backend, scalars, &mut body, &mut observe);
         }
-        backend.iterate_after(
+        let iterate_after = if on_host { B::iterate_after_stepwise } else { B::iterate_after };
+        iterate_after(
+            backend,
             scalars,
             &mut |n, scalars| {
                 if let Some((f, _)) = cycle.coarse() {

@@ -309,4 +309,8 @@ impl<B: AggregateBackend, T: Real> CoarsestSolver<B, T> for DenseSolver<B> {
     fn bytes(&self) -> usize {
         self.size * self.size * size_of::<f64>()
     }
+
+    fn needs_host(&self) -> bool {
+        self.backend.sums_on_host()
+    }
 }

@@ -1,11 +1,11 @@
 //! The Galerkin levels of diffusion on several devices: the finest ones divided, the others whole on every device.
 //!
-//! Setup is that of the whole grid, on the host of each: all make the same matrices, and take their rows of those that are
+//! Setup is that of the whole grid, wherever each makes such matrices: all make the same, and take their rows of those that are
 //! divided.
 
 use std::sync::Arc;
 
-use super::galerkin::{Bodies, Directions, Matrix, Setup};
+use super::galerkin::Grid;
 use super::galerkin_levels::{
     Below, COARSEST_CELLS, DenseSolver, Descent, Finer, LineSmootherOf, SupportsGalerkin, bodies, descend,
 };
@@ -28,15 +28,27 @@ pub struct Division<'a> {
     pub stays: &'a dyn Fn(&[usize]) -> bool,
 }
 
-/// A back end whose 27-point operators may be parts, its setup being the host's.
-pub trait SupportsGalerkinParts:
-    SupportsGalerkin + Setup<Matrix = Matrix, Weights = Directions, Bodies = Vec<Bodies>> + PartBackend
-{
+/// A back end whose 27-point operators may be parts.
+pub trait SupportsGalerkinParts: SupportsGalerkin + PartBackend {
+    /// The matrix of a stencil, all of it, of whose grid the operator is a part.
+    ///
+    /// # Errors
+    /// As [`SupportsGalerkin::finest`].
+    fn finest_of_whole<T: Real>(&self, stencil: &Diffusion, part: &Arc<Self::Operator<T>>) -> Result<Self::Matrix> {
+        self.finest(stencil, part)
+    }
+
     /// Some rows of a matrix, the first of which is even.
     ///
     /// # Errors
     /// As [`SupportsGalerkin::coarse`].
-    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Self::Coarse<T>>>;
+    fn coarse_part<T: Real>(&self, matrix: &Self::Matrix, slab: Slab) -> Result<Arc<Self::Coarse<T>>>;
+
+    /// Those of one of several parts, as [`Bodies::part`](super::galerkin::Bodies::part).
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn part_of_bodies(&self, all: Self::Bodies, whole: &Layout, starts: &[usize], rank: usize) -> Result<Self::Bodies>;
 }
 
 /// What a device has of the levels: those that are divided first.
@@ -70,15 +82,15 @@ struct Level<B: SupportsGalerkin, T: Real> {
 fn own_bodies<B: SupportsGalerkinParts>(
     backend: &B,
     has_bodies: bool,
-    matrix: &Matrix,
+    matrix: &B::Matrix,
     (starts, rank): (Option<&[usize]>, usize),
-) -> Result<Vec<Bodies>> {
-    let layout = Layout::new(matrix.grid().shape)?;
+) -> Result<B::Bodies> {
+    let layout = Layout::new(backend.grid(matrix).shape)?;
     let all = bodies(backend, has_bodies, matrix, &layout)?;
-    Ok(match starts {
-        Some(starts) => all.iter().map(|bodies| bodies.part(&layout, starts, rank)).collect(),
-        None => all,
-    })
+    match starts {
+        Some(starts) => backend.part_of_bodies(all, &layout, starts, rank),
+        None => Ok(all),
+    }
 }
 
 /// The levels of a diffusion stencil, as [`galerkin`](super::galerkin_levels::galerkin), of whose finest level this is a part.
@@ -99,7 +111,7 @@ where
     B::BodyCorrection<T>: PartCorrection<B, T>,
 {
     let Division { starts: finest_starts, rank, stays } = division;
-    let matrix = backend.finest(stencil, finest)?;
+    let matrix = backend.finest_of_whole(stencil, finest)?;
     let has_bodies = backend.may_have_bodies(&matrix)?;
     let layout = *LineSmootherOf::layout::<B, T>(&**finest);
     let own = own_bodies(backend, has_bodies, &matrix, (Some(finest_starts), rank))?;
@@ -112,7 +124,7 @@ where
             starts.iter().map(of).collect()
         });
         let slab = starts.as_ref().map(|starts| Slab { first: starts[rank], beyond: starts[rank + 1] });
-        let (shape, is_ring) = (matrix.grid().shape, matrix.grid().periodic[1]);
+        let Grid { shape, periodic: [_, is_ring, _] } = backend.grid(matrix);
         // Cells of one colour are beside each other where an odd number of rows is a ring.
         let is_odd = is_ring && !shape.ny.is_multiple_of(2);
         let stays = shape.cells() > COARSEST_CELLS && !is_odd && starts.as_ref().is_some_and(|starts| stays(starts));
@@ -146,7 +158,8 @@ where
     };
     let inverse = is_solved.then(|| {
         let (backend, finest) = (backend.clone(), Arc::clone(finest));
-        Box::new(move |stencil: &Diffusion| backend.inverse(&backend.finest(stencil, &finest)?)) as Box<Inverse>
+        Box::new(move |stencil: &Diffusion| backend.inverse(&backend.finest_of_whole(stencil, &finest)?))
+            as Box<Inverse>
     });
     let first_whole = levels.iter().take_while(|level| level.starts.is_some()).count();
     let (divided, whole) = levels.split_at(first_whole);
@@ -165,7 +178,7 @@ where
     let solves = solver.clone().map(|solver| solver as Arc<dyn CoarsestSolver<B, T>>);
     let (backend, finest, starts) = (backend.clone(), Arc::clone(finest), finest_starts.to_vec());
     let update = move |stencil: &Diffusion| {
-        let mut matrix = backend.finest(stencil, &finest)?;
+        let mut matrix = backend.finest_of_whole(stencil, &finest)?;
         let has_bodies = backend.may_have_bodies(&matrix)?;
         backend.update_bodies(&top, own_bodies(&backend, has_bodies, &matrix, (Some(&starts), rank))?)?;
         for Level { below: Below { axes, operator, transfer, correction }, starts } in &levels {

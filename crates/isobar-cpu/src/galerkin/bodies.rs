@@ -50,6 +50,10 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
 }
 
 impl<T: Real> PartCorrection<Cpu, T> for BodyCorrection {
+    fn has_shared(&self) -> bool {
+        self.bodies().iter().any(|bodies| bodies.shared > 0)
+    }
+
     fn correct_part(
         &self,
         r: &Vector<T>,

@@ -107,4 +107,8 @@ impl SupportsGalerkinParts for Cpu {
     fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Level27<T>>> {
         Ok(Arc::new(Level27::new(self, matrix, slab)?))
     }
+
+    fn part_of_bodies(&self, all: Vec<Bodies>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Bodies>> {
+        Ok(all.iter().map(|bodies| bodies.part(whole, starts, rank)).collect())
+    }
 }

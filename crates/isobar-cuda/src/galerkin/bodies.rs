@@ -4,10 +4,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::error::Result;
 use isobar_core::operator::Correction;
+use isobar_core::operator::part::PartCorrection;
 use isobar_core::real::Real;
 
 use super::{Lists, sources};
 use crate::cuda::Cuda;
+use crate::driver::Pointer;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
@@ -17,9 +19,22 @@ use crate::vector::Vector;
 #[derive(Debug)]
 pub struct BodyCorrection<T> {
     cuda: Cuda,
-    lists: RwLock<Vec<Lists>>,
+    held: RwLock<Held>,
     module: Arc<Module>,
     precision: std::marker::PhantomData<T>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    lists: Vec<Lists>,
+    /// Of bodies that other cards have cells of, too, where there are any.
+    sums: Option<Buffer>,
+}
+
+impl Held {
+    fn shared(&self) -> usize {
+        self.lists.iter().map(|lists| lists.shared).sum()
+    }
 }
 
 impl<T: Real> BodyCorrection<T> {
@@ -27,7 +42,7 @@ impl<T: Real> BodyCorrection<T> {
         refuse_while_recording("making a correction")?;
         let [.., source] = sources::<T>();
         let module = cuda.module(source);
-        let this = Self { cuda: cuda.clone(), lists: RwLock::default(), module, precision: std::marker::PhantomData };
+        let this = Self { cuda: cuda.clone(), held: RwLock::default(), module, precision: std::marker::PhantomData };
         this.update(bodies)?;
         Ok(this)
     }
@@ -36,37 +51,81 @@ impl<T: Real> BodyCorrection<T> {
     pub(super) fn update(&self, bodies: Vec<Lists>) -> Result<()> {
         refuse_while_recording("updating a correction")?;
         if !bodies.is_empty() {
-            self.module.prepare(&["correct_bodies"], 0)?;
+            self.module.prepare(&["correct_bodies", "sum_bodies", "correct_by_sums"], 0)?;
+        }
+        let mut held = Held { lists: bodies, sums: None };
+        if held.shared() > 0 {
+            let what = "sums over strongly coupled bodies";
+            held.sums = Some(Buffer::new(self.cuda.context(), 8 * held.shared(), what)?);
         }
         // What was submitted with the old lists must not find them gone.
         self.cuda.context().synchronize()?;
-        *self.lists.write().unwrap_or_else(PoisonError::into_inner) = bodies;
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
         Ok(())
     }
 
-    /// Replaced as a whole, so a panic elsewhere cannot have spoilt them.
-    fn lists(&self) -> RwLockReadGuard<'_, Vec<Lists>> {
-        self.lists.read().unwrap_or_else(PoisonError::into_inner)
+    /// Replaced as a whole, so a panic elsewhere cannot have spoilt it.
+    fn held(&self) -> RwLockReadGuard<'_, Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kernel with eight threads for each of so many bodies.
+    fn launch(&self, name: &'static str, count: usize, pointers: &[Pointer]) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = pointers.iter().fold(Arguments::new().with(count as i32), |all, &pointer| all.with(pointer));
+        self.cuda.launch(self.module.kernel(name)?, [count.div_ceil(32), 1, 1], [256, 1], arguments)
     }
 }
 
 impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
     fn is_active(&self) -> bool {
-        !self.lists().is_empty()
+        !self.held().lists.is_empty()
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        let kernel = self.module.kernel("correct_bodies")?;
-        for Lists { count, starts, cells, factors } in self.lists().iter() {
-            let lists = [starts, cells, factors].map(Buffer::start);
-            let arguments = lists.into_iter().fold(Arguments::new().with(*count as i32), Arguments::with);
-            let arguments = arguments.with(r.pointer()).with(u.pointer());
-            self.cuda.launch(kernel, [count.div_ceil(32), 1, 1], [256, 1], arguments)?;
-        }
-        Ok(())
+        self.correct_part(r, u, &mut |_| Ok(()))
     }
 
     fn bytes(&self) -> usize {
-        self.lists().iter().map(Lists::bytes).sum()
+        self.held().lists.iter().map(Lists::bytes).sum()
+    }
+}
+
+impl<T: Real> PartCorrection<Cuda, T> for BodyCorrection<T> {
+    fn has_shared(&self) -> bool {
+        self.held().sums.is_some()
+    }
+
+    fn correct_part(
+        &self,
+        r: &Vector<T>,
+        u: &mut Vector<T>,
+        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
+    ) -> Result<()> {
+        let held = self.held();
+        let first_sum = held.sums.as_ref().map_or(0, Buffer::start);
+        let mut sum = first_sum;
+        for Lists { shared, starts, cells, .. } in &held.lists {
+            self.launch("sum_bodies", *shared, &[starts.start(), cells.start(), r.pointer(), sum])?;
+            sum += 8 * *shared as Pointer;
+        }
+        if let Some(sums) = &held.sums {
+            refuse_while_recording("sums over bodies by way of the host")?;
+            let mut values = vec![0.0; held.shared()];
+            sums.read(&mut values)?;
+            combine(&mut values)?;
+            sums.write(&values)?;
+        }
+        let mut sum = first_sum;
+        for Lists { count, shared, starts, cells, factors } in &held.lists {
+            let [starts, cells, factors] = [starts, cells, factors].map(Buffer::start);
+            self.launch("correct_by_sums", *shared, &[starts, cells, factors, sum, u.pointer()])?;
+            sum += 8 * *shared as Pointer;
+            let (starts, factors) = (starts + 4 * *shared as Pointer, factors + 8 * *shared as Pointer);
+            self.launch("correct_bodies", count - shared, &[starts, cells, factors, r.pointer(), u.pointer()])?;
+        }
+        Ok(())
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use isobar_core::backend::Scalar;
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
@@ -33,9 +35,11 @@ struct Operands {
     coarse: [i32; 4],
     odd: [i32; 3],
     ring: u32,
+    before: i32,
+    after: i32,
 }
 
-// SAFETY: laid out as `Interpolation` in interpolate.cu: six pointers, twelve 32-bit integers.
+// SAFETY: laid out as `Interpolation` in interpolate.cu: six pointers, fourteen 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// The finer level.
@@ -45,7 +49,7 @@ enum Fine<T: Real> {
     Coarse(Arc<TwentySeven<T>>),
 }
 
-/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
+/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ; between grids or parts of them.
 #[derive(Debug)]
 pub struct Interpolation<T: Real> {
     cuda: Cuda,
@@ -53,6 +57,8 @@ pub struct Interpolation<T: Real> {
     coarse: Layout,
     /// In these directions.
     axes: Vec<Axis>,
+    /// Whether a row of one part gives to a coarser row of the next.
+    meets: bool,
     /// Where the operands point to.
     _weights: Buffer,
     operands: Operands,
@@ -95,24 +101,33 @@ impl<T: Real> Interpolation<T> {
             coarse: extents(coarse),
             odd: [0; 3],
             ring: 0,
+            before: layout.halo()[0] as i32,
+            after: coarse.halo()[1] as i32,
         };
         // Arrays begin at multiples of this many bytes.
         const ALIGNMENT: usize = 256;
-        let bytes =
-            |weights: &DirectionWeights| (weights.odd().shape.cells() * size_of::<T>()).next_multiple_of(ALIGNMENT);
+        let places: Vec<[usize; 2]> = weights
+            .iter()
+            .map(|weights| {
+                let [count, before] = weights.counts(&layout, coarse).map(|count| count * size_of::<T>());
+                [count.next_multiple_of(ALIGNMENT), before]
+            })
+            .collect();
         let what = format!("weights of interpolation to {} cells", layout.shape());
-        let buffer = Buffer::new(cuda.context(), weights.iter().map(|weights| 2 * bytes(weights)).sum(), &what)?;
+        let buffer = Buffer::new(cuda.context(), places.iter().map(|[bytes, _]| 2 * bytes).sum(), &what)?;
         let (mut rings, mut next) = ([false; 3], buffer.start());
-        for weights in weights {
+        for (weights, &[bytes, before]) in weights.iter().zip(&places) {
             let (d, odd) = (weights.axis() as usize, weights.odd());
-            [operands.below[d], operands.above[d]] = [next, next + bytes(weights) as Pointer];
-            next += 2 * bytes(weights) as Pointer;
-            operands.odd[d] = odd.extents()[d] as i32;
+            [operands.below[d], operands.above[d]] = [before, bytes + before].map(|place| next + place as Pointer);
+            next += 2 * bytes as Pointer;
+            operands.odd[d] = if weights.axis() == Axis::Y { layout.shape().ny / 2 } else { odd.extents()[d] } as i32;
             rings[d] = odd.periodic[d];
         }
-        operands.ring = bits(rings);
-        let axes = weights.iter().map(DirectionWeights::axis).collect();
-        let this = Self { cuda: cuda.clone(), fine, coarse: *coarse, axes, _weights: buffer, operands, module };
+        operands.ring = bits(layout.periodic_within(rings));
+        let axes: Vec<Axis> = weights.iter().map(DirectionWeights::axis).collect();
+        let meets = layout.halo() != [0; 2] && axes.contains(&Axis::Y);
+        let (cuda, coarse) = (cuda.clone(), *coarse);
+        let this = Self { cuda, fine, coarse, axes, meets, _weights: buffer, operands, module };
         this.update(weights)?;
         Ok(this)
     }
@@ -128,7 +143,8 @@ impl<T: Real> Interpolation<T> {
         }
         weights.iter().try_for_each(|weights| {
             let d = weights.axis() as usize;
-            weights.store_in::<T>(&self.cuda, [self.operands.below[d], self.operands.above[d]])
+            let layouts = [self.fine().layout(), &self.coarse];
+            weights.store_in::<T>(&self.cuda, layouts, [self.operands.below[d], self.operands.above[d]])
         })
     }
 
@@ -157,6 +173,23 @@ impl<T: Real> Interpolation<T> {
         let arguments = Arguments::new().with(self.operands).with(colour.map_or(-1, |colour| colour as i32));
         let arguments = arguments.with(coarse_u.pointer()).with(u.pointer());
         self.cuda.launch(self.module.kernel("prolong")?, grid, block, arguments)
+    }
+
+    /// f_c = R r of what a sweep or a residual has left, which is zero but in columns of one colour, or is not.
+    fn restrict_left(
+        &self,
+        colour: Option<Colour>,
+        r: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        if self.meets {
+            match colour.map(|colour| r.layout().local(colour)) {
+                Some(colour) => fill(r, &[colour], &mut nothing)?,
+                None => fill(r, &Colour::BOTH, &mut nothing)?,
+            }
+        }
+        self.restrict_colour(colour, r, coarse_f)
     }
 
     fn halves_all(&self) -> bool {
@@ -195,15 +228,9 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        match &self.fine {
-            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
-            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
-        }
-        self.restrict(scratch, coarse_f)
+        self.residual_restrict_part(f, u, coarse_f, scratch, &mut no_neighbours)
     }
 
-    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
-    /// relaxed after others.
     fn smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
@@ -213,23 +240,9 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.fine().smooth(relaxation, guess, f, u, scratch)?;
-        match &self.fine {
-            Fine::Finest(operator) => {
-                let left = operator.left_by(relaxation, guess);
-                if self.halves_all() && operator.kernels().residual_of_colour(Colour::Red, left, f, u, scratch)? {
-                    return self.restrict_colour(Some(Colour::Red), scratch, coarse_f);
-                }
-            }
-            Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
-                return self.restrict(scratch, coarse_f);
-            }
-            Fine::Coarse(_) => {}
-        }
-        self.residual_restrict(f, u, coarse_f, scratch)
+        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
     }
 
-    /// Columns that are relaxed first, whatever they hold, need no correction.
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,
@@ -239,6 +252,79 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
+        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+    }
+}
+
+/// What the odd last row of a part leaves is in the halo row of the next part, when that restricts.
+impl<T: Real> PartTransfer<Cuda, T> for Interpolation<T> {
+    fn fine_part(&self) -> &dyn PartSmoother<Cuda, T> {
+        match &self.fine {
+            Fine::Finest(operator) => &**operator,
+            Fine::Coarse(operator) => &**operator,
+        }
+    }
+
+    fn restricts_halo(&self) -> bool {
+        self.meets
+    }
+
+    fn residual_restrict_part(
+        &self,
+        f: &Vector<T>,
+        u: &Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        match &self.fine {
+            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
+            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
+        }
+        self.restrict_left(None, scratch, coarse_f, fill)
+    }
+
+    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
+    /// relaxed after others.
+    fn smooth_residual_restrict_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        coarse_f: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        let fine = self.fine_part();
+        fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
+        fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        match &self.fine {
+            Fine::Finest(operator) => {
+                let left = operator.left_by(relaxation, guess);
+                if self.halves_all() && operator.kernels().residual_of_colour(Colour::Red, left, f, u, scratch)? {
+                    return self.restrict_left(Some(Colour::Red), scratch, coarse_f, fill);
+                }
+            }
+            Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
+                return self.restrict_left(None, scratch, coarse_f, fill);
+            }
+            Fine::Coarse(_) => {}
+        }
+        self.residual_restrict_part(f, u, coarse_f, scratch, fill)
+    }
+
+    /// Columns that are relaxed first, whatever they hold, need no correction.
+    fn prolong_smooth_part(
+        &self,
+        relaxation: Relaxation,
+        f: &Vector<T>,
+        coarse_u: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        norm: Option<(Scalar, &mut Scalars)>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(relaxation) => {
                 Some(operator.layout_of().local(relaxation.first).other())
@@ -246,9 +332,13 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
             _ => None,
         };
         self.prolong_colour(corrected, coarse_u, u)?;
-        self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
+        let fine = self.fine_part();
+        fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
         match norm {
-            Some((norm, scalars)) => self.fine().residual_norm(f, u, scratch, norm, scalars),
+            Some((norm, scalars)) => {
+                fill(u, fine.stale_after(relaxation), &mut nothing)?;
+                fine.residual_norm(f, u, scratch, norm, scalars)
+            }
             None => Ok(()),
         }
     }

@@ -4,7 +4,9 @@
 //!   [`bodies`] corrections of strongly coupled bodies,
 //! * [`setup`] where all of these come from.
 //!
-//! All of a cycle runs on the card, and all of its setup but the inverse of the coarsest matrix.
+//! All of a cycle runs on the card, and all of its setup but the inverse of the coarsest matrix. Of cards that share a grid each makes
+//! the matrices of all of it, and keeps its own rows of those that are divided. What bodies that several cards have cells of are
+//! corrected by is summed up on the host.
 
 pub mod bodies;
 pub mod interpolation;
@@ -14,11 +16,12 @@ pub mod twenty_seven;
 use std::sync::Arc;
 
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
+use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
-use isobar_core::stencil::Diffusion;
 use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::{Finer, SupportsGalerkin};
+use isobar_core::stencil::galerkin_parts::SupportsGalerkinParts;
+use isobar_core::stencil::{Diffusion, Stencil};
 
 pub use bodies::BodyCorrection;
 pub use interpolation::Interpolation;
@@ -28,6 +31,7 @@ pub use twenty_seven::TwentySeven;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::kernels::galerkin as kernels;
+use crate::seven_point::SevenPoint;
 use crate::vector::c_name;
 
 /// The kernels, in one precision.
@@ -59,7 +63,7 @@ impl SupportsGalerkin for Cuda {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<TwentySeven<T>>> {
-        TwentySeven::new(self, matrix).map(Arc::new)
+        TwentySeven::new(self, matrix, Slab::whole(matrix.grid().shape)).map(Arc::new)
     }
 
     fn update_coarse<T: Real>(&self, coarse: &TwentySeven<T>, matrix: &Matrix) -> Result<()> {
@@ -85,5 +89,25 @@ impl SupportsGalerkin for Cuda {
 
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection<T>, bodies: Vec<Lists>) -> Result<()> {
         correction.update(bodies)
+    }
+}
+
+impl SupportsGalerkinParts for Cuda {
+    /// From an operator on all of the grid, which is there as long as its couplings are computed.
+    fn finest_of_whole<T: Real>(&self, stencil: &Diffusion, part: &Arc<Self::Operator<T>>) -> Result<Matrix> {
+        if part.layout_of().shape() == stencil.shape() {
+            return self.finest(stencil, part);
+        }
+        let whole: Arc<Self::Operator<T>> = SevenPoint::new(self, stencil)?;
+        self.finest(stencil, &whole)
+    }
+
+    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<TwentySeven<T>>> {
+        TwentySeven::new(self, matrix, slab).map(Arc::new)
+    }
+
+    /// By way of the host, which goes through the lists.
+    fn part_of_bodies(&self, all: Vec<Lists>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Lists>> {
+        all.iter().map(|lists| Lists::new(self, &lists.on_host()?.part(whole, starts, rank))).collect()
     }
 }

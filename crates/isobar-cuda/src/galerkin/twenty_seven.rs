@@ -3,13 +3,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::part::{PartSmoother, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
-use isobar_core::stencil::galerkin::couplings::UPPER;
+use isobar_core::stencil::galerkin::couplings::{Grid, UPPER};
 
 use super::{Matrix, cell_block, sources};
 use crate::cuda::{Cuda, check_size};
@@ -40,9 +42,10 @@ struct Operands {
     pitch: i32,
     present: u32,
     periodic: u32,
+    rows: [i32; 2],
 }
 
-// SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, six 32-bit integers.
+// SAFETY: laid out as `Matrix` in twenty_seven.cuh: sixteen pointers, eight 32-bit integers.
 unsafe impl Argument for Operands {}
 
 /// Columns split between threads, see `relax` of lines.cu.
@@ -91,11 +94,13 @@ impl Chunks {
     }
 }
 
-/// Couplings and row sums in one precision, and the pivots of columns.
+/// Couplings and row sums of a grid, or of some of its rows, in one precision, and the pivots of columns.
 #[derive(Debug)]
 pub struct TwentySeven<T> {
     cuda: Cuda,
     layout: Layout,
+    /// The grid that this is a part of.
+    whole: Shape,
     present: [bool; UPPER],
     /// Couplings, row sums, pivots and what belongs to them: as many vectors.
     coefficients: Buffer,
@@ -110,17 +115,18 @@ pub struct TwentySeven<T> {
 }
 
 impl<T: Real> TwentySeven<T> {
-    pub(super) fn new(cuda: &Cuda, matrix: &Matrix) -> Result<Self> {
+    /// Some rows of a matrix, the first of which is even.
+    pub(super) fn new(cuda: &Cuda, matrix: &Matrix, slab: Slab) -> Result<Self> {
         refuse_while_recording("making an operator")?;
-        let grid = matrix.grid();
-        let shape @ Shape { nx, ny, nz } = grid.shape;
+        let Grid { shape: whole, periodic } = matrix.grid();
+        let layout = slab.layout(whole, periodic[1])?;
+        let (shape @ Shape { nx, ny, nz }, periodic) = (layout.shape(), layout.periodic_within(periodic));
         check_size(shape)?;
-        let layout = Layout::new(shape)?;
         let [apply, lines, ..] = sources::<T>();
         let [apply, lines] = cuda.prepare([apply, lines])?;
         apply.prepare(&["residual", "residual_field", "residual_later"], 0)?;
         let limits = (cuda.context().multiprocessors, cuda.context().shared_memory);
-        let chunks = Chunks::new::<T>(&layout, grid.periodic, limits);
+        let chunks = Chunks::new::<T>(&layout, periodic, limits);
         lines.prepare(&["begin_factorise", "factorise"], 0)?;
         match &chunks {
             Some(chunks) => lines.prepare(&RELAX_AFTER, chunks.shared_bytes)?,
@@ -129,10 +135,12 @@ impl<T: Real> TwentySeven<T> {
         let present = *matrix.present();
         let vectors = present.iter().filter(|present| **present).count() + 3;
         // Apart by a little more than they are long: fields of 2ⁿ bytes would all begin in the same sets of the cache.
-        let bytes = (layout.len() * size_of::<T>()).next_multiple_of(LINE) + APART;
+        let [before, after] = layout.halo();
+        let row = 2 * layout.half_plane() * size_of::<T>();
+        let bytes = ((before + ny) * row).next_multiple_of(LINE) + APART;
         // Padding stays zero.
         let coefficients = Buffer::zeros(cuda.context(), vectors * bytes, &format!("a matrix of {shape} cells"))?;
-        let mut places = (0..vectors).map(|n| coefficients.start() + (n * bytes) as Pointer);
+        let mut places = (0..vectors).map(|n| coefficients.start() + (n * bytes + before * row) as Pointer);
         let mut next = || places.next().unwrap_or_default();
         let couplings = present.map(|present| if present { next() } else { 0 });
         let operands = Operands {
@@ -145,7 +153,8 @@ impl<T: Real> TwentySeven<T> {
             nz: nz as i32,
             pitch: layout.pitch() as i32,
             present: bits(present),
-            periodic: bits(grid.periodic),
+            periodic: bits(periodic),
+            rows: [-(before as i32), (ny + after) as i32],
         };
         let blocks = Self::cell_grid(&layout).into_iter().product();
         let reduction = Reduction::new(cuda.context(), blocks)?;
@@ -153,6 +162,7 @@ impl<T: Real> TwentySeven<T> {
         let this = Self {
             cuda: cuda.clone(),
             layout,
+            whole,
             present,
             coefficients,
             vectors,
@@ -170,8 +180,8 @@ impl<T: Real> TwentySeven<T> {
     /// Gives it the numbers of another matrix.
     pub(super) fn update(&self, matrix: &Matrix) -> Result<()> {
         refuse_while_recording("updating an operator")?;
-        let shape @ Shape { ny, .. } = self.layout.shape();
-        if matrix.grid().shape != shape || *matrix.present() != self.present {
+        let Shape { ny, nz, .. } = self.layout.shape();
+        if matrix.grid().shape != self.whole || *matrix.present() != self.present {
             return Err(Error::invalid(
                 "the new coefficients",
                 "a coarse grid would have other couplings than before; make a new solver",
@@ -180,7 +190,7 @@ impl<T: Real> TwentySeven<T> {
         let Operands { couplings, sums, .. } = self.operands;
         let to: Vec<Pointer> = couplings.into_iter().filter(|&to| to != 0).chain([sums]).collect();
         matrix.store_in::<T>(&self.layout, &to)?;
-        let (cells, block) = (Self::cell_grid(&self.layout), cell_block(shape.nz));
+        let (cells, block) = (Self::cell_grid(&self.layout), cell_block(nz));
         let arguments = Arguments::new().with(self.operands);
         self.cuda.launch(self.lines.kernel("begin_factorise")?, cells, block, arguments)?;
         let grid = [self.pairs().div_ceil(64), 2 * ny, 1];
@@ -286,11 +296,31 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        if guess == Guess::Zero && self.chunks.is_none() {
-            self.cuda.clear(u)?;
+        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+    }
+}
+
+impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
+    /// Rows of one parity look at those of the other in the parts beside this one.
+    fn smooth_part(
+        &self,
+        relaxation: Relaxation,
+        guess: Guess,
+        f: &Vector<T>,
+        u: &mut Vector<T>,
+        scratch: &mut Vector<T>,
+        fill: &mut Fill<'_, Vector<T>>,
+    ) -> Result<()> {
+        match guess {
+            Guess::Given => fill(u, &Colour::BOTH, &mut nothing)?,
+            Guess::Zero if self.chunks.is_none() => self.cuda.clear(u)?,
+            Guess::Zero => {}
         }
         let (Shape { ny, nz, .. }, [x, y]) = (self.layout.shape(), cell_block(self.layout.shape().nz));
         for (n, relax) in RELAX_AFTER.into_iter().enumerate() {
+            if n == 2 {
+                fill(u, &Colour::BOTH, &mut nothing)?;
+            }
             let colour = if relaxation.first == Colour::Red { n } else { 3 - n };
             let (p, q) = (colour % 2, colour / 2);
             let (columns, planes) = ((self.layout.shape().nx + 1 - p) / 2, (ny + 1 - q) / 2);
@@ -319,5 +349,9 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
             self.cuda.launch(self.lines.kernel("solve_columns")?, grid, [32, 1], arguments)?;
         }
         Ok(())
+    }
+
+    fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
+        &Colour::BOTH
     }
 }

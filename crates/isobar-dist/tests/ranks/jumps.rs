@@ -1,22 +1,16 @@
-//! Diffusion whose coefficients jump: Galerkin levels on several ranks.
-
-use std::sync::Arc;
+//! Diffusion whose coefficients jump: what Galerkin levels on several ranks of any back end must do.
 
 use isobar_core::backend::part::PartBackend;
-use isobar_core::build::{Solve, System};
-use isobar_core::layout::{Layout, Shape};
-use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::layout::Shape;
+use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions, Start};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
 use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
-use isobar_core::stencil::galerkin::{Couplings, Serial, bodies};
 use isobar_core::stencil::{Diffusion, Supports};
-use isobar_cpu::Cpu;
+use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
-use isobar_dist::{Distributed, threads};
 
-use crate::rocks::{check_floating, rough};
-use crate::solves::{distance, solve_alone, solve_on, solve_updated};
+use crate::rocks::rough;
+use crate::solves::{distance, solve_alone, solve_on};
 
 /// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
 pub(crate) fn bubbles(shape: Shape, contrast: f64) -> DiffusionProblem {
@@ -50,7 +44,7 @@ pub(crate) fn pieces(shape: Shape) -> DiffusionProblem {
 }
 
 /// Contrasts, holes, rings in x and z, directions that wait, odd sizes; slabs of three rows and more.
-fn problems() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+pub(crate) fn problems() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
     let mut ring = bubbles(Shape::new(16, 26, 12), 1e9);
     ring.boundary[0] = [Boundary::Periodic; 2];
     ring.boundary[2] = [Boundary::Periodic; 2];
@@ -116,8 +110,9 @@ pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
         let few = alone.iterations.div_ceil(20);
         assert!(outcome.iterations.abs_diff(alone.iterations) <= few, "{what}: {outcome:?} instead of {alone:?}");
         assert_eq!(outcome.stop, alone.stop, "{what}");
-        // Rounding of u times a coupling of 10¹².
-        let is_rough = options.precision != Precision::F64 || ["heavy bubbles", "noise"].contains(&name);
+        // Rounding of u times a coupling of 10¹², and that of single precision.
+        let is_single = options.precision != Precision::F64 || options.multigrid.precision == CyclePrecision::F32;
+        let is_rough = is_single || ["heavy bubbles", "noise"].contains(&name);
         let slack = if is_rough { 2e-2 } else { 1e-6 };
         // Residuals near rounding differ by that.
         let all = outcome.history.iter().zip(&alone.history).enumerate().take(4);
@@ -126,34 +121,6 @@ pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
         }
         let error = distance(&together, &u);
         assert!(!alone.converged() || error < 1e-5, "{what}: {error:e}");
-    }
-}
-
-#[test]
-fn jumps_are_solved_for_as_on_one_rank() {
-    for (name, problem, ranks) in problems() {
-        for options in &forms()[..1] {
-            check(|_| Cpu::new(1).unwrap(), (name, &problem, ranks), options);
-        }
-    }
-}
-
-#[test]
-fn every_form_of_cycles() {
-    for (n, (name, problem, ranks)) in problems().into_iter().enumerate().filter(|(n, _)| [0, 5, 6, 8, 10].contains(n))
-    {
-        for options in &forms()[1..] {
-            check(|_| Cpu::new(1 + n % 2).unwrap(), (name, &problem, &ranks[..2]), options);
-        }
-    }
-}
-
-#[test]
-fn cell_by_cell() {
-    for (name, problem) in [("bubbles", bubbles(Shape::new(9, 21, 6), 1e6)), ("holes", rough(Shape::new(8, 16, 5)))] {
-        for options in &forms()[..5] {
-            check(|_| Reference, (name, &problem, &[1, 2, 3]), options);
-        }
     }
 }
 
@@ -188,132 +155,4 @@ pub(crate) fn points_above() -> SolverOptions {
     let mut by_name = multigrid();
     by_name.multigrid.smoother = Smoother::PointLine;
     by_name
-}
-
-/// Points on the finest grid, lines below: asked for, chosen, in mixed precision, and with other coefficients.
-#[test]
-fn points_above_lines() {
-    let by_name = points_above();
-    let forms = [
-        by_name.clone(),
-        SolverOptions { method: Method::Multigrid, max_iterations: 6, ..by_name.clone() },
-        SolverOptions { precision: Precision::Mixed, ..by_name.clone() },
-    ];
-    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
-    for (name, problem, ranks) in rolling() {
-        for options in &forms {
-            check(cpu, (name, &problem, ranks), options);
-        }
-    }
-    let (name, problem, ranks) = &rolling()[0];
-    check(cpu, (name, problem, ranks), &SolverOptions { tolerance: 1e-7, ..SolverOptions::default() });
-    let stencils = [problem.clone(), bubbles(problem.shape, 3.0)].map(|problem| problem.stencil().unwrap());
-    let rhs = problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &stencils[1], &by_name, &rhs, None);
-    let (outcome, _, v) = solve_updated(3, cpu, [&stencils[0], &stencils[1]], &by_name, &rhs).unwrap();
-    assert!(outcome.iterations.abs_diff(alone.iterations) <= 1 && distance(&v, &u) < 1e-6, "{outcome:?}");
-}
-
-/// What one device takes, two ranks take too; slabs of which the grid below has no pairs of rows, and parts of rows, do not.
-#[test]
-fn points_above_lines_are_chosen() {
-    let stencil = rolling()[0].1.stencil().unwrap();
-    let options = SolverOptions::default();
-    let smoother = |parts: [usize; 2]| {
-        let all = threads::run(parts[0] * parts[1], |world| {
-            let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in(parts)?;
-            let system = System::new(&backend, &stencil, &options)?;
-            let description = system.description();
-            Ok((description.smoother, description.method.clone(), description.shares.map(|shares| shares.parts)))
-        });
-        all.unwrap().swap_remove(0)
-    };
-    assert_eq!(smoother([1, 1]), (Smoother::PointLine, "cg".into(), None));
-    assert_eq!(smoother([1, 2]), (Smoother::PointLine, "cg".into(), Some([1, 2])));
-    assert_eq!(smoother([2, 1]).0, Smoother::LineRedBlack);
-    let mut asked = multigrid();
-    asked.multigrid.smoother = Smoother::PointLine;
-    let refused = threads::run(2, |world| {
-        let backend = Distributed::new(Cpu::new(1)?, Arc::new(world)).divided_in([2, 1])?;
-        System::new(&backend, &stencil, &asked).map(drop)
-    });
-    let said = refused.unwrap_err().to_string();
-    assert!(said.contains("points above lines") && said.contains("whole rows"), "{said}");
-}
-
-/// Large enough for several threads a rank, whose chunks of planes have boundaries of their own.
-#[test]
-fn several_threads_a_rank() {
-    let problem = bubbles(Shape::new(40, 64, 24), 1e6);
-    check(|_| Cpu::new(3).unwrap(), ("bubbles", &problem, &[2, 3]), &multigrid());
-}
-
-/// Every part has its own cells of bodies, and all know the same of those that several have.
-#[test]
-fn bodies_are_shared_out() {
-    let shape = Shape::new(14, 32, 12);
-    let layout = Layout::new(shape).unwrap();
-    let matrix: Couplings = Couplings::of(&Serial, &bubbles(shape, 1e6).stencil().unwrap());
-    let (all, starts) = (bodies::find(&Serial, &matrix, &layout), [0, 8, 14, 32]);
-    for bodies in &all {
-        let parts = [0, 1, 2].map(|rank| bodies.part(&layout, &starts, rank));
-        let shared = parts[0].shared;
-        let mut cells = Vec::new();
-        let mut count = shared;
-        for (part, start) in parts.iter().zip(starts) {
-            assert_eq!((part.shared, &part.factors[..shared]), (shared, &parts[0].factors[..shared]));
-            let plane = 2 * layout.half_plane() as u32;
-            cells.extend(part.cells.iter().map(|cell| cell + start as u32 * plane));
-            count += part.factors.len() - shared;
-        }
-        let mut expected = bodies.cells.clone();
-        [&mut cells, &mut expected].into_iter().for_each(|cells| cells.sort_unstable());
-        assert_eq!((cells, count), (expected, bodies.factors.len()));
-    }
-    let shared: usize = all.iter().map(|bodies| bodies.part(&layout, &starts, 0).shared).sum();
-    assert!(shared > 0 && shared < all.iter().map(|bodies| bodies.factors.len()).sum());
-}
-
-/// A piece that floats, across slabs, beside one that does not.
-#[test]
-fn disconnected_pieces() {
-    let problem = pieces(Shape::new(12, 24, 8));
-    assert!(problem.stencil().unwrap().components(&Serial).unwrap().anchored.contains(&true));
-    let options = SolverOptions { tolerance: 1e-10, ..multigrid() };
-    check_floating(|_| Cpu::new(1).unwrap(), &problem, &[1, 2, 3, 4, 6], &options);
-}
-
-/// New coefficients reach all levels on all ranks, bodies that come and go included.
-#[test]
-fn updates() {
-    for shape in [Shape::new(12, 26, 10), Shape::new(4, 12, 4)] {
-        let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-        for contrasts in [[1.0, 1e6], [1e6, 10.0]] {
-            let [before, after] = contrasts.map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-            let (alone, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
-            for ranks in [2, 3] {
-                let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
-                let (outcome, _, v) = solve_updated(ranks, cpu, [&before, &after], &multigrid(), &rhs).unwrap();
-                assert!(outcome.converged(), "{outcome:?}");
-                assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{shape} {contrasts:?}");
-                assert!(distance(&v, &u) < 1e-6);
-            }
-        }
-    }
-}
-
-/// Cycles that relax points, chosen for what was smooth, give way to Galerkin levels, on all ranks at once.
-#[test]
-fn slow_cycles_are_replaced() {
-    let shape = Shape::new(12, 24, 12);
-    let [before, after] = [1.0, 1e6].map(|contrast| bubbles(shape, contrast).stencil().unwrap());
-    let rhs = bubbles(shape, 1.0).rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap();
-    let (_, u) = solve_alone(&Cpu::new(1).unwrap(), &after, &multigrid(), &rhs, None);
-    let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let cpu = |_: Option<&Threads>| Cpu::new(1).unwrap();
-    let (outcome, preconditioner, v) = solve_updated(3, cpu, [&before, &after], &options, &rhs).unwrap();
-    let is_said = |note: &String| note.contains("went on with cg, preconditioner multigrid, lines on Galerkin");
-    assert!(outcome.converged() && outcome.notes.iter().any(is_said), "{outcome:?}");
-    assert_eq!(preconditioner, "multigrid");
-    assert!(distance(&v, &u) < 1e-6);
 }

@@ -5,6 +5,7 @@ mod checks;
 mod deflation;
 mod diffusion;
 mod failures;
+mod galerkin;
 mod heat;
 mod jumps;
 mod late;

@@ -1,8 +1,9 @@
 //! The Galerkin levels of diffusion: what their setup holds, and what stays.
 
-use super::{DEVICE, HOST, MatrixKind, MatrixSize, Processor, Setup};
+use super::{DEVICE, HOST, MatrixKind, MatrixSize, Memory, Processor, STAGED, Setup};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
+use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 use crate::stencil::Axis;
 use crate::stencil::galerkin::couplings::{Grid, UPPER, along, strong};
 use crate::stencil::galerkin::product::coarse_offsets;
@@ -100,6 +101,31 @@ fn field(grid: &Grid, size: usize) -> f64 {
 
 /// Bytes of each piece of memory that setup on the host has kept for what comes next.
 type Spare = Vec<f64>;
+
+/// What each of several cards takes while it makes the Galerkin levels of a grid that they share, beside its part of the solver: the
+/// coefficients of all of the grid, and all that one card makes levels with. Nothing on cores, and where there are no such levels.
+///
+/// # Errors
+/// Those of [`predict`](super::predict).
+pub fn shared_setup(
+    matrix: &MatrixSize,
+    choice: &Choice,
+    options: &SolverOptions,
+    processor: Processor,
+) -> Result<Memory> {
+    /// Bytes of the lists of all bodies on the host, a cell, before each card has its own.
+    const LISTS: f64 = 3.0 * BODIES;
+    let options = options.resolved(choice)?;
+    let has_cycles = options.method == Method::Multigrid || options.preconditioner == Preconditioner::Multigrid;
+    let MatrixKind::Diffusion { fields, has_shift, .. } = matrix.kind else { return Ok(Memory::default()) };
+    if processor != Processor::Cuda || !has_cycles || options.multigrid.smoother.begins_with_points() {
+        return Ok(Memory::default());
+    }
+    let cells = matrix.shape.cells() as f64;
+    let vector = DOUBLE * Layout::new(matrix.shape)?.len() as f64;
+    let coefficients = (fields + usize::from(has_shift)) as f64 * vector + STAGED * cells;
+    Ok(Memory { host: LISTS * cells, device: coefficients + CARD_SETUP * cells })
+}
 
 impl Setup<'_> {
     /// Everything but the vectors of a cycle; the grids, finest first, as many as are `wanted`. Matrices on the host have numbers as

@@ -17,6 +17,7 @@ use crate::real::Precision;
 use crate::stencil::modes::single_suffices;
 use crate::stencil::rings::Turns;
 
+pub use galerkin::shared_setup;
 pub use matrix_size::{MatrixKind, MatrixSize};
 
 /// What the memory of a solver depends on, of where it works.
@@ -425,5 +426,14 @@ mod tests {
         assert!(of(&|o| o.deflation = Some(Deflation::default()), cpu).host > usual.host);
         let on_card = of(&|_| {}, Processor::Cuda);
         assert!(on_card.device > 0.5 * usual.host && on_card.host < usual.host);
+        let shared = |smoother, processor| {
+            let mut options = SolverOptions { preconditioner: Preconditioner::Multigrid, ..SolverOptions::default() };
+            options.multigrid.smoother = smoother;
+            shared_setup(&size, &size.choice(), &options, processor).unwrap()
+        };
+        let on_cards = shared(Smoother::LineRedBlack, Processor::Cuda);
+        assert!(on_cards.device > 9.6 * (8 * 64 * 64 * 16) as f64, "{on_cards:?}");
+        assert_eq!(shared(Smoother::PointRedBlack, Processor::Cuda), Memory::default());
+        assert_eq!(shared(Smoother::LineRedBlack, cpu), Memory::default());
     }
 }

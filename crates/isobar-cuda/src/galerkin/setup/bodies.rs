@@ -2,11 +2,13 @@
 
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
+use isobar_core::stencil::galerkin::Bodies;
 use isobar_core::stencil::galerkin::bodies::THRESHOLDS;
 
 use super::bodies_source;
 use super::matrix::{BLOCK, Matrix};
 use super::workspace::Piece;
+use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::launch::{Argument, Arguments};
 use crate::memory::Buffer;
@@ -24,9 +26,44 @@ pub struct Lists {
     pub(crate) cells: Buffer,
     /// ω / D
     pub(crate) factors: Buffer,
+    /// How many of them, the first, other cards have cells of, too.
+    pub(crate) shared: usize,
 }
 
 impl Lists {
+    /// What is listed on the host.
+    pub(crate) fn new(cuda: &Cuda, bodies: &Bodies) -> Result<Self> {
+        let context = cuda.context();
+        let what = "lists of strongly coupled cells";
+        Ok(Self {
+            count: bodies.factors.len(),
+            starts: Buffer::from_slice(context, &bodies.starts, what)?,
+            cells: Buffer::from_slice(context, &bodies.cells, what)?,
+            factors: Buffer::from_slice(context, &bodies.factors, what)?,
+            shared: bodies.shared,
+        })
+    }
+
+    /// The same on the host, in an order that does not depend on which threads of the card were first.
+    pub(crate) fn on_host(&self) -> Result<Bodies> {
+        let mut starts = vec![0u32; self.count + 1];
+        self.starts.read(&mut starts)?;
+        let mut cells = vec![0u32; starts[self.count] as usize];
+        self.cells.read(&mut cells)?;
+        let mut factors = vec![0.0; self.count];
+        self.factors.read(&mut factors)?;
+        let cells_of = |body: usize| &cells[starts[body] as usize..starts[body + 1] as usize];
+        let mut order: Vec<usize> = (0..self.count).collect();
+        order.sort_unstable_by_key(|&body| cells_of(body).first());
+        let mut sorted = Bodies { starts: vec![0], shared: self.shared, ..Bodies::default() };
+        for body in order {
+            sorted.cells.extend_from_slice(cells_of(body));
+            sorted.starts.push(sorted.cells.len() as u32);
+            sorted.factors.push(factors[body]);
+        }
+        Ok(sorted)
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.starts.bytes() + self.cells.bytes() + self.factors.bytes()
     }
@@ -126,6 +163,7 @@ pub(super) fn find(matrix: &Matrix, layout: &Layout) -> Result<Vec<Lists>> {
                 starts: copy(found.starts, 4 * (bodies + 1))?,
                 cells: copy(found.cells, 4 * total)?,
                 factors: copy(found.factors, 8 * bodies)?,
+                shared: 0,
             });
             std::mem::swap(&mut kept, &mut kept_before);
         }

@@ -102,12 +102,42 @@ fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments:
     cuda.launch(kernel, grid, [TILE, 8], arguments)
 }
 
-/// Copies fields of a grid that lie one after the other, in such numbers, to arrays in precision T: to vectors of a pitch, or
+/// Some planes along y, of which number `first` goes to row 0.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Planes {
+    first: i32,
+    begin: i32,
+    end: i32,
+}
+
+// SAFETY: laid out as `Planes` in finest.cu: three 32-bit integers.
+unsafe impl Argument for Planes {}
+
+impl Planes {
+    /// From number `first` on so many, with `before` more before and `after` behind, as far as there are any.
+    pub(super) fn new(first: usize, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
+        let [first, begin, end] = [first, first.saturating_sub(before), (first + rows + after).min(count)];
+        Self { first: first as i32, begin: begin as i32, end: end as i32 }
+    }
+
+    /// So many in all.
+    pub(super) fn rows(self) -> usize {
+        (self.end - self.begin).max(0) as usize
+    }
+
+    /// Those before the one that goes to row 0.
+    pub(super) fn before(self) -> usize {
+        (self.first - self.begin) as usize
+    }
+}
+
+/// Copies planes of fields of a grid that lie one after the other, in such numbers, to arrays in precision T: to vectors of a pitch, or
 /// where that is 0 to arrays in the order of (i, k, j).
 pub(super) fn store<T: Real>(
     cuda: &Cuda,
     (number, fields): (Number, Pointer),
-    shape: Shape,
+    (shape, planes): (Shape, Planes),
     pitch: usize,
     to: &[Pointer],
 ) -> Result<()> {
@@ -117,7 +147,7 @@ pub(super) fn store<T: Real>(
     let numbers = [nx, ny, nz, to.len(), pitch];
     let arguments = numbers.into_iter().fold(Arguments::new().with(fields), |all, n| all.with(n as i32));
     let [module] = cuda.prepare([source::<T>(number)])?;
-    in_tiles(cuda, module.kernel("store")?, shape, arguments.with(Targets(targets)))
+    in_tiles(cuda, module.kernel("store")?, shape, arguments.with(planes).with(Targets(targets)))
 }
 
 impl Matrix {
@@ -234,9 +264,11 @@ impl Matrix {
         self.cuda.launch(kernel, [len.div_ceil(block), 1, 1], [block, 1], arguments)
     }
 
-    /// Puts couplings, then row sums, to vectors of a layout.
+    /// Puts couplings, then row sums, to vectors of a layout of some rows, and of the halo row before them.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
-        store::<T>(&self.cuda, (self.number, self.fields.start()), self.grid.shape, layout.pitch(), to)
+        let (shape, [before, _]) = (self.grid.shape, layout.halo());
+        let planes = Planes::new(layout.origin()[1], layout.shape().ny, [before, 0], shape.ny);
+        store::<T>(&self.cuda, (self.number, self.fields.start()), (shape, planes), layout.pitch(), to)
     }
 
     /// The first results of a kernel that looks at all cells.

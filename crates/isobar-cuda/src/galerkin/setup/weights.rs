@@ -1,6 +1,7 @@
 //! Interpolation and Galerkin product in one direction.
 
 use isobar_core::error::Result;
+use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::Grid;
@@ -8,7 +9,7 @@ use isobar_core::stencil::galerkin::couplings::upper_offset;
 use isobar_core::stencil::galerkin::product::coarse_offsets;
 use isobar_core::stencil::galerkin::weights::{HALF_SWEEPS, halves};
 
-use super::matrix::{BLOCK, Matrix, store};
+use super::matrix::{BLOCK, Matrix, Planes, store};
 use super::workspace::Piece;
 use super::{Number, collapsed_source, product, weights_source};
 use crate::cuda::Cuda;
@@ -133,8 +134,26 @@ impl DirectionWeights {
         self.odd
     }
 
-    /// Puts weights of the cells below and above to arrays in the order of (i, k, j).
-    pub(crate) fn store_in<T: Real>(&self, cuda: &Cuda, to: [Pointer; 2]) -> Result<()> {
-        store::<T>(cuda, (self.number, self.values.start()), self.odd.shape, 0, &to)
+    /// Numbers a direction needs between parts of two grids in these layouts: of its odd cells in a part's rows, and in halo rows.
+    fn planes(&self, fine: &Layout, coarse: &Layout) -> Planes {
+        // Odd rows are numbered like the coarse rows before them.
+        let (rows, count) = match self.axis {
+            Axis::X => (fine, fine.shape().ny),
+            Axis::Y => (coarse, fine.shape().ny / 2),
+            Axis::Z => (coarse, coarse.shape().ny),
+        };
+        Planes::new(rows.origin()[1], count, rows.halo(), self.odd.shape.ny)
+    }
+
+    /// How many of either weight that is, and how many of these before those of the part's first row.
+    pub(crate) fn counts(&self, fine: &Layout, coarse: &Layout) -> [usize; 2] {
+        let (planes, row) = (self.planes(fine, coarse), self.odd.shape.nx * self.odd.shape.nz);
+        [planes.rows() * row, planes.before() * row]
+    }
+
+    /// Puts weights of the cells below and above to arrays in the order of (i, k, j), of which the part's first row is here.
+    pub(crate) fn store_in<T: Real>(&self, cuda: &Cuda, [fine, coarse]: [&Layout; 2], to: [Pointer; 2]) -> Result<()> {
+        let of = (self.odd.shape, self.planes(fine, coarse));
+        store::<T>(cuda, (self.number, self.values.start()), of, 0, &to)
     }
 }

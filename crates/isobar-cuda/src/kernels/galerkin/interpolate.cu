@@ -4,6 +4,9 @@
 // weights of its own. Weights in y live on rows that are halved in x already, those in z on such halved in x and y. All are in
 // the order of (i, k, j), i fastest.
 //
+// Of parts of two grids j counts from their first rows, which are even where y is halved, and may be that of a halo row: row -1 of the
+// finer one gives to the first of the coarser one, and takes nothing; the row after the last of the coarser one gives alone.
+//
 // Block: 256 threads (m, k); grid: as many as it takes, z: (j, colour) of the grid that is written, or j where one colour is.
 #include "layout.cuh"
 
@@ -18,6 +21,8 @@ struct Interpolation {
     int odd[3];
     // Bits of directions in which the last odd cell lies below the first coarse one.
     int ring;
+    // Halo rows of the finer grid before its first row, and of the coarser one after its last.
+    int before, after;
 };
 
 __device__ __forceinline__ long long place(const int (&grid)[4], int i, int j, int k) {
@@ -51,7 +56,7 @@ __device__ __forceinline__ void for_each_parent(const Interpolation& p, int i, i
     const long long at = weight_place<D>(p, n >> 1, i, j, k);
     f(n >> 1, p.below[D][at]);
     const int next = (n >> 1) + 1;
-    f(next < p.coarse[D] ? next : 0, p.above[D][at]);
+    f(next < p.coarse[D] + (D == 1 ? p.after : 0) ? next : 0, p.above[D][at]);
 }
 
 // u += P u_c, in cells of one colour or, where that is negative, of both.
@@ -82,9 +87,10 @@ template <int D> struct Children {
         cell[ITSELF] = halved ? 2 * n : n;
         exists[ITSELF] = true;
         odd[ITSELF] = 0;
-        const int before = n > 0 ? n - 1 : p.ring >> D & 1 ? p.odd[D] - 1 : -1;
+        const bool is_before = n > 0 || (D == 1 && p.before), is_around = p.ring >> D & 1;
+        const int before = is_before ? n - 1 : p.odd[D] - 1;
         exists[OVER] = halved && n < p.odd[D];
-        exists[UNDER] = halved && before >= 0;
+        exists[UNDER] = halved && (is_before || is_around);
         odd[OVER] = exists[OVER] ? n : 0;
         odd[UNDER] = exists[UNDER] ? before : 0;
         cell[OVER] = exists[OVER] ? 2 * n + 1 : cell[ITSELF];

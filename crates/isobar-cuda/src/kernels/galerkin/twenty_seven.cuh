@@ -20,6 +20,9 @@ struct Matrix {
     int nx, ny, nz, pitch;
     // Bits of the stored directions that there are couplings for, and of the periodic ones.
     unsigned int present, periodic;
+    // Rows that there are, halo rows included: 0 and ny where this is all of a grid. Couplings are stored of the row before the first,
+    // too.
+    int start, end;
 };
 
 __device__ __forceinline__ long long place(const Matrix& a, int i, int j, int k) {
@@ -34,10 +37,10 @@ struct Around {
     unsigned int exist, lag;
 };
 
-// Brings n into 0 … count - 1 across a periodic side; whether there is such a cell.
-__device__ __forceinline__ bool bring_inside(int& n, int count, bool periodic) {
-    const bool is_inside = n >= 0 && n < count;
-    n += n < 0 ? count : n >= count ? -count : 0;
+// Brings n into start … end - 1 across a periodic side; whether there is such a cell.
+__device__ __forceinline__ bool bring_inside(int& n, int start, int end, bool periodic) {
+    const bool is_inside = n >= start && n < end;
+    n += n < start ? end - start : n >= end ? start - end : 0;
     return is_inside || periodic;
 }
 
@@ -47,11 +50,11 @@ __device__ __forceinline__ Around columns_around(const Matrix& a, int i, int j) 
 #pragma unroll
     for (int dx = -1; dx <= 1; dx++) {
         int x = i + dx;
-        const bool is_x = bring_inside(x, a.nx, a.periodic & 1);
+        const bool is_x = bring_inside(x, 0, a.nx, a.periodic & 1);
 #pragma unroll
         for (int dy = -1; dy <= 1; dy++) {
             int y = j + dy;
-            const bool exists = bring_inside(y, a.ny, a.periodic & 2) && is_x;
+            const bool exists = bring_inside(y, a.start, a.end, a.periodic & 2) && is_x;
             const bool lags = exists && (dx || dy) && !((x ^ i) & 1) && !((y ^ j) & 1);
             const int bit = 3 * (1 + dx) + 1 + dy;
             around.exist |= exists ? 1u << bit : 0;

@@ -91,9 +91,15 @@ struct Targets {
     T* field[UPPER + 1];
 };
 
-// Fields of a grid, one after the other, to vectors of a pitch; where that is 0, to arrays in the order of (i, k, j).
+// Some planes, of which number `first` goes to row 0 of a target.
+struct Planes {
+    int first, begin, end;
+};
+
+// Fields of a grid, one after the other, to vectors of a pitch, where the plane that goes to row 0 is even; where the pitch is 0, to
+// arrays in the order of (i, k, j).
 extern "C" __global__ void __launch_bounds__(256)
-    store(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Targets targets) {
+    store(const Number* __restrict__ fields, int nx, int ny, int nz, int count, int pitch, Planes planes, Targets targets) {
     __shared__ Number tile[TILE][TILE + 1];
     const int first_i = blockIdx.x * TILE, first_j = blockIdx.y * TILE;
     const long long cells = (long long)nx * ny * nz;
@@ -108,7 +114,8 @@ extern "C" __global__ void __launch_bounds__(256)
             for (int row = threadIdx.y; row < TILE; row += ROWS) {
                 const int i = first_i + threadIdx.x, n = first_j + row;
                 if (i >= nx || n >= ny) continue;
-                const int j = unfolded(n, ny);
+                const int plane = unfolded(n, ny), j = plane - planes.first;
+                if (plane < planes.begin || plane >= planes.end) continue;
                 const long long at = pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j);
                 to[at] = T(tile[threadIdx.x][row]);
             }
