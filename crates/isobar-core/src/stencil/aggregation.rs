@@ -162,3 +162,64 @@ impl Diffusion {
         sums.chain(off).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::execute::Serial;
+    use crate::problem::random;
+    use crate::stencil::Side;
+
+    /// Components by walking from cell to cell, numbered in the order of their first cells.
+    fn walked(stencil: &Diffusion) -> Vec<u32> {
+        let shape = stencil.shape();
+        let mut ids = vec![AggregateMap::NONE; shape.cells()];
+        let mut next = 0;
+        for start in stencil.cells().filter(|&at| stencil.is_active(at)) {
+            if ids[stencil.cell(start)] != AggregateMap::NONE {
+                continue;
+            }
+            let mut left = vec![start];
+            while let Some(at) = left.pop() {
+                if ids[stencil.cell(at)] == AggregateMap::NONE {
+                    ids[stencil.cell(at)] = next;
+                    left.extend(stencil.neighbours(at).filter(|(_, t)| *t > 0.0).map(|(to, _)| to));
+                }
+            }
+            next += 1;
+        }
+        ids
+    }
+
+    #[test]
+    fn components_are_those_that_one_can_walk_through() {
+        let shapes = [Shape::new(7, 5, 6), Shape::new(1, 9, 4), Shape::new(16, 1, 1), Shape::new(12, 11, 1)];
+        let ring = [Side::Periodic; 2];
+        let sides =
+            [[[Side::Closed; 2]; 3], [ring, [Side::Closed; 2], ring], [[Side::Fixed, Side::Closed], ring, ring]];
+        for (n, (shape, sides)) in shapes.iter().flat_map(|&shape| sides.map(|sides| (shape, sides))).enumerate() {
+            for closed in [0.2, 0.5, 0.8] {
+                let field: Vec<f64> = (0..shape.cells())
+                    .map(|cell| if 0.5 * (random(n as u64, cell) + 1.0) < closed { 0.0 } else { 1.0 + cell as f64 })
+                    .collect();
+                let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: [(0, 2.0); 3] };
+                let stencil = Diffusion::new(shape, cells, None, sides).unwrap();
+                let expected = walked(&stencil);
+                let Some(Components { all, anchored }) = stencil.components(&Serial) else {
+                    assert!(!expected.contains(&AggregateMap::NONE), "{shape}, {sides:?}");
+                    continue;
+                };
+                assert_eq!(all.ids(), expected, "{shape}, {sides:?}");
+                let ties = stencil.ties(&Components { all: all.clone(), anchored: anchored.clone() });
+                for (component, &anchored) in anchored.iter().enumerate() {
+                    let own = stencil.cells().filter(|&at| expected[stencil.cell(at)] as usize == component);
+                    let tie: f64 = own.map(|at| stencil.shift(at)).sum();
+                    assert_eq!(anchored, tie > 0.0);
+                    assert!((ties[component] - tie).abs() <= 1e-12 * tie);
+                }
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use isobar_core::backend::part::PartBackend;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions, Start};
+use isobar_core::outcome::Stop;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
 use isobar_core::real::Precision;
 use isobar_core::stencil::{Diffusion, Supports};
@@ -108,7 +109,9 @@ pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
         let (outcome, together) =
             solve_on(ranks, &backend, &stencil, options, &rhs, None).unwrap_or_else(|error| panic!("{what}: {error}"));
         let few = alone.iterations.div_ceil(20);
-        assert!(outcome.iterations.abs_diff(alone.iterations) <= few, "{what}: {outcome:?} instead of {alone:?}");
+        // Of residuals that go no lower, when that is seen is chance.
+        let is_same = outcome.iterations.abs_diff(alone.iterations) <= few || alone.stop == Stop::Stagnated;
+        assert!(is_same, "{what}: {outcome:?} instead of {alone:?}");
         assert_eq!(outcome.stop, alone.stop, "{what}");
         // Rounding of u times a coupling of 10¹², and that of single precision.
         let is_single = options.precision != Precision::F64 || options.multigrid.precision == CyclePrecision::F32;

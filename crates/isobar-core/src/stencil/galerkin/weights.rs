@@ -15,8 +15,8 @@ pub const NEARLY_ONE: f64 = 1e-6;
 /// A weight below this is none, and what it is goes to the other one. Where pieces of a grid lie beside each other in a plane,
 /// relaxing across it leaves traces of a piece in coarse cells that are closed or another piece's. A coarse cell of nothing but
 /// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the
-/// next grid.
-pub const NEGLIGIBLE: f64 = 1e-2;
+/// next grid. No ratio of round coefficients, on which rounding would decide.
+pub const NEGLIGIBLE: f64 = 7e-3;
 
 /// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1
 ///
