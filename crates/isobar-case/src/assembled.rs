@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use isobar::Shape;
+use isobar::internals::execute::{Host, for_each_piece, for_each_row};
 use isobar::problem::{self, Coefficient, DiffusionProblem, PointProblem, Spacing};
-use isobar::stencil::galerkin::Serial;
 use isobar::stencil::{Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
@@ -73,13 +73,13 @@ fn keep_rows(values: &mut Vec<f64>, shape: Shape, rows: &Range<usize>) {
     values.shrink_to_fit();
 }
 
-/// The cells of a problem.
-pub(crate) fn mesh_of(problem: &DiffusionProblem) -> Mesh {
-    let Shape { nx, ny, nz } = problem.shape;
+/// The cells of a grid of these widths.
+pub(crate) fn mesh_of(shape: Shape, spacing: &[Spacing; 3]) -> Mesh {
+    let Shape { nx, ny, nz } = shape;
     let cells = [nx, ny, nz];
     let faces = [0, 1, 2].map(|d| {
         let mut edge = 0.0;
-        let widths = (0..cells[d]).map(|n| problem.spacing[d].width(n));
+        let widths = (0..cells[d]).map(|n| spacing[d].width(n));
         std::iter::once(0.0)
             .chain(widths.map(|width| {
                 edge += width;
@@ -87,15 +87,16 @@ pub(crate) fn mesh_of(problem: &DiffusionProblem) -> Mesh {
             }))
             .collect()
     });
-    let uniform = |d: usize| match problem.spacing[d] {
+    let uniform = |d: usize| match spacing[d] {
         Spacing::Uniform(width) => Some(width),
         Spacing::Given(_) => None,
     };
-    let spacing = match [0, 1, 2].map(uniform) {
+    let widths = match [0, 1, 2].map(uniform) {
         [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),
         _ => None,
     };
-    Mesh { centres: problem.coordinates(), faces, spacing, units: Units::Unspecified }
+    let centres = [0, 1, 2].map(|d| spacing[d].centres(cells[d]));
+    Mesh { centres, faces, spacing: widths, units: Units::Unspecified }
 }
 
 impl DiffusionCase {
@@ -104,6 +105,13 @@ impl DiffusionCase {
     /// # Errors
     /// A file that cannot be read or does not fit; values that make no sense, naming the cell.
     pub fn problem(&self) -> Result<DiffusionProblem> {
+        let problem = self.unchecked()?;
+        problem.validate()?;
+        Ok(problem)
+    }
+
+    /// The same, [`DiffusionProblem::checked`] left to the caller.
+    fn unchecked(&self) -> Result<DiffusionProblem> {
         let (shape, section) = (self.shape, &self.section);
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(Vec::new()));
         problem.spacing = self.spacing.clone();
@@ -120,15 +128,19 @@ impl DiffusionCase {
         let multiplier =
             section.multiplier.as_ref().map(|values| fill("diffusion.multiplier", values, &[])).transpose()?;
         let scaled = |mut values: Vec<f64>| {
-            for (value, factor) in values.iter_mut().zip(multiplier.iter().flatten()) {
-                *value *= factor;
+            if let Some(factors) = &multiplier {
+                for_each_piece(&Host, &mut values, |first, piece| {
+                    piece.iter_mut().zip(&factors[first..]).for_each(|(value, factor)| *value *= factor);
+                });
             }
             values
         };
         // Only the horizontal coefficients are multiplied.
         let vertical = match along_z {
             None if along_y.is_some() || multiplier.is_some() => {
-                Some(memory::collect("diffusion.coefficient", along_x.len(), along_x.iter().copied())?)
+                Some(memory::fill("diffusion.coefficient", along_x.len(), |first, piece: &mut [f64]| {
+                    piece.copy_from_slice(&along_x[first..][..piece.len()]);
+                })?)
             }
             given => given,
         };
@@ -165,7 +177,6 @@ impl DiffusionCase {
         problem.boundary = section.boundary();
         problem.sources = section.sources(shape.nz);
         problem.wells = section.wells(shape.nz);
-        problem.validate()?;
         Ok(problem)
     }
 
@@ -176,7 +187,10 @@ impl DiffusionCase {
     pub(crate) fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
         let (problem, weighting) = (self.problem()?, self.rhs.weighting);
         Ok(match self.section.unknowns {
-            Unknowns::Points => PointProblem::new(&problem, problem.extent())?.rhs_from(body, weighting)?,
+            Unknowns::Points => {
+                let size = problem.extent();
+                PointProblem::new(problem, size)?.rhs_from(body, weighting)?
+            }
             Unknowns::Cells => problem.rhs_from(body, weighting)?,
         })
     }
@@ -191,16 +205,18 @@ impl DiffusionCase {
 
     /// The same with right-hand side and exact solution in some rows of the grid.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
-        let problem = self.problem()?;
+        let problem = self.unchecked()?;
         if self.section.unknowns == Unknowns::Points {
-            return self.assemble_points(&problem, rows);
+            problem.validate()?;
+            return self.assemble_points(problem, rows);
         }
-        let stencil = problem.stencil()?;
+        let checked = problem.checked()?;
+        let stencil = checked.stencil()?;
         let rhs = &self.rhs;
         let values = self.right_hand_side(
             rows,
-            |kind| problem.rhs_in(rows, kind, rhs.seed, rhs.weighting),
-            |body| problem.rhs_from_in(rows, body, rhs.weighting),
+            |kind| checked.rhs_in(rows, kind, rhs.seed, rhs.weighting),
+            |body| checked.rhs_from_in(rows, body, rhs.weighting),
         )?;
         let exact =
             (self.rhs_kind() == RhsKind::Manufactured).then(|| without_constants(problem.exact(), &stencil, rows));
@@ -208,7 +224,7 @@ impl DiffusionCase {
             rhs: values,
             exact,
             active: mask_of(&stencil)?,
-            mesh: mesh_of(&problem),
+            mesh: mesh_of(problem.shape, &problem.spacing),
             matrix: Matrix::Diffusion(stencil),
         })
     }
@@ -237,8 +253,9 @@ impl DiffusionCase {
     }
 
     /// The same at points inside the box.
-    fn assemble_points(&self, problem: &DiffusionProblem, rows: &Range<usize>) -> Result<Assembled> {
-        let points = PointProblem::new(problem, problem.extent())?;
+    fn assemble_points(&self, problem: DiffusionProblem, rows: &Range<usize>) -> Result<Assembled> {
+        let size = problem.extent();
+        let points = PointProblem::new(problem, size)?;
         let stencil = points.stencil()?;
         let rhs = &self.rhs;
         let values = self.right_hand_side(
@@ -252,7 +269,7 @@ impl DiffusionCase {
             rhs: values,
             exact,
             active: mask_of(&stencil)?,
-            mesh: mesh_around(&points.coordinates, problem.extent()),
+            mesh: mesh_around(&points.coordinates, size),
             matrix: Matrix::Diffusion(stencil),
         })
     }
@@ -260,12 +277,12 @@ impl DiffusionCase {
 
 /// Which cells take part; nothing where all do.
 fn mask_of(stencil: &Diffusion) -> Result<Option<Vec<bool>>> {
-    if stencil.is_one_piece(&Serial) {
+    if stencil.is_one_piece() {
         return Ok(None);
     }
     let shape = Stencil::shape(stencil);
-    let mut active = memory::collect("the mask", shape.cells(), std::iter::repeat_n(false, shape.cells()))?;
-    active.chunks_exact_mut(shape.nx).enumerate().for_each(|(row, active)| stencil.find_active(row, active));
+    let mut active = memory::fill("the mask", shape.cells(), |_, _| {})?;
+    for_each_row(&Host, &mut active, shape.nx, |row, active| stencil.find_active(row, active));
     Ok(active.contains(&false).then_some(active))
 }
 
@@ -286,7 +303,7 @@ pub(crate) fn mesh_around(centres: &[Vec<f64>; 3], size: [f64; 3]) -> Mesh {
 /// Of all solutions of a singular system, the one that solvers return, with mean 0 wherever a constant is free; of that some rows.
 fn without_constants(mut solution: Vec<f64>, stencil: &Diffusion, rows: &Range<usize>) -> Vec<f64> {
     let shape = Stencil::shape(stencil);
-    let Some(components) = stencil.components(&Serial) else {
+    let Some(components) = stencil.components(&Host) else {
         keep_rows(&mut solution, shape, rows);
         return solution;
     };

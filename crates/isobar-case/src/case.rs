@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::iter::repeat_n;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -166,13 +165,13 @@ impl Case {
         let row = shape.nx * rows.len();
         let cells = row * shape.nz;
         match self.guess {
-            FirstGuess::Zero => memory::collect("the solution", cells, repeat_n(0.0, cells)),
-            FirstGuess::Ones => memory::collect("the first guess", cells, repeat_n(1.0, cells)),
+            FirstGuess::Zero => memory::fill("the solution", cells, |_, _| {}),
+            FirstGuess::Ones => memory::fill("the first guess", cells, |_, piece| piece.fill(1.0)),
             FirstGuess::Random => {
-                let first = |layer: usize| shape.nx * (rows.start + shape.ny * layer);
-                let values =
-                    (0..shape.nz).flat_map(|layer| (0..row).map(move |n| random_value(seed, first(layer) + n)));
-                memory::collect("the first guess", cells, values)
+                let of_grid = |n: usize| n % row + shape.nx * (rows.start + shape.ny * (n / row));
+                memory::fill("the first guess", cells, |first, piece: &mut [f64]| {
+                    piece.iter_mut().zip(first..).for_each(|(value, n)| *value = random_value(seed, of_grid(n)));
+                })
             }
         }
     }
@@ -183,7 +182,9 @@ impl Case {
 /// # Errors
 /// Memory that cannot be had.
 pub fn random_guess(seed: u64, cells: usize) -> Result<Vec<f64>> {
-    memory::collect("the first guess", cells, (0..cells).map(|n| random_value(seed, n)))
+    memory::fill("the first guess", cells, |first, piece: &mut [f64]| {
+        piece.iter_mut().zip(first..).for_each(|(value, n)| *value = random_value(seed, n));
+    })
 }
 
 fn random_value(seed: u64, cell: usize) -> f64 {

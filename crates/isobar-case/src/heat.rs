@@ -296,10 +296,7 @@ impl HeatCase {
             }
         };
         // Without sides, sources and wells, which come in later.
-        let mut bare = problem.clone();
-        bare.boundary = [[Boundary::default(); 2]; 3];
-        (bare.sources, bare.wells) = (Vec::new(), Vec::new());
-        Ok(Some(bare.rhs(Some(kind), rhs.seed, problem::Weighting::None)?))
+        Ok(Some(problem.checked()?.body_in(&(0..ny), Some(kind), rhs.seed, problem::Weighting::None)))
     }
 
     /// The first state, C order.
@@ -311,8 +308,10 @@ impl HeatCase {
         let cells = self.shape().cells();
         match &self.section.initial {
             Initial::Sine => Ok(heat.sine(self.size())),
-            Initial::Zero => memory::collect("the first state", cells, std::iter::repeat_n(0.0, cells)),
-            Initial::Random => memory::collect("the first state", cells, (0..cells).map(|n| problem::random(seed, n))),
+            Initial::Zero => memory::fill("the first state", cells, |_, _| {}),
+            Initial::Random => memory::fill("the first state", cells, |first, piece: &mut [f64]| {
+                piece.iter_mut().zip(first..).for_each(|(value, n)| *value = problem::random(seed, n));
+            }),
             Initial::File(path) => {
                 npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("heat.initial: {error}")))
             }
@@ -345,11 +344,11 @@ impl HeatCase {
     }
 
     /// Where the unknowns are.
-    pub fn mesh(&self, heat: &Heat, problem: Option<&problem::DiffusionProblem>) -> Mesh {
-        if let Some(problem) = problem.filter(|_| !self.at_points) {
-            return mesh_of(problem);
+    pub fn mesh(&self, heat: &Heat) -> Mesh {
+        if self.at_points {
+            return mesh_around(&heat.coordinates, self.size());
         }
-        mesh_around(&heat.coordinates, self.size())
+        mesh_of(self.shape(), &self.diffusion.spacing)
     }
 
     /// The problem in space with the mesh and the first state.
@@ -358,8 +357,7 @@ impl HeatCase {
     /// Those of [`HeatCase::problem`] and [`HeatCase::initial`].
     pub fn parts(&self) -> Result<(Heat, Mesh, Vec<f64>)> {
         let heat = self.problem()?;
-        let mesh =
-            if self.at_points { self.mesh(&heat, None) } else { self.mesh(&heat, Some(&self.diffusion.problem()?)) };
+        let mesh = self.mesh(&heat);
         let initial = self.initial(&heat)?;
         Ok((heat, mesh, initial))
     }

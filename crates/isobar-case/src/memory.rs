@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use isobar::internals::execute::{self, Host};
+
 use crate::error::{Error, Result};
 
 /// Refuses what does not fit into the memory that is available now.
@@ -28,12 +30,25 @@ pub fn require(what: &str, needed: f64) -> Result<()> {
 /// Memory that cannot be had; `what` is said to need it.
 pub fn collect<T>(what: &str, length: usize, values: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
     let mut collected = Vec::new();
-    collected.try_reserve_exact(length).map_err(|_| {
-        let bytes = readable(length as f64 * size_of::<T>() as f64);
-        Error::new(format!("{what} takes {bytes}, which cannot be had; use a smaller grid"))
-    })?;
+    collected.try_reserve_exact(length).map_err(|_| cannot_be_had::<T>(what, length))?;
     collected.extend(values);
     Ok(collected)
+}
+
+/// The same of which `f(first, piece)` sets pieces of zeros, on all threads that it is called on.
+///
+/// # Errors
+/// As [`collect`].
+pub fn fill<T>(what: &str, length: usize, f: impl Fn(usize, &mut [T]) + Sync) -> Result<Vec<T>>
+where
+    T: Copy + Default + Send,
+{
+    execute::try_pieces(&Host, length, f).map_err(|_| cannot_be_had::<T>(what, length))
+}
+
+fn cannot_be_had<T>(what: &str, length: usize) -> Error {
+    let bytes = readable(length as f64 * size_of::<T>() as f64);
+    Error::new(format!("{what} takes {bytes}, which cannot be had; use a smaller grid"))
 }
 
 /// A number of bytes as a person reads one.

@@ -103,7 +103,7 @@ impl LinearSystem {
     pub fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
-            Origin::Diffusion(problem) => Some(mesh_of(problem).centres),
+            Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
             Origin::Matrix => None,
         }
     }

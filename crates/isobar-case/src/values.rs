@@ -1,11 +1,11 @@
 //! Values of cells as the case file gives them: a number, a file, or a recipe.
 
 use std::fmt;
-use std::iter::repeat_n;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use isobar::Shape;
+use isobar::internals::execute::{Host, find_wrong};
 use isobar::problem::materials::{self, Bubbles};
 use isobar_io::npy;
 use serde::de::value::MapAccessDeserializer;
@@ -194,7 +194,7 @@ impl Values {
     /// makes no sense.
     pub(crate) fn fill(&self, key: &str, shape: Shape, extent: [f64; 3], horizontal: &[f64]) -> Result<Vec<f64>> {
         Ok(match self {
-            Self::Number(value) => memory::collect(key, shape.cells(), repeat_n(*value, shape.cells()))?,
+            Self::Number(value) => memory::fill(key, shape.cells(), |_, piece| piece.fill(*value))?,
             Self::File(path) => read_cells(key, path, shape)?,
             Self::Layers(layers) => materials::layers(shape, layers.contrast, layers.seed)?,
             Self::TwoPhase(phases) => materials::two_phase(shape, phases.contrast)?,
@@ -203,7 +203,9 @@ impl Values {
                 materials::bubbles(shape, extent, &bubbles)?
             }
             Self::Noise(noise) => materials::noise(shape, noise.sigma, noise.seed)?,
-            Self::Ratio(ratio) => memory::collect(key, horizontal.len(), horizontal.iter().map(|value| ratio * value))?,
+            Self::Ratio(ratio) => memory::fill(key, horizontal.len(), |first, piece: &mut [f64]| {
+                piece.iter_mut().zip(&horizontal[first..]).for_each(|(of_cell, value)| *of_cell = ratio * value);
+            })?,
             Self::RatioFile(path) => {
                 let ratios = npy::read_layers(path, shape.nz).map_err(|error| Error::new(format!("{key}: {error}")))?;
                 if let Some(layer) = ratios.iter().position(|ratio| *ratio < 0.0) {
@@ -249,7 +251,7 @@ fn use_a_size() -> String {
 
 /// Fails where the values of a key, as they come from files, recipes and factors, are out of range, naming the cell.
 pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()> {
-    match values.iter().position(|&value| !fits(value)) {
+    match find_wrong(&Host, values, fits) {
         None => Ok(()),
         Some(n) => {
             let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
@@ -266,7 +268,7 @@ pub(crate) fn check_sizes(key: &str, values: &[f64], shape: Shape) -> Result<()>
 pub(crate) fn read_cells(key: &str, path: &Path, shape: Shape) -> Result<Vec<f64>> {
     let values =
         npy::read(path, [shape.nz, shape.ny, shape.nx]).map_err(|error| Error::new(format!("{key}: {error}")))?;
-    if let Some(n) = values.iter().position(|value| *value < 0.0) {
+    if let Some(n) = find_wrong(&Host, &values, |value: f64| value >= 0.0 || value.is_nan()) {
         let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
         return Err(Error::new(format!(
             "{key}: {}: {} in cell (i, j, k) = ({i}, {j}, {k}), a[{k}, {j}, {i}]; it must not be negative (0 makes a \

@@ -15,6 +15,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod compiling;
 pub mod console;
 pub mod device;
 pub mod failure;

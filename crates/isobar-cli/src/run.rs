@@ -9,6 +9,7 @@ use isobar_case::assembled::keep_columns;
 use isobar_case::report::{Checks, ErrorReport, ProblemReport, Report, Seconds, TrafficReport, has_solution};
 use isobar_case::{Assembled, Case, Footprint, memory};
 
+use crate::compiling;
 use crate::console::Console;
 use crate::failure::Result;
 use crate::interrupt;
@@ -52,7 +53,7 @@ pub struct Together<'r> {
 pub fn solve(case: &Case, device: &Device, together: Option<Together<'_>>, console: &mut Console) -> Result<Run> {
     let assemble = |rows: &Range<usize>| {
         case.require_memory(device)?;
-        Ok(case.assemble_in(rows)?)
+        Ok(device.enter(|| case.assemble_in(rows))?)
     };
     solve_since(Instant::now(), case, assemble, device, together, console)
 }
@@ -78,13 +79,14 @@ fn solve_since(
         let [columns, rows] = ranks.map_or(Ok([0..shape.nx, 0..shape.ny]), |ranks| ranks.part(shape))?;
         let mut assembled = assemble(&rows)?;
         let solver = assembled.matrix.solver(device, &case.solver)?;
-        let mut guess = case.first_guess_in(&rows)?;
+        let mut guess = device.enter(|| case.first_guess_in(&rows))?;
         assembled.keep_columns(&columns);
         keep_columns(&mut guess, shape.nx, &columns);
         let part = Shape { nx: columns.len(), ny: rows.len(), ..shape };
         Ok((assembled, solver, case.footprint_on(device)?, guess, part))
     };
-    let (assembled, mut solver, footprint, mut solution, part) = ranks::agree(ranks, set_up())?;
+    let (assembled, mut solver, footprint, mut solution, part) =
+        ranks::agree(ranks, compiling::watch(console, set_up))?;
     let setup = clock.elapsed().as_secs_f64();
     let mut description = solver.description().clone();
     let [vectors, coefficients] = ranks::sum(ranks, [description.bytes as f64, description.coefficient_bytes as f64])?

@@ -1,6 +1,13 @@
-//! Passes over a grid on the host, on as many threads as there are.
+//! Passes over a grid on the host, on as many threads as there are, and the arrays that such passes make.
 
+use std::collections::TryReserveError;
+use std::mem::{self, MaybeUninit};
+use std::ptr;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Runs passes over planes, rows or other pieces.
 pub trait Execute: Sync {
@@ -22,13 +29,173 @@ impl Execute for Serial {
     }
 }
 
+/// The threads of the pool that it is used in, a processor's own within [`Backend::enter`](crate::backend::Backend::enter), and
+/// outside of any all cores (or `RAYON_NUM_THREADS`).
+#[derive(Clone, Copy, Debug)]
+pub struct Host;
+
+impl Execute for Host {
+    fn for_each<X: Send>(&self, items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
+        match items {
+            // What is one piece starts no threads.
+            [] => {}
+            [item] => f(0, item),
+            _ if rayon::current_thread_index().is_some() => on_threads(items, &f),
+            _ => match all_cores() {
+                Some(pool) => pool.install(|| on_threads(items, &f)),
+                None => Serial.for_each(items, f),
+            },
+        }
+    }
+
+    fn prefer_large_pages<X>(&self, memory: &[X]) {
+        prefer_large_pages(memory);
+    }
+}
+
+fn on_threads<X: Send>(items: &mut [X], f: impl Fn(usize, &mut X) + Sync) {
+    items.par_iter_mut().enumerate().for_each(|(n, item)| f(n, item));
+}
+
+/// The pool of whoever is in none; nothing where no threads can be had. A process that was forked has none of its parent's threads,
+/// for which it would wait for ever, and starts its own.
+fn all_cores() -> Option<Arc<ThreadPool>> {
+    static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
+    let process = std::process::id();
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    if pool.as_ref().is_none_or(|(own, _)| *own != process) {
+        let made = ThreadPoolBuilder::new().thread_name(|n| format!("isobar-host-{n}")).build().ok()?;
+        // A parent's cannot be ended here.
+        mem::forget(pool.replace((process, Arc::new(made))));
+    }
+    pool.as_ref().map(|(_, pool)| Arc::clone(pool))
+}
+
+/// Asks the system to back memory that has not been touched yet with large pages, where it offers them and the memory is as
+/// large as one: a sweep meets so many rows at once that translating addresses would take as long as computing.
+pub fn prefer_large_pages<X>(memory: &[X]) {
+    #[cfg(target_os = "linux")]
+    {
+        const PAGE: usize = 4096;
+        const LARGE: usize = 2 << 20;
+        let first = (memory.as_ptr() as usize).next_multiple_of(PAGE);
+        let end = (memory.as_ptr() as usize + size_of_val(memory)) / PAGE * PAGE;
+        if end >= first + LARGE {
+            // SAFETY: whole pages inside an allocation of this size; the advice changes no contents. That
+            // it is not taken (an old kernel) does no harm.
+            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = memory;
+}
+
 /// Elements of an array that one thread has at a time.
 pub(crate) const PIECE: usize = 1 << 16;
 
 /// Calls `f(first, piece)` with all pieces of an array, and where they begin.
-pub(crate) fn for_each_piece<X: Send>(execute: &impl Execute, all: &mut [X], f: impl Fn(usize, &mut [X]) + Sync) {
+pub fn for_each_piece<X: Send>(execute: &impl Execute, all: &mut [X], f: impl Fn(usize, &mut [X]) + Sync) {
     let mut pieces: Vec<&mut [X]> = all.chunks_mut(PIECE).collect();
     execute.for_each(&mut pieces, |piece, values| f(piece * PIECE, values));
+}
+
+/// Calls `f(row, values)` with all rows of `nx` elements of an array.
+pub fn for_each_row<X: Send>(execute: &impl Execute, all: &mut [X], nx: usize, f: impl Fn(usize, &mut [X]) + Sync) {
+    let nx = nx.max(1);
+    let rows = (PIECE / nx).max(1);
+    let mut pieces: Vec<&mut [X]> = all.chunks_mut(rows * nx).collect();
+    execute.for_each(&mut pieces, |piece, values| {
+        values.chunks_mut(nx).enumerate().for_each(|(row, values)| f(piece * rows + row, values));
+    });
+}
+
+/// What `f(first, piece)` says of all pieces of an array, in their order.
+pub(crate) fn map_pieces<X: Sync, R: Send>(
+    execute: &impl Execute,
+    all: &[X],
+    f: impl Fn(usize, &[X]) -> R + Sync,
+) -> Vec<R> {
+    let mut said: Vec<Option<R>> = all.chunks(PIECE).map(|_| None).collect();
+    execute.for_each(&mut said, |piece, said| {
+        let first = piece * PIECE;
+        *said = Some(f(first, &all[first..all.len().min(first + PIECE)]));
+    });
+    said.into_iter().flatten().collect()
+}
+
+/// Where the first element is that is not `right`.
+pub fn find_wrong<X: Copy + Sync>(
+    execute: &impl Execute,
+    all: &[X],
+    right: impl Fn(X) -> bool + Sync,
+) -> Option<usize> {
+    /// So many are looked at without branches.
+    const BLOCK: usize = 1024;
+    let of_piece = |first: usize, piece: &[X]| {
+        let are_right = |block: &[X]| block.iter().fold(true, |all, &value| all & right(value));
+        let block = piece.chunks(BLOCK).position(|block| !are_right(block))?;
+        let wrong = piece[block * BLOCK..].iter().position(|&value| !right(value))?;
+        Some(first + block * BLOCK + wrong)
+    };
+    map_pieces(execute, all, of_piece).into_iter().flatten().next()
+}
+
+/// An array of which `f(row, values)` sets rows of `nx` zeros, first touched by whoever works on them.
+pub(crate) fn rows<X: Clone + Default + Send>(
+    execute: &impl Execute,
+    count: usize,
+    nx: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) -> Vec<X> {
+    let mut all = vec![X::default(); count];
+    execute.prefer_large_pages(&all);
+    for_each_row(execute, &mut all, nx, f);
+    all
+}
+
+/// An array of which `f(first, piece)` sets pieces of zeros, in memory that is had before the first is made.
+///
+/// # Errors
+/// Memory that cannot be had.
+pub fn try_pieces<X: Copy + Default + Send>(
+    execute: &impl Execute,
+    count: usize,
+    f: impl Fn(usize, &mut [X]) + Sync,
+) -> Result<Vec<X>, TryReserveError> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count)?;
+    let room = &mut all.spare_capacity_mut()[..count];
+    execute.prefer_large_pages(room);
+    for_each_piece(execute, room, |first, piece| {
+        piece.fill(MaybeUninit::new(X::default()));
+        // SAFETY: all elements of the piece have just been written.
+        f(first, unsafe { &mut *(ptr::from_mut(piece) as *mut [X]) });
+    });
+    // SAFETY: as many were reserved, and every one of them has been written.
+    unsafe { all.set_len(count) };
+    Ok(all)
+}
+
+/// A shared array of which `f(row, values)` sets rows of `nx` zeros, written where it stays.
+pub(crate) fn shared(
+    execute: &impl Execute,
+    count: usize,
+    nx: usize,
+    f: impl Fn(usize, &mut [f64]) + Sync,
+) -> Arc<[f64]> {
+    let zeros = Arc::<[f64]>::new_zeroed_slice(count);
+    // SAFETY: eight bytes of zero are the number 0.
+    let mut all = unsafe { zeros.assume_init() };
+    if let Some(values) = Arc::get_mut(&mut all) {
+        execute.prefer_large_pages(values);
+        for_each_row(execute, values, nx, f);
+    }
+    all
+}
+
+/// A copy that is shared.
+pub(crate) fn shared_copy(execute: &impl Execute, values: &[f64]) -> Arc<[f64]> {
+    shared(execute, values.len(), PIECE, |piece, copy| copy.copy_from_slice(&values[piece * PIECE..][..copy.len()]))
 }
 
 /// Zeros that are first touched by whoever works on them.
@@ -43,4 +210,57 @@ pub(crate) fn atomics(values: &mut [u32]) -> &[AtomicU32] {
     let values: *mut [u32] = values;
     // SAFETY: an `AtomicU32` has the size, the alignment and the values of a `u32`, and these stay borrowed for as long.
     unsafe { &*(values as *const [AtomicU32]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Several pieces, the last of them short.
+    const MANY: usize = 3 * PIECE + 17;
+
+    #[test]
+    fn pieces_and_rows_are_all_there() {
+        let expected: Vec<usize> = (0..MANY).collect();
+        let set = |first: usize, piece: &mut [usize]| piece.iter_mut().zip(first..).for_each(|(x, n)| *x = n);
+        assert_eq!(try_pieces(&Host, MANY, set).unwrap(), expected);
+        assert!(try_pieces::<f64>(&Serial, usize::MAX / 8, |_, _| {}).is_err());
+        for nx in [1, 7, PIECE + 1, MANY] {
+            let set = |row: usize, values: &mut [usize]| set(row * nx, values);
+            assert_eq!(rows(&Host, MANY, nx, set), expected, "{nx}");
+        }
+        let values: Vec<f64> = expected.iter().map(|&n| n as f64).collect();
+        assert_eq!(*shared_copy(&Host, &values), values);
+        assert!(rows::<f64>(&Host, 0, 0, |_, _| panic!("of nothing")).is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_forked_process_has_threads_of_its_own() {
+        let work = || rows(&Host, MANY, 1, |row, values: &mut [usize]| values[0] = row).last() == Some(&(MANY - 1));
+        assert!(work());
+        // SAFETY: the child does no more than the same work, and ends; one that waits for threads that it has not is ended.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: as above.
+            unsafe {
+                libc::alarm(60);
+                libc::_exit(i32::from(!work()))
+            }
+        }
+        let mut status = 0;
+        // SAFETY: `status` is there to be written.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn the_first_wrong_one_is_found() {
+        let mut values = vec![1.0; MANY];
+        assert_eq!(find_wrong(&Host, &values, |value| value > 0.0), None);
+        for n in [MANY - 1, 2 * PIECE + 5000, 2 * PIECE + 4999, PIECE, 3] {
+            values[n] = f64::NAN;
+            assert_eq!(find_wrong(&Host, &values, |value| value > 0.0), Some(n));
+        }
+    }
 }

@@ -7,6 +7,7 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
 use isobar_core::error::{Error, Result};
+use isobar_core::execute::for_each_row;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
@@ -111,6 +112,18 @@ impl Cpu {
     }
 }
 
+/// Calls `f(i, value)` with the cells of row (j, k), in the order of their colours.
+#[inline(always)]
+fn entries_of_row<T: Real>(v: &Vector<T>, j: usize, k: usize, mut f: impl FnMut(usize, T)) {
+    let (layout, entries) = (v.layout(), v.entries());
+    for colour in Colour::BOTH {
+        let parity = layout.parity(j, colour);
+        let start = layout.pitch() * (k + layout.shape().nz * (colour as usize + 2 * j));
+        let row = &entries[start..start + layout.columns(j, colour)];
+        row.iter().enumerate().for_each(|(m, &value)| f(2 * m + parity, value));
+    }
+}
+
 impl Backend for Cpu {
     type Vector<T: Real> = Vector<T>;
     type Scalars = HostScalars;
@@ -144,17 +157,16 @@ impl Backend for Cpu {
         let layout = *source.layout();
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
-        let entries = source.entries();
-        for k in 0..shape.nz {
-            for j in 0..shape.ny {
-                for colour in Colour::BOTH {
-                    let parity = layout.parity(j, colour);
-                    let start = layout.pitch() * (k + shape.nz * (colour as usize + 2 * j));
-                    for (m, value) in entries[start..start + layout.columns(j, colour)].iter().enumerate() {
-                        target.set(2 * m + parity, j, k, S::from_f64(value.to_f64()));
-                    }
-                }
-            }
+        if let Some(all) = target.as_c_order_mut() {
+            for_each_row(self, all, shape.nx, |row, values| {
+                entries_of_row(source, row % shape.ny, row / shape.ny, |i, value| {
+                    values[i] = S::from_f64(value.to_f64());
+                });
+            });
+            return Ok(());
+        }
+        for (k, j) in (0..shape.nz).flat_map(|k| (0..shape.ny).map(move |j| (k, j))) {
+            entries_of_row(source, j, k, |i, value| target.set(i, j, k, S::from_f64(value.to_f64())));
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use isobar_core::error::{Error, Result};
+use isobar_core::execute::prefer_large_pages;
 use isobar_core::layout::Layout;
 use isobar_core::real::Real;
 
@@ -26,24 +27,6 @@ pub struct Vector<T> {
     blocks: Vec<Block<T>>,
 }
 
-/// Asks the system to back memory that has not been touched yet with large pages, where it offers them:
-/// a sweep meets so many rows at once that translating addresses would take as long as computing.
-pub(crate) fn prefer_large_pages<T>(start: *mut T, count: usize) {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4096;
-        let first = (start as usize).next_multiple_of(PAGE);
-        let end = (start as usize + count * size_of::<T>()) / PAGE * PAGE;
-        if end > first {
-            // SAFETY: whole pages inside an allocation of this size; the advice changes no contents. That
-            // it is not taken (an old kernel) does no harm.
-            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (start, count);
-}
-
 impl<T: Real> Vector<T> {
     /// A vector of zeros, first touched by the threads that will work on it: that is what decides, on
     /// machines with several memories, where a page lies.
@@ -59,7 +42,7 @@ impl<T: Real> Vector<T> {
             needed_bytes: (count * size_of::<Block<T>>()) as u64,
             available_bytes: 0,
         })?;
-        prefer_large_pages(blocks.as_mut_ptr(), count);
+        prefer_large_pages(blocks.spare_capacity_mut());
         let uninitialised = Shared::of(blocks.spare_capacity_mut());
         cpu.for_each_part(count, |_, start, end| {
             // SAFETY: parts do not overlap.

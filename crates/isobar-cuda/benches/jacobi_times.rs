@@ -83,7 +83,7 @@ fn stencil(shape: Shape, is_line: bool) -> Result<(Diffusion, Vec<f64>)> {
     };
     let mut problem = DiffusionProblem::new(shape, coefficient);
     problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
-    let points = PointProblem::new(&problem, [1.0; 3])?;
+    let points = PointProblem::new(problem, [1.0; 3])?;
     Ok((points.stencil()?, points.rhs(Some(RhsKind::Constant), 0, Weighting::Volume)?))
 }
 

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use isobar_core::backend::{AggregateBackend, AggregateMap};
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::Execute;
+use isobar_core::execute::{Execute, Host};
 use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::real::Real;
 
 use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
-use crate::host::Host;
 use crate::kernels;
 use crate::launch::{Arguments, refuse_while_recording};
 use crate::memory::{Buffer, require};

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use isobar_core::error::Result;
 
+use crate::compilations;
 use crate::kernels::HEADERS;
 use crate::nvrtc::Nvrtc;
 
@@ -100,7 +101,9 @@ impl Source {
         {
             return Ok(cubin);
         }
+        let compiling = compilations::begin();
         let compiled = nvrtc.compile(&format!("{}.cu", self.name), self.text, &options)?;
+        drop(compiling);
         if let Some(folder) = dump {
             self.dump(&folder, architecture, key, &compiled)?;
         }
@@ -133,7 +136,7 @@ fn dump_folder() -> Option<PathBuf> {
 }
 
 /// Where compiled kernels are kept; nowhere, if there is no home.
-fn cache_folder() -> Option<PathBuf> {
+pub fn cache_folder() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("ISOBAR_CACHE_DIR")
         .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("isobar")))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Fill, nothing};
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch, Shape, Slab};
+use isobar_core::layout::{Layout, Patch, Shape};
 use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::Components;
 use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours, stale_after};
@@ -345,7 +345,6 @@ impl SupportsPointParts for Cuda {
     }
 
     const DIVIDES_GALERKIN: bool = true;
-    const DIVIDES_GALERKIN_RINGS: bool = false;
     const DIVIDES_POINTS_ABOVE_LINES: bool = false;
 
     fn galerkin_levels<T: Real>(
@@ -355,8 +354,6 @@ impl SupportsPointParts for Cuda {
         division: Division<'_>,
         wanted: Option<usize>,
     ) -> Result<Option<GalerkinParts<Self, T>>> {
-        let rows = Slab { first: division.starts[division.rank], beyond: division.starts[division.rank + 1] };
-        stencil.require_no_ring(rows, "cards")?;
         part.kernels().prepare(Steps::Sweeps)?;
         galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }

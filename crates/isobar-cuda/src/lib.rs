@@ -7,7 +7,7 @@
 //!
 //! * [`Cuda`] the back end, [`devices`] what there is to open; `array` callers' arrays, on the card or not,
 //! * `driver`, `memory`, `staging` the card, what is allocated there, what is sent there,
-//! * [`compile`], [`nvrtc`], `module` from sources to kernels, `launch` and `iterate` from kernels to iterations,
+//! * [`compile`], [`nvrtc`], `module` from sources to kernels, [`compilations`] what that took, `launch` and `iterate` from kernels to iterations,
 //! * [`seven_point`] operators that couple a cell to its six neighbours, written once: [`tensor_product`] with kernels of
 //!   its own, [`diffusion`] as a header and its coefficients,
 //! * [`galerkin`] coarse grids of diffusion,
@@ -17,6 +17,7 @@
 
 pub mod aggregate;
 mod array;
+pub mod compilations;
 pub mod compile;
 mod cuda;
 pub mod cusparse;
@@ -25,7 +26,6 @@ pub mod diffusion;
 mod driver;
 pub mod galerkin;
 mod halving;
-mod host;
 mod iterate;
 pub mod kernels;
 mod launch;

@@ -42,7 +42,7 @@ impl Cuda {
         j: isize,
     ) -> Result<()> {
         let words = from.layout().half_plane() * size_of::<T>() / 16;
-        let is_exchanged = Self::is_exchanged(from) != Self::is_exchanged(to);
+        let is_exchanged = exchanges_colours(from.layout(), row, j);
         let arguments = Arguments::new()
             .with(Self::row(from, row))
             .with(Self::row_at(to, j))
@@ -150,6 +150,12 @@ impl PartBackend for Cuda {
     }
 }
 
+/// Whether columns that a vector has in a row of the larger grid are of the other colour in row j of a part. From one end of a ring of
+/// an odd number of rows to the other they are, wherever the part begins.
+fn exchanges_colours(from: &Layout, row: usize, j: isize) -> bool {
+    (from.row_here(row) - j) % 2 != 0
+}
+
 /// Rows of the larger grid from `row` on, from row j of a part on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
@@ -173,7 +179,9 @@ mod tests {
 
     #[test]
     fn runs_bring_every_row_of_a_part_once() {
-        for (rows, starts) in [(8, vec![0, 3, 8]), (6, vec![0, 1, 2, 6]), (2, vec![0, 1, 2]), (9, vec![0, 9])] {
+        for (rows, starts) in
+            [(8, vec![0, 3, 8]), (6, vec![0, 1, 2, 6]), (2, vec![0, 1, 2]), (9, vec![0, 9]), (9, vec![0, 5, 9])]
+        {
             for (slab, is_ring) in starts.windows(2).flat_map(|slab| [(slab, false), (slab, true)]) {
                 let slab = Slab { first: slab[0], beyond: slab[1] };
                 let layout = slab.layout(Shape::new(5, rows, 2), is_ring).unwrap();
@@ -186,6 +194,12 @@ mod tests {
                     .map(|j| (j, (slab.first + rows).wrapping_add_signed(j) % rows))
                     .collect();
                 assert_eq!(all, expected, "{slab:?} of {rows}, {is_ring}");
+                let whole = Layout::new(Shape::new(5, rows, 2)).unwrap();
+                for (run, n) in runs(&layout).into_iter().flat_map(|run| (0..run.rows).map(move |n| (run, n))) {
+                    // An even number of rows further on, where there is no halo.
+                    let (there, here) = (Colour::of(0, run.row + n), Colour::of(0, (run.j + 2).cast_unsigned() + n));
+                    assert_eq!(exchanges_colours(&whole, run.row, run.j), there != here, "{slab:?} of {rows}, {run:?}");
+                }
             }
         }
     }

@@ -30,8 +30,8 @@ where
     /// What one rank takes, where slabs have pairs of rows and the back end divides such levels; else conjugate gradients with lines.
     fn choice(&self, stencil: &Diffusion, _: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         let alone = match has_points_above_lines(self, stencil)? {
-            true => stencil.choice_on_host(options)?,
-            false => stencil.choice_by(options, || Ok(stencil.measures()))?,
+            true => self.inner().enter(|| stencil.choice_on_host(options))?,
+            false => self.inner().enter(|| stencil.choice_by(options, || Ok(stencil.measures())))?,
         };
         let has_galerkin = has_galerkin(self, stencil)?;
         let lines = |why: Option<String>| Choice { why, ..Choice::new(Method::Cg, Preconditioner::Line) };
@@ -42,7 +42,7 @@ where
             }
         } else if has_galerkin {
             return Ok(alone);
-        } else if !divides_galerkin(self, stencil) {
+        } else if !divides_galerkin(self) {
             return Ok(lines(alone.why.map(|why| {
                 format!("conjugate gradients with lines: several ranks share no Galerkin grids; one would take {why}")
             })));

@@ -14,7 +14,7 @@ use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::{DenseSolver, every_cell};
 use isobar_core::stencil::galerkin_parts::{Division, GalerkinParts};
 use isobar_core::stencil::parts::SupportsPointParts;
-use isobar_core::stencil::{Axis, Diffusion, Hierarchy, Stencil};
+use isobar_core::stencil::{Diffusion, Hierarchy, Stencil};
 
 use crate::distributed::Distributed;
 use crate::levels::{DistributedTransfer, too_thin};
@@ -24,10 +24,9 @@ use crate::patches::Patches;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
-/// Whether such ranks share such levels of a grid.
-pub(crate) fn divides_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, stencil: &Diffusion) -> bool {
-    let goes_around = B::DIVIDES_GALERKIN_RINGS || !stencil.is_periodic(Axis::Y);
-    B::DIVIDES_GALERKIN && goes_around && backend.has_whole_rows()
+/// Whether such ranks share such levels.
+pub(crate) fn divides_galerkin<B: SupportsPointParts>(backend: &Distributed<B>) -> bool {
+    B::DIVIDES_GALERKIN && backend.has_whole_rows()
 }
 
 /// Whether a grid has such levels on these ranks.
@@ -36,7 +35,7 @@ pub(crate) fn has_galerkin<B: SupportsPointParts>(backend: &Distributed<B>, sten
         return Ok(true);
     }
     let patches = backend.patches(stencil.shape())?;
-    Ok(divides_galerkin(backend, stencil) && patches.rows().halved().is_some())
+    Ok(divides_galerkin(backend) && patches.rows().halved().is_some())
 }
 
 /// The hierarchy of a stencil, as [`by_galerkin_on`] of slabs that this back end has of its grid.

@@ -9,6 +9,8 @@ mod checks;
 mod jumps;
 #[path = "ranks/late.rs"]
 mod late;
+#[path = "cards/rings.rs"]
+mod rings;
 #[path = "ranks/rocks.rs"]
 mod rocks;
 #[path = "ranks/solves.rs"]
@@ -21,11 +23,10 @@ mod sweeps;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use boxes::{rough_ring, smooth_ring, smooth_rings};
+use boxes::smooth_ring;
 use checks::{GRIDS, GRIDS_OF_MODES, check_apply, check_solves, krylov, modes, multigrid, problem};
 use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::backend::{Backend, Scalar};
-use isobar_core::build::{Solve, System};
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
@@ -38,8 +39,7 @@ use isobar_dist::{Communicator, threads};
 use jumps::{bubbles, check, forms, pieces, points_above, problems, rolling};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
-use solves::{apply_on, compare_with_alone, distance, solve_alone, solve_on, solve_updated};
-use steps::check_steps;
+use solves::{compare_with_alone, distance, solve_alone, solve_on, solve_updated};
 use sweeps::check_sweeps;
 
 /// How ranks reach each other.
@@ -212,82 +212,6 @@ fn floating_rocks(way: Way) {
     }
 }
 
-/// Boxes that are periodic in y: rows do not know of ranks, the same number by number.
-fn rings_step_by_step(way: Way) {
-    let options =
-        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
-    for (extents, ranks) in boxes::GRIDS {
-        let (problem, ranks) = (rough_ring(extents), some(ranks, way));
-        let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
-        let u: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
-        let expected = apply_on(1, backend(way), &stencil, &options, &u).unwrap();
-        for &ranks in &ranks {
-            let found = apply_on(ranks, backend(way), &stencil, &options, &u).unwrap();
-            assert_eq!(found, expected, "{shape} on {ranks}");
-        }
-        check_steps::<_, f64>(backend(way), &problem, &ranks);
-        check_steps::<_, f32>(backend(way), &problem, &ranks);
-    }
-}
-
-fn rings_by_krylov_methods(way: Way) {
-    for (extents, ranks) in boxes::GRIDS {
-        check_rough(backend(way), &rough_ring(extents), &some(ranks, way));
-    }
-    check_rough(backend(way), &rough_ring([40, 22, 40]), &some(&[2, 3, 4], way));
-    for (extents, ranks) in &boxes::GRIDS[..4] {
-        check_halo_rows(way, &rough_ring(*extents), &some(ranks, way));
-    }
-    // Two turns of an odd number of rows.
-    for extents in [[8, 9, 4], [7, 13, 5]] {
-        check_rough(backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
-    }
-}
-
-fn rings_by_points(way: Way) {
-    // Where nobody says what, one card may take Galerkin grids, which rings that are divided have not.
-    let takes_points = |problem: &DiffusionProblem, options: &SolverOptions| {
-        let system = System::new(&card(way, None).unwrap(), &problem.stencil().unwrap(), options).unwrap();
-        system.description().smoother == Smoother::PointRedBlack
-    };
-    for (problem, ranks) in smooth_rings() {
-        for options in point_cycles().into_iter().filter(|options| takes_points(&problem, options)) {
-            check_points(backend(way), &problem, &some(ranks, way), &options);
-        }
-    }
-    for options in &point_cycles()[..2] {
-        check_points(backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
-    }
-}
-
-fn rings_that_float(way: Way) {
-    let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
-    let by_points = point_cycles().swap_remove(1);
-    for (problem, options) in
-        [(smooth_ring([16, 32, 8], 1.0, true), &base), (smooth_ring([8, 24, 8], 3.0, true), &by_points)]
-    {
-        check_floating(backend(way), &boxes::floating(problem), &some(&[2, 3, 4, 5], way), options);
-    }
-    for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::SsorAi] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
-        let problem = boxes::floating(rough_ring([10, 16, 6]));
-        check_floating(backend(way), &problem, &some(&[2, 3, 4], way), &options);
-    }
-}
-
-/// Substitution does not go around rings.
-fn rings_say_what_is_not_there(way: Way) {
-    let problem = rough_ring([8, 12, 4]);
-    let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
-    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
-        let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
-        for ranks in some(&[2, 3], way) {
-            let said = solve_on(ranks, backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
-            assert!(said.contains("not divided among ranks") && said.contains("\"line\""), "{said}");
-        }
-    }
-}
-
 /// Galerkin levels where coefficients jump.
 fn jumps(way: Way) {
     for (name, problem, ranks) in problems() {
@@ -392,11 +316,14 @@ fn main() {
             ("smooth_rocks", Box::new(move || smooth_rocks(way))),
             ("updated_rocks", Box::new(move || updated_rocks(way))),
             ("floating_rocks", Box::new(move || floating_rocks(way))),
-            ("rings_step_by_step", Box::new(move || rings_step_by_step(way))),
-            ("rings_by_krylov_methods", Box::new(move || rings_by_krylov_methods(way))),
-            ("rings_by_points", Box::new(move || rings_by_points(way))),
-            ("rings_that_float", Box::new(move || rings_that_float(way))),
-            ("rings_say_what_is_not_there", Box::new(move || rings_say_what_is_not_there(way))),
+            ("rings_step_by_step", Box::new(move || rings::step_by_step(way))),
+            ("rings_by_krylov_methods", Box::new(move || rings::krylov_methods(way))),
+            ("rings_by_points", Box::new(move || rings::points(way))),
+            ("rings_that_float", Box::new(move || rings::floating(way))),
+            ("rings_say_what_is_not_there", Box::new(move || rings::what_is_not_there_is_said(way))),
+            ("jumps_around_rings", Box::new(move || rings::jumps(way))),
+            ("large_jumps_around_rings", Box::new(move || rings::large_jumps(way))),
+            ("updated_jumps_around_rings", Box::new(move || rings::updated_jumps(way))),
             ("jumps", Box::new(move || jumps(way))),
             ("jumps_by_other_cycles", Box::new(move || jumps_by_other_cycles(way))),
             ("large_jumps", Box::new(move || large_jumps(way))),

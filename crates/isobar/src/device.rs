@@ -1,6 +1,6 @@
 //! Choosing where to compute.
 
-use isobar_core::backend::copy_bandwidth;
+use isobar_core::backend::{Backend, copy_bandwidth};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_cpu::Cpu;
@@ -69,6 +69,16 @@ impl Device {
     /// Those of [`Device::cpu_with_threads`].
     pub fn auto(threads: Option<usize>) -> Result<Self> {
         Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
+    }
+
+    /// Does work on the host with the threads that this device's solvers have there: its own of a processor, and for a card all
+    /// cores. What makes problems and matrices uses the threads that it is called on, and all cores where it is called elsewhere.
+    pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match self {
+            Self::Cpu(backend) => backend.enter(work),
+            Self::CpuRanks(backend) => backend.inner().enter(work),
+            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => work(),
+        }
     }
 
     /// Bytes a second that a copy of a vector of this grid moves, measured now: the speed of light for any solver.

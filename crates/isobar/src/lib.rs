@@ -128,8 +128,8 @@ pub use solver::{Solver, SolverBuilder};
 ///   [`conformance`](internals::conformance) holds them.
 pub mod internals {
     pub use isobar_core::{
-        array, backend, bench, build, conformance, layout, operator, precond, real, reference, simd, solver, stepping,
-        traffic,
+        array, backend, bench, build, conformance, execute, layout, operator, precond, real, reference, simd, solver,
+        stepping, traffic,
     };
     pub use isobar_cpu as cpu;
     pub use isobar_cuda as cuda;

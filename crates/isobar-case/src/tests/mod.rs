@@ -3,6 +3,7 @@
 mod format;
 mod messages;
 mod random;
+mod threads;
 
 use std::path::Path;
 

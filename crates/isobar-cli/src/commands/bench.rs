@@ -29,7 +29,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     let device = device::open(&args.device)?;
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     case.require_memory(&device)?;
-    let assembled = case.assemble()?;
+    let assembled = device.enter(|| case.assemble())?;
     // Before the solve, whose own setup would leave everything warm.
     let (setup, timed) = assembled.matrix.bench(&device, &case.solver)?;
     let Setup { first, again, update } = setup;

@@ -152,7 +152,7 @@ fn per_iteration(point: &Point) -> f64 {
 /// The times of a case on a device; nothing where the user has ended it.
 fn solve(case: &Case, device: &Device, count: usize) -> Result<Option<(Point, isobar::Description)>> {
     case.require_memory(device)?;
-    let assembled = case.assemble()?;
+    let assembled = device.enter(|| case.assemble())?;
     let clock = std::time::Instant::now();
     let mut solver = assembled.matrix.solver(device, &case.solver)?;
     let setup_seconds = clock.elapsed().as_secs_f64();

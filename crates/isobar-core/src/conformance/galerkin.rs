@@ -166,9 +166,8 @@ pub fn levels<B: Supports<Diffusion>, T: Real>(backend: &B) {
             ok(transfer.restrict(&f, &mut coarse_f));
             ok(tested.transfers[n].restrict(&on_f, &mut on_coarse_f));
             compare_at_scale(backend, &on_coarse_f, &coarse_f, 1.0, &what("restrict"));
-            // In single precision, and with closed cells, columns that are hardly tied to anything blow up rounding here as well.
-            let is_double = T::PRECISION == crate::real::Precision::F64;
-            if n > 0 && name.contains("contrast 1e2 ") && !is_sensitive && is_double {
+            // In single precision columns that are hardly tied to anything blow up rounding here as well.
+            if n > 0 && name.contains("contrast 1e2 ") && T::PRECISION == crate::real::Precision::F64 {
                 sweeps_with_restriction(backend, &*tested.transfers[n], &**transfer, &x, &what);
             }
             let (coarse_u, on_coarse_u) = pair::<B, T>(backend, coarse, 4);

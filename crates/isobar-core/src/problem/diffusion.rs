@@ -1,13 +1,13 @@
 //! Diffusion with given coefficients, boundary conditions, sources and wells.
 
 use std::f64::consts::PI;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::Spacing;
 use crate::error::{Error, Result};
+use crate::execute::{Host, rows, shared, shared_copy};
 use crate::layout::Shape;
-use crate::stencil::{Axis, Coefficients, Diffusion, Side};
+use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
 
 /// κ in every cell, shape (nz, ny, nx) in C order.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,14 +128,17 @@ impl DiffusionProblem {
         i + self.shape.nx * (j + self.shape.ny * k)
     }
 
-    pub(super) fn cells(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
+    /// The cells that are the first or the last along x, and those that are along some other direction of several cells, in the
+    /// order of arrays.
+    pub(super) fn cells_on_sides(&self) -> impl Iterator<Item = [usize; 3]> + use<> {
         let Shape { nx, ny, nz } = self.shape;
-        (0..nz).flat_map(move |k| (0..ny).flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
-    }
-
-    pub(super) fn cells_in(&self, rows: &Range<usize>) -> impl Iterator<Item = [usize; 3]> + use<> {
-        let (Shape { nx, nz, .. }, rows) = (self.shape, rows.clone());
-        (0..nz).flat_map(move |k| rows.clone().flat_map(move |j| (0..nx).map(move |i| [i, j, k])))
+        let is_end = |m: usize, n: usize| n > 1 && (m == 0 || m + 1 == n);
+        (0..nz).flat_map(move |k| {
+            (0..ny).flat_map(move |j| {
+                let step = if is_end(k, nz) || is_end(j, ny) { 1 } else { nx.saturating_sub(1).max(1) };
+                (0..nx).step_by(step).map(move |i| [i, j, k])
+            })
+        })
     }
 
     pub(super) fn widths(&self, at: [usize; 3]) -> [f64; 3] {
@@ -189,7 +192,15 @@ impl DiffusionProblem {
 
     /// Volumes of cells, C order, 0 of those that take no part.
     pub fn volumes(&self) -> Vec<f64> {
-        self.cells().map(|at| if self.is_active(at) { self.volume(at) } else { 0.0 }).collect()
+        self.of_rows(|[i, j, k]| if self.is_active([i, j, k]) { self.volume([i, j, k]) } else { 0.0 })
+    }
+
+    /// A number for every cell, C order.
+    fn of_rows(&self, value: impl Fn([usize; 3]) -> f64 + Sync) -> Vec<f64> {
+        let Shape { nx, ny, .. } = self.shape;
+        rows(&Host, self.shape.cells(), nx, |row, values| {
+            values.iter_mut().enumerate().for_each(|(i, of_cell)| *of_cell = value([i, row % ny, row / ny]));
+        })
     }
 
     /// Centres of cells in x, y and z.
@@ -209,6 +220,14 @@ impl DiffusionProblem {
     /// # Errors
     /// [`Error::Shape`] and [`Error::Invalid`], naming the key and the cell.
     pub fn validate(&self) -> Result<()> {
+        self.checked().map(|_| ())
+    }
+
+    /// This problem, its cells looked through once for whatever is made of it.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::validate`].
+    pub fn checked(&self) -> Result<CheckedProblem<'_>> {
         let count = self.shape.cells();
         let length = |what: &str, len: usize, expected: usize| {
             if len == expected { Ok(()) } else { Err(Error::shape(what, len.to_string(), expected.to_string())) }
@@ -225,23 +244,25 @@ impl DiffusionProblem {
                 ));
             }
         }
+        let mut spreads = [Spread::NONE; 3];
         for (n, axis) in Axis::ALL.into_iter().enumerate() {
             let values = self.coefficient.along(axis);
             length("diffusion.coefficient", values.len(), count)?;
-            let is_known = Axis::ALL[..n].iter().any(|&other| std::ptr::eq(self.coefficient.along(other), values));
-            if is_known {
+            let known = (0..n).find(|&other| std::ptr::eq(self.coefficient.along(Axis::ALL[other]), values));
+            if let Some(known) = known {
+                spreads[n] = spreads[known];
                 continue;
             }
-            if let Some(n) = values.iter().position(|&value| !(value >= 0.0 && value.is_finite())) {
+            spreads[n] = Spread::of(&Host, values).map_err(|n| {
                 let [i, j, k] = self.place(n);
-                return Err(Error::invalid(
+                Error::invalid(
                     "diffusion.coefficient",
                     format!(
                         "{} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative (0 makes a cell inactive)",
                         values[n]
                     ),
-                ));
-            }
+                )
+            })?;
         }
         if let Some(active) = &self.active {
             length("diffusion.active", active.len(), count)?;
@@ -249,7 +270,8 @@ impl DiffusionProblem {
         if let Some(reaction) = &self.reaction {
             length("diffusion.reaction", reaction.len(), count)?;
         }
-        if !self.cells().any(|at| self.is_active(at)) {
+        let has_all_cells = self.active.is_none() && spreads.iter().any(|field| field.least > 0.0);
+        if count == 0 || !(has_all_cells || (0..count).any(|n| self.takes_part(n))) {
             return Err(Error::invalid(
                 "diffusion.active",
                 format!(
@@ -303,7 +325,7 @@ impl DiffusionProblem {
                 ));
             }
         }
-        Ok(())
+        Ok(CheckedProblem { problem: self, spreads, has_all_cells })
     }
 
     /// The active cells of a vertical range.
@@ -357,7 +379,11 @@ impl DiffusionProblem {
     /// # Errors
     /// Those of [`DiffusionProblem::validate`] and [`Diffusion::new`].
     pub fn stencil(&self) -> Result<Diffusion> {
-        self.validate()?;
+        self.checked()?.stencil()
+    }
+
+    /// The matrix, given the spreads of κ of each direction.
+    pub(super) fn stencil_of_known(&self, spreads: [Spread; 3]) -> Result<Diffusion> {
         let mut shift = self.shift();
         for well in &self.wells {
             for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
@@ -371,35 +397,40 @@ impl DiffusionProblem {
                 Boundary::Periodic => Side::Periodic,
             })
         });
-        Diffusion::new(self.shape, self.coefficients(), shift, sides)
+        let (coefficients, spreads) = self.coefficients(spreads);
+        Diffusion::of_known(self.shape, coefficients, spreads, shift, sides)
     }
 
     fn shift(&self) -> Option<Vec<f64>> {
         let reaction = self.reaction.as_ref()?;
-        Some(
-            self.cells()
-                .map(|at| if self.is_active(at) { reaction[self.cell(at)] * self.volume(at) } else { 0.0 })
-                .collect(),
-        )
+        let of_cell = |at| if self.is_active(at) { reaction[self.cell(at)] * self.volume(at) } else { 0.0 };
+        Some(self.of_rows(of_cell))
     }
 
-    /// As few fields as can be: directions share one where only a factor differs.
-    fn coefficients(&self) -> Coefficients {
+    /// As few fields as can be: directions share one where only a factor differs. Their spreads, where they are those of κ.
+    fn coefficients(&self, spreads: [Spread; 3]) -> (Coefficients, Option<Vec<Spread>>) {
+        let Shape { nx, ny, .. } = self.shape;
+        let of_rows = |value: &(dyn Fn([usize; 3]) -> f64 + Sync)| {
+            shared(&Host, self.shape.cells(), nx, |row, values| {
+                values.iter_mut().enumerate().for_each(|(i, of_cell)| *of_cell = value([i, row % ny, row / ny]));
+            })
+        };
         // What takes no part though it is open has coefficients of zero.
         let open = |axis: Axis| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
+            let of_cell = |n: usize| if self.is_open(n) { values[n] } else { 0.0 };
             match &self.active {
-                None => Arc::from(values),
-                Some(_) => (0..values.len()).map(|n| if self.is_open(n) { values[n] } else { 0.0 }).collect(),
+                None => shared_copy(&Host, values),
+                Some(_) => of_rows(&|at| of_cell(self.cell(at))),
             }
         };
-        let times = |axis: Axis, factor: &dyn Fn([usize; 3]) -> f64| -> Arc<[f64]> {
+        let times = |axis: Axis, factor: &(dyn Fn([usize; 3]) -> f64 + Sync)| -> Arc<[f64]> {
             let values = self.coefficient.along(axis);
-            let value = |n: usize| if self.is_open(n) { values[n] * factor(self.place(n)) } else { 0.0 };
-            (0..values.len()).map(value).collect()
+            let of_cell = |at, n: usize| if self.is_open(n) { values[n] * factor(at) } else { 0.0 };
+            of_rows(&|at| of_cell(at, self.cell(at)))
         };
         let uniform = [0, 1, 2].map(|d| self.spacing[d].uniform());
-        match (uniform, &self.coefficient) {
+        let coefficients = match (uniform, &self.coefficient) {
             ([Some(dx), Some(dy), Some(dz)], coefficient) => {
                 let factors = [2.0 * dy * dz / dx, 2.0 * dx * dz / dy, 2.0 * dx * dy / dz];
                 let (fields, number) = match coefficient {
@@ -407,10 +438,12 @@ impl DiffusionProblem {
                     Coefficient::Layered { .. } => (vec![Axis::X, Axis::Z], [0, 0, 1]),
                     Coefficient::Diagonal(_) => (Axis::ALL.to_vec(), [0, 1, 2]),
                 };
-                Coefficients::Cells {
+                let known = fields.iter().map(|&axis| spreads[axis as usize]).collect();
+                let coefficients = Coefficients::Cells {
                     fields: fields.into_iter().map(open).collect(),
                     axes: [0, 1, 2].map(|d| (number[d], factors[d])),
-                }
+                };
+                return (coefficients, self.active.is_none().then_some(known));
             }
             // Layers of different heights: the height goes into the horizontal field.
             ([Some(dx), Some(dy), None], Coefficient::Isotropic(_) | Coefficient::Layered { .. }) => {
@@ -429,6 +462,27 @@ impl DiffusionProblem {
                     .to_vec(),
                 axes: [0, 1, 2].map(|d| (d, 2.0)),
             },
-        }
+        };
+        (coefficients, None)
+    }
+}
+
+/// A [`DiffusionProblem`] that has been looked through: what is made of it does not look again.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckedProblem<'p> {
+    pub(super) problem: &'p DiffusionProblem,
+    /// Of κ in x, y and z.
+    spreads: [Spread; 3],
+    /// Whether all cells are plainly active.
+    pub(super) has_all_cells: bool,
+}
+
+impl CheckedProblem<'_> {
+    /// As [`DiffusionProblem::stencil`].
+    ///
+    /// # Errors
+    /// Those of [`Diffusion::new`].
+    pub fn stencil(&self) -> Result<Diffusion> {
+        self.problem.stencil_of_known(self.spreads)
     }
 }

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use super::diffusion::{Boundary, DiffusionProblem};
-use super::{RhsKind, Weighting, random, smooth};
+use super::diffusion::{Boundary, CheckedProblem, DiffusionProblem};
+use super::{RhsKind, Spacing, Weighting, random, smooth};
 use crate::error::{Error, Result};
+use crate::execute::{Host, for_each_row, rows};
+use crate::layout::Shape;
 use crate::stencil::Axis;
 
 impl DiffusionProblem {
@@ -29,24 +31,7 @@ impl DiffusionProblem {
         seed: u64,
         weighting: Weighting,
     ) -> Result<Vec<f64>> {
-        let fraction = |at: [usize; 3]| {
-            let extents = self.extents();
-            [0, 1, 2].map(|d| (at[d] as f64 + 0.5) / extents[d] as f64)
-        };
-        let body: Vec<f64> = match kind {
-            None => vec![0.0; self.cells_in(rows).count()],
-            Some(RhsKind::Constant) => vec![1.0; self.cells_in(rows).count()],
-            Some(RhsKind::Random) => self.cells_in(rows).map(|at| random(seed, self.cell(at))).collect(),
-            Some(RhsKind::Smooth) => self
-                .cells_in(rows)
-                .map(|at| {
-                    let [x, y, z] = fraction(at);
-                    smooth(x, y, z)
-                })
-                .collect(),
-            Some(RhsKind::Manufactured) => return Ok(self.stencil()?.times_in(rows, |n| self.exact_at(n))),
-        };
-        self.rhs_from_in(rows, body, weighting)
+        self.checked()?.rhs_in(rows, kind, seed, weighting)
     }
 
     /// A right-hand side from a body source of the caller's own, C order: it is masked and weighted, and
@@ -62,27 +47,17 @@ impl DiffusionProblem {
     ///
     /// # Errors
     /// As [`DiffusionProblem::rhs_from`].
-    pub fn rhs_from_in(&self, rows: &Range<usize>, mut values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
-        self.validate()?;
+    pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
+        self.checked()?.rhs_from_in(rows, values, weighting)
+    }
+
+    /// Adds boundary values, sources and wells in some rows of the grid, (nz, rows, nx).
+    fn add_what_drives(&self, rows: &Range<usize>, values: &mut [f64]) -> Result<()> {
         let nx = self.shape.nx;
-        let expected = nx * rows.len() * self.shape.nz;
-        if values.len() != expected {
-            return Err(Error::shape("the right-hand side", values.len().to_string(), expected.to_string()));
-        }
         let (is_own, place) = (
             |&at: &[usize; 3]| rows.contains(&at[1]),
             |[i, j, k]: [usize; 3]| i + nx * (j - rows.start + rows.len() * k),
         );
-        let own_rows = (0..self.shape.nz).flat_map(|k| rows.clone().map(move |j| (j, k)));
-        for ((j, k), values) in own_rows.zip(values.chunks_mut(nx)) {
-            for (i, value) in values.iter_mut().enumerate() {
-                if !self.is_active([i, j, k]) {
-                    *value = 0.0;
-                } else if weighting == Weighting::Volume {
-                    *value *= self.volume([i, j, k]);
-                }
-            }
-        }
         for axis in Axis::ALL {
             let d = axis as usize;
             for (side, is_upper) in self.boundary[d].iter().zip([false, true]) {
@@ -111,17 +86,101 @@ impl DiffusionProblem {
                 values[place(at)] += self.well_index(well, at) * well.value;
             }
         }
-        Ok(values)
+        Ok(())
     }
 
     /// The exact solution of [`RhsKind::Manufactured`], paper D's: cos n in cell n, 0 in inactive cells. Where
     /// the matrix is singular, solutions differ from it by constants.
     pub fn exact(&self) -> Vec<f64> {
-        (0..self.shape.cells()).map(|n| self.exact_at(n)).collect()
+        let nx = self.shape.nx;
+        rows(&Host, self.shape.cells(), nx, |row, values| {
+            values.iter_mut().zip(row * nx..).for_each(|(value, n)| *value = self.exact_at(n));
+        })
     }
 
     /// The same in cell n.
     pub(super) fn exact_at(&self, n: usize) -> f64 {
         if self.takes_part(n) { (n as f64).cos() } else { 0.0 }
+    }
+}
+
+impl CheckedProblem<'_> {
+    /// As [`DiffusionProblem::rhs_in`].
+    ///
+    /// # Errors
+    /// Those of [`CheckedProblem::stencil`].
+    pub fn rhs_in(
+        &self,
+        own: &Range<usize>,
+        kind: Option<RhsKind>,
+        seed: u64,
+        weighting: Weighting,
+    ) -> Result<Vec<f64>> {
+        let problem = self.problem;
+        if kind == Some(RhsKind::Manufactured) {
+            return Ok(self.stencil()?.times_in(own, |n| problem.exact_at(n)));
+        }
+        let mut values = self.body_in(own, kind, seed, weighting);
+        problem.add_what_drives(own, &mut values)?;
+        Ok(values)
+    }
+
+    /// The body source alone in some rows of the grid, (nz, rows, nx), without boundary values, sources and wells; 0 in inactive
+    /// cells, and where there is none or it is manufactured.
+    pub fn body_in(&self, own: &Range<usize>, kind: Option<RhsKind>, seed: u64, weighting: Weighting) -> Vec<f64> {
+        let problem = self.problem;
+        let (nx, extents) = (problem.shape.nx, problem.extents());
+        let fraction = |m: usize, d: usize| (m as f64 + 0.5) / extents[d] as f64;
+        rows(&Host, nx * own.len() * problem.shape.nz, nx, |row, values| {
+            let (j, k) = (own.start + row % own.len(), row / own.len());
+            match kind {
+                Some(RhsKind::Constant) => values.fill(1.0),
+                Some(RhsKind::Random) => {
+                    values.iter_mut().zip(problem.cell([0, j, k])..).for_each(|(value, n)| *value = random(seed, n));
+                }
+                Some(RhsKind::Smooth) => {
+                    let (y, z) = (fraction(j, 1), fraction(k, 2));
+                    values.iter_mut().enumerate().for_each(|(i, value)| *value = smooth(fraction(i, 0), y, z));
+                }
+                // Zeros are there.
+                None | Some(RhsKind::Manufactured) => {}
+            }
+            self.weigh(j, k, weighting, values);
+        })
+    }
+
+    /// As [`DiffusionProblem::rhs_from_in`].
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells.
+    pub fn rhs_from_in(&self, own: &Range<usize>, mut values: Vec<f64>, weighting: Weighting) -> Result<Vec<f64>> {
+        let Shape { nx, nz, .. } = self.problem.shape;
+        let expected = nx * own.len() * nz;
+        if values.len() != expected {
+            return Err(Error::shape("the right-hand side", values.len().to_string(), expected.to_string()));
+        }
+        for_each_row(&Host, &mut values, nx, |row, values| {
+            self.weigh(own.start + row % own.len(), row / own.len(), weighting, values);
+        });
+        self.problem.add_what_drives(own, &mut values)?;
+        Ok(values)
+    }
+
+    /// Clears what a row has in inactive cells and multiplies the rest by volumes, where it is to be.
+    fn weigh(&self, j: usize, k: usize, weighting: Weighting, values: &mut [f64]) {
+        if self.has_all_cells && weighting != Weighting::Volume {
+            return;
+        }
+        if self.has_all_cells && matches!(self.problem.spacing[0], Spacing::Uniform(_)) {
+            let volume = self.problem.volume([0, j, k]);
+            return values.iter_mut().for_each(|value| *value *= volume);
+        }
+        for (i, value) in values.iter_mut().enumerate() {
+            if !(self.has_all_cells || self.problem.is_active([i, j, k])) {
+                *value = 0.0;
+            } else if weighting == Weighting::Volume {
+                *value *= self.problem.volume([i, j, k]);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use super::{Boundary, Coefficient, DiffusionProblem, PointProblem, Spacing, Weighting};
 use crate::error::Result;
+use crate::execute::{Host, rows};
 use crate::layout::Shape;
 use crate::stencil::Diffusion;
 
@@ -36,9 +37,12 @@ impl Heat {
     /// # Errors
     /// Those of [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`].
     pub fn in_cells(problem: &DiffusionProblem, body: Option<Vec<f64>>) -> Result<Self> {
-        let stiffness = problem.stencil()?;
-        let cells = problem.shape.cells();
-        let source = problem.rhs_from(body.unwrap_or_else(|| vec![0.0; cells]), Weighting::Volume)?;
+        let checked = problem.checked()?;
+        let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
+        let source = match body {
+            Some(body) => checked.rhs_from_in(&own, body, Weighting::Volume)?,
+            None => checked.rhs_in(&own, None, 0, Weighting::Volume)?,
+        };
         let mass = match problem.spacing.each_ref().map(Spacing::uniform) {
             [Some(dx), Some(dy), Some(dz)] => Mass::Uniform(dx * dy * dz),
             _ => Mass::Given(problem.volumes()),
@@ -54,7 +58,7 @@ impl Heat {
     /// # Errors
     /// Those of [`PointProblem::new`] and [`Heat::in_cells`].
     pub fn at_points(problem: &DiffusionProblem, size: [f64; 3], body: Option<Vec<f64>>) -> Result<Self> {
-        let points = PointProblem::new(problem, size)?;
+        let points = PointProblem::new(problem.clone(), size)?;
         let mut heat = Self::in_cells(&points.inner, body)?;
         let mut source = heat.source.take().unwrap_or_default();
         source.resize(problem.shape.cells(), 0.0);
@@ -82,7 +86,15 @@ impl Heat {
 
     /// Which cells take no part, where there are any.
     pub fn inactive(&self) -> Option<Vec<bool>> {
-        let inactive: Vec<bool> = self.stiffness.cells().map(|at| !self.stiffness.is_active(at)).collect();
+        let stiffness = &self.stiffness;
+        if stiffness.is_one_piece() {
+            return None;
+        }
+        let Shape { nx, .. } = self.shape();
+        let inactive: Vec<bool> = rows(&Host, self.shape().cells(), nx, |row, inactive| {
+            stiffness.find_active(row, inactive);
+            inactive.iter_mut().for_each(|cell| *cell = !*cell);
+        });
         inactive.contains(&true).then_some(inactive)
     }
 
@@ -92,13 +104,17 @@ impl Heat {
     /// [`Error::Invalid`](crate::error::Error::Invalid) where c M overflows.
     pub fn shifted(&self, c: f64) -> Result<Diffusion> {
         let stiffness = &self.stiffness;
-        let mass: Vec<f64> = match &self.mass {
-            Mass::Uniform(volume) => {
-                stiffness.cells().map(|at| if stiffness.is_active(at) { *volume } else { 0.0 }).collect()
-            }
-            Mass::Given(volumes) => volumes.clone(),
+        let uniform = |volume: f64| {
+            let Shape { nx, ny, .. } = self.shape();
+            rows(&Host, self.shape().cells(), nx, |row, masses| {
+                let mass = |i| if stiffness.is_active([i, row % ny, row / ny]) { volume } else { 0.0 };
+                masses.iter_mut().enumerate().for_each(|(i, of_cell)| *of_cell = mass(i));
+            })
         };
-        stiffness.with_more_shift(c, &mass)
+        match &self.mass {
+            Mass::Uniform(volume) => stiffness.with_more_shift(c, &uniform(*volume)),
+            Mass::Given(volumes) => stiffness.with_more_shift(c, volumes),
+        }
     }
 
     /// 3 sin πx sin πy sin πz of the relative position in a box of this size, over the directions with more than one
@@ -109,7 +125,9 @@ impl Heat {
             self.coordinates[d].iter().map(|x| if n == 1 { 1.0 } else { (PI * x / size[d]).sin() }).collect()
         });
         let factors: Vec<Vec<f64>> = factors.collect();
-        let value = |[i, j, k]: [usize; 3]| 3.0 * factors[0][i] * factors[1][j] * factors[2][k];
-        self.stiffness.cells().map(value).collect()
+        rows(&Host, self.shape().cells(), nx, |row, values| {
+            let [y, z] = [factors[1][row % ny], factors[2][row / ny]];
+            values.iter_mut().zip(&factors[0]).for_each(|(value, x)| *value = 3.0 * x * y * z);
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::{RhsKind, Weighting, random, smooth};
 use crate::error::Result;
+use crate::execute::{self, Execute, Host};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
 use crate::layout::Shape;
@@ -96,18 +97,19 @@ impl Helmholtz {
         let horizontal = HorizontalField::laplacian(&self.grid)?;
         let vertical = VerticalProfile::helmholtz(&self.grid, self.omega(), self.lambda);
         let areas = &horizontal.area[self.grid.nx * rows.start..self.grid.nx * rows.end];
-        for (layer, &a) in values.chunks_mut(areas.len().max(1)).zip(&vertical.a) {
-            for (value, &area) in layer.iter_mut().zip(areas) {
-                *value *= area * a;
-            }
-        }
+        let mut layers: Vec<_> = values.chunks_mut(areas.len().max(1)).zip(&vertical.a).collect();
+        Host.for_each(&mut layers, |_, (layer, a)| {
+            layer.iter_mut().zip(areas).for_each(|(value, &area)| *value *= area * **a);
+        });
         Ok(())
     }
 
-    fn fill(&self, rows: &Range<usize>, f: impl Fn(usize, usize, usize) -> f64) -> Vec<f64> {
+    fn fill(&self, rows: &Range<usize>, f: impl Fn(usize, usize, usize) -> f64 + Sync) -> Vec<f64> {
         let Shape { nx, nz, .. } = self.grid.shape();
-        let f = &f;
-        (0..nz).flat_map(|k| rows.clone().flat_map(move |j| (0..nx).map(move |i| f(i, j, k)))).collect()
+        execute::rows(&Host, nx * rows.len() * nz, nx, |row, values| {
+            let (j, k) = (rows.start + row % rows.len(), row / rows.len());
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = f(i, j, k));
+        })
     }
 
     /// The exact solution of [`RhsKind::Manufactured`] at cell centres:
@@ -143,7 +145,7 @@ impl Helmholtz {
         })
     }
 
-    fn at_centres(&self, rows: &Range<usize>, f: impl Fn(f64, f64, f64, f64) -> f64) -> Vec<f64> {
+    fn at_centres(&self, rows: &Range<usize>, f: impl Fn(f64, f64, f64, f64) -> f64 + Sync) -> Vec<f64> {
         let metric = Metric::new(&self.grid);
         let heights = self.grid.heights();
         let depth = self.grid.relative_depth();

@@ -4,6 +4,7 @@ use std::f64::consts::PI;
 
 use super::random;
 use crate::error::{Error, Result};
+use crate::execute::{Execute, Host, rows};
 use crate::layout::Shape;
 
 fn check_contrast(key: &str, contrast: f64) -> Result<()> {
@@ -14,10 +15,11 @@ fn check_contrast(key: &str, contrast: f64) -> Result<()> {
     }
 }
 
-fn fill(shape: Shape, f: impl Fn([usize; 3]) -> f64) -> Vec<f64> {
-    let Shape { nx, ny, nz } = shape;
-    let f = &f;
-    (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| f([i, j, k])))).collect()
+fn fill(shape: Shape, f: impl Fn([usize; 3]) -> f64 + Sync) -> Vec<f64> {
+    let Shape { nx, ny, .. } = shape;
+    rows(&Host, shape.cells(), nx, |row, values| {
+        values.iter_mut().enumerate().for_each(|(i, value)| *value = f([i, row % ny, row / ny]));
+    })
 }
 
 /// Uniform in (0, 1).
@@ -105,28 +107,39 @@ pub fn bubbles(shape: Shape, extent: [f64; 3], bubbles: &Bubbles) -> Result<Vec<
     }
 
     let cells = [shape.nx, shape.ny, shape.nz];
-    let mut field = vec![1.0; shape.cells()];
-    for bubble in &placed.centres {
-        let mut range = [0..1, 0..1, 0..1];
-        for &d in axes {
-            // One cell more than it reaches, for rounding.
-            let cell = |x: f64| (x / extent[d] * cells[d] as f64).max(0.0) as usize;
-            range[d] = cell(bubble[d] - radius).saturating_sub(1)..(cell(bubble[d] + radius) + 2).min(cells[d]);
-        }
-        let [columns, rows, layers] = range;
-        for (k, j) in layers.flat_map(|k| rows.clone().map(move |j| (k, j))) {
-            for i in columns.clone() {
-                let at = [i, j, k];
-                let mut centre = [0.0; 3];
-                for &d in axes {
-                    centre[d] = (at[d] as f64 + 0.5) * extent[d] / cells[d] as f64;
-                }
-                if distance(axes, bubble, &centre) <= radius {
-                    field[i + shape.nx * (j + shape.ny * k)] = bubbles.contrast;
+    // The cells that a bubble may have along a direction, one more than it reaches, for rounding.
+    let reach = |bubble: &[f64; 3], d: usize| {
+        let cell = |x: f64| (x / extent[d] * cells[d] as f64).max(0.0) as usize;
+        cell(bubble[d] - radius).saturating_sub(1)..(cell(bubble[d] + radius) + 2).min(cells[d])
+    };
+    // Layers by themselves, rows where there is one layer, each with the bubbles that may have cells there.
+    let (along, size) = if shape.nz > 1 { (2, shape.nx * shape.ny) } else { (1, shape.nx) };
+    let mut field = vec![0.0; shape.cells()];
+    Host.prefer_large_pages(&field);
+    let mut slices: Vec<(&mut [f64], Vec<u32>)> =
+        field.chunks_mut(size.max(1)).map(|slice| (slice, Vec::new())).collect();
+    for (n, bubble) in (0u32..).zip(&placed.centres) {
+        slices[reach(bubble, along)].iter_mut().for_each(|(_, there)| there.push(n));
+    }
+    Host.for_each(&mut slices, |n, (slice, there)| {
+        slice.fill(1.0);
+        for bubble in there.iter().map(|&bubble| &placed.centres[bubble as usize]) {
+            let rows = if along == 2 { reach(bubble, 1) } else { n..n + 1 };
+            for j in rows {
+                let first = if along == 2 { shape.nx * j } else { 0 };
+                for i in reach(bubble, 0) {
+                    let at = [i, j, n];
+                    let mut centre = [0.0; 3];
+                    for &d in axes {
+                        centre[d] = (at[d] as f64 + 0.5) * extent[d] / cells[d] as f64;
+                    }
+                    if distance(axes, bubble, &centre) <= radius {
+                        slice[first + i] = bubbles.contrast;
+                    }
                 }
             }
         }
-    }
+    });
     Ok(field)
 }
 

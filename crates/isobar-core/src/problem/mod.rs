@@ -13,12 +13,14 @@ mod helmholtz;
 pub mod materials;
 mod points;
 mod spacing;
+#[cfg(test)]
+mod tests;
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-pub use diffusion::{Boundary, Coefficient, DiffusionProblem, Source, Well};
+pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use points::PointProblem;

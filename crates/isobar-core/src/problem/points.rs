@@ -29,13 +29,13 @@ impl PointProblem {
     ///
     /// # Errors
     /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic, for wells and point sources.
-    pub fn new(problem: &DiffusionProblem, size: [f64; 3]) -> Result<Self> {
-        let extents = [problem.shape.nx, problem.shape.ny, problem.shape.nz];
-        let mut inner = problem.clone();
+    pub fn new(problem: DiffusionProblem, size: [f64; 3]) -> Result<Self> {
+        let (extents, boundary) = (problem.extents(), problem.boundary);
+        let mut inner = problem;
         let (mut spacing, mut origin) = ([0.0; 3], [0.0; 3]);
         for d in 0..3 {
             let n = extents[d] as f64;
-            (spacing[d], origin[d]) = match problem.boundary[d] {
+            (spacing[d], origin[d]) = match boundary[d] {
                 _ if extents[d] == 1 => (size[d], 0.5 * size[d]),
                 [Boundary::Periodic, Boundary::Periodic] => (size[d] / n, 0.0),
                 [Boundary::Dirichlet(_), Boundary::Dirichlet(_)] => (size[d] / (n + 1.0), size[d] / (n + 1.0)),
@@ -51,7 +51,7 @@ impl PointProblem {
                 inner.boundary[d] = [Boundary::Neumann(0.0); 2];
             }
         }
-        if !problem.wells.is_empty() || !problem.sources.is_empty() {
+        if !inner.wells.is_empty() || !inner.sources.is_empty() {
             return Err(Error::invalid(
                 "diffusion.wells",
                 "wells and sources belong to cells; use unknowns = \"cells\" with them",
@@ -60,12 +60,12 @@ impl PointProblem {
         inner.validate()?;
         let volume: f64 = spacing.iter().product();
         let mut ties = Vec::new();
-        for at in inner.cells().filter(|&at| inner.is_active(at)) {
+        for at in inner.cells_on_sides().filter(|&at| inner.is_active(at)) {
             let n = inner.cell(at);
             for axis in Axis::ALL {
                 let d = axis as usize;
-                let kappa = problem.coefficient.along(axis)[n];
-                for (side, is_on_it) in problem.boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
+                let kappa = inner.coefficient.along(axis)[n];
+                for (side, is_on_it) in boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
                     if let (Boundary::Dirichlet(value), true, true) = (side, is_on_it, extents[d] > 1) {
                         ties.push((n, kappa * volume / (spacing[d] * spacing[d]), *value));
                     }

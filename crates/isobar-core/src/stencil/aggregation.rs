@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{Axis, Coefficients, Diffusion, Stencil};
 use crate::backend::AggregateMap;
 use crate::disjoint_sets::{DisjointSets, for_each_set};
-use crate::execute::{Execute, PIECE};
+use crate::execute::Execute;
 use crate::layout::Shape;
 use crate::operator::aggregate::{Components, Entry};
 
@@ -15,18 +15,9 @@ const ROWS: usize = 64;
 
 impl Diffusion {
     /// Whether every face is plainly open, so that all cells hang together.
-    pub fn is_one_piece(&self, execute: &impl Execute) -> bool {
-        let Coefficients::Cells { fields, .. } = self.coefficients() else { return false };
-        fields.iter().all(|field| {
-            let is_closed = AtomicBool::new(false);
-            execute.for_each(&mut vec![(); field.len().div_ceil(PIECE)], |n, ()| {
-                let piece = &field[n * PIECE..field.len().min((n + 1) * PIECE)];
-                if !is_closed.load(Ordering::Relaxed) && !piece.iter().fold(true, |all, &h| all & (h > 0.0)) {
-                    is_closed.store(true, Ordering::Relaxed);
-                }
-            });
-            !is_closed.into_inner()
-        })
+    pub fn is_one_piece(&self) -> bool {
+        matches!(self.coefficients(), Coefficients::Cells { .. })
+            && self.spreads().iter().all(|field| field.least > 0.0)
     }
 
     /// Whether any cell is tied to something fixed.
@@ -42,7 +33,7 @@ impl Diffusion {
     /// The connected components; nothing where all cells are active, joined, and tied to something fixed.
     pub fn components(&self, execute: &impl Execute) -> Option<Components> {
         let shape = self.shape();
-        if self.is_one_piece(execute) {
+        if self.is_one_piece() {
             let is_anchored = self.is_anchored();
             return (!is_anchored).then(|| Components { all: AggregateMap::whole(shape), anchored: vec![false] });
         }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::Stencil;
 use super::rings::Turns;
+use super::spread::Spread;
 use crate::array::DeviceArray;
 use crate::error::{Error, Result};
-use crate::layout::{Patch, Shape, Slab};
+use crate::execute::{Host, rows, shared_copy};
+use crate::layout::{Patch, Shape};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 
 /// A direction of the grid.
@@ -79,6 +81,8 @@ pub enum Coefficients {
 pub struct Diffusion {
     shape: Shape,
     coefficients: Coefficients,
+    /// Of the fields of [`Coefficients::Cells`].
+    spreads: Vec<Spread>,
     /// Beside what Dirichlet sides add to [`Coefficients::Cells`].
     shift: Option<Arc<[f64]>>,
     /// Lower and upper side of each direction.
@@ -97,26 +101,18 @@ impl Diffusion {
         shift: Option<Vec<f64>>,
         sides: [[Side; 2]; 3],
     ) -> Result<Self> {
-        let check = |what: &str, values: &[f64]| -> Result<()> {
-            if values.len() != shape.cells() {
-                return Err(Error::shape(
-                    what,
-                    format!("{} cells", values.len()),
-                    format!("{} = {shape}", shape.cells()),
-                ));
-            }
-            match values.iter().position(|v| !(*v >= 0.0 && v.is_finite())) {
-                None => Ok(()),
-                Some(n) => {
-                    let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
-                    let value = values[n];
-                    Err(Error::invalid(
-                        what,
-                        format!("{value} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative"),
-                    ))
-                }
-            }
-        };
+        Self::of_known(shape, coefficients, None, shift, sides)
+    }
+
+    /// The same with the spreads of fields of cells, where they are known.
+    pub(crate) fn of_known(
+        shape: Shape,
+        coefficients: Coefficients,
+        spreads: Option<Vec<Spread>>,
+        shift: Option<Vec<f64>>,
+        sides: [[Side; 2]; 3],
+    ) -> Result<Self> {
+        let check = |what: &str, values: &[f64]| Spread::of_cells(what, shape, values);
         let check_axes = |axes: &[(usize, f64); 3], count: usize| match axes
             .iter()
             .find(|&&(field, factor)| field >= count || !(factor > 0.0 && factor.is_finite()))
@@ -130,11 +126,13 @@ impl Diffusion {
                 ),
             )),
         };
+        let mut found = Vec::new();
         match &coefficients {
             Coefficients::Cells { fields, axes } => {
-                for field in fields {
-                    check("diffusion.coefficient", field)?;
-                }
+                found = match spreads {
+                    Some(known) => known,
+                    None => fields.iter().map(|field| check("diffusion.coefficient", field)).collect::<Result<_>>()?,
+                };
                 check_axes(axes, fields.len())?;
             }
             Coefficients::DeviceCells { fields, axes, shift: on_device } => {
@@ -163,7 +161,8 @@ impl Diffusion {
                 ));
             }
         }
-        Ok(Self { shape, coefficients, shift: shift.map(Arc::from), sides })
+        let shift = shift.map(|shift| shared_copy(&Host, &shift));
+        Ok(Self { shape, coefficients, spreads: found, shift, sides })
     }
 
     /// The same on another grid, with no coefficients in its fields.
@@ -171,12 +170,18 @@ impl Diffusion {
         let none = || Arc::from(Vec::new());
         let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
-        Self { shape, coefficients, shift: self.has_shift().then(none), sides: self.sides }
+        let spreads = vec![Spread::NONE; fields];
+        Self { shape, coefficients, spreads, shift: self.has_shift().then(none), sides: self.sides }
     }
 
     /// Where transmissibilities come from.
     pub fn coefficients(&self) -> &Coefficients {
         &self.coefficients
+    }
+
+    /// Of the fields of [`Coefficients::Cells`], the smallest and the largest coefficients; of others nothing.
+    pub fn spreads(&self) -> &[Spread] {
+        &self.spreads
     }
 
     /// s without the Dirichlet sides, where it is not zero and on the host.
@@ -210,8 +215,12 @@ impl Diffusion {
     pub fn with_more_shift(&self, factor: f64, more: &[f64]) -> Result<Self> {
         self.require_host()?;
         let before = |n: usize| self.shift.as_ref().map_or(0.0, |shift| shift[n]);
-        let shift = more.iter().enumerate().map(|(n, more)| before(n) + factor * more).collect();
-        Self::new(self.shape, self.coefficients.clone(), Some(shift), self.sides)
+        let shift = rows(&Host, more.len(), self.shape.nx, |row, shift| {
+            let first = row * self.shape.nx;
+            shift.iter_mut().zip(first..).for_each(|(shift, n)| *shift = before(n) + factor * more[n]);
+        });
+        let known = matches!(self.coefficients, Coefficients::Cells { .. }).then(|| self.spreads.clone());
+        Self::of_known(self.shape, self.coefficients.clone(), known, Some(shift), self.sides)
     }
 
     /// Fails for coefficients that lie on a GPU, for back ends that are elsewhere.
@@ -244,20 +253,6 @@ impl Diffusion {
             return Err(Error::Unsupported("a part of a grid whose faces are stored; use one rank".into()));
         }
         Ok(())
-    }
-
-    /// Fails for some rows of a ring in y, where Galerkin grids on `devices` do not go around it.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`], saying so.
-    pub fn require_no_ring(&self, rows: Slab, devices: &str) -> Result<()> {
-        if !self.is_periodic(Axis::Y) || rows == Slab::whole(self.shape) {
-            return Ok(());
-        }
-        Err(Error::Unsupported(format!(
-            "multigrid on Galerkin grids that are periodic in y on several {devices}; use solver.method = \"cg\" with the \
-             preconditioner \"line\", one of them, processes with --device cpu, or, of one direction that is periodic, let that be x"
-        )))
     }
 
     /// How many vectors of coefficients a row is made of: the fields of directions with more than one cell,
@@ -385,16 +380,18 @@ impl Diffusion {
     }
 
     /// The same in some rows of the grid, (nz, rows, nx), with x cell by cell.
-    pub(crate) fn times_in(&self, rows: &Range<usize>, x: impl Fn(usize) -> f64) -> Vec<f64> {
+    pub(crate) fn times_in(&self, own: &Range<usize>, x: impl Fn(usize) -> f64 + Sync) -> Vec<f64> {
         let Shape { nx, nz, .. } = self.shape;
-        let cells = (0..nz).flat_map(|k| rows.clone().flat_map(move |j| (0..nx).map(move |i| [i, j, k])));
-        cells
-            .map(|at| {
+        rows(&Host, nx * own.len() * nz, nx, |row, values| {
+            let (j, k) = (own.start + row % own.len(), row / own.len());
+            for (i, value) in values.iter_mut().enumerate() {
+                let at = [i, j, k];
                 let here = x(self.cell(at));
-                self.neighbours(at)
-                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x(self.cell(other))))
-            })
-            .collect()
+                *value = self
+                    .neighbours(at)
+                    .fold(self.shift(at) * here, |sum, (other, t)| sum + t * (here - x(self.cell(other))));
+            }
+        })
     }
 
     /// All cells, in the order of arrays.

@@ -1,8 +1,11 @@
 //! What the coefficients of diffusion are like, and the solver that suits them.
 
+use std::ops::Range;
+
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Stencil};
 use crate::error::Result;
+use crate::execute::{Host, map_pieces};
 use crate::layout::Shape;
 use crate::options::{Choice, CyclePrecision, Method, Norm, Preconditioner, Smoother, SolverOptions};
 
@@ -105,7 +108,9 @@ pub fn stiffness_of(strengths: impl Iterator<Item = f64>) -> f64 {
 impl Diffusion {
     /// Mean couplings of each direction, or as much as is known of them without the coefficients.
     pub fn strengths(&self) -> [f64; 3] {
-        let mean = |field: &[f64]| field.iter().sum::<f64>() / field.len().max(1) as f64;
+        let sum =
+            |field: &[f64]| map_pieces(&Host, field, |_, piece| piece.iter().sum::<f64>()).into_iter().sum::<f64>();
+        let mean = |field: &[f64]| sum(field) / field.len().max(1) as f64;
         match self.coefficients() {
             Coefficients::Cells { fields, axes } if fields.len() > 1 => {
                 let means: Vec<f64> = fields.iter().map(|field| mean(field)).collect();
@@ -126,11 +131,9 @@ impl Diffusion {
     /// Coefficients of cells on the host, measured; of others nothing is known.
     pub fn measures(&self) -> Option<Measures> {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return None };
-        let stiffness = self.stiffness();
-        let spreads: Vec<[f64; 2]> = fields.iter().map(|field| spread(field)).collect();
-        let ratio = |[least, most]: [f64; 2]| if least > 0.0 { most / least } else { f64::INFINITY };
-        let contrast = spreads.iter().copied().map(ratio).fold(1.0, f64::max);
-        let most = axes.iter().map(|&(field, factor)| factor * spreads[field][1]).fold(0.0, f64::max);
+        let (stiffness, spreads) = (self.stiffness(), self.spreads());
+        let contrast = spreads.iter().map(|field| field.contrast()).fold(1.0, f64::max);
+        let most = axes.iter().map(|&(field, factor)| factor * spreads[field].most).fold(0.0, f64::max);
         // Points are asked for where no direction is stiff; couplings that meet, where the others are too far apart.
         let apart = contrast * stiffness;
         let may_meet = fields.len() == 1
@@ -238,27 +241,23 @@ impl Diffusion {
         let Coefficients::Cells { fields, axes } = self.coefficients() else { return 1.0 };
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let steps = [(1, nx), (nx, ny), (nx * ny, nz)];
-        let of_direction = |((field, _), (step, n)): (&(usize, f64), (usize, usize))| {
-            // Blocks of cells within which the next one in this direction is so many further.
-            fields[*field].chunks(step * n).map(|block| most_between(block, &block[step..])).fold(1.0, f64::max)
+        let of_field = |number: usize, field: &[f64]| {
+            let of_piece = |first: usize, piece: &[f64]| {
+                let of_direction = |(_, (step, n)): (_, (usize, usize))| {
+                    // Blocks of cells within which the next one in this direction is so many further.
+                    let (block, end) = (step * n, first + piece.len());
+                    let blocks = (first / block..end.div_ceil(block)).map(|b| [b * block, (b + 1) * block - step]);
+                    let own = blocks.map(|[from, to]| from.max(first)..to.min(end)).filter(|own| !own.is_empty());
+                    let of_block = |own: Range<usize>| most_between(&field[own.clone()], &field[own.start + step..]);
+                    own.map(of_block).fold(1.0, f64::max)
+                };
+                let directions = axes.iter().zip(steps).filter(|((own, _), (_, n))| *own == number && *n > 1);
+                directions.map(of_direction).fold(1.0, f64::max)
+            };
+            map_pieces(&Host, field, of_piece).into_iter().fold(1.0, f64::max)
         };
-        axes.iter().zip(steps).filter(|&(_, (_, n))| n > 1).map(of_direction).fold(1.0, f64::max)
+        fields.iter().enumerate().map(|(number, field)| of_field(number, field)).fold(1.0, f64::max)
     }
-}
-
-/// The smallest and the largest.
-fn spread(field: &[f64]) -> [f64; 2] {
-    let (mut least, mut most) = ([f64::INFINITY; 8], [0.0f64; 8]);
-    let (chunks, rest) = field.as_chunks::<8>();
-    for chunk in chunks {
-        for ((least, most), &value) in least.iter_mut().zip(&mut most).zip(chunk) {
-            *least = if value < *least { value } else { *least };
-            *most = if value > *most { value } else { *most };
-        }
-    }
-    let least = least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min);
-    let most = most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max);
-    [least, most]
 }
 
 /// The largest ratio between numbers in the same place, those that have none left out.

@@ -28,6 +28,7 @@ pub mod parts;
 mod plan;
 pub mod point_levels;
 pub mod rings;
+mod spread;
 mod stored_matrix;
 mod tensor_product;
 
@@ -50,6 +51,7 @@ pub use faces::by_stored_faces;
 pub use hierarchy::{Coarsen, Hierarchy};
 pub use modes::{Modes, VerticalModes};
 pub use own::{HostOperator, OwnMatrix, OwnOperator};
+pub use spread::Spread;
 pub use stored_matrix::StoredMatrix;
 pub use tensor_product::{Coupling, TensorProduct};
 

@@ -161,9 +161,6 @@ pub trait SupportsPointParts: SupportsParts<Diffusion> {
     /// Whether [`SupportsPointParts::galerkin_levels`] makes any.
     const DIVIDES_GALERKIN: bool = false;
 
-    /// Whether these may be of a grid whose y is a ring.
-    const DIVIDES_GALERKIN_RINGS: bool = Self::DIVIDES_GALERKIN;
-
     /// Whether such levels may lie below a finest grid whose points are relaxed.
     const DIVIDES_POINTS_ABOVE_LINES: bool = Self::DIVIDES_GALERKIN;
 

@@ -181,3 +181,47 @@ fn single_precision_makes_the_same_levels() {
         }
     }
 }
+
+/// Half of all cells closed, one by one: coarse cells that only take shares of the same cells would make columns' blocks singular.
+#[test]
+fn columns_of_coarse_grids_are_independent() {
+    for (factors, axis) in [([1.0, 1.0, 100.0], Axis::Z), ([1.0; 3], Axis::Z), ([1.0; 3], Axis::Y), ([1.0; 3], Axis::X)]
+    {
+        let shape = Shape::new(24, 26, 18);
+        let field: Vec<f64> = (0..shape.cells())
+            .map(|n| if random(3, n) > 0.5 { 0.0 } else { [1.0, 100.0][usize::from(random(4, n) > 0.0)] })
+            .collect();
+        let shift = field.iter().map(|&k| if k > 0.0 { 0.1 } else { 0.0 }).collect();
+        let cells = Coefficients::Cells { fields: vec![Arc::from(field)], axes: factors.map(|factor| (0, factor)) };
+        let stencil = Diffusion::new(shape, cells, Some(shift), [[Side::Closed; 2]; 3]).unwrap();
+        let Coarsening { coarse, .. } = coarsen(&Serial, Couplings::of(&Serial, &stencil), &[axis]);
+        let mut offset = [0; 3];
+        offset[axis as usize] = 1;
+        let extents = coarse.grid.extents();
+        let (mut least, mut open) = (1.0f64, 0);
+        for n in 0..coarse.grid.shape.cells() {
+            let first = [n % extents[0], n / extents[0] % extents[1], n / (extents[0] * extents[1])];
+            if first[axis as usize] > 0 {
+                continue;
+            }
+            // Cholesky's pivots of the line's block, beside the diagonal.
+            let (mut pivot, mut next) = (0.0, 0.0);
+            for n in 0..extents[axis as usize] {
+                let mut cell = first;
+                cell[axis as usize] = n;
+                let mut diagonals = vec![0.0; extents[0]];
+                coarse.diagonals(cell[1], cell[2], &mut diagonals);
+                let diagonal = diagonals[cell[0]];
+                pivot = if pivot > 0.0 { diagonal - next * next / pivot } else { diagonal };
+                if diagonal > 0.0 {
+                    (least, open) = (least.min(pivot / diagonal), open + 1);
+                }
+                next = coarse.coupling(cell, offset);
+            }
+        }
+        assert!(
+            open > coarse.grid.shape.cells() / 2 && least > 1e-4,
+            "{factors:?} {axis:?}: {open} open, least pivot {least:e}"
+        );
+    }
+}

@@ -16,7 +16,7 @@ use isobar_core::stencil::Diffusion;
 fn poisson(shape: Shape) -> PointProblem {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
-    PointProblem::new(&problem, [1.0; 3]).unwrap()
+    PointProblem::new(problem, [1.0; 3]).unwrap()
 }
 
 fn options(jacobi: JacobiOptions) -> SolverOptions {
@@ -212,7 +212,7 @@ fn points_are_a_whole_distance_from_the_sides() {
     assert_eq!(matrix.times(&[1.0, 0.0, 0.0, 0.0]), [10.0, -5.0, 0.0, 0.0]);
     let mut problem = DiffusionProblem::new(Shape::new(3, 2, 1), Coefficient::Isotropic(vec![2.0; 6]));
     problem.boundary = [[Boundary::Dirichlet(1.0), Boundary::Dirichlet(1.0)]; 3];
-    let points = PointProblem::new(&problem, [4.0, 3.0, 1.0]).unwrap();
+    let points = PointProblem::new(problem.clone(), [4.0, 3.0, 1.0]).unwrap();
     let rhs = points.rhs(None, 0, Weighting::Volume).unwrap();
     // u = 1 everywhere is the solution.
     for (ones, b) in points.stencil().unwrap().times(&[1.0; 6]).iter().zip(&rhs) {
@@ -220,7 +220,7 @@ fn points_are_a_whole_distance_from_the_sides() {
     }
     assert_eq!(points.coordinates, [vec![1.0, 2.0, 3.0], vec![1.0, 2.0], vec![0.5]]);
     problem.boundary[0][0] = Boundary::Neumann(0.0);
-    assert!(PointProblem::new(&problem, [1.0; 3]).unwrap_err().to_string().contains("unknowns = \"cells\""));
+    assert!(PointProblem::new(problem, [1.0; 3]).unwrap_err().to_string().contains("unknowns = \"cells\""));
 }
 
 fn accelerated() -> JacobiOptions {
@@ -287,7 +287,7 @@ fn lines(n: usize, count: usize) -> (PointProblem, Vec<f64>) {
     };
     let rhs = (0..count).flat_map(|j| (0..n).map(move |i| rhs(j, i))).collect();
     // A distance of 1 between lines, so that their rows are those of one by itself.
-    (PointProblem::new(&problem, [1.0, (count + 1) as f64, 1.0]).unwrap(), rhs)
+    (PointProblem::new(problem, [1.0, (count + 1) as f64, 1.0]).unwrap(), rhs)
 }
 
 /// As many cycles as a line takes by itself, whatever the others do.

@@ -119,7 +119,9 @@ pub(crate) fn closed_blocks(n: usize) -> Problem {
     let (size, open, is_rough) =
         (stream.pick(&[2, 3, 4, 5, 6, 8]), stream.pick(&[0.3, 0.5, 0.7]), stream.uniform() < 0.5);
     let blocks = extents.map(|n| n.div_ceil(size));
-    let is_open: Vec<bool> = (0..blocks.iter().product()).map(|_| stream.uniform() < open).collect();
+    let mut is_open: Vec<bool> = (0..blocks.iter().product()).map(|_| stream.uniform() < open).collect();
+    // Some block is.
+    is_open[0] |= !is_open.contains(&true);
     let mut field = Vec::with_capacity(nx * ny * nz);
     for (k, j, i) in (0..nz).flat_map(|k| (0..ny).flat_map(move |j| (0..nx).map(move |i| (k, j, i)))) {
         let value = if is_rough { stream.normal().exp() } else { 1.0 };

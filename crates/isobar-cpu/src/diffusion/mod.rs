@@ -18,6 +18,7 @@ use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::{HandOn, PartPoints, PartSubstitution, PartTriangular, nothing_handed_on};
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
+use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
@@ -266,6 +267,10 @@ impl<T: Real> AggregateOperator<Cpu, T> for Diffusion<T> {
 
 impl Supports<stencil::Diffusion> for Cpu {
     type Operator<T: Real> = Diffusion<T>;
+
+    fn choice(&self, stencil: &stencil::Diffusion, _: &Arc<Diffusion<f64>>, options: &SolverOptions) -> Result<Choice> {
+        Ok(self.enter(|| stencil.choice(options)))
+    }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Diffusion<T>>> {
         self.part(stencil, Patch::whole(Stencil::shape(stencil)))

@@ -19,6 +19,7 @@ mod weights;
 use std::sync::Arc;
 
 use isobar_core::error::Result;
+use isobar_core::execute;
 use isobar_core::layout::{Layout, Slab};
 use isobar_core::real::Real;
 use isobar_core::stencil::Diffusion;
@@ -33,7 +34,6 @@ pub use operator::Level27;
 use self::interpolation::Fine;
 use crate::cpu::Cpu;
 use crate::shared::Shared;
-use crate::vector::prefer_large_pages;
 
 impl Execute for Cpu {
     /// Neighbouring planes by one thread: that one has them in its cache, and, on machines with several memories, near.
@@ -53,7 +53,7 @@ impl Execute for Cpu {
     }
 
     fn prefer_large_pages<X>(&self, memory: &[X]) {
-        prefer_large_pages(memory.as_ptr().cast_mut(), memory.len());
+        execute::prefer_large_pages(memory);
     }
 }
 

@@ -13,7 +13,7 @@ use isobar_cpu::Cpu;
 fn cycles(shape: Shape, sub_iterations: usize, overlap: usize) -> usize {
     let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
     problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
-    let problem = PointProblem::new(&problem, [1.0; 3]).unwrap();
+    let problem = PointProblem::new(problem, [1.0; 3]).unwrap();
     let jacobi = JacobiOptions {
         sub_iterations: Count::Given(sub_iterations),
         overlap: Overlap::All(overlap),

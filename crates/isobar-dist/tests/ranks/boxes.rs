@@ -3,6 +3,7 @@
 use isobar_core::layout::Shape;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
 
+use crate::jumps::bubbles;
 use crate::rocks::rough;
 
 pub(crate) const RING: [Boundary; 2] = [Boundary::Periodic; 2];
@@ -61,4 +62,30 @@ pub(crate) fn floating(mut problem: DiffusionProblem) -> DiffusionProblem {
     (problem.boundary[2], problem.reaction, problem.wells) = ([Boundary::default(); 2], None, Vec::new());
     problem.sources = Vec::new();
     problem
+}
+
+/// Bubbles, holes and noise around the ends of rings; rows, and columns of divided grids, that become an odd number on a coarser
+/// grid, and grids that are solved for exactly.
+pub(crate) fn jumping() -> Vec<(&'static str, DiffusionProblem, &'static [usize])> {
+    let of = |extents: [usize; 3], contrast: f64, rings: [bool; 3]| {
+        let [nx, ny, nz] = extents;
+        let mut problem = bubbles(Shape::new(nx, ny, nz), contrast);
+        let fixed = [Boundary::Dirichlet(1.0), Boundary::default()];
+        problem.boundary = rings.map(|is_ring| if is_ring { RING } else { fixed });
+        problem
+    };
+    let mut wide = of([14, 32, 10], 1e4, [false, true, false]);
+    wide.spacing[1] = Spacing::Uniform(12.0);
+    vec![
+        ("bubbles", of([14, 28, 12], 1e3, [false, true, false]), &[1, 2, 3, 4, 5]),
+        ("rings", of([16, 26, 12], 1e6, [true, true, false]), &[2, 3, 4]),
+        ("rings", of([16, 24, 12], 1e4, [false, true, true]), &[2, 3]),
+        ("odd below", of([12, 36, 8], 1e4, [true, true, false]), &[2, 3, 4]),
+        ("columns odd below", of([20, 48, 24], 1e4, [true, true, false]), &[2, 3]),
+        ("y waits", wide, &[2, 3]),
+        ("flat", of([24, 36, 1], 1e6, [false, true, false]), &[2, 3]),
+        ("holes", rough_ring([10, 20, 8]), &[2, 3, 4]),
+        ("long rows", rough_ring([32, 24, 5]), &[2, 3]),
+        ("tiny", of([4, 12, 4], 1e6, [true, true, false]), &[1, 2, 3]),
+    ]
 }

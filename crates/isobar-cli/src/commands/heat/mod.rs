@@ -18,6 +18,7 @@ use super::restart::{Restart, facts, how_to_go_on, shape};
 use super::trial::describe;
 use super::writer::{Common, Job, Writer};
 use crate::args::SolveArgs;
+use crate::compiling;
 use crate::console::Console;
 use crate::failure::{Failure, Result};
 use crate::progress::StepProgress;
@@ -50,7 +51,7 @@ pub(super) fn run_on(
     ranks: Option<&Ranks>,
     console: &mut Console,
 ) -> Result<u8> {
-    let run = ranks::agree(ranks, Run::new(args, case, heat, device, ranks))?;
+    let run = ranks::agree(ranks, compiling::watch(console, || Run::new(args, case, heat, device, ranks)))?;
     run.open(console)?;
     run.take_steps(console)?.finish(device, console)
 }
@@ -109,7 +110,7 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let clock = Instant::now();
         case.require_memory(device)?;
-        let (problem, mesh, initial) = heat.parts()?;
+        let (problem, mesh, initial) = device.enter(|| heat.parts())?;
         let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let mut tried = Vec::new();

@@ -1,7 +1,7 @@
 //! How weights of interpolation are relaxed: lines in zebra order, whose pivots and sums over planes all half sweeps share.
 
 use super::couplings::{Couplings, Grid, Offset, positive};
-use super::weights::{HALF_SWEEPS, NEARLY_ONE, NEGLIGIBLE};
+use super::weights::{HALF_SWEEPS, LEANING, NEARLY_ONE, NEGLIGIBLE};
 use super::{Axis, Execute};
 use crate::layout::Shape;
 use crate::real::{Precision, Real};
@@ -333,14 +333,16 @@ impl<'a, N: Real> Relaxing<'a, N> {
         }
     }
 
-    /// Makes weights exactly 1 together where they nearly are, and 0 in inactive cells; fills the ghosts.
+    /// Gives all of the weight to the greater one where both cells are closed, leaves out what is negligible, makes weights exactly 1
+    /// together where they nearly are, and 0 in inactive cells; fills the ghosts.
     #[inline(always)]
     pub(super) fn finish(&self, j: usize, plane: &mut Relaxed<'_, N>) {
         let Shape { nx, nz, .. } = self.odd.shape;
         let (d, fine) = (self.axis as usize, self.matrix.grid);
         let Relaxed { weights: [below, above], diagonals, .. } = plane;
         let nearly_one = N::from_f64(1.0 - nearly_one::<N>());
-        let negligible = N::from_f64(NEGLIGIBLE);
+        let [negligible, leaning] = [NEGLIGIBLE, LEANING].map(N::from_f64);
+        let mut ties = [vec![N::ZERO; nx], vec![N::ZERO; nx]];
         let is_last = |at: usize| 2 * at + 2 == fine.extents()[d] && !fine.periodic[d];
         for k in 0..nz {
             let start = self.odd.at(0, k as isize);
@@ -351,10 +353,19 @@ impl<'a, N: Real> Relaxing<'a, N> {
                 Axis::Z if is_last(k) => above.fill(N::ZERO),
                 _ => {}
             }
+            let (fine_j, fine_k) = self.fine_row(j, k);
+            for (tie, step) in ties.iter_mut().zip([-1, 1]) {
+                let mut offset = [0; 3];
+                offset[d] = step;
+                self.with_odd(tie, self.matrix.row(fine_j, fine_k, offset), |tie, c| *tie = c);
+            }
             let diagonals = &diagonals[k * nx..(k + 1) * nx];
-            let rows = below.iter_mut().zip(above.iter_mut()).zip(diagonals);
-            rows.for_each(|((below, above), &diagonal)| {
+            let rows = below.iter_mut().zip(above.iter_mut()).zip(ties[0].iter().zip(&ties[1])).zip(diagonals);
+            rows.for_each(|(((below, above), (&down, &up)), &diagonal)| {
                 let total = *below + *above;
+                let is_tied = (down != N::ZERO) | (up != N::ZERO);
+                let greater = if *above > leaning * *below { [N::ZERO, total] } else { [total, N::ZERO] };
+                [*below, *above] = if is_tied { [*below, *above] } else { greater };
                 let keeps = |w: N, other: N| {
                     if w < negligible {
                         N::ZERO

@@ -17,6 +17,10 @@ pub const NEARLY_ONE: f64 = 1e-6;
 /// traces would have a diagonal of their squares, beneath the rounding of its couplings, and of these squares again on the
 /// next grid. No ratio of round coefficients, on which rounding would decide.
 pub const NEGLIGIBLE: f64 = 7e-3;
+/// Where the cells below and above are both closed, all of a cell's weight goes to the one above if its is so many times greater,
+/// to the one below otherwise: of two coarse cells that only take shares of the same cells, one is too many, and PᵀAP singular.
+/// More than 1, so that rounding does not decide between equals.
+pub const LEANING: f64 = 1.07;
 
 /// P of one direction: an even cell 2I takes the value of coarse cell I, an odd cell 2I + 1
 ///
@@ -25,7 +29,8 @@ pub const NEGLIGIBLE: f64 = 7e-3;
 /// With D and U the couplings to the planes below and above the odd cell, summed up, both weights solve
 /// (U + D + s⁺ + ΣQ) w − ΣQ w′ = D (or U) over the couplings Q > 0 to the other cells of its plane. They start from
 /// D/(U + D + s⁺), are relaxed by exact lines in zebra order, and kept within 0 and 1: black-box multigrid's weights
-/// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are left out.
+/// (Dendy, 1982) where Q is 0, smoothed in the plane where it is not. [`NEGLIGIBLE`] ones are left out, and between
+/// closed cells one of the two is ([`LEANING`]), so that the columns of P are independent.
 #[derive(Clone, Debug)]
 pub struct Weights<N = f64> {
     /// The direction.

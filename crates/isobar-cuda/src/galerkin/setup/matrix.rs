@@ -102,7 +102,7 @@ fn in_tiles(cuda: &Cuda, kernel: Kernel, Shape { nx, ny, nz }: Shape, arguments:
     cuda.launch(kernel, grid, [TILE, 8], arguments)
 }
 
-/// Some planes along y, of which number `first` goes to row 0.
+/// Some planes along y, of which number `first` goes to row 0. Those of a ring are counted on beyond its ends: −1 is the last.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Planes {
@@ -115,10 +115,15 @@ pub(super) struct Planes {
 unsafe impl Argument for Planes {}
 
 impl Planes {
-    /// From number `first` on so many, with `before` more before and `after` behind, as far as there are any.
-    pub(super) fn new(first: usize, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
-        let [first, begin, end] = [first, first.saturating_sub(before), (first + rows + after).min(count)];
-        Self { first: first as i32, begin: begin as i32, end: end as i32 }
+    /// Those of so many rows of a part from the first one of `layout` on, with `before` more before and `after` behind: around a ring, or as
+    /// far as there are any of `count`.
+    pub(super) fn new(layout: &Layout, rows: usize, [before, after]: [usize; 2], count: usize) -> Self {
+        let [first, rows, before, after] = [layout.origin()[1], rows, before, after].map(|n| n as i32);
+        let [mut begin, mut end] = [first - before, first + rows + after];
+        if !layout.divides_ring() {
+            (begin, end) = (begin.max(0), end.min(count as i32));
+        }
+        Self { first, begin, end }
     }
 
     /// So many in all.
@@ -267,7 +272,7 @@ impl Matrix {
     /// Puts couplings, then row sums, to vectors of a layout of some rows, and of the halo row before them.
     pub(crate) fn store_in<T: Real>(&self, layout: &Layout, to: &[Pointer]) -> Result<()> {
         let (shape, [before, _]) = (self.grid.shape, layout.halo());
-        let planes = Planes::new(layout.origin()[1], layout.shape().ny, [before, 0], shape.ny);
+        let planes = Planes::new(layout, layout.shape().ny, [before, 0], shape.ny);
         store::<T>(&self.cuda, (self.number, self.fields.start()), (shape, planes), layout.pitch(), to)
     }
 
@@ -342,5 +347,42 @@ impl Matrix {
             }
         }
         Ok(matrix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_core::layout::Slab;
+
+    use super::*;
+
+    /// Rows that a plane goes to, as `store` of finest.cu finds them.
+    fn rows_of(plane: usize, count: usize, to: Planes) -> impl Iterator<Item = i32> {
+        let (plane, count) = (plane as i32, count as i32);
+        (plane - count..to.end)
+            .step_by(count as usize)
+            .filter(move |&plane| plane >= to.begin)
+            .map(move |n| n - to.first)
+    }
+
+    #[test]
+    fn every_row_of_a_part_is_stored_once() {
+        for (rows, starts) in
+            [(8, vec![0, 2, 4, 8]), (9, vec![0, 4, 9]), (6, vec![0, 4, 5, 6]), (2, vec![0, 1, 2]), (5, vec![0, 5])]
+        {
+            for (slab, is_ring) in starts.windows(2).flat_map(|slab| [(slab, false), (slab, true)]) {
+                let slab = Slab { first: slab[0], beyond: slab[1] };
+                let layout = slab.layout(Shape::new(3, rows, 2), is_ring).unwrap();
+                let [before, after] = layout.halo();
+                let planes = Planes::new(&layout, slab.rows(), [before, after], rows);
+                let mut found: Vec<(i32, usize)> =
+                    (0..rows).flat_map(|plane| rows_of(plane, rows, planes).map(move |row| (row, plane))).collect();
+                found.sort_unstable();
+                let all = -(before as i32)..(slab.rows() + after) as i32;
+                let expected: Vec<(i32, usize)> = all.map(|row| (row, layout.row_there(row as isize))).collect();
+                assert_eq!(found, expected, "{slab:?} of {rows}, {is_ring}");
+                assert_eq!((planes.rows(), planes.before()), (expected.len(), before), "{slab:?} of {rows}, {is_ring}");
+            }
+        }
     }
 }

@@ -25,7 +25,7 @@ use isobar_core::stencil::Axis;
 use isobar_core::stencil::galerkin::bodies::{CANCELLED, CONTRAST, DAMPING, LARGEST, LOOSE, NEGLIGIBLE};
 use isobar_core::stencil::galerkin::couplings::{UPPER, along};
 use isobar_core::stencil::galerkin::product::{COLLAPSED, coarse_offsets};
-use isobar_core::stencil::galerkin::weights::{NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT};
+use isobar_core::stencil::galerkin::weights::{LEANING, NEARLY_ONE, NEGLIGIBLE as NEGLIGIBLE_WEIGHT};
 use isobar_core::stencil::galerkin::{Grid, Serial, Setup, coarsest};
 
 use crate::compile::Source;
@@ -85,6 +85,7 @@ fn measures(number: Number) -> Source {
 fn weights_source(number: Number) -> Source {
     number
         .source("galerkin_weights", kernels::WEIGHTS)
+        .define("LEANING", literal(LEANING))
         .define("NEARLY_ONE", literal(NEARLY_ONE))
         .define("NEGLIGIBLE", literal(NEGLIGIBLE_WEIGHT))
 }

@@ -142,7 +142,7 @@ impl DirectionWeights {
             Axis::Y => (coarse, fine.shape().ny / 2),
             Axis::Z => (coarse, coarse.shape().ny),
         };
-        Planes::new(rows.origin()[1], count, rows.halo(), self.odd.shape.ny)
+        Planes::new(rows, count, rows.halo(), self.odd.shape.ny)
     }
 
     /// How many of either weight that is, and how many of these before those of the part's first row.

@@ -91,7 +91,8 @@ struct Targets {
     T* field[UPPER + 1];
 };
 
-// Some planes, of which number `first` goes to row 0 of a target.
+// Some planes, of which number `first` goes to row 0 of a target. Those of a ring are counted on beyond its ends, where parts
+// have halo rows: -1 is the last. One plane may be the row before a part and the one after it.
 struct Planes {
     int first, begin, end;
 };
@@ -114,10 +115,12 @@ extern "C" __global__ void __launch_bounds__(256)
             for (int row = threadIdx.y; row < TILE; row += ROWS) {
                 const int i = first_i + threadIdx.x, n = first_j + row;
                 if (i >= nx || n >= ny) continue;
-                const int plane = unfolded(n, ny), j = plane - planes.first;
-                if (plane < planes.begin || plane >= planes.end) continue;
-                const long long at = pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j);
-                to[at] = T(tile[threadIdx.x][row]);
+                const T value = T(tile[threadIdx.x][row]);
+                for (int plane = unfolded(n, ny) - ny; plane < planes.end; plane += ny) {
+                    if (plane < planes.begin) continue;
+                    const int j = plane - planes.first;
+                    to[pitch ? checkerboard(pitch, nz, i, j, k) : i + (long long)nx * (k + (long long)nz * j)] = value;
+                }
             }
             __syncthreads();
         }

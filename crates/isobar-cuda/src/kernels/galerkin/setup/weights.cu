@@ -11,7 +11,8 @@ constexpr double NEARLY = sizeof(Number) == 4 ? 10 * NEARLY_ONE : NEARLY_ONE;
 
 // Of odd cells, in their order.
 struct Scratch {
-    // Couplings to the planes below and above, added up, not less than 0; -1 in an inactive cell.
+    // Couplings to the planes below and above, added up, not less than 0; -1 in an inactive cell, and with a minus sign, zeros too,
+    // where the cells below and above are both closed.
     Number* down;
     Number* up;
     // Of the lines' matrices: first what else a cell is tied to, then 1 over the pivots; the coupling to the next cell.
@@ -68,9 +69,11 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
     const Cell odd = cell_at(w.nx, w.ny, n), at = fine_cell<AXIS>(odd);
     const double sum = sums(a)[place(a, at)];
     double down = 0, up = 0, across = 0, next = 0, diagonal = sum;
+    bool is_tied = false;
     for_each_coupling(a, at, [&](int dx, int dy, int dz, double c, const Cell&) {
         diagonal += c;
         const int d = along<AXIS>(dx, dy, dz);
+        is_tied |= d != 0 && abs(dx) + abs(dy) + abs(dz) == 1 && c != 0;
         if (d < 0) {
             down += c;
         } else if (d > 0) {
@@ -88,7 +91,7 @@ template <int AXIS> __device__ __forceinline__ void start(const Matrix& a, const
     w.below[n] = cap > 0 ? down / cap : is_end ? 1 : 0.5;
     w.above[n] = cap > 0 ? up / cap : is_end ? 0 : 0.5;
     s.down[n] = diagonal > 0 ? down : -1;
-    s.up[n] = up;
+    s.up[n] = is_tied ? up : -up;
     s.pivot[n] = cap + across;
     s.next[n] = next;
 }
@@ -167,7 +170,7 @@ __device__ __forceinline__ void gather(const Matrix& a, const Weights& w, const 
 #pragma unroll
     for (int n = 0; n < CELLS; n++) {
         given[0][n] = max(double(own[0][n]), 0.0);
-        given[1][n] = own[1][n];
+        given[1][n] = fabs(double(own[1][n]));
     }
 #pragma unroll
     for (int side = 0; side < 2; side++) {
@@ -303,8 +306,8 @@ template <int AXIS> __device__ __forceinline__ void relax(const Matrix& a, const
     }
 }
 
-// Leaves out weights that are negligible, makes them exactly 1 together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will
-// find. A cell a thread.
+// Gives all of the weight to the greater one where both cells are closed, leaves out what is negligible, makes weights exactly 1
+// together where they nearly are, and 0 in inactive cells; *any becomes 0 for what the product will find. A cell a thread.
 template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, const Weights& w, const Scratch& s, int* any) {
     const unsigned int n = blockIdx.x * 256 + threadIdx.x;
     if (n == 0) *any = 0;
@@ -313,6 +316,10 @@ template <int AXIS> __device__ __forceinline__ void finish(const Matrix& a, cons
     double below = w.below[n], above = w.above[n];
     if (2 * along<AXIS>(odd.i, odd.j, odd.k) + 2 == along<AXIS>(a.nx, a.ny, a.nz) && !(a.periodic >> AXIS & 1)) above = 0;
     const double total = below + above;
+    if (signbit(s.up[n])) {
+        below = above > LEANING * below ? 0 : total;
+        above = total - below;
+    }
     const bool keeps[2] = {below >= NEGLIGIBLE, above >= NEGLIGIBLE};
     below = keeps[0] ? (keeps[1] ? below : total) : 0;
     above = keeps[1] ? (keeps[0] ? above : total) : 0;

@@ -1,34 +1,23 @@
 //! The diffusion operator on a card: coefficients of cells or of faces, for the header `kernels/diffusion.cuh`.
 
-use std::sync::Arc;
+mod supports;
 
-use isobar_core::backend::{AggregateMap, Backend, Scalar};
+use isobar_core::backend::AggregateMap;
 use isobar_core::error::Result;
-use isobar_core::layout::{Layout, Patch, Shape};
+use isobar_core::execute::Host;
+use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::aggregate::{Components, Entry};
-use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::{PartMixedSmoother, PartPoints};
-use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
-use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::Real;
-use isobar_core::stencil::galerkin_levels::galerkin;
-use isobar_core::stencil::parts::SupportsParts;
-use isobar_core::stencil::point_levels::by_points;
-use isobar_core::stencil::{self, Axis, Coefficients, Hierarchy, Lines, Side, Stencil, Supports};
+use isobar_core::stencil::{self, Axis, Coefficients, Side, Stencil};
 
+pub(crate) use self::supports::part;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
-use crate::halving::measure;
-use crate::host::Host;
-use crate::launch::{Argument, refuse_while_recording};
+use crate::launch::Argument;
 use crate::memory::Buffer;
 use crate::part::rows_around;
-use crate::scalars::Scalars;
 use crate::seven_point::kind::{self, Kind};
-use crate::seven_point::passes::Passes;
-use crate::seven_point::{Kernels, SevenPoint, Steps};
-use crate::vector::Vector;
 
 /// Everything of a stencil that the compiler knows: see `diffusion.cuh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,181 +315,5 @@ impl Kind for Diffusion {
 
     fn bodies(cuda: &Cuda, stencil: &stencil::Diffusion) -> Result<AggregateMap> {
         Ok(stencil.on_host(|array| cuda.read_array(array))?.bodies(&Host))
-    }
-}
-
-/// Rounds the coefficients that one operator has for another one.
-fn round<T: Real, R: Real>(
-    stencil: &stencil::Diffusion,
-    from: &Passes<Diffusion, T>,
-    to: &Passes<Diffusion, R>,
-) -> Result<()> {
-    let (cuda, len) = (to.cuda(), to.layout().len());
-    let (source, target) = (from.operands(), to.operands());
-    for field in to.kind().used_fields() {
-        cuda.convert_entries::<T, R>(len, source.field(field), target.field(field))?;
-    }
-    if to.kind().shift {
-        cuda.convert_entries::<T, R>(len, source.shift(), target.shift())?;
-    }
-    if let Some(axes) = stencil.factors() {
-        to.kind().send_ratios::<R>(cuda, target, &axes)?;
-    }
-    to.note_sent(stencil)
-}
-
-impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
-    fn residual_in_single(
-        &self,
-        f: &Vector<f64>,
-        u: &Vector<f64>,
-        r: &mut Vector<f32>,
-        scratch: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-    ) -> Result<()> {
-        if self.kernels().has_colours() {
-            return self.kernels().norm_of_cells(f, u, Some(r), norm, scalars);
-        }
-        self.residual(f, u, scratch, norm, scalars)?;
-        self.backend().convert(scratch, r)
-    }
-
-    fn mixed_needs_scratch(&self, smoother: Smoother) -> bool {
-        smoother != Smoother::PointRedBlack
-    }
-}
-
-impl PartMixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {}
-
-impl Supports<stencil::Diffusion> for Cuda {
-    type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;
-
-    fn choice(
-        &self,
-        stencil: &stencil::Diffusion,
-        operator: &Arc<Self::Operator<f64>>,
-        options: &SolverOptions,
-    ) -> Result<Choice> {
-        stencil.choice_by(options, || measure(stencil, operator))
-    }
-
-    fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {
-        SevenPoint::new(self, stencil)
-    }
-
-    fn update<T: Real>(&self, operator: &Self::Operator<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        operator.update(stencil)
-    }
-
-    fn rounded<T: Real, R: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        from: &Arc<Self::Operator<T>>,
-    ) -> Result<Arc<Self::Operator<R>>> {
-        refuse_while_recording("making an operator")?;
-        let made = SevenPoint::with(Passes::<Diffusion, R>::new(self, stencil)?);
-        round(stencil, from.kernels(), made.kernels())?;
-        Ok(made)
-    }
-
-    fn round_again<T: Real, R: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        from: &Self::Operator<T>,
-        to: &Self::Operator<R>,
-    ) -> Result<()> {
-        refuse_while_recording("updating an operator")?;
-        round(stencil, from.kernels(), to.kernels())
-    }
-
-    fn capabilities<T: Real>(&self, operator: &Arc<Self::Operator<T>>) -> Capabilities<Self, T> {
-        Capabilities {
-            operator: Arc::clone(operator) as _,
-            diagonal: Some(Arc::clone(operator) as _),
-            points: Some(Arc::clone(operator) as _),
-            triangular: Some(Arc::clone(operator) as _),
-            aggregates: Some(Arc::clone(operator) as _),
-        }
-    }
-
-    fn lines<T: Real>(
-        &self,
-        _: &stencil::Diffusion,
-        operator: &Arc<Self::Operator<T>>,
-    ) -> Result<Option<Lines<Self, stencil::Diffusion, T>>> {
-        operator.kernels().prepare(Steps::Lines)?;
-        Ok(Some(Lines { solver: Arc::clone(operator) as _, update: None }))
-    }
-
-    fn hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare(Steps::Sweeps)?;
-        galerkin(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn point_hierarchy<T: Real>(
-        &self,
-        stencil: &stencil::Diffusion,
-        finest: &Arc<Self::Operator<T>>,
-        wanted: Option<usize>,
-    ) -> Result<Option<Hierarchy<Self, stencil::Diffusion, T>>> {
-        finest.kernels().prepare_colours()?;
-        by_points(self, stencil, finest, wanted).map(Some)
-    }
-
-    fn mixed_top(
-        &self,
-        double: &Arc<Self::Operator<f64>>,
-        single: &Arc<Self::Operator<f32>>,
-        hierarchy: &Hierarchy<Self, stencil::Diffusion, f32>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn MixedTop<Self>>>> {
-        if relaxation.smoother == Smoother::PointRedBlack {
-            double.kernels().prepare_colours()?;
-        } else {
-            double.kernels().prepare(Steps::Sweeps)?;
-        }
-        let transfer = hierarchy.transfers.first().cloned();
-        let top = UnfusedTop::new(Arc::clone(double) as _, Arc::clone(single) as _, transfer, relaxation)?;
-        Ok(Some(Box::new(top)))
-    }
-}
-
-/// Some rows of a matrix, for relaxation by lines or without. Parts of stencils with stored faces, and of coefficients on one card,
-/// are not made.
-pub(crate) fn part<T: Real>(
-    cuda: &Cuda,
-    stencil: &stencil::Diffusion,
-    patch: Patch,
-    has_lines: bool,
-) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
-    refuse_while_recording("making an operator")?;
-    stencil.require_parts(patch, false)?;
-    let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
-    SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
-}
-
-impl SupportsParts<stencil::Diffusion> for Cuda {
-    type Part<T: Real> = SevenPoint<Passes<Diffusion, T>>;
-
-    fn part<T: Real>(&self, stencil: &stencil::Diffusion, patch: Patch) -> Result<Arc<Self::Part<T>>> {
-        part(self, stencil, patch, true)
-    }
-
-    fn update_part<T: Real>(&self, part: &Self::Part<T>, stencil: &stencil::Diffusion) -> Result<()> {
-        part.update(stencil)
-    }
-
-    fn prepare_lines<T: Real>(&self, part: &Self::Part<T>) -> Result<()> {
-        part.kernels().prepare(Steps::Lines)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<Self::Part<T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
     }
 }

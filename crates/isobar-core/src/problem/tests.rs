@@ -1,0 +1,163 @@
+//! Problems as several threads make them, against cell after cell, and what is said of cells that are wrong.
+
+use std::ops::Range;
+
+use super::*;
+use crate::error::Result;
+use crate::layout::Shape;
+use crate::stencil::{Axis, Coefficients, Diffusion, Side, Spread};
+
+/// More cells than three threads have pieces, in rows that are no whole part of one.
+const SHAPE: Shape = Shape { nx: 75, ny: 52, nz: 61 };
+
+/// The same work on so many threads.
+fn on_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+}
+
+fn field(seed: u64, closed: f64) -> Vec<f64> {
+    let value = |n| if random(seed + 1, n) < closed { 0.0 } else { (3.0 * random(seed, n)).exp() };
+    (0..SHAPE.cells()).map(value).collect()
+}
+
+/// Problems whose matrices and right-hand sides are made in all ways that there are.
+fn problems() -> Vec<DiffusionProblem> {
+    let various = |n: usize| Spacing::Given((0..n).map(|m| 1.0 + 0.01 * (m % 7) as f64).collect());
+    let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1, -2.0)));
+    let mut layered =
+        DiffusionProblem::new(SHAPE, Coefficient::Layered { horizontal: field(2, -0.6), vertical: field(3, -2.0) });
+    layered.spacing[2] = various(SHAPE.nz);
+    layered.boundary[0] = [Boundary::Periodic; 2];
+    layered.boundary[2] = [Boundary::Dirichlet(2.0), Boundary::Neumann(-1.0)];
+    layered.active = Some((0..SHAPE.cells()).map(|n| random(9, n) < 0.8).collect());
+    layered.sources = vec![Source { i: 3, j: 50, k: [0, 60], rate: 2.0 }];
+    let mut diagonal = plain.clone();
+    diagonal.coefficient = Coefficient::Diagonal([field(4, -2.0), field(5, -0.9), field(6, -2.0)]);
+    diagonal.spacing = [various(SHAPE.nx), Spacing::Uniform(0.5), various(SHAPE.nz)];
+    diagonal.reaction = Some(field(7, 0.0));
+    diagonal.wells = vec![Well { i: 70, j: 3, k: [5, 9], value: 1.0, radius: 1e-3 }];
+    vec![plain, layered, diagonal]
+}
+
+const KINDS: [Option<RhsKind>; 5] =
+    [None, Some(RhsKind::Constant), Some(RhsKind::Random), Some(RhsKind::Smooth), Some(RhsKind::Manufactured)];
+
+/// Matrix, right-hand sides of some rows, volumes and a product.
+fn made(problem: &DiffusionProblem, own: &Range<usize>) -> Result<(Diffusion, Vec<Vec<f64>>)> {
+    let stencil = problem.stencil()?;
+    let weights = [Weighting::Volume, Weighting::None];
+    let mut arrays = Vec::new();
+    for (kind, weighting) in KINDS.into_iter().flat_map(|kind| weights.map(|weighting| (kind, weighting))) {
+        arrays.push(problem.rhs_in(own, kind, 5, weighting)?);
+    }
+    arrays.push(problem.volumes());
+    arrays.push(stencil.times(&problem.exact()));
+    Ok((stencil, arrays))
+}
+
+#[test]
+fn threads_change_nothing() {
+    for problem in problems() {
+        for own in [0..SHAPE.ny, 7..30] {
+            let expected = on_threads(1, || made(&problem, &own)).unwrap();
+            for threads in [2, 5] {
+                assert!(on_threads(threads, || made(&problem, &own)).unwrap() == expected, "{threads} threads");
+            }
+        }
+        let stencil = problem.stencil().unwrap();
+        let measures = on_threads(1, || stencil.measures());
+        assert!(measures.is_some() && on_threads(4, || stencil.measures()) == measures);
+    }
+}
+
+#[test]
+fn fields_and_bodies_are_those_of_each_cell() {
+    for problem in problems() {
+        let stencil = problem.stencil().unwrap();
+        let Coefficients::Cells { fields, .. } = stencil.coefficients() else { panic!("{:?}", problem.shape) };
+        let spread = |field: &[f64]| Spread {
+            least: field.iter().copied().fold(f64::INFINITY, f64::min),
+            most: field.iter().copied().fold(0.0, f64::max),
+        };
+        assert_eq!(stencil.spreads(), fields.iter().map(|field| spread(field)).collect::<Vec<_>>());
+        let body = problem.checked().unwrap().body_in(&(0..SHAPE.ny), Some(RhsKind::Random), 3, Weighting::Volume);
+        for at in stencil.cells() {
+            let n = stencil.cell(at);
+            let expected = if problem.is_active(at) { random(3, n) * problem.volume(at) } else { 0.0 };
+            assert_eq!(body[n], expected, "{at:?}");
+            let is_open = problem.active.as_ref().is_none_or(|active| active[n]);
+            for axis in Axis::ALL {
+                let half = if is_open { problem.half(axis, at) } else { 0.0 };
+                assert!((stencil.half(axis, at) - half).abs() <= 1e-12 * half, "{at:?} {axis:?}");
+            }
+        }
+    }
+}
+
+/// The largest ratio of neighbours' coefficients, pair after pair.
+#[test]
+fn jumps_are_those_of_pairs() {
+    for (shape, ring) in [(SHAPE, false), (Shape::new(400, 1, 300), false), (Shape::new(3, 70_000, 1), true)] {
+        let values: Vec<f64> = (0..shape.cells()).map(|n| 1.0 + 0.9 * random(1, n)).collect();
+        let cells = Coefficients::Cells { fields: vec![values.clone().into()], axes: [(0, 1.0); 3] };
+        let sides = [[if ring { Side::Periodic } else { Side::Closed }; 2]; 3];
+        let stencil = Diffusion::new(shape, cells, None, sides).unwrap();
+        let mut most = 1.0f64;
+        for at in stencil.cells() {
+            for (d, n) in [shape.nx, shape.ny, shape.nz].into_iter().enumerate().filter(|&(d, n)| at[d] + 1 < n) {
+                let step = [1, shape.nx, shape.nx * shape.ny][d];
+                let (a, b) = (values[stencil.cell(at)], values[stencil.cell(at) + step]);
+                most = most.max(a.max(b) / a.min(b));
+                assert!(n > 1);
+            }
+        }
+        assert_eq!(stencil.measures().unwrap().jump, most, "{shape}");
+    }
+}
+
+#[test]
+fn the_first_wrong_cell_is_named_whatever_the_threads() {
+    let at = |[i, j, k]: [usize; 3]| i + SHAPE.nx * (j + SHAPE.ny * k);
+    let wrong = |values: &mut Vec<f64>| {
+        values[at([74, 51, 60])] = f64::INFINITY;
+        values[at([3, 17, 59])] = f64::NAN;
+        values[at([4, 17, 59])] = -1.0;
+    };
+    let mut problem = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1, -2.0)));
+    let mut good = problem.clone();
+    if let Coefficient::Isotropic(values) = &mut problem.coefficient {
+        wrong(values);
+    }
+    let mut reaction = vec![0.0; SHAPE.cells()];
+    wrong(&mut reaction);
+    good.reaction = Some(reaction);
+    for threads in [1, 2, 5] {
+        let message = on_threads(threads, || problem.stencil()).unwrap_err().to_string();
+        assert!(message.contains("diffusion.coefficient") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"));
+        assert!(message.contains("(0 makes a cell inactive)"), "{message}");
+        assert_eq!(on_threads(threads, || problem.rhs(None, 0, Weighting::None)).unwrap_err().to_string(), message);
+        let message = on_threads(threads, || good.stencil()).unwrap_err().to_string();
+        assert!(message.contains("the shift") && message.contains("NaN in cell (i, j, k) = (3, 17, 59)"), "{message}");
+        let mut negative = field(1, -2.0);
+        negative[at([4, 17, 59])] = -1.0;
+        let cells = Coefficients::Cells { fields: vec![negative.into()], axes: [(0, 1.0); 3] };
+        let made = on_threads(threads, || Diffusion::new(SHAPE, cells, None, [[Side::Closed; 2]; 3]));
+        let message = made.unwrap_err().to_string();
+        assert!(
+            message.contains("-1 in cell (i, j, k) = (4, 17, 59); it must be finite and not negative"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn points_are_tied_where_the_sides_are() {
+    for shape in [Shape::new(5, 4, 3), Shape::new(1, 6, 2), Shape::new(7, 1, 1), Shape::new(2, 2, 9)] {
+        let problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+        let ends = [shape.nx, shape.ny, shape.nz];
+        let is_on_side = |at: &[usize; 3]| (0..3).any(|d| ends[d] > 1 && (at[d] == 0 || at[d] + 1 == ends[d]));
+        let stencil = problem.stencil().unwrap();
+        let expected: Vec<[usize; 3]> = stencil.cells().filter(is_on_side).collect();
+        assert_eq!(problem.cells_on_sides().filter(is_on_side).collect::<Vec<_>>(), expected, "{shape}");
+    }
+}

@@ -1,0 +1,96 @@
+//! The smallest and the largest of some coefficients, found by the pass that checks them.
+
+use crate::error::{self, Error};
+use crate::execute::{Execute, Host, map_pieces};
+use crate::layout::Shape;
+
+/// The smallest and the largest of numbers that are finite and not negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Infinite where there are no numbers.
+    pub least: f64,
+    /// 0 where there are no numbers.
+    pub most: f64,
+}
+
+impl Spread {
+    /// Of no numbers.
+    pub const NONE: Self = Self { least: f64::INFINITY, most: 0.0 };
+
+    /// Of these.
+    ///
+    /// # Errors
+    /// Where the first is that is negative or not finite.
+    pub fn of(execute: &impl Execute, values: &[f64]) -> Result<Self, usize> {
+        let of_piece = |first: usize, piece: &[f64]| Self::of_piece(piece).map_err(|n| first + n);
+        map_pieces(execute, values, of_piece).into_iter().try_fold(Self::NONE, |all, piece| Ok(all.and(piece?)))
+    }
+
+    /// Of a number for each cell of a grid, looked through by all threads.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for what is negative or not finite, naming the first cell.
+    pub(crate) fn of_cells(what: &str, shape: Shape, values: &[f64]) -> error::Result<Self> {
+        if values.len() != shape.cells() {
+            return Err(Error::shape(what, format!("{} cells", values.len()), format!("{} = {shape}", shape.cells())));
+        }
+        Self::of(&Host, values).map_err(|n| {
+            let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+            let value = values[n];
+            let message = format!("{value} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative");
+            Error::invalid(what, message)
+        })
+    }
+
+    fn of_piece(values: &[f64]) -> Result<Self, usize> {
+        let (mut least, mut most, mut are_right) = ([f64::INFINITY; 8], [0.0f64; 8], [true; 8]);
+        let (chunks, rest) = values.as_chunks::<8>();
+        for chunk in chunks {
+            for (n, &value) in chunk.iter().enumerate() {
+                least[n] = if value < least[n] { value } else { least[n] };
+                most[n] = if value > most[n] { value } else { most[n] };
+                // Neither NaN nor negative.
+                are_right[n] &= value >= 0.0;
+            }
+        }
+        let are_right = are_right.into_iter().all(|is_right| is_right) && rest.iter().all(|&value| value >= 0.0);
+        let found = Self {
+            least: least.into_iter().chain(rest.iter().copied()).fold(f64::INFINITY, f64::min),
+            most: most.into_iter().chain(rest.iter().copied()).fold(0.0, f64::max),
+        };
+        if are_right && found.most.is_finite() {
+            return Ok(found);
+        }
+        values.iter().position(|&value| !(value >= 0.0 && value.is_finite())).map_or(Ok(found), Err)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+
+    /// The largest over the smallest; infinite where that is 0.
+    pub fn contrast(self) -> f64 {
+        if self.least > 0.0 { self.most / self.least } else { f64::INFINITY }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::{PIECE, Serial};
+
+    #[test]
+    fn the_first_wrong_cell_is_found_whatever_the_threads() {
+        let mut values: Vec<f64> = (0..3 * PIECE + 21).map(|n| 2.0 + ((7 * n) % 1000) as f64).collect();
+        assert_eq!(Spread::of(&Host, &values), Ok(Spread { least: 2.0, most: 1001.0 }));
+        (values[5], values[PIECE + 3]) = (-0.0, 0.0);
+        assert_eq!(Spread::of(&Host, &values).map(Spread::contrast), Ok(f64::INFINITY));
+        let last = values.len() - 1;
+        for (n, wrong) in [(last, f64::NAN), (2 * PIECE + 1, f64::INFINITY), (2 * PIECE, -1.0), (9, f64::NEG_INFINITY)]
+        {
+            values[n] = wrong;
+            assert_eq!((Spread::of(&Host, &values), Spread::of(&Serial, &values)), (Err(n), Err(n)), "{wrong}");
+        }
+        assert_eq!(Spread::of(&Host, &[]), Ok(Spread::NONE));
+    }
+}

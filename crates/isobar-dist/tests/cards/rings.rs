@@ -1,0 +1,149 @@
+//! Boxes that are periodic in y, whose rows cards divide.
+
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::options::{Method, Preconditioner, Smoother, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
+
+use crate::boxes::{self, RING, jumping, rough_ring, smooth_ring, smooth_rings};
+use crate::jumps::{bubbles, check, forms, multigrid};
+use crate::rocks::{check_floating, check_points, check_rough, point_cycles};
+use crate::solves::{apply_on, distance, solve_alone, solve_on, solve_updated};
+use crate::steps::check_steps;
+use crate::{Way, backend, card, check_halo_rows, in_single, some};
+
+/// Boxes that are periodic in y: rows do not know of ranks, the same number by number.
+pub(crate) fn step_by_step(way: Way) {
+    let options =
+        SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Line, ..SolverOptions::default() };
+    for (extents, ranks) in boxes::GRIDS {
+        let (problem, ranks) = (rough_ring(extents), some(ranks, way));
+        let (stencil, shape) = (problem.stencil().unwrap(), problem.shape);
+        let u: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+        let expected = apply_on(1, backend(way), &stencil, &options, &u).unwrap();
+        for &ranks in &ranks {
+            let found = apply_on(ranks, backend(way), &stencil, &options, &u).unwrap();
+            assert_eq!(found, expected, "{shape} on {ranks}");
+        }
+        check_steps::<_, f64>(backend(way), &problem, &ranks);
+        check_steps::<_, f32>(backend(way), &problem, &ranks);
+    }
+}
+
+pub(crate) fn krylov_methods(way: Way) {
+    for (extents, ranks) in boxes::GRIDS {
+        check_rough(backend(way), &rough_ring(extents), &some(ranks, way));
+    }
+    check_rough(backend(way), &rough_ring([40, 22, 40]), &some(&[2, 3, 4], way));
+    for (extents, ranks) in &boxes::GRIDS[..4] {
+        check_halo_rows(way, &rough_ring(*extents), &some(ranks, way));
+    }
+    // Two turns of an odd number of rows.
+    for extents in [[8, 9, 4], [7, 13, 5]] {
+        check_rough(backend(way), &rough_ring(extents), &some(&[2, 3, 5], way));
+    }
+}
+
+pub(crate) fn points(way: Way) {
+    for (problem, ranks) in smooth_rings() {
+        let ranks = some(ranks, way);
+        for options in point_cycles() {
+            let system = System::new(&card(way, None).unwrap(), &problem.stencil().unwrap(), &options).unwrap();
+            // Where nobody says what, cards may take Galerkin grids.
+            match system.description().smoother {
+                Smoother::PointRedBlack => check_points(backend(way), &problem, &ranks, &options),
+                _ => check(backend(way), ("smooth", &problem, &ranks), &options),
+            }
+        }
+    }
+    for options in &point_cycles()[..2] {
+        check_points(backend(way), &smooth_ring([64, 128, 64], 1.0, true), &some(&[2, 3, 4], way), options);
+    }
+}
+
+pub(crate) fn floating(way: Way) {
+    let base = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    let by_points = point_cycles().swap_remove(1);
+    for (problem, options) in
+        [(smooth_ring([16, 32, 8], 1.0, true), &base), (smooth_ring([8, 24, 8], 3.0, true), &by_points)]
+    {
+        check_floating(backend(way), &boxes::floating(problem), &some(&[2, 3, 4, 5], way), options);
+    }
+    for preconditioner in [Preconditioner::Line, Preconditioner::Jacobi, Preconditioner::SsorAi] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, ..base.clone() };
+        let problem = boxes::floating(rough_ring([10, 16, 6]));
+        check_floating(backend(way), &problem, &some(&[2, 3, 4], way), &options);
+    }
+}
+
+/// Substitution does not go around rings.
+pub(crate) fn what_is_not_there_is_said(way: Way) {
+    let problem = rough_ring([8, 12, 4]);
+    let (stencil, rhs) = (problem.stencil().unwrap(), vec![0.0; problem.shape.cells()]);
+    for preconditioner in [Preconditioner::Ic { block: None }, Preconditioner::Mic { relaxation: 1.0, block: None }] {
+        let options = SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
+        for ranks in some(&[2, 3], way) {
+            let said = solve_on(ranks, backend(way), &stencil, &options, &rhs, None).unwrap_err().to_string();
+            assert!(said.contains("not divided among ranks") && said.contains("\"line\""), "{said}");
+        }
+    }
+}
+
+/// Galerkin levels where coefficients jump.
+pub(crate) fn jumps(way: Way) {
+    for (n, (name, problem, ranks)) in jumping().into_iter().enumerate() {
+        check(backend(way), (name, &problem, &some(ranks, way)), &multigrid());
+        if [1, 3, 7].contains(&n) {
+            for options in forms()[1..].iter().chain([&in_single()]) {
+                check(backend(way), (name, &problem, &some(&ranks[..2], way)), options);
+            }
+        }
+    }
+    // Two turns of an odd number of rows.
+    let mut in_both = rough_ring([9, 15, 6]);
+    in_both.boundary[0] = RING;
+    for problem in [in_both, rough_ring([12, 27, 5])] {
+        check(backend(way), ("holes", &problem, &some(&[2, 3, 4], way)), &multigrid());
+    }
+}
+
+/// Columns that several threads share, and the commonest box there is, whose mean is free.
+pub(crate) fn large_jumps(way: Way) {
+    for shape in [Shape::new(64, 96, 48), Shape::new(40, 64, 100), Shape::new(130, 50, 33)] {
+        let of = |contrast: f64| {
+            let mut problem = bubbles(shape, contrast);
+            problem.boundary = [RING, RING, [Boundary::Dirichlet(0.0), Boundary::default()]];
+            problem
+        };
+        for options in [multigrid(), in_single()] {
+            check(backend(way), ("bubbles", &of(1e6), &some(&[2, 3], way)), &options);
+        }
+        let options = SolverOptions { tolerance: 1e-9, ..multigrid() };
+        check_floating(backend(way), &boxes::floating(of(1e4)), &some(&[2, 3], way), &options);
+    }
+}
+
+/// Several cards take what one takes where nothing is said; new coefficients reach the halo rows on all levels.
+pub(crate) fn updated_jumps(way: Way) {
+    let open = SolverOptions { tolerance: 1e-7, ..SolverOptions::default() };
+    let shape = Shape::new(16, 32, 8);
+    let of = |kappa: f64| {
+        let coefficient = Coefficient::Isotropic(vec![kappa; shape.cells()]);
+        DiffusionProblem { coefficient, ..smooth_ring([16, 32, 8], 3.0, true) }
+    };
+    let after = DiffusionProblem { coefficient: bubbles(shape, 1e6).coefficient, ..of(1.0) }.stencil().unwrap();
+    let rhs: Vec<f64> = (0..shape.cells()).map(|n| random(6, n)).collect();
+    let (alone, u) = solve_alone(&card(way, None).unwrap(), &after, &multigrid(), &rhs, None);
+    for ranks in some(&[2, 3], way) {
+        for options in [&open, &multigrid()] {
+            let before = of(0.1).stencil().unwrap();
+            let (outcome, preconditioner, v) =
+                solve_updated(ranks, backend(way), [&before, &after], options, &rhs).unwrap();
+            assert_eq!((preconditioner.as_str(), outcome.converged()), ("multigrid", true), "{outcome:?}");
+            assert!(distance(&v, &u) < 1e-5);
+        }
+        let (outcome, v) = solve_on(ranks, backend(way), &after, &open, &rhs, None).unwrap();
+        assert!(outcome.iterations.abs_diff(alone.iterations) <= 1, "{outcome:?} instead of {alone:?}");
+        assert!(distance(&v, &u) < 1e-5);
+    }
+}
