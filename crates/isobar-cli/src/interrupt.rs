@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A solve is running, so the first signal only asks for its end.
 static SOLVING: AtomicBool = AtomicBool::new(false);
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// A signal is ending the process.
+static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// While it lives, the first signal asks the solve to stop and does not end the process.
 #[must_use]
@@ -41,6 +43,14 @@ pub fn flow() -> ControlFlow<()> {
     if requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
+/// Returns unless a signal is ending the process, which then is this thread's end too: what it failed to do since, and
+/// how it would have ended, says nothing.
+pub fn stay_if_ending() {
+    while ENDING.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
 /// Listens to signals from now on, but for those that the process was started to ignore (`nohup`, a shell's `&`). Where
 /// that cannot be had, signals do what they do to any program.
 pub fn listen() {
@@ -59,7 +69,7 @@ mod unix {
     use signal_hook::iterator::Signals;
     use signal_hook::low_level;
 
-    use super::{REQUESTED, SOLVING};
+    use super::{ENDING, REQUESTED, SOLVING};
     use crate::{FAILURE, INTERRUPTED};
 
     /// What is said when Rust aborts the process, after a line of its own: memory that cannot be had, mostly.
@@ -95,6 +105,7 @@ mod unix {
         if SOLVING.load(Ordering::SeqCst) && !REQUESTED.swap(true, Ordering::SeqCst) {
             say("stopping the solve; once more to end at once, without its results");
         } else {
+            ENDING.store(true, Ordering::SeqCst);
             isobar_io::temporary::remove_all();
             say("interrupted");
             // Neither destructors nor exit handlers: other threads, and a device, are still at work.

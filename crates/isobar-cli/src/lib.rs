@@ -63,6 +63,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
     interrupt::listen();
     let status = panic::catch_unwind(|| match Cli::try_parse_from(&arguments) {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
+            interrupt::stay_if_ending();
             if !ranks::is_silent() {
                 complain(&format!("error: {failure}"));
             }
@@ -92,6 +93,7 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
             FAILURE
         }
     });
+    interrupt::stay_if_ending();
     status.unwrap_or(FAILURE)
 }
 

@@ -30,8 +30,10 @@ pub fn source<T: Real>() -> Source {
 pub struct Aggregates {
     layout: Layout,
     count: usize,
-    /// By the position of cells in vectors.
+    /// By the position of cells in vectors, those of halo rows before and after.
     ids: Buffer,
+    /// How many of them are of the halo row before.
+    before: usize,
     items: usize,
     first_run: Buffer,
     runs: Buffer,
@@ -43,9 +45,9 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Where the aggregate of each position is.
+    /// Where the aggregate of each position is. In a part, those of halo rows are beside.
     pub(crate) fn ids(&self) -> Pointer {
-        self.ids.start()
+        self.ids.start() + (size_of::<u32>() * self.before) as Pointer
     }
 }
 
@@ -191,13 +193,16 @@ impl AggregateBackend for Cuda {
         let runs = if map.is_whole() { Runs::of_all(&layout, item) } else { Runs::new(map, &layout, item)? };
         let items = runs.first_run.len() - 1;
         let what = format!("{} aggregates of {} cells", map.count(), map.shape());
+        let (len, [before, after]) = (2 * layout.half_plane(), map.halo());
+        let beside = [before, after].map(|row| usize::from(row.is_some()));
+        let places = layout.len() + (beside[0] + beside[1]) * len;
         let lists = 4 * (runs.first_run.len() + runs.first_item.len()) + 8 * (runs.runs.len() + items);
-        self.require(4 * layout.len() + lists, &what)?;
+        self.require(4 * places + lists, &what)?;
 
         let context = self.context();
         let modules = self.prepare([source::<f64>(), source::<f32>()])?;
         let Shape { nx, ny, nz } = map.shape();
-        let ids = if map.is_whole() {
+        let ids = if map.is_whole() && beside == [0, 0] {
             let ids = Buffer::new(context, 4 * layout.len(), &what)?;
             let numbers = [nx, ny, nz, layout.pitch()];
             let arguments = numbers.into_iter().fold(Arguments::new(), |all, n| all.with(n as i32));
@@ -205,13 +210,18 @@ impl AggregateBackend for Cuda {
             self.elementwise(kernel, layout.len(), arguments.with(ids.start()))?;
             ids
         } else {
-            let mut ids = vec![0; layout.len()];
-            let len = 2 * layout.half_plane();
+            let mut ids = vec![AggregateMap::NONE; places];
             let mut planes: Vec<&mut [u32]> = ids.chunks_mut(len).collect();
-            Host.for_each(&mut planes, |j, plane| {
-                plane.fill(AggregateMap::NONE);
+            Host.for_each(&mut planes, |n, plane| {
+                let (j, of_row) = match n.checked_sub(beside[0]) {
+                    // Columns of the row before the first lie as those of the second.
+                    None => (1, before.map(|row| (row, 0, nx))),
+                    Some(j) if j < ny => (j, Some((map.ids(), nx * j, nx * ny))),
+                    Some(j) => (j, after.map(|row| (row, 0, nx))),
+                };
+                let Some((all, first, layer)) = of_row else { return };
                 for k in 0..nz {
-                    let row = &map.ids()[nx * (j + ny * k)..][..nx];
+                    let row = &all[first + layer * k..][..nx];
                     row.iter().enumerate().for_each(|(i, &id)| plane[layout.index(i, j, k) - j * len] = id);
                 }
             });
@@ -221,6 +231,7 @@ impl AggregateBackend for Cuda {
             layout,
             count: map.count(),
             ids,
+            before: beside[0] * len,
             items,
             first_run: Buffer::from_slice(context, &runs.first_run, &what)?,
             runs: Buffer::from_slice(context, &runs.runs, &what)?,

@@ -344,6 +344,13 @@ impl SupportsPointParts for Cuda {
         Some(Arc::clone(part) as _)
     }
 
+    fn part_aggregates<T: Real>(
+        &self,
+        part: &Arc<DiffusionOperator<T>>,
+    ) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
+        Some(Arc::clone(part) as _)
+    }
+
     const DIVIDES_GALERKIN: bool = true;
     const DIVIDES_POINTS_ABOVE_LINES: bool = false;
 

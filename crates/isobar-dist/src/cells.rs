@@ -120,6 +120,10 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
         substitution::<B, T, O>(self).is_ok()
     }
 
+    fn substitutes_on_host(&self) -> bool {
+        self.ranks().has_others()
+    }
+
     fn substitute(
         &self,
         block: usize,

@@ -5,6 +5,10 @@
 mod boxes;
 #[path = "ranks/checks.rs"]
 mod checks;
+#[path = "ranks/deflated.rs"]
+mod deflated;
+#[path = "cards/deflation.rs"]
+mod deflation;
 #[path = "ranks/jumps.rs"]
 mod jumps;
 #[path = "ranks/late.rs"]
@@ -17,6 +21,8 @@ mod rocks;
 mod solves;
 #[path = "ranks/steps.rs"]
 mod steps;
+#[path = "cards/substitution.rs"]
+mod substitution;
 #[path = "ranks/sweeps.rs"]
 mod sweeps;
 
@@ -31,6 +37,7 @@ use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::options::{CyclePrecision, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Spacing, Weighting, random};
+use isobar_core::stencil::{Axis, Coefficients, Diffusion, Side};
 use isobar_cuda::link::Ways;
 use isobar_cuda::nccl::Nccl;
 use isobar_cuda::{Cuda, devices};
@@ -291,6 +298,31 @@ fn jumps_in_pieces(way: Way) {
     check_floating(backend(way), &problem, &some(&[1, 2, 3, 4], way), &options);
 }
 
+/// A matrix given by its faces is that of cells.
+fn stored_faces(way: Way) {
+    let mut around = rough(Shape::new(9, 14, 5));
+    around.boundary[1] = [Boundary::Periodic; 2];
+    for problem in [rough(Shape::new(9, 13, 5)), rough(Shape::new(8, 11, 1)), around] {
+        let cells = problem.stencil().unwrap();
+        let faces = Axis::ALL.map(|axis| cells.cells().map(|at| cells.face(axis, at)).collect());
+        let fixed = cells.cells().map(|at| cells.shift(at)).collect();
+        let sides = cells.sides().map(|sides| sides.map(|side| if side == Side::Fixed { Side::Closed } else { side }));
+        let faces = Diffusion::new(problem.shape, Coefficients::Faces(faces), Some(fixed), sides).unwrap();
+        let rhs: Vec<f64> = (0..problem.shape.cells()).map(|n| random(5, n)).collect();
+        for preconditioner in [Preconditioner::Jacobi, Preconditioner::Line, Preconditioner::SsorAi] {
+            let options =
+                SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
+            for ranks in some(&[1, 2, 3, 4], way) {
+                let [(of_cells, u), (of_faces, v)] = [&cells, &faces]
+                    .map(|stencil| solve_on(ranks, backend(way), stencil, &options, &rhs, None).unwrap());
+                assert!(of_cells.converged() && of_faces.converged(), "{of_cells:?} {of_faces:?}");
+                assert!(of_faces.iterations.abs_diff(of_cells.iterations) <= 1, "{of_faces:?} instead of {of_cells:?}");
+                assert!(distance(&v, &u) < 1e-7, "{ranks} ranks, {}", distance(&v, &u));
+            }
+        }
+    }
+}
+
 fn main() {
     let why = match devices() {
         Ok(cards) if !cards.is_empty() => Cuda::new(0).err().map(|error| error.to_string()),
@@ -330,6 +362,11 @@ fn main() {
             ("jumps_where_nothing_is_said", Box::new(move || jumps_where_nothing_is_said(way))),
             ("updated_jumps", Box::new(move || updated_jumps(way))),
             ("jumps_in_pieces", Box::new(move || jumps_in_pieces(way))),
+            ("deflation", Box::new(move || deflation::solves(way))),
+            ("updated_deflation", Box::new(move || deflation::updates(way))),
+            ("substitution", Box::new(move || substitution::solves(way))),
+            ("updated_substitution", Box::new(move || substitution::updates(way))),
+            ("stored_faces", Box::new(move || stored_faces(way))),
         ];
         if way != Way::Host {
             checks.push(("cards_are_linked", Box::new(move || cards_are_linked(way))));

@@ -3,6 +3,7 @@
 use super::Diagonal;
 use crate::backend::{Backend, Ratio, Scalar, Sums};
 use crate::error::Result;
+use crate::layout::Shape;
 use crate::real::{Precision, Real};
 
 /// A symmetric matrix A = L + D + Lᵀ, its unknowns numbered x first, then y, then z (the C order of a
@@ -57,6 +58,11 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         true
     }
 
+    /// Whether [`Triangular::substitute`] goes by way of the host, so that a device cannot record it.
+    fn substitutes_on_host(&self) -> bool {
+        false
+    }
+
     /// z = M⁻¹ r with M = (Δ + L_b) Δ⁻¹ (Δ + L_bᵀ): L_b is L without the couplings between blocks of
     /// `block` consecutive unknowns, Δ the pivots of [`Triangular::factorise`], given as Δ⁻¹. Forward, then backward
     /// substitution.
@@ -87,6 +93,13 @@ pub trait Triangular<B: Backend, T: Real>: Diagonal<B, T> {
         backend.dot(r, z, out.get(0), scalars)?;
         backend.dot(r, r, out.get(1), scalars)
     }
+}
+
+/// Whether there are blocks of so many consecutive unknowns of a grid with cells of both this row and the one before that are coupled.
+pub fn blocks_cross(whole: Shape, block: usize, row: usize) -> bool {
+    let Shape { nx, ny, nz } = whole;
+    let is_cut = |k: usize| (nx * (row + ny * k)).is_multiple_of(block);
+    block > nx && !(0..nz).all(is_cut)
 }
 
 /// A pivot smaller than this fraction of its diagonal entry is a singular block's last, and rounding.

@@ -188,7 +188,7 @@ impl<B: AggregateBackend, T: Real> Projection<B, T> for Deflation<B, T> {
     }
 
     fn needs_host(&self) -> bool {
-        matches!(self.coarse, Coarse::Triangular { .. })
+        matches!(self.coarse, Coarse::Triangular { .. }) || self.operator.backend().sums_on_host()
     }
 }
 

@@ -61,6 +61,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
         self.operator.substitute_residual(self.block, &self.inverse_pivots, r, q, z, alpha, out, scalars)
     }
 
+    fn needs_host(&self) -> bool {
+        self.operator.substitutes_on_host()
+    }
+
     fn update(&mut self) -> Result<()> {
         self.operator.factorise(self.block, self.relaxation, &mut self.inverse_pivots)
     }

@@ -7,7 +7,7 @@
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
 use isobar_core::operator::part::HandOn;
-use isobar_core::operator::triangular::singular_pivot;
+use isobar_core::operator::triangular::{blocks_cross, singular_pivot};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
 
@@ -58,12 +58,8 @@ impl<'a, T: Real> Blocks<'a, T> {
 
     /// Whether there are blocks with cells of both the row before this part's first and that one; the same of its last row.
     fn crosses(&self) -> [bool; 2] {
-        let Shape { nx, ny, nz } = self.whole;
         let (first, rows) = (self.g.layout.origin()[1], self.g.layout.shape().ny);
-        [first, first + rows].map(|row| {
-            let is_cut = |k: usize| (nx * (row + ny * k)).is_multiple_of(self.block);
-            self.block > nx && !(0..nz).all(is_cut)
-        })
+        [first, first + rows].map(|row| blocks_cross(self.whole, self.block, row))
     }
 
     /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).

@@ -121,18 +121,20 @@ fn rows_beside(layout: &Layout) -> [usize; 2] {
     [2 * before, after]
 }
 
-/// Puts coefficients of the host, a number for every cell of the whole grid, into a layout, halo rows included, times a factor.
+/// Puts coefficients of the host, a number for every cell of the whole grid, into a layout, halo rows included, times a factor; zero
+/// in cells of the whole grid from `end` on, in any direction.
 fn upload_rows<T: Real>(
     cuda: &Cuda,
     layout: &Layout,
     whole: Shape,
     values: &[f64],
     factor: f64,
+    end: [usize; 3],
     to: Pointer,
 ) -> Result<()> {
     let shape = layout.shape();
     if shape == whole {
-        return cuda.upload_coefficients::<T>(layout, values, factor, [shape.nx, shape.ny, shape.nz], to);
+        return cuda.upload_coefficients::<T>(layout, values, factor, end, to);
     }
     let [before, after] = rows_beside(layout);
     let (first, rows) = (layout.origin()[1], before + shape.ny + after);
@@ -144,15 +146,15 @@ fn upload_rows<T: Real>(
     for layer in values.chunks_exact(whole.nx * whole.ny) {
         for row in 0..rows {
             match row_there(row) {
-                Some(j) => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
-                // The row before a halo row, which is only there for the order, where the grid has none.
-                None => packed.resize(packed.len() + whole.nx, 0.0),
+                Some(j) if j < end[1] => packed.extend_from_slice(&layer[whole.nx * j..][..whole.nx]),
+                // Also the row before a halo row, which is only there for the order, where the grid has none.
+                _ => packed.resize(packed.len() + whole.nx, 0.0),
             }
         }
     }
     let stored = Layout::new(Shape { ny: rows, ..shape })?;
     let start = to - (before * 2 * layout.half_plane() * size_of::<T>()) as Pointer;
-    cuda.upload_coefficients::<T>(&stored, &packed, factor, [shape.nx, rows, shape.nz], start)
+    cuda.upload_coefficients::<T>(&stored, &packed, factor, [end[0], rows, end[2]], start)
 }
 
 /// A field holds the h of the first direction that takes it.
@@ -264,13 +266,13 @@ impl Kind for Diffusion {
         operands: &Operands,
         stencil: &stencil::Diffusion,
     ) -> Result<()> {
-        let Shape { nx, ny, nz } = layout.shape();
+        let whole @ Shape { nx, ny, nz } = stencil.shape();
         let extents = [nx, ny, nz];
         match stencil.coefficients() {
             Coefficients::Cells { fields, axes } => {
                 for field in self.used_fields() {
                     let (factor, to) = (first_factor(axes, field), operands.fields[field]);
-                    upload_rows::<T>(cuda, layout, stencil.shape(), &fields[field], factor, to)?;
+                    upload_rows::<T>(cuda, layout, whole, &fields[field], factor, extents, to)?;
                 }
                 self.send_ratios::<T>(cuda, operands, axes)?;
             }
@@ -291,12 +293,12 @@ impl Kind for Diffusion {
                     if !self.is_periodic(axis) || extents[d] == 1 {
                         end[d] -= 1;
                     }
-                    cuda.upload_coefficients::<T>(layout, &faces[d], 1.0, end, operands.fields[d])?;
+                    upload_rows::<T>(cuda, layout, whole, &faces[d], 1.0, end, operands.fields[d])?;
                 }
             }
         }
         match stencil.stored_shift() {
-            Some(shift) => upload_rows::<T>(cuda, layout, stencil.shape(), shift, 1.0, operands.shift),
+            Some(shift) => upload_rows::<T>(cuda, layout, whole, shift, 1.0, extents, operands.shift),
             None => Ok(()),
         }
     }

@@ -166,8 +166,7 @@ impl Supports<stencil::Diffusion> for Cuda {
     }
 }
 
-/// Some rows of a matrix, for relaxation by lines or without. Parts of stencils with stored faces, and of coefficients on one card,
-/// are not made.
+/// Some rows of a matrix, for relaxation by lines or without. Parts of coefficients on one card are not made.
 pub(crate) fn part<T: Real>(
     cuda: &Cuda,
     stencil: &stencil::Diffusion,
@@ -175,7 +174,7 @@ pub(crate) fn part<T: Real>(
     has_lines: bool,
 ) -> Result<Arc<SevenPoint<Passes<Diffusion, T>>>> {
     refuse_while_recording("making an operator")?;
-    stencil.require_parts(patch, false)?;
+    stencil.require_parts(patch, true)?;
     let slab = patch.whole_rows(Stencil::shape(stencil), "parts on cards")?;
     SevenPoint::made_of(Passes::make(cuda, stencil, slab, has_lines)?, stencil)
 }

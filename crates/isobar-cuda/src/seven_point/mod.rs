@@ -26,6 +26,7 @@ pub(crate) mod look;
 mod part;
 pub mod passes;
 pub(crate) mod points;
+mod relay;
 mod steps;
 pub mod transfer;
 mod triangular;

@@ -3,7 +3,7 @@
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
-use isobar_core::operator::part::PartTriangular;
+use isobar_core::operator::part::{PartSubstitution, PartTriangular};
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 
@@ -17,16 +17,50 @@ use crate::launch::Arguments;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
+/// What kernels of factorisation take after a stencil.
+fn factors<T: Real>(arguments: Arguments, relaxation: f64, to: &Vector<T>) -> Arguments {
+    arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to.pointer())
+}
+
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+    pub(super) fn factorise_blocks(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
+        self.kernels.in_blocks("factorise", block, |arguments| factors(arguments, relaxation, inverse_pivots))
+    }
+
+    /// Upwards, downwards, or both.
+    pub(super) fn substitute_blocks(
+        &self,
+        block: usize,
+        ways: [bool; 2],
+        inverse_pivots: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+    ) -> Result<()> {
+        self.kernels.in_blocks("substitute", block, |arguments| {
+            let arguments = ways.into_iter().fold(arguments, |all, way| all.with(i32::from(way)));
+            arguments.with(inverse_pivots.pointer()).with(r.pointer()).with(z.pointer())
+        })
+    }
+
+    /// z = (Δ + L)⁻¹ r over the whole grid
+    pub(super) fn substitute_up(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        let [inverse_pivots, r, z] = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
+        let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
+        self.kernels.sweep_whole(Sweep::Substitute, "substitute_up", up, None)
+    }
+
     /// z = (Δ + Lᵀ)⁻¹ Δ y over the whole grid, where z holds y = (Δ + L)⁻¹ r
-    fn substitute_down(&self, inverse_pivots: Pointer, z: Pointer) -> Result<()> {
+    pub(super) fn substitute_down(&self, inverse_pivots: Pointer, z: Pointer) -> Result<()> {
         let down = |arguments: Arguments| arguments.with(inverse_pivots).with(z);
         self.kernels.sweep_whole(Sweep::Substitute, "substitute_down", down, None)
     }
 }
 
-/// Parts have what is a pass over the matrix; substitution stays with one card.
-impl<K: Kind, T: Real> PartTriangular<Cuda, T> for SevenPoint<Passes<K, T>> {}
+impl<K: Kind, T: Real> PartTriangular<Cuda, T> for SevenPoint<Passes<K, T>> {
+    fn substitution(&self) -> Option<&dyn PartSubstitution<Cuda, T>> {
+        Some(self)
+    }
+}
 
 impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn relax_lower(
@@ -63,22 +97,19 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         if block == 1 {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
-        let more =
-            |arguments: Arguments| arguments.with_real::<T>(singular_pivot::<T>()).with_real::<T>(relaxation).with(to);
         if self.kernels.is_whole(block) {
+            let more = |arguments| factors(arguments, relaxation, inverse_pivots);
             return self.kernels.sweep_whole(Sweep::Factorise, "factorise_whole", more, None);
         }
-        self.kernels.in_blocks("factorise", block, more)
+        self.factorise_blocks(block, relaxation, inverse_pivots)
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        let [inverse_pivots, r, z] = [inverse_pivots.pointer(), r.pointer(), z.pointer()];
         if self.kernels.is_whole(block) {
-            let up = |arguments: Arguments| arguments.with(inverse_pivots).with(r).with(z);
-            self.kernels.sweep_whole(Sweep::Substitute, "substitute_up", up, None)?;
-            return self.substitute_down(inverse_pivots, z);
+            self.substitute_up(inverse_pivots, r, z)?;
+            return self.substitute_down(inverse_pivots.pointer(), z.pointer());
         }
-        self.kernels.in_blocks("substitute", block, |arguments| arguments.with(inverse_pivots).with(r).with(z))
+        self.substitute_blocks(block, [true, true], inverse_pivots, r, z)
     }
 
     /// Over the whole grid r −= αq, ρ = ⟨y, Δ y⟩ with y = (Δ + L)⁻¹ r, and ‖r‖² are taken along by the sweep upwards.

@@ -236,6 +236,8 @@ fn arrays_on_the_card(cuda: &Cuda) {
     let (b, u, pointers) = unsafe {
         let pointers = [result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap()];
         result::memcpy_htod_sync(pointers[0], &rhs).unwrap();
+        // Such a copy may still be on its way, and other streams do not wait for it.
+        result::ctx::synchronize().unwrap();
         let [b, u] = pointers.map(|pointer| DeviceArray::new::<f32>(pointer, shape, strides, cuda.ordinal()));
         (b, u, pointers)
     };

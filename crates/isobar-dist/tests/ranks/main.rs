@@ -2,6 +2,7 @@
 
 mod boxes;
 mod checks;
+mod deflated;
 mod deflation;
 mod diffusion;
 mod failures;

@@ -231,7 +231,9 @@ impl Setup<'_> {
             Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
             // What tiles of a sweep hand on: one cell in 32, and one layer in six; on small grids one in 16, and one in eight.
             Preconditioner::Ic { block: None } | Preconditioner::Mic { block: None, .. } if self.is_cuda() => {
-                self.vectors(1.2, layout, size);
+                // A part also has a right-hand side with what the one before adds to it.
+                let is_part = layout.halo() != [0, 0];
+                self.vectors(if is_part { 2.2 } else { 1.2 }, layout, size);
             }
             Preconditioner::BlockIc { .. }
             | Preconditioner::Ic { .. }

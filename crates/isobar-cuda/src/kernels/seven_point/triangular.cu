@@ -4,13 +4,19 @@
 // A thread block takes one block of unknowns at a time. Rows of cells are a thread's each; thread t is t cells behind the
 // first, so that whatever a cell depends on, all of it on earlier hyperplanes i + t, is done. More rows than threads
 // come one batch after the other. Block: any number of threads; grid: any.
+//
+// Numbers are those of the whole grid. Of a part of its rows cells elsewhere are left out; what of a block is in the rows beside is
+// in the halo rows then.
 #include "seven_point/seven_point.cuh"
+
+// Rows of the whole grid.
+__device__ __forceinline__ int all_rows(const Stencil& op) { return op.end - op.start; }
 
 // Calls f(position, number, t) for the neighbours of a cell, west to above; t() is that of the face between.
 template <class F>
 __device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int j, int k, long long number,
                                                    const Fields& here, F f) {
-    const long long row = op.nx, layer = (long long)op.nx * op.ny;
+    const long long row = op.nx, layer = row * all_rows(op);
     const int nz = LAYERS(op);
     auto visit = [&](auto axis, bool lower, int ni, int nj, int nk, long long there) {
         constexpr int AXIS = decltype(axis)::value;
@@ -27,9 +33,9 @@ __device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int
     else if (periodic(X) && op.nx > 1) visit(OnX{}, true, op.nx - 1, j, k, number + (op.nx - 1));
     if (i + 1 < op.nx) visit(OnX{}, false, i + 1, j, k, number + 1);
     else if (periodic(X) && op.nx > 1) visit(OnX{}, false, 0, j, k, number - (op.nx - 1));
-    if (j > 0) visit(OnY{}, true, i, j - 1, k, number - row);
+    if (j > op.start) visit(OnY{}, true, i, j - 1, k, number - row);
     else if (periodic(Y) && op.ny > 1) visit(OnY{}, true, i, op.ny - 1, k, number + row * (op.ny - 1));
-    if (j + 1 < op.ny) visit(OnY{}, false, i, j + 1, k, number + row);
+    if (j + 1 < op.end) visit(OnY{}, false, i, j + 1, k, number + row);
     else if (periodic(Y) && op.ny > 1) visit(OnY{}, false, i, 0, k, number - row * (op.ny - 1));
     if (k > 0) visit(OnZ{}, true, i, j, k - 1, number - layer);
     else if (periodic(Z) && nz > 1) visit(OnZ{}, true, i, j, nz - 1, number + layer * (nz - 1));
@@ -37,11 +43,19 @@ __device__ __forceinline__ void for_each_neighbour(const Stencil& op, int i, int
     else if (periodic(Z) && nz > 1) visit(OnZ{}, false, i, j, 0, number - layer * (nz - 1));
 }
 
+// Whether a part has cells of the rows from `first` to `last`, counted through all layers of the whole grid.
+__device__ __forceinline__ bool has_any(const Stencil& op, long long first, long long last) {
+    const int rows = all_rows(op), from = int(first % rows) + op.start, to = int(last % rows) + op.start;
+    if (last - first + 1 >= rows) return true;
+    return from <= to ? to >= 0 && from < op.ny : to >= 0 || from < op.ny;
+}
+
 // Calls f(i, j, k, number) for the unknowns from `begin` to `end`, upwards or downwards, each when those before it are done.
 template <bool UP, class F>
 __device__ __forceinline__ void in_order(const Stencil& op, long long begin, long long end, F f) {
-    const int nx = op.nx, ny = op.ny;
+    const int nx = op.nx, all = all_rows(op);
     const long long first_row = begin / nx, last_row = (end - 1) / nx, rows = last_row - first_row + 1;
+    if (!has_any(op, first_row, last_row)) return;
     const int batch = blockDim.x;
     const long long batches = (rows + batch - 1) / batch;
     // Of a single row, only what belongs to it.
@@ -50,11 +64,12 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
         const long long n = UP ? b : batches - 1 - b, in_batch = min((long long)batch, rows - n * batch);
         const int s1 = rows == 1 ? int(end - first_row * nx) : nx + int(in_batch) - 1;
         const long long line = first_row + n * batch + threadIdx.x;
-        const int j = int(line % ny), k = int(line / ny);
+        const int j = int(line % all) + op.start, k = int(line / all);
+        const bool has = threadIdx.x < in_batch && j >= 0 && j < op.ny;
         for (int step = 0; step < s1 - s0; step++) {
             const int i = (UP ? s0 + step : s1 - 1 - step) - int(threadIdx.x);
             const long long number = line * nx + i;
-            if (threadIdx.x < in_batch && i >= 0 && i < nx && number >= begin && number < end) f(i, j, k, number);
+            if (has && i >= 0 && i < nx && number >= begin && number < end) f(i, j, k, number);
             __syncthreads();
         }
     }
@@ -62,7 +77,8 @@ __device__ __forceinline__ void in_order(const Stencil& op, long long begin, lon
 
 // Sum of T over the upper neighbours, below number `end`. Not inline: it would take the compiler longer than all the rest.
 __device__ __noinline__ T upper_sum(const Stencil& op, long long number, long long end) {
-    const int i = int(number % op.nx), j = int(number / op.nx % op.ny), k = int(number / op.nx / op.ny);
+    const int all = all_rows(op);
+    const int i = int(number % op.nx), j = int(number / op.nx % all) + op.start, k = int(number / op.nx / all);
     T sum = T(0);
     for_each_neighbour(op, i, j, k, number, load(op, place(op, i, j, k)), [&](Index, long long other, auto face) {
         if (other > number && other < end) sum += face();
@@ -96,27 +112,47 @@ extern "C" __global__ void __launch_bounds__(512)
     }
 }
 
-// z = (D + L^T)^-1 D (D + L)^-1 r, D the pivots, L without the couplings between blocks of `block` unknowns.
+// z = (D + L^T)^-1 D (D + L)^-1 r, D the pivots, L without the couplings between blocks of `block` unknowns: upwards, downwards, or
+// both.
 extern "C" __global__ void __launch_bounds__(512)
-    substitute(Stencil op, long long cells, long long block, long long blocks, const T* __restrict__ inverse_pivots,
-               const T* __restrict__ r, T* z) {
+    substitute(Stencil op, long long cells, long long block, long long blocks, int upwards, int downwards,
+               const T* __restrict__ inverse_pivots, const T* __restrict__ r, T* z) {
     for (long long b = blockIdx.x; b < blocks; b += gridDim.x) {
         const long long begin = b * block, end = min(begin + block, cells);
-        in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
-            const Index at = place(op, i, j, k);
-            T sum = r[at];
-            for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
-                if (other < number && other >= begin) sum = fma(face(), z[there], sum);
+        if (upwards)
+            in_order<true>(op, begin, end, [&](int i, int j, int k, long long number) {
+                const Index at = place(op, i, j, k);
+                T sum = r[at];
+                for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+                    if (other < number && other >= begin) sum = fma(face(), z[there], sum);
+                });
+                z[at] = sum * inverse_pivots[at];
             });
-            z[at] = sum * inverse_pivots[at];
-        });
-        in_order<false>(op, begin, end, [&](int i, int j, int k, long long number) {
-            const Index at = place(op, i, j, k);
-            T sum = T(0);
-            for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
-                if (other > number && other < end) sum = fma(face(), z[there], sum);
+        if (downwards)
+            in_order<false>(op, begin, end, [&](int i, int j, int k, long long number) {
+                const Index at = place(op, i, j, k);
+                T sum = T(0);
+                for_each_neighbour(op, i, j, k, number, load(op, at), [&](Index there, long long other, auto face) {
+                    if (other > number && other < end) sum = fma(face(), z[there], sum);
+                });
+                z[at] = fma(sum, inverse_pivots[at], z[at]);
             });
-            z[at] = fma(sum, inverse_pivots[at], z[at]);
-        });
     }
+}
+
+// What the row before the first adds to it, r += T z; of the row behind the last, z += inverse_pivots T z. A cell of that row a
+// thread. Block 32 x 8; grid: cells / 32, layers / 8.
+template <bool FIRST, class F> __device__ __forceinline__ void beside(const Stencil& op, F f) {
+    const int i = blockIdx.x * 32 + threadIdx.x, k = blockIdx.y * 8 + threadIdx.y;
+    if (i >= op.nx || k >= LAYERS(op)) return;
+    const int j = FIRST ? 0 : op.ny - 1;
+    const Index here = place(op, i, j, k), there = place(op, i, FIRST ? -1 : op.ny, k);
+    const Fields h = load(op, here), h_there = load(op, there);
+    f(here, there, FIRST ? face<Y>(op, h_there, h) : face<Y>(op, h, h_there));
+}
+extern "C" __global__ void __launch_bounds__(256) add_row_before(Stencil op, const T* __restrict__ z, T* r) {
+    beside<true>(op, [&](Index here, Index there, T t) { r[here] = fma(t, z[there], r[here]); });
+}
+extern "C" __global__ void __launch_bounds__(256) add_row_behind(Stencil op, const T* __restrict__ inverse_pivots, T* z) {
+    beside<false>(op, [&](Index here, Index there, T t) { z[here] = fma(t * z[there], inverse_pivots[here], z[here]); });
 }

@@ -6,7 +6,7 @@
 mod launches;
 
 use std::fmt::Debug;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use isobar_core::backend::Ratio;
 use isobar_core::error::Result;
@@ -60,6 +60,8 @@ pub struct Passes<K: Kind, T> {
     pub(super) colours: OnceLock<Colours>,
     /// What the coefficients are like, where that has been asked for.
     pub(super) looks: OnceLock<Looks>,
+    /// Room for a right-hand side, where parts hand on what they substitute.
+    handed: Mutex<Option<Vector<T>>>,
     /// Two counts.
     census: Buffer,
     /// What the coefficients came from, for what is computed on the host.
@@ -139,6 +141,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
             cycles: Cycles::default(),
             colours: OnceLock::new(),
             looks: OnceLock::new(),
+            handed: Mutex::new(None),
             census: Buffer::new(context, 2 * size_of::<f64>(), "counts")?,
             stencil: RwLock::new(stencil.clone()),
         };
@@ -294,8 +297,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
     ) -> Result<()> {
         /// As the kernels' launch bounds say.
         const MOST_THREADS: usize = 512;
-        let Shape { nx, ny, nz } = self.layout.shape();
-        let cells = nx * ny * nz;
+        let (nx, cells) = (self.whole.nx, self.whole.cells());
         let block = block.clamp(1, cells);
         let blocks = cells.div_ceil(block);
         // A row a thread; a block may begin and end within a row.
@@ -319,7 +321,25 @@ impl<K: Kind, T: Real> Passes<K, T> {
 
     /// Whether blocks of so many unknowns are the whole grid.
     pub(super) fn is_whole(&self, block: usize) -> bool {
-        block >= self.layout.shape().cells()
+        block >= self.whole.cells()
+    }
+
+    /// The grid that this is a part of.
+    pub(super) fn whole(&self) -> Shape {
+        self.whole
+    }
+
+    /// Adds to the row at one end what the halo row beside it is coupled to; see triangular.cu.
+    pub(super) fn add_beside(&self, name: &'static str, vectors: &[Pointer]) -> Result<()> {
+        let Shape { nx, nz, .. } = self.layout.shape();
+        let arguments = with_all(Arguments::new().with(self.operands), vectors);
+        let grid = [nx.div_ceil(32), nz.div_ceil(8), 1];
+        self.cuda.launch(self.triangular.kernel(name)?, grid, [32, 8], arguments)
+    }
+
+    /// Room for a right-hand side with what the part before adds to it.
+    pub(super) fn handed(&self) -> &Mutex<Option<Vector<T>>> {
+        &self.handed
     }
 
     /// Where line solves store ratios; nowhere, where they need not.

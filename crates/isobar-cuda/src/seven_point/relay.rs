@@ -1,0 +1,125 @@
+//! Factorisation and substitution on a part: it takes its turn when the row beside it is done, and then hands its own on, by way of
+//! the host.
+//!
+//! A part goes through all of its rows at once, so that parts wait for each other as if they were one card. Over the whole grid it
+//! does so as one does over a grid of its own ([`super::whole_grid`]), after what the row beside it adds to its own has been put
+//! where that will take it up.
+
+use std::sync::PoisonError;
+
+use isobar_core::backend::Backend;
+use isobar_core::backend::part::PartBackend;
+use isobar_core::error::Result;
+use isobar_core::layout::Slab;
+use isobar_core::operator::Triangular;
+use isobar_core::operator::part::{HandOn, Handed, PartSubstitution};
+use isobar_core::operator::triangular::blocks_cross;
+use isobar_core::real::Real;
+
+use super::kind::Kind;
+use super::passes::Passes;
+use super::{Kernels, SevenPoint};
+use crate::cuda::Cuda;
+use crate::vector::Vector;
+
+/// One way through all parts.
+struct Turn {
+    upwards: bool,
+    /// Halo rows before and behind this part's that blocks reach into.
+    crosses: [bool; 2],
+}
+
+impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+    fn crosses(&self, block: usize) -> [bool; 2] {
+        let layout = self.layout_of();
+        let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
+        let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole(), block, row);
+        [crosses(0, first), crosses(1, first + rows)]
+    }
+
+    /// Receives the halo row of a vector that this part waits for, does its own rows, and sends the last of these. `sweep` is told
+    /// whether something came.
+    fn take_turn(
+        &self,
+        Turn { upwards, crosses: [before, behind] }: Turn,
+        x: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+        sweep: impl FnOnce(bool, &mut Vector<T>) -> Result<()>,
+    ) -> Result<()> {
+        let (cuda, layout) = (self.kernels.cuda(), self.layout_of());
+        let (first, rows) = (layout.origin()[1], layout.shape().ny);
+        let [begin, end] = [first, first + rows - 1];
+        let (comes, goes, from, own) =
+            if upwards { (before, behind, begin.wrapping_sub(1), end) } else { (behind, before, end + 1, begin) };
+        let one = |row: usize| Slab { first: row, beyond: row + 1 };
+        let mut row = vec![T::ZERO; 2 * layout.half_plane()];
+        if comes {
+            hand_on(Handed { upwards, send: &[], receive: &mut row })?;
+            cuda.write_rows(&row, one(from), x)?;
+        }
+        sweep(comes, x)?;
+        if goes {
+            cuda.read_rows(x, one(own), &mut row)?;
+            hand_on(Handed { upwards, send: &row, receive: &mut [] })?;
+        }
+        Ok(())
+    }
+}
+
+impl<K: Kind, T: Real> PartSubstitution<Cuda, T> for SevenPoint<Passes<K, T>> {
+    fn factorise_part(
+        &self,
+        block: usize,
+        relaxation: f64,
+        inverse_pivots: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let crosses = self.crosses(block);
+        if crosses == [false; 2] && self.layout_of().shape() == self.kernels.whole() {
+            return self.factorise(block, relaxation, inverse_pivots);
+        }
+        self.take_turn(Turn { upwards: true, crosses }, inverse_pivots, hand_on, |_, inverse_pivots| {
+            self.factorise_blocks(block, relaxation, inverse_pivots)
+        })
+    }
+
+    fn substitute_part(
+        &self,
+        block: usize,
+        inverse_pivots: &Vector<T>,
+        r: &Vector<T>,
+        z: &mut Vector<T>,
+        hand_on: &mut HandOn<'_, T>,
+    ) -> Result<()> {
+        let crosses = self.crosses(block);
+        if crosses == [false; 2] {
+            return self.substitute(block, inverse_pivots, r, z);
+        }
+        let [up, down] = [true, false].map(|upwards| Turn { upwards, crosses });
+        if !self.kernels.is_whole(block) {
+            self.take_turn(up, z, hand_on, |_, z| self.substitute_blocks(block, [true, false], inverse_pivots, r, z))?;
+            return self.take_turn(down, z, hand_on, |_, z| {
+                self.substitute_blocks(block, [false, true], inverse_pivots, r, z)
+            });
+        }
+        self.take_turn(up, z, hand_on, |comes, z| {
+            if !comes {
+                return self.substitute_up(inverse_pivots, r, z);
+            }
+            let mut handed = self.kernels.handed().lock().unwrap_or_else(PoisonError::into_inner);
+            let right = match &mut *handed {
+                Some(right) => right,
+                none => none.insert(self.kernels.cuda().zeros(self.layout_of())?),
+            };
+            self.kernels.cuda().convert(r, right)?;
+            self.kernels.add_beside("add_row_before", &[z.pointer(), right.pointer()])?;
+            self.substitute_up(inverse_pivots, right, z)
+        })?;
+        self.take_turn(down, z, hand_on, |comes, z| {
+            if comes {
+                self.kernels.add_beside("add_row_behind", &[inverse_pivots.pointer(), z.pointer()])?;
+            }
+            self.substitute_down(inverse_pivots.pointer(), z.pointer())
+        })
+    }
+}

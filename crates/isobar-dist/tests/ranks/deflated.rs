@@ -1,0 +1,66 @@
+//! What is solved with deflation, and how.
+
+use isobar_core::backend::part::PartBackend;
+use isobar_core::layout::Shape;
+use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, SolverOptions, Stripes};
+use isobar_core::problem::{Boundary, DiffusionProblem};
+use isobar_core::stencil::{Diffusion, Supports};
+use isobar_dist::Distributed;
+use isobar_dist::threads::Threads;
+
+use crate::jumps::{bubbles, pieces};
+use crate::rocks::rough;
+use crate::solves::{Parts, compare_with_alone};
+
+fn deflated(preconditioner: Preconditioner, stripes: Stripes, coarse: CoarseSolve) -> SolverOptions {
+    SolverOptions {
+        method: Method::Cg,
+        preconditioner,
+        tolerance: 1e-8,
+        deflation: Some(Deflation { stripes, coarse }),
+        ..SolverOptions::default()
+    }
+}
+
+/// The third has incomplete Cholesky.
+pub(crate) fn forms() -> [SolverOptions; 5] {
+    [
+        deflated(Preconditioner::Jacobi, Stripes::HalfRows, CoarseSolve::Inverse),
+        deflated(Preconditioner::Line, Stripes::HalfRows, CoarseSolve::Triangular),
+        deflated(Preconditioner::Ic { block: None }, Stripes::Blocks([2, 3, 2]), CoarseSolve::Auto),
+        deflated(Preconditioner::Neumann { order: 2 }, Stripes::Blocks([3, 5, 1]), CoarseSolve::Triangular),
+        deflated(Preconditioner::Line, Stripes::Bodies, CoarseSolve::Auto),
+    ]
+}
+
+/// And on how many ranks.
+pub(crate) fn problems() -> [(DiffusionProblem, &'static [usize]); 6] {
+    let mut ring = bubbles(Shape::new(12, 15, 6), 1e4);
+    ring.boundary[0] = [Boundary::Periodic; 2];
+    let mut floating = bubbles(Shape::new(9, 14, 5), 1e3);
+    floating.boundary = [[Boundary::default(); 2]; 3];
+    let flat = bubbles(Shape::new(16, 17, 1), 1e4);
+    let mut around = bubbles(Shape::new(12, 16, 6), 1e4);
+    around.boundary =
+        [[Boundary::Periodic; 2], [Boundary::Periodic; 2], [Boundary::Dirichlet(0.0), Boundary::default()]];
+    [
+        (ring, &[1, 2, 3, 4, 6]),
+        (around, &[2, 3, 4]),
+        (rough(Shape::new(9, 13, 5)), &[2, 3, 6]),
+        (pieces(Shape::new(11, 16, 6)), &[2, 3, 4]),
+        (floating, &[2, 3]),
+        (flat, &[2, 3, 17]),
+    ]
+}
+
+/// The iterations of one rank but for one, or two of a hundred, and its solution.
+pub(crate) fn check<B: PartBackend + Supports<Diffusion>>(
+    backend: impl Fn(Option<&Threads>) -> B + Sync,
+    problem: &DiffusionProblem,
+    ranks: &[impl Parts],
+    options: &SolverOptions,
+) where
+    Distributed<B>: Supports<Diffusion>,
+{
+    compare_with_alone(backend, problem, ranks, options, |iterations| 1 + iterations / 50, 1e-6);
+}
