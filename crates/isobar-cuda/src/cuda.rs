@@ -144,6 +144,11 @@ impl Cuda {
         self.inner.modules.prepare(self.context(), sources)
     }
 
+    /// Compiles at the same time what will be asked for, where that must be compiled.
+    pub(crate) fn prepare_all(&self, sources: Vec<Source>) -> Result<()> {
+        self.inner.modules.prepare_all(self.context(), sources)
+    }
+
     pub(crate) fn module(&self, source: Source) -> Arc<Module> {
         self.inner.modules.get(self.context(), source)
     }

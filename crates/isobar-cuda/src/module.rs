@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
@@ -168,31 +169,37 @@ impl Modules {
         sources: [Source; N],
     ) -> Result<[Arc<Module>; N]> {
         let modules = sources.map(|source| self.get(context, source));
-        let mut missing: Vec<&Module> = Vec::new();
-        for module in &modules {
-            if !missing.iter().any(|other| std::ptr::eq(*other, &**module)) && module.must_be_compiled()? {
-                missing.push(module);
-            }
-        }
-        compile(&missing, &context.architecture())?;
+        compile_missing(&modules, &context.architecture())?;
         Ok(modules)
+    }
+
+    /// The same of any number, for whoever asks for them later.
+    pub(crate) fn prepare_all(&self, context: &Arc<Context>, sources: Vec<Source>) -> Result<()> {
+        let modules: Vec<_> = sources.into_iter().map(|source| self.get(context, source)).collect();
+        compile_missing(&modules, &context.architecture())
     }
 }
 
-/// Compiles modules, each in a thread.
-fn compile(modules: &[&Module], architecture: &str) -> Result<()> {
+/// Compiles those modules that must be, on as many threads as there are cores.
+fn compile_missing(modules: &[Arc<Module>], architecture: &str) -> Result<()> {
+    let mut missing: Vec<&Module> = Vec::new();
+    for module in modules {
+        if !missing.iter().any(|other| std::ptr::eq(*other, &**module)) && module.must_be_compiled()? {
+            missing.push(module);
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(module) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let cubin = module.source.cubin(architecture)?;
+            let mut state = lock(&module.state);
+            (state.compiled, state.cubin) = (true, Some(cubin));
+        }
+        Ok(())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     std::thread::scope(|scope| {
-        let compiling: Vec<_> = modules
-            .iter()
-            .map(|module| {
-                std::thread::Builder::new().spawn_scoped(scope, || {
-                    let cubin = module.source.cubin(architecture)?;
-                    let mut state = lock(&module.state);
-                    (state.compiled, state.cubin) = (true, Some(cubin));
-                    Ok(())
-                })
-            })
-            .collect();
+        let compiling: Vec<_> = (0..threads).map(|_| std::thread::Builder::new().spawn_scoped(scope, work)).collect();
         compiling.into_iter().try_for_each(|thread| match thread.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(error("the thread that compiled a kernel failed")),

@@ -144,6 +144,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                  \"multigrid\", or \"bicgstab\" with the preconditioner \"modes\"",
             ));
         }
+        backend.prepare(stencil, &operator, &options)?;
         let capabilities = backend.capabilities(&operator);
         let aggregates = capabilities.aggregates.clone();
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;

@@ -35,7 +35,7 @@ impl SolverOptions {
     }
 
     /// Whether there are any, of options with method and preconditioner resolved.
-    fn has_cycles(&self) -> bool {
+    pub fn has_cycles(&self) -> bool {
         match self.method {
             Method::Multigrid => true,
             method => !method.is_stationary() && self.preconditioner == Preconditioner::Multigrid,

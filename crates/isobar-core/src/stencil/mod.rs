@@ -130,6 +130,15 @@ pub trait Supports<S: Stencil>: AggregateBackend {
         Ok(stencil.choice(options))
     }
 
+    /// Gets ready what a solver by these options, which leave nothing open, is made of: a device that compiles its kernels does so
+    /// for all of them at the same time. What is left out is got ready when it is asked for.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn prepare(&self, _stencil: &S, _operator: &Arc<Self::Operator<f64>>, _options: &SolverOptions) -> Result<()> {
+        Ok(())
+    }
+
     /// The vectors that the matrix acts on.
     ///
     /// # Errors

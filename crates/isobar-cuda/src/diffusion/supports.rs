@@ -9,14 +9,17 @@ use isobar_core::operator::mixed::UnfusedTop;
 use isobar_core::operator::part::{PartMixedSmoother, PartPoints};
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
-use isobar_core::real::Real;
+use isobar_core::real::{Precision, Real};
+use isobar_core::stencil::galerkin::Grid;
 use isobar_core::stencil::galerkin_levels::galerkin;
 use isobar_core::stencil::parts::SupportsParts;
 use isobar_core::stencil::point_levels::by_points;
 use isobar_core::stencil::{self, Hierarchy, Lines, Stencil, Supports};
 
 use super::Diffusion;
+use crate::compile::Source;
 use crate::cuda::Cuda;
+use crate::galerkin::setup::{Number, sources_of_levels};
 use crate::halving::measure;
 use crate::launch::refuse_while_recording;
 use crate::scalars::Scalars;
@@ -42,6 +45,20 @@ fn round<T: Real, R: Real>(
         to.kind().send_ratios::<R>(cuda, target, &axes)?;
     }
     to.note_sent(stencil)
+}
+
+/// What multigrid's cycles are made of in precision T; setup of Galerkin levels most likely in such numbers.
+fn sources_of_cycles<T: Real>(
+    stencil: &stencil::Diffusion,
+    operator: &Passes<Diffusion, f64>,
+    by_points: bool,
+    number: Number,
+) -> Vec<Source> {
+    let mut all = operator.sources_of_cycles::<T>(by_points);
+    if !by_points {
+        all.extend(sources_of_levels::<T>(number, &Grid::of(stencil)));
+    }
+    all
 }
 
 impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
@@ -78,6 +95,22 @@ impl Supports<stencil::Diffusion> for Cuda {
         options: &SolverOptions,
     ) -> Result<Choice> {
         stencil.choice_by(options, || measure(stencil, operator))
+    }
+
+    fn prepare(
+        &self,
+        stencil: &stencil::Diffusion,
+        operator: &Arc<Self::Operator<f64>>,
+        options: &SolverOptions,
+    ) -> Result<()> {
+        if !options.has_cycles() {
+            return Ok(());
+        }
+        let by_points = options.multigrid.smoother == Smoother::PointRedBlack;
+        self.prepare_all(match options.storage() {
+            Precision::F64 => sources_of_cycles::<f64>(stencil, operator.kernels(), by_points, Number::Double),
+            _ => sources_of_cycles::<f32>(stencil, operator.kernels(), by_points, Number::Single),
+        })
     }
 
     fn operator<T: Real>(&self, stencil: &stencil::Diffusion) -> Result<Arc<Self::Operator<T>>> {

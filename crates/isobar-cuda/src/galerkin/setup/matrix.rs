@@ -11,7 +11,7 @@ use isobar_core::stencil::galerkin::{Couplings, Execute, Grid};
 use isobar_core::stencil::{MOST_CONTRAST_SINGLE, MOST_SINGLE};
 
 use super::workspace::{Piece, Workspace};
-use super::{Number, compile_ahead, measures, source};
+use super::{Number, measures, source, sources_of_levels};
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::diffusion::Diffusion;
@@ -171,13 +171,13 @@ impl Matrix {
         if T::PRECISION == Precision::F32 {
             let mut single = Self::filled(operator, grid, Number::Single)?;
             if single.look()? {
-                compile_ahead(operator.cuda(), &single)?;
+                operator.cuda().prepare_all(sources_of_levels::<T>(Number::Single, &grid))?;
                 return Ok(single);
             }
         }
         let mut double = Self::filled(operator, grid, Number::Double)?;
         double.look()?;
-        compile_ahead(operator.cuda(), &double)?;
+        operator.cuda().prepare_all(sources_of_levels::<T>(Number::Double, &grid))?;
         Ok(double)
     }
 

@@ -130,17 +130,18 @@ fn product(matrix: &Matrix, coarse: &[bool; UPPER]) -> Source {
     if is_on_the_way { product_of(number, present, coarse) } else { any_product(number) }
 }
 
-/// Compiles at the same time what the levels below a matrix are made with.
-fn compile_ahead(cuda: &Cuda, finest: &Matrix) -> Result<()> {
-    let [first, second, third, last] = on_the_way(&finest.grid());
-    let number = finest.number();
+/// What Galerkin levels on a grid are made with, in such numbers, and what they are in precision T, where the finest matrix has seven
+/// points.
+pub(crate) fn sources_of_levels<T: Real>(number: Number, grid: &Grid) -> Vec<Source> {
     let all = [measures, weights_source, any_product, collapsed_source, bodies_source];
-    cuda.prepare(all.map(|source| source(number)))?;
-    if *finest.present() == first {
-        let steps = [[&first, &second], [&second, &third], [&third, &last]];
-        cuda.prepare(steps.map(|[present, coarse]| product_of(number, present, coarse)))?;
+    let mut all: Vec<Source> = all.into_iter().map(|source| source(number)).collect();
+    all.push(source::<T>(number));
+    let way = on_the_way(grid);
+    if grid.seven_points() == way[0] {
+        all.extend(way.windows(2).map(|pair| product_of(number, &pair[0], &pair[1])));
     }
-    Ok(())
+    all.extend(super::sources::<T>());
+    all
 }
 
 /// A number as C++ has it.

@@ -137,6 +137,11 @@ pub(crate) struct Level<'a, T: Real> {
 impl<K: Kind, T: Real> Passes<K, T> {
     /// The blocks of passes by colour; none, where that is not for this grid, whatever the coefficients.
     fn block_of_colours(&self) -> Option<Block> {
+        self.block_of_colours_in::<T>()
+    }
+
+    /// The same for such numbers.
+    fn block_of_colours_in<C: Real>(&self) -> Option<Block> {
         let Shape { nx, ny, nz } = self.layout().shape();
         let is_large = nx * ny * nz >= FEWEST_CELLS[usize::from(nz > 1)]
             && nx >= FEWEST
@@ -146,7 +151,12 @@ impl<K: Kind, T: Real> Passes<K, T> {
         if !is_large || !is_whole || self.form.kind.periodic() != 0 {
             return None;
         }
-        self.form.block_of_colours::<T>(self.cuda().context().shared_memory)
+        self.form.block_of_colours::<C>(self.cuda().context().shared_memory)
+    }
+
+    /// What passes by colour are made of in such numbers, where there may be any.
+    pub(in crate::seven_point) fn streamed_source<C: Real>(&self) -> Option<Source> {
+        self.block_of_colours_in::<C>().map(|block| self.form.colours_streamed::<C>(block))
     }
 
     /// Whether relaxation by colour may be a pass, which needs a vector more.

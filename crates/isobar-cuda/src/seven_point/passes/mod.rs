@@ -21,6 +21,7 @@ use super::lines::{LineTile, SweepTile};
 use super::look::Looks;
 use super::points::Cycles;
 use super::whole_grid::{Sweep, WholeGrid};
+use crate::compile::Source;
 use crate::cuda::{Cuda, check_size};
 use crate::driver::Pointer;
 use crate::launch::Arguments;
@@ -148,6 +149,19 @@ impl<K: Kind, T: Real> Passes<K, T> {
         let blocks = |grid: [usize; 3]| grid.into_iter().product::<usize>();
         this.reduction = Reduction::new(context, blocks(this.pass_grid()).max(blocks(this.line_grid(2))))?;
         Ok(this)
+    }
+
+    /// What an operator of the same form is made of in such numbers, where multigrid relaxes points, or lines.
+    pub(crate) fn sources_of_cycles<C: Real>(&self, by_points: bool) -> Vec<Source> {
+        let layers = self.layout.shape().nz;
+        let mut all = vec![self.form.passes::<C>(), self.form.lines::<C>(layers)];
+        if by_points {
+            all.extend([self.form.colours::<C>(), self.form.look::<C>()]);
+            all.extend(self.streamed_source::<C>());
+        } else {
+            all.extend(self.form.sweeps::<C>(layers));
+        }
+        all
     }
 
     /// What the compiler knows of the stencil.
