@@ -7,7 +7,6 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
 use isobar_core::error::{Error, Result};
-use isobar_core::execute::for_each_row;
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
@@ -158,10 +157,19 @@ impl Backend for Cpu {
         let shape = layout.shape();
         check_shape(target.shape(), shape)?;
         if let Some(all) = target.as_c_order_mut() {
-            for_each_row(self, all, shape.nx, |row, values| {
-                entries_of_row(source, row % shape.ny, row / shape.ny, |i, value| {
-                    values[i] = S::from_f64(value.to_f64());
-                });
+            /// Elements that are worth a thread.
+            const PIECE: usize = 1 << 16;
+            let (nx, rows) = (shape.nx, shape.ny * shape.nz);
+            let threads = self.threads().min(all.len().div_ceil(PIECE)).min(rows);
+            let to = Shared::of(all);
+            self.for_each(threads, |thread| {
+                for row in rows * thread / threads..rows * (thread + 1) / threads {
+                    // SAFETY: each row is visited once.
+                    let values = unsafe { to.row_mut((row * nx) as isize, nx) };
+                    entries_of_row(source, row % shape.ny, row / shape.ny, |i, value| {
+                        values[i] = S::from_f64(value.to_f64());
+                    });
+                }
             });
             return Ok(());
         }

@@ -113,7 +113,7 @@ fn solves_allocate_nothing_and_hold_what_they_say() {
         let (first, _) = solve();
         let (second, iterations) = solve();
         // The history of the outcome, and, whenever one is full, a block of the queue that hands work to the threads: on some solves one
-        // more than on others.
+        // more than on others, whichever these are.
         assert!(second <= 4 + iterations / 20, "{options:?}: {first}, then {second} allocations in {iterations}");
     }
 }
