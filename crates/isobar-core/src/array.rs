@@ -379,6 +379,15 @@ fn no_rows_on_a_device() -> Error {
 }
 
 impl Target<'_> {
+    /// Whether its numbers are of single precision.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Self::F64(_) => false,
+            Self::F32(_) => true,
+            Self::Device(array) => array.precision() == Precision::F32,
+        }
+    }
+
     /// The grid.
     pub fn shape(&self) -> Shape {
         match self {

@@ -77,6 +77,16 @@ impl Solver {
         applied.map_err(raise)
     }
 
+    /// z ≈ A⁻¹ r, by a fixed linear map.
+    fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
+        let applied = watched(py, self.number(), None, |_| {
+            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the Python part keeps both arrays while it calls.
+            unsafe { solver.precondition_raw(&r.0, &z.0, iterations) }
+        })?;
+        applied.map_err(raise)
+    }
+
     /// Other coefficients.
     fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
         let updated = watched(py, self.number(), None, |_| {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use isobar_core::build::Description;
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
@@ -146,6 +146,21 @@ impl Solver {
     pub fn apply<'a>(&mut self, u: impl Input<'a>, v: impl Output<'a>) -> Result<()> {
         let (u, v) = (u.source(self.shape)?, v.target(self.shape)?);
         each!(&mut self.inner, solver => solver.apply(u, v))
+    }
+
+    /// z = B r with a fixed linear B ≈ A⁻¹, for an iteration of your own: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is
+    /// the preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Nothing is
+    /// judged. B is symmetric where A is and the cycle is: of diffusion always, but where the options ask for other sweeps after the coarse
+    /// correction than before.
+    ///
+    /// # Errors
+    /// As [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
+    pub fn precondition<'a>(&mut self, r: impl Input<'a>, z: impl Output<'a>, iterations: usize) -> Result<()> {
+        if iterations == 0 {
+            return Err(Error::invalid("iterations", "0; use 1 or more"));
+        }
+        let (r, z) = (r.source(self.shape)?, z.target(self.shape)?);
+        each!(&mut self.inner, solver => solver.precondition(r, z, iterations))
     }
 
     /// Gives the matrix the coefficients of another one, which differs in nothing else: in place, without allocating or

@@ -56,8 +56,12 @@ pub(super) fn advice(
             )
         }
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
-        Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.storage() != Precision::F64 => {
-            "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
+        Stop::Breakdown | Stop::Diverged
+            if (evidence.is_out_of_range || !residual.is_finite()) && options.storage() != Precision::F64 =>
+        {
+            "numbers have left the range of single precision, 1e-38 to 3e38: use solver.precision \"f64\", or units in which \
+             coefficients and right-hand sides are near 1"
+                .into()
         }
         Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => {
             "rounding in single precision, or the method, amplifies the error: use solver.precision \"f64\", and if that does not \
@@ -105,7 +109,7 @@ pub(super) fn advice(
 mod tests {
     use super::*;
 
-    const NONE: Evidence = Evidence { is_at_floor: false, broken: None };
+    const NONE: Evidence = Evidence { is_at_floor: false, is_out_of_range: false, broken: None };
 
     #[test]
     fn nobody_is_told_to_use_what_they_use() {
@@ -117,6 +121,8 @@ mod tests {
         assert!(!advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap().contains("multigrid"));
         assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
+        let lost = Evidence { is_out_of_range: true, ..NONE };
+        assert!(advice(Stop::Breakdown, 1.0, &lost, &single, true).unwrap().contains("range of single precision"));
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
         assert!(of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
         let double = SolverOptions { precision: Precision::F64, ..single };

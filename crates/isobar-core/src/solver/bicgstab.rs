@@ -157,6 +157,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         }
     }
 
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.preconditioner.apply(r, z)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.preconditioner.is_variable()
+    }
+
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         self.preconditioner.choose(rank)
     }
