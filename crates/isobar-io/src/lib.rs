@@ -38,6 +38,7 @@ mod clash;
 mod error;
 mod field;
 pub mod npy;
+mod owner;
 mod series;
 pub mod temporary;
 mod vti;
