@@ -86,7 +86,13 @@ impl SharedStore {
         let write = || -> io::Result<()> {
             let store = Arc::new(FilesystemStore::new(&self.folder).map_err(io::Error::other)?);
             let array = Variable::field(&self.name, &[], self.shape).array(&store)?;
-            step(|| array.store_chunk(&[index as u64, 0, 0], values).map_err(io_error))?;
+            step(|| {
+                // What is removed because a process of the job has ended must not come to life again.
+                if !self.folder.is_dir() {
+                    return Err(io::Error::other("the process that began the store has ended, or removed it"));
+                }
+                array.store_chunk(&[index as u64, 0, 0], values).map_err(io_error)
+            })?;
             // By the machine that has it in its memory. There is none where all is 0.
             let file = self.folder.join(&self.name).join("c").join(index.to_string()).join("0/0");
             if file.exists() { File::open(file)?.sync_all() } else { Ok(()) }

@@ -219,7 +219,10 @@ fn a_shared_store_is_that_of_one_process() {
     let [of_one, of_all] = [of_one, of_all].map(|root| serde_json::from_slice::<Value>(&root).unwrap());
     assert_eq!(of_one, of_all);
     assert!(shared::SharedStore::join(&together, "u", shape, &folder.path().join("nowhere")).is_err());
-    // One that is not finished leaves what was there.
-    drop(shared::SharedStore::begin(&together, "u", shape).unwrap());
+    // One that is not finished leaves what was there, and those who still write to it bring nothing back.
+    let first = shared::SharedStore::begin(&together, "u", shape).unwrap();
+    let second = shared::SharedStore::join(&together, "u", shape, first.folder()).unwrap();
+    drop(first);
+    assert!(second.write_chunk(2, vec![1.0; ny * nx]).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }

@@ -24,6 +24,8 @@ class Solver:
     """A solver of A x = b: a problem, a method and a device, with all the memory that solving takes.
 
     It is made once and used for any number of right-hand sides, from any thread; calls from several wait for each other.
+    A process that is forked has none of its threads, so that its calls raise there: make a new one in it, or start workers with
+    :mod:`multiprocessing`'s ``"spawn"``.
 
     Parameters
     ----------
