@@ -38,8 +38,8 @@ pub fn symmetric(diagonal: &[f64], beside: &[f64]) -> Option<Eigen> {
     let mut off: Vec<f64> = beside.to_vec();
     let mut pivots = Vec::with_capacity(n);
     let mut before = 0.0;
-    for k in 0..n {
-        let pivot = (diagonal[k] + shift - before * before).max(0.0).sqrt();
+    for (k, entry) in diagonal.iter().enumerate() {
+        let pivot = (entry + shift - before * before).max(0.0).sqrt();
         if let Some(off) = off.get_mut(k) {
             *off = if pivot > 0.0 { *off / pivot } else { 0.0 };
             before = *off;
