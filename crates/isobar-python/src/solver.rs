@@ -83,7 +83,7 @@ impl Solver {
     /// z ≈ A⁻¹ r, by a fixed linear map.
     fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
         let applied = watched(py, self.number(), None, |_| {
-            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut solver = self.lock()?;
             // SAFETY: the Python part keeps both arrays while it calls.
             unsafe { solver.precondition_raw(&r.0, &z.0, iterations) }
         })?;

@@ -163,7 +163,7 @@ impl Solver {
             return Err(Error::invalid("iterations", "0; use 1 or more"));
         }
         let (r, z) = (r.source(self.shape)?, z.target(self.shape)?);
-        each!(&mut self.inner, solver => solver.precondition(r, z, iterations))
+        each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
     /// Gives the matrix the coefficients of another one, which differs in nothing else: in place, without allocating or
