@@ -75,7 +75,7 @@ impl<B: Backend, T: Real> Cg<B, T> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
-        let needs_next = form == Form::Fused && operator.needs_next_direction();
+        let needs_next = form == Form::Fused && operator.needs_next_direction()?;
         Ok(Self {
             form,
             preconditioner,
