@@ -28,11 +28,11 @@ compare-hypre *ARGS:
 
 # The papers' tables.
 reproduce PAPER *ARGS:
-    cargo run --release -- reproduce {{PAPER}} {{ARGS}}
+    cargo run --release -p isobar-papers -- reproduce {{PAPER}} {{ARGS}}
 
 # Predictions for many ranks.
 model RANKS *ARGS:
-    cargo run --release -- model --ranks {{RANKS}} {{ARGS}}
+    cargo run --release -p isobar-papers -- model --ranks {{RANKS}} {{ARGS}}
 
 # The wheel for any Linux with glibc 2.28 or newer, into target/wheels; needs `pip install 'maturin[zig]'`.
 wheel:

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use isobar::{Device, Precision};
+use isobar::Device;
 use isobar_case::{Case, Override};
-
-use crate::commands::model::equation::Division;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +15,6 @@ Examples:
   isobar solve cases/box.toml --report run.json --output pressure.vti --plot run.png
   isobar solve cases/heat.toml --output heat.zarr --plot heat.png
   isobar bench cases/panel.toml --threads 8
-  isobar reproduce b --size small
 
 Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
 Ctrl-C ends a solve in order, with its report; a second one ends it at once.";
@@ -38,14 +35,23 @@ pub enum Command {
     Solve(SolveArgs),
     /// Time every kernel of a case's solve, and the whole solve, against the copy bandwidth
     Bench(BenchArgs),
-    /// Print a paper's tables with this machine's numbers beside the printed ones
-    Reproduce(ReproduceArgs),
     /// List the devices that can solve, with their memory and measured copy bandwidth
     Devices(DevicesArgs),
-    /// Predict iterations on many ranks from bandwidths and latencies, beside what can be measured here
-    Model(ModelArgs),
     /// Write the matrix and right-hand side of a case as Matrix Market files
     Export(ExportArgs),
+    /// Moved to isobar-papers
+    #[command(hide = true, disable_help_flag = true)]
+    Reproduce(MovedArgs),
+    /// Moved to isobar-papers
+    #[command(hide = true, disable_help_flag = true)]
+    Model(MovedArgs),
+}
+
+/// Whatever follows a subcommand that is no longer here.
+#[derive(Debug, Args)]
+pub struct MovedArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _arguments: Vec<std::ffi::OsString>,
 }
 
 /// A case file and what is changed in it.
@@ -174,150 +180,12 @@ pub struct BenchArgs {
     pub quiet: bool,
 }
 
-/// `isobar reproduce`
-#[derive(Debug, Args)]
-pub struct ReproduceArgs {
-    /// a: Müller et al., matrix-free PCG; b: Müller, Scheichl, Vainikko, petascale multigrid; c: Islam, Wang, hierarchical
-    /// Jacobi; d: Gupta, van Gijzen, Vuik, two-level PCG; e: Gao, Li, He, MIC-PCG for the heat equation
-    #[arg(value_name = "PAPER")]
-    pub paper: String,
-
-    /// How large the problems are: small takes a minute on two cores, full is the papers' own size
-    /// where memory and patience allow
-    #[arg(long, value_enum, default_value_t = Size::Small)]
-    pub size: Size,
-
-    /// The device and its threads.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-
-    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
-    #[arg(long, value_name = "FILE.json")]
-    pub report: Option<PathBuf>,
-
-    /// Draw the paper's figures (paper c)
-    #[arg(long, value_name = "FILE.png")]
-    pub plot: Option<PathBuf>,
-
-    /// Print nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-}
-
-/// How large the problems of `reproduce` are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Size {
-    /// Less than a minute on two cores.
-    Small,
-    /// Up to the papers' own sizes.
-    Full,
-}
-
 /// `isobar devices`
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
     /// Threads of the CPU back end [default: one a core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
-}
-
-/// `isobar model`
-#[derive(Debug, Args)]
-pub struct ModelArgs {
-    /// How many ranks, a device each
-    #[arg(long, value_name = "N")]
-    pub ranks: NonZeroUsize,
-
-    /// What a rank has of the grid
-    #[arg(long, value_name = "NX,NY,NZ", default_value = "256,256,128")]
-    pub grid: Extents,
-
-    /// Unknowns of the whole grid instead, shared out among the ranks; layers are those of --grid
-    #[arg(long, value_name = "COUNT")]
-    pub unknowns: Option<f64>,
-
-    /// How the grid is divided
-    #[arg(long, value_enum, default_value_t)]
-    pub parts: Division,
-
-    /// Bandwidth of a rank's memory, of a plain copy [default: measured]
-    #[arg(long, value_name = "GB/s", value_parser = positive)]
-    pub bandwidth: Option<f64>,
-
-    /// Per cent of that bandwidth that conjugate gradients and multigrid reach on one rank [default: measured]
-    #[arg(long, value_name = "CG,MULTIGRID", value_parser = shares)]
-    pub share: Option<[f64; 2]>,
-
-    /// Bandwidth of the network, of a rank, each way [default: that between two threads]
-    #[arg(long, value_name = "GB/s", value_parser = positive)]
-    pub network: Option<f64>,
-
-    /// Latency of the network [default: that between two threads]
-    #[arg(long, value_name = "µs", value_parser = positive)]
-    pub latency: Option<f64>,
-
-    /// How numbers are stored
-    #[arg(long, value_name = "f64|f32", default_value = "f64", value_parser = unmixed)]
-    pub precision: Precision,
-
-    /// What a rank has, and its threads.
-    #[command(flatten)]
-    pub device: DeviceArgs,
-
-    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
-    #[arg(long, value_name = "FILE.json")]
-    pub report: Option<PathBuf>,
-
-    /// Print nothing but errors
-    #[arg(long, short)]
-    pub quiet: bool,
-}
-
-/// `--grid`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extents {
-    /// In x.
-    pub nx: usize,
-    /// In y.
-    pub ny: usize,
-    /// Layers.
-    pub nz: usize,
-}
-
-impl FromStr for Extents {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        /// More in one direction than memory has room for.
-        const MOST: usize = 1 << 24;
-        let numbers: Vec<usize> = text.split([',', 'x', '×']).map_while(|number| number.trim().parse().ok()).collect();
-        match *numbers.as_slice() {
-            [nx, ny, nz]
-                if numbers.iter().all(|n| (1..=MOST).contains(n)) && text.split([',', 'x', '×']).count() == 3 =>
-            {
-                Ok(Self { nx, ny, nz })
-            }
-            _ => Err("use three whole numbers, 1 or more, as in 512,512,128".to_owned()),
-        }
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
-    value.ok_or_else(|| "use a positive number".to_owned())
-}
-
-fn shares(text: &str) -> Result<[f64; 2], String> {
-    let values: Vec<f64> = text.split(',').map(positive).collect::<Result<_, _>>()?;
-    <[f64; 2]>::try_from(values).map_err(|_| "use two positive numbers, as in 80,45".to_owned())
-}
-
-fn unmixed(text: &str) -> Result<Precision, String> {
-    match text {
-        "f64" => Ok(Precision::F64),
-        "f32" => Ok(Precision::F32),
-        _ => Err("use f64 or f32".to_owned()),
-    }
 }
 
 /// `--parts`
@@ -441,16 +309,6 @@ mod tests {
             ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU", "cuda:0,", "cuda:0, 1", "cuda:99999999999999999999"]
         {
             assert!(wrong.parse::<DeviceChoice>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn extents_are_three() {
-        for text in ["8,6,10", "8x6x10", "8×6×10"] {
-            assert_eq!(text.parse(), Ok(Extents { nx: 8, ny: 6, nz: 10 }), "{text}");
-        }
-        for wrong in ["", "8", "8,6", "8,6,0", "8,6,10,1", "8,6,x", "-8,6,10", "8,6,99999999999"] {
-            assert!(wrong.parse::<Extents>().is_err(), "{wrong}");
         }
     }
 

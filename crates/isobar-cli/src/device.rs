@@ -5,18 +5,6 @@ use isobar::{Device, Ranks};
 use crate::args::{DeviceArgs, DeviceChoice};
 use crate::failure::{Failure, Result};
 
-/// Runs an expression, generic over the back end, on whichever device it is.
-macro_rules! on_device {
-    ($device:expr, $backend:ident => $body:expr) => {
-        match $device {
-            isobar::Device::Cpu($backend) => $body,
-            isobar::Device::Cuda($backend) => $body,
-            _ => return Err($crate::failure::Failure::new("this command does not know devices of this kind")),
-        }
-    };
-}
-pub(crate) use on_device;
-
 /// Opens it.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
+use isobar_case::report::to_json;
 use isobar_io::{Clash, atomic, clash};
 
 use crate::console::Stream;
@@ -51,6 +52,14 @@ pub fn write_text(option: &str, path: &Path, fill: impl FnOnce(&mut dyn Write) -
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a report as JSON where `--report` asks for it.
+///
+/// # Errors
+/// As [`write_text`].
+pub fn write_report<T: serde::Serialize>(path: &Path, report: &T) -> Result<()> {
+    write_text("--report", path, |out| out.write_all(to_json(report).as_bytes()))
 }
 
 /// Checks that every target can be written, and that none would destroy another or an input: by being the same file,

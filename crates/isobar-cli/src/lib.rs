@@ -1,4 +1,4 @@
-//! The `isobar` command as a library, so that its parts can be tested.
+//! The `isobar` command as a library, so that its parts can be tested, and shared with `isobar-papers`.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`device`] | what to compute on |
 //! | [`run`] | a case's solve from start to end |
 //! | [`summary`], [`table`], [`progress`], [`console`] | what people read |
-//! | `plot` | convergence and two slices as one picture |
+//! | [`plot`] | convergence and two slices as one picture; curves |
 //! | [`files`] | checks of everything to be written, before the work |
 //! | [`interrupt`] | signals that ask for an end |
 //! | [`ranks`] | one of several processes |
@@ -21,7 +21,7 @@ pub mod device;
 pub mod failure;
 pub mod files;
 pub mod interrupt;
-mod plot;
+pub mod plot;
 pub mod progress;
 pub mod ranks;
 pub mod run;
@@ -39,10 +39,9 @@ use isobar_case::text::printable;
 
 use args::{Cli, Command};
 use failure::{Failure, Result};
-use isobar::Ranks;
 
-/// The solve, or everything else, went as wished.
-const SUCCESS: u8 = 0;
+/// The exit status where the solve, or everything else, went as wished.
+pub const SUCCESS: u8 = 0;
 /// Anything but what the other two are for.
 const FAILURE: u8 = 1;
 /// The solve stopped without converging.
@@ -56,12 +55,18 @@ pub fn main() -> ExitCode {
 }
 
 /// Runs the command with these arguments, the first of which is its name; returns the exit status. It takes the process for its
-/// own: signals, the allocator and messages of panics are set up for it.
+/// own: see [`start`].
 pub fn main_with(arguments: Vec<OsString>) -> u8 {
+    start(&arguments, run)
+}
+
+/// Parses the arguments of a command, the first of which is its name, and runs it; returns the exit status. Signals, the allocator
+/// and messages of panics are set up for the process.
+pub fn start<C: Parser>(arguments: &[OsString], run: fn(C) -> Result<u8>) -> u8 {
     return_memory_at_once();
     report_panics_once();
     interrupt::listen();
-    let status = panic::catch_unwind(|| match Cli::try_parse_from(&arguments) {
+    let status = panic::catch_unwind(|| match C::try_parse_from(arguments) {
         Ok(cli) => run(cli).unwrap_or_else(|failure| {
             interrupt::stay_if_ending();
             if !ranks::is_silent() {
@@ -98,17 +103,25 @@ pub fn main_with(arguments: Vec<OsString>) -> u8 {
 }
 
 fn run(cli: Cli) -> Result<u8> {
-    if Ranks::launched().is_some() && !matches!(cli.command, Command::Solve(_)) {
-        return Err(Failure::new("mpirun: only `isobar solve` runs on several ranks; start this without mpirun"));
+    if !matches!(cli.command, Command::Solve(_)) {
+        ranks::refuse()?;
     }
     match cli.command {
         Command::Solve(args) => commands::solve::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
-        Command::Model(args) => commands::model::run(&args),
         Command::Export(args) => commands::export::run(&args),
+        Command::Reproduce(_) => Err(moved("reproduce a")),
+        Command::Model(_) => Err(moved("model --ranks 64")),
     }
+}
+
+/// Says where a subcommand went.
+fn moved(example: &str) -> Failure {
+    let name = example.split(' ').next().unwrap_or(example);
+    Failure::new(format!(
+        "{name}: is a subcommand of isobar-papers now; in a clone of isobar: cargo run --release -p isobar-papers -- {example}"
+    ))
 }
 
 /// Has the allocator give large arrays back to the system when they are freed, so that a run takes what it holds and no

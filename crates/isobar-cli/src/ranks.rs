@@ -20,6 +20,17 @@ pub fn is_silent() -> bool {
     Ranks::launched().is_some_and(|rank| rank > 0)
 }
 
+/// Refuses to be one of several processes.
+///
+/// # Errors
+/// `mpirun` started this process.
+pub fn refuse() -> Result<()> {
+    match Ranks::launched() {
+        None => Ok(()),
+        Some(_) => Err(Failure::new("mpirun: only `isobar solve` runs on several ranks; start this without mpirun")),
+    }
+}
+
 /// Waits where rank 0 has something to say: launchers end a job as soon as a process of it ends with a failure, and rank 0
 /// might not have said it yet. When it has, its own failure ends this process too.
 pub fn let_rank_0_speak() {

@@ -51,7 +51,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
     if let Some(path) = &args.report {
         let kernels = timed.iter().map(|step| kernel_report(step, copy)).collect();
-        super::write_report(path, &Report { timing: Some(setup.into()), kernels, ..run.report(&case) })?;
+        files::write_report(path, &Report { timing: Some(setup.into()), kernels, ..run.report(&case) })?;
     }
     console.finish()?;
     Ok(super::status(&run))

@@ -1,6 +1,7 @@
 //! `isobar devices`
 
 use isobar::internals::backend::Backend;
+use isobar::internals::cpu::Cpu;
 use isobar::internals::cuda::cusparse::Cusparse;
 use isobar::internals::cuda::nccl::Nccl;
 use isobar::internals::cuda::nvrtc::Nvrtc;
@@ -10,9 +11,8 @@ use isobar_case::memory;
 use isobar_case::text::plural;
 
 use crate::SUCCESS;
-use crate::args::{DeviceArgs, DeviceChoice, DevicesArgs};
+use crate::args::DevicesArgs;
 use crate::console::{Console, Stream};
-use crate::device::{self, on_device};
 use crate::failure::Result;
 use crate::table::Table;
 
@@ -25,9 +25,9 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 /// A device fails while its bandwidth is measured.
 pub fn run(args: &DevicesArgs) -> Result<u8> {
     let mut console = Console::new(Stream::Output, false);
-    let cpu = device::open(&DeviceArgs { device: DeviceChoice::Cpu, threads: args.threads })?;
+    let cpu = args.threads.map_or_else(Cpu::with_all_threads, |threads| Cpu::new(threads.get()))?;
     let mut table = Table::new(["device", "memory", "copy bandwidth", "name"]).with_words_in(3);
-    let (info, bandwidth) = (on_device!(&cpu, backend => backend.device()), cpu.copy_bandwidth(COPIED)?);
+    let (info, bandwidth) = (cpu.device(), Device::Cpu(cpu).copy_bandwidth(COPIED)?);
     table.row([
         info.kind.to_owned(),
         memory::available().map_or_else(|| "unknown".to_owned(), memory::readable),

@@ -138,7 +138,7 @@ pub fn run(args: &BenchArgs, scaling: Scaling) -> Result<u8> {
         console.line(table(report));
         console.line(EXPLAINED);
         if let Some(path) = &args.report {
-            super::write_report(path, report)?;
+            files::write_report(path, report)?;
         }
     }
     console.finish()?;

@@ -153,7 +153,7 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
         }
     };
     if let Some(path) = &args.report {
-        note(path, super::write_report(path, &run.report(case)));
+        note(path, files::write_report(path, &run.report(case)));
     }
     if output.is_none() && args.plot.is_none() {
         return first_failure;

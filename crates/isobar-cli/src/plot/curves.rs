@@ -8,13 +8,13 @@ use super::{Area, Drawn, FRAME, OVERSIZE, diagram, font, px};
 
 /// A diagram.
 #[derive(Clone, Debug)]
-pub(crate) struct Panel {
+pub struct Panel {
     /// Above it.
-    pub(crate) title: String,
+    pub title: String,
     /// What is counted from left to right, and upwards on a logarithmic axis.
-    pub(crate) names: [&'static str; 2],
+    pub names: [&'static str; 2],
     /// Curves by name.
-    pub(crate) curves: Vec<(String, Vec<(f64, f64)>)>,
+    pub curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 /// Draws its curves with their names at their ends.

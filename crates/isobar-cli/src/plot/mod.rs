@@ -24,7 +24,7 @@ use self::scale::Scale;
 use crate::failure::{Failure, Result};
 use isobar_case::report::StepReport;
 
-pub(crate) use self::curves::Panel;
+pub use self::curves::Panel;
 
 /// Size of the saved picture. px
 const SIZE: (u32, u32) = (1600, 1000);
@@ -59,7 +59,7 @@ pub(crate) struct PlotInput<'a> {
 ///
 /// # Errors
 /// Another ending; what [`atomic::check`] says.
-pub(crate) fn check(path: &Path) -> Result<()> {
+pub fn check(path: &Path) -> Result<()> {
     if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
         return Err(Failure::at(path, "the plot is a PNG image; give it a name that ends in .png"));
     }
@@ -120,8 +120,8 @@ pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
 /// Draws up to four diagrams.
 ///
 /// # Errors
-/// As [`solution`].
-pub(crate) fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
+/// A failure naming `path`; what stood there before is then untouched.
+pub fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
     let draw = |area: &Area<'_>| -> Drawn {
         let (left, right) = area.split_horizontally(px(800));
         let halves = [left, right].map(|half| half.split_vertically(px(465)));

@@ -4,7 +4,6 @@ mod diffusion;
 mod heat;
 mod interrupt;
 mod misuse;
-mod model;
 mod outputs;
 mod solve;
 mod support;

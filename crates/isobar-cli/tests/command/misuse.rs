@@ -1,7 +1,6 @@
 //! Every mistake ends with status 1, one message that says what to do, and no file half written.
 
 use std::fs;
-use std::path::Path;
 
 use tempfile::tempdir;
 
@@ -64,8 +63,6 @@ fn command_lines() {
     usage(&["solve", "a.toml", "--report"], "--report");
     let output = isobar(["solve", "a.toml", "--device", "\u{7}\u{1b}[31mred"]).output().unwrap();
     assert!(stderr(&output).contains("red' for '--device") && !stderr(&output).contains(['\u{7}', '\u{1b}']));
-    usage(&["reproduce"], "PAPER");
-    usage(&["reproduce", "a", "--size", "huge"], "small");
     usage(&["export", "a.toml"], "--matrix");
 }
 
@@ -203,11 +200,16 @@ fn right_hand_sides_from_files() {
 }
 
 #[test]
-fn papers_that_are_not_there() {
-    fails(&["reproduce", "a", "--plot", "x.png"], &["--plot", "paper c"]);
-    fails(&["reproduce", "z"], &["\"z\"", "available: a, b"]);
-    fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["--report", "does not exist"]);
-    assert!(!Path::new("no").exists());
+fn subcommands_that_moved_say_where() {
+    for (args, command) in [
+        (&["reproduce"][..], "-p isobar-papers -- reproduce a"),
+        (&["reproduce", "b", "--size", "small", "--help"], "-p isobar-papers -- reproduce a"),
+        (&["model", "--ranks", "16384"], "-p isobar-papers -- model --ranks 64"),
+    ] {
+        fails(args, &[command]);
+    }
+    let help = stdout(&isobar(["--help"]).output().unwrap());
+    assert!(!help.contains("reproduce") && !help.contains("model"), "{help}");
 }
 
 /// Whatever the limit: solved, or refused, or ended with a message; never killed by a signal.

@@ -292,7 +292,7 @@ fn a_matrix_is_exported() {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for args in [&["--help"][..], &["--version"], &["solve", "--help"], &["help", "reproduce"]] {
+    for args in [&["--help"][..], &["--version"], &["solve", "--help"], &["help", "bench"]] {
         let output = isobar(args).output().unwrap();
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
         assert!(!stdout(&output).is_empty());

@@ -13,7 +13,6 @@ use isobar_case::text::plural;
 use isobar_io::Field;
 
 use super::super::restart::how_to_go_on;
-use super::super::write_report;
 use super::super::writer::Common;
 use super::{Run, mark};
 use crate::console::Console;
@@ -54,7 +53,7 @@ impl Run<'_> {
         }
         if let Some(path) = &self.args.report {
             let report = self.report(&description, error, traffic, is_interrupted);
-            note(path, write_report(path, &report), console);
+            note(path, files::write_report(path, &report), console);
         }
         let common = Arc::clone(&self.common);
         let attributes = self.attributes();

@@ -12,10 +12,10 @@ use isobar::stencil::galerkin::Serial;
 use isobar::stencil::{Diffusion, Supports};
 use isobar::{Guess, Outcome, Shape};
 use isobar_case::{memory, random_guess};
+use isobar_cli::failure::Result;
 
 use super::printed::{D_CONDITION, D_COUNTS, D_EIGENVALUES, D_INVERSE_GAIN, D_NAMES, D_SPEEDUP};
 use super::sheet::{Cell, Sheet};
-use crate::failure::Result;
 
 /// Ratio of the two fluids' densities.
 const CONTRAST: f64 = 1e3;

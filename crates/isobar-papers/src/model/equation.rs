@@ -5,40 +5,40 @@ use serde::Serialize;
 
 /// What a solver does on one level of an iteration, a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub(crate) struct Level {
     /// Columns in x and in y are so many times fewer than on the finest level.
-    pub coarsened: f64,
+    pub(crate) coarsened: f64,
     /// Vectors read and written, each once a pass (n_Mem in the paper).
-    pub references: f64,
+    pub(crate) references: f64,
     /// Halo rows exchanged with each neighbour (n_halo), in whole rows of this level.
-    pub rows: f64,
+    pub(crate) rows: f64,
     /// Messages that these take, one after another.
-    pub messages: f64,
+    pub(crate) messages: f64,
 }
 
 /// An iteration.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Iteration {
+pub(crate) struct Iteration {
     /// What it is called in case files.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Finest first.
-    pub levels: Vec<Level>,
+    pub(crate) levels: Vec<Level>,
     /// Sums over all ranks.
-    pub sums: f64,
+    pub(crate) sums: f64,
     /// Vectors held, right-hand side and solution included.
-    pub vectors: f64,
+    pub(crate) vectors: f64,
 }
 
 impl Iteration {
     /// Conjugate gradients with lines: passes of 6 and 4 vectors, z exchanged, two sums.
-    pub fn conjugate_gradients() -> Self {
+    pub(crate) fn conjugate_gradients() -> Self {
         let level = Level { coarsened: 1.0, references: 10.0, rows: 1.0, messages: 1.0 };
         Self { name: "cg", levels: vec![level], sums: 2.0, vectors: 7.0 }
     }
 
     /// A cycle V(1,1) by lines on five levels with two sweeps on the last. Sweep, residual and restriction take four half rows, three
     /// where they begin with 0; prolongation, sweep and norm a row of the coarser level and three half rows.
-    pub fn multigrid() -> Self {
+    pub(crate) fn multigrid() -> Self {
         let coarsened = |level: i32| 2f64.powi(level);
         let level =
             |level, references, rows, messages| Level { coarsened: coarsened(level), references, rows, messages };
@@ -52,7 +52,7 @@ impl Iteration {
     /// 3, from 0 it takes 3 instead of 2, after prolongation 4 instead of 3, and with the norm 5½; on the last level from 0 half a
     /// vector more.
     #[must_use]
-    pub fn with_half_sweeps_apart(mut self) -> Self {
+    pub(crate) fn with_half_sweeps_apart(mut self) -> Self {
         let last = self.levels.len() - 1;
         for (n, level) in self.levels.iter_mut().enumerate().filter(|_| last > 0) {
             level.references += match n {
@@ -65,23 +65,23 @@ impl Iteration {
     }
 
     /// Vectors read and written an iteration, in those of the finest level.
-    pub fn references(&self) -> f64 {
+    pub(crate) fn references(&self) -> f64 {
         self.levels.iter().map(|level| level.references / level.coarsened.powi(2)).sum()
     }
 
     /// Halo rows an iteration, in those of the finest level.
-    pub fn rows(&self) -> f64 {
+    pub(crate) fn rows(&self) -> f64 {
         self.levels.iter().map(|level| level.rows / level.coarsened).sum()
     }
 
     /// Messages an iteration, one after another.
-    pub fn messages(&self) -> f64 {
+    pub(crate) fn messages(&self) -> f64 {
         self.levels.iter().map(|level| level.messages).sum()
     }
 
     /// R of equation (16), of a part of so many columns: numbers sent over numbers read and written. ρ is R times the bandwidth
     /// of memory over that of the network.
-    pub fn ratio(&self, part: Part, ranks: f64) -> f64 {
+    pub(crate) fn ratio(&self, part: Part, ranks: f64) -> f64 {
         part.border(ranks) * self.rows() / (part.columns() * self.references())
     }
 }
@@ -89,7 +89,7 @@ impl Iteration {
 /// How the grid is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Division {
+pub(crate) enum Division {
     /// Into squares, each with four neighbours, as paper B does.
     #[default]
     Squares,
@@ -99,23 +99,23 @@ pub enum Division {
 
 /// What one rank has of the grid's columns, were all parts put together into squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
+pub(crate) struct Part {
     /// Columns in x, of a part that is as paper B has it.
-    pub nx: f64,
+    pub(crate) nx: f64,
     /// Columns in y.
-    pub ny: f64,
+    pub(crate) ny: f64,
     /// How the whole grid, which is √N nx by √N ny, is divided.
-    pub division: Division,
+    pub(crate) division: Division,
 }
 
 impl Part {
     /// Columns of a rank.
-    pub fn columns(self) -> f64 {
+    pub(crate) fn columns(self) -> f64 {
         self.nx * self.ny
     }
 
     /// Columns at the border of a rank to others: of squares 2 (nx + ny), of slabs two rows of the whole grid.
-    pub fn border(self, ranks: f64) -> f64 {
+    pub(crate) fn border(self, ranks: f64) -> f64 {
         match self.division {
             _ if ranks <= 1.0 => 0.0,
             Division::Squares => 2.0 * (self.nx + self.ny),
@@ -124,13 +124,13 @@ impl Part {
     }
 
     /// Rows of a slab, which must be at least one; nothing where parts are squares.
-    pub fn rows(self, ranks: f64) -> Option<f64> {
+    pub(crate) fn rows(self, ranks: f64) -> Option<f64> {
         (self.division == Division::Slabs).then(|| self.ny / ranks.sqrt())
     }
 }
 
 /// Bytes of a number.
-pub fn bytes_a_number(precision: Precision) -> f64 {
+pub(crate) fn bytes_a_number(precision: Precision) -> f64 {
     match precision {
         Precision::F32 => 4.0,
         _ => 8.0,
@@ -139,31 +139,31 @@ pub fn bytes_a_number(precision: Precision) -> f64 {
 
 /// What a machine gives.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Bytes a second that a rank reads and writes in a plain copy.
-    pub memory: f64,
+    pub(crate) memory: f64,
     /// Bytes a second that a rank sends, while it receives as many.
-    pub network: f64,
+    pub(crate) network: f64,
     /// Seconds of a small message.
-    pub latency: f64,
+    pub(crate) latency: f64,
 }
 
 /// Seconds of an iteration on so many ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Prediction {
+pub(crate) struct Prediction {
     /// Reading and writing memory.
-    pub memory: f64,
+    pub(crate) memory: f64,
     /// Halo rows by the network's bandwidth: ρ times what memory would take at the bandwidth of a copy.
-    pub halo: f64,
+    pub(crate) halo: f64,
     /// Latencies of messages, one after another.
-    pub messages: f64,
+    pub(crate) messages: f64,
     /// Latencies of sums, ⌈log₂ N⌉ each.
-    pub sums: f64,
+    pub(crate) sums: f64,
 }
 
 impl Prediction {
     /// Of a solver whose steps reach `share` of a copy's bandwidth, on parts of `nz` layers.
-    pub fn new(
+    pub(crate) fn new(
         iteration: &Iteration,
         part: Part,
         nz: f64,
@@ -185,12 +185,12 @@ impl Prediction {
     }
 
     /// All of it.
-    pub fn total(&self) -> f64 {
+    pub(crate) fn total(&self) -> f64 {
         self.memory + self.halo + self.messages + self.sums
     }
 
     /// How much of an iteration is not waiting for others: what weak scaling from one rank reaches.
-    pub fn efficiency(&self) -> f64 {
+    pub(crate) fn efficiency(&self) -> f64 {
         self.memory / self.total()
     }
 }

@@ -9,11 +9,11 @@ use isobar::internals::operator::Guess;
 use isobar::options::{Count, JacobiOptions, Method, Overlap, PointCycle, SolverOptions};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
 use isobar::stencil::{Diffusion, Stencil, Supports};
+use isobar_cli::failure::Result;
+use isobar_cli::plot::Panel;
 
 use super::printed::{C_LINE, C_LINE_CYCLES, C_SQUARE, C_SQUARE_CYCLES, C_SUB_ITERATIONS, CSpeedups};
 use super::sheet::{Cell, Sheet};
-use crate::failure::Result;
-use crate::plot::Panel;
 
 /// How large the problems are.
 pub(super) struct Sizes {

@@ -10,10 +10,10 @@ use isobar::problem::{Heat, random};
 use isobar::stencil::{Diffusion, Supports};
 use isobar::{HeatOptions, Shape};
 use isobar_case::memory;
+use isobar_cli::failure::Result;
 
 use super::printed::{E_ERRORS, E_SUBSTITUTION, E_TIMES};
 use super::sheet::{Cell, Sheet};
-use crate::failure::Result;
 
 /// How large the problems are.
 pub(super) struct Sizes {

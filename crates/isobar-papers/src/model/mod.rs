@@ -1,19 +1,22 @@
-//! `isobar model`
+//! `isobar-papers model`
 
-pub mod equation;
+pub(crate) mod equation;
 mod probe;
 
+use isobar::internals::backend::Backend;
 use isobar::{Device, Precision, Shape};
+use isobar_case::text::plural;
+use isobar_cli::args::Parts;
+use isobar_cli::console::Console;
+use isobar_cli::failure::{Failure, Result};
+use isobar_cli::summary::{Time, entry};
+use isobar_cli::table::Table;
+use isobar_cli::{SUCCESS, device, files};
 use serde::Serialize;
 
 use self::equation::{Division, Iteration, Machine, Part, Prediction, bytes_a_number};
 use self::probe::Solved;
-use crate::args::{ModelArgs, Parts};
-use crate::console::Console;
-use crate::failure::{Failure, Result};
-use crate::summary::{Time, entry};
-use crate::table::Table;
-use crate::{SUCCESS, device, files};
+use crate::args::ModelArgs;
 
 /// Unknowns of the last row: more than the largest that paper B solved for, 0.55·10¹².
 const TRILLION: f64 = 1e12;
@@ -82,21 +85,19 @@ struct ModelReport {
 ///
 /// # Errors
 /// Parts that make no sense; what the device reports; a report that cannot be written.
-pub fn run(args: &ModelArgs) -> Result<u8> {
+pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
     let targets = [("--report", args.report.as_deref())];
     files::check(&targets, &[])?;
     let ranks = args.ranks.get() as f64;
     let part = part(args)?;
     let nz = args.grid.nz;
     let device = device::open(&args.device)?;
-    let description = match &device {
-        Device::Cpu(_) | Device::Cuda(_) => device::on_device!(&device, backend => {
-            use isobar::internals::backend::Backend;
-            let info = backend.device();
-            format!("{}: {}, a rank has {}", info.kind, info.name, isobar_case::text::plural(info.threads, "thread"))
-        }),
+    let info = match &device {
+        Device::Cpu(backend) => backend.device(),
+        Device::Cuda(backend) => backend.device(),
         _ => return Err(Failure::new("--device: a rank has one device; name one card, or cpu")),
     };
+    let description = format!("{}: {}, a rank has {}", info.kind, info.name, plural(info.threads, "thread"));
     let mut console = Console::new(files::summary_stream(&targets), args.quiet);
     console.line(entry("device", &description));
 
@@ -198,7 +199,7 @@ pub fn run(args: &ModelArgs) -> Result<u8> {
         );
     }
     if let Some(path) = &args.report {
-        super::write_report(path, &report)?;
+        files::write_report(path, &report)?;
     }
     console.finish()?;
     Ok(SUCCESS)

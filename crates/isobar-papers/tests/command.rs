@@ -1,6 +1,31 @@
-//! `isobar model`.
+//! The command as a user meets it.
 
-use crate::support::{assert_fails, isobar, stderr, stdout};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the command.
+fn papers<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isobar-papers")).args(args).env("RUST_BACKTRACE", "1").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Fails unless the command, with these arguments, ends with status 1, nothing on standard output, and a message that holds all `parts`.
+#[track_caller]
+fn fails(args: &[&str], parts: &[&str]) {
+    let output = papers(args);
+    let message = stderr(&output);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), String::new()), "{message}");
+    for part in parts {
+        assert!(message.contains(part), "{part:?} is not in:\n{message}");
+    }
+}
 
 #[test]
 fn a_given_machine_is_predicted() {
@@ -19,8 +44,7 @@ fn a_given_machine_is_predicted() {
         "--share",
         "80,40",
     ];
-    let output =
-        isobar(args.into_iter().chain(["--threads", "1", "--device", "cpu", "--report", "-"])).output().unwrap();
+    let output = papers(args.into_iter().chain(["--threads", "1", "--device", "cpu", "--report", "-"]));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     for (key, expected) in [("memory", 250e9), ("network", 1e9), ("latency", 1e-5)] {
@@ -61,12 +85,18 @@ fn numbers_that_make_no_sense_are_refused() {
         (&["model", "--ranks", "4", "--precision", "mixed"], "f64 or f32"),
         (&["model", "--ranks", "4", "--share", "80"], "two positive numbers"),
     ] {
-        let output = isobar(args).output().unwrap();
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains(part), "{part:?} is not in:\n{}", stderr(&output));
+        fails(args, &[part]);
     }
-    let few = isobar(["model", "--ranks", "1000000", "--unknowns", "1e6"]).output().unwrap();
-    assert_fails(&few, &["--unknowns", "less than a column"]);
-    let no_number = isobar(["model", "--ranks", "2", "--unknowns", "nan"]).output().unwrap();
-    assert_fails(&no_number, &["--unknowns"]);
+    fails(&["model", "--ranks", "1000000", "--unknowns", "1e6"], &["error: --unknowns", "less than a column"]);
+    fails(&["model", "--ranks", "2", "--unknowns", "nan"], &["error: --unknowns"]);
+}
+
+#[test]
+fn papers_that_are_not_there() {
+    fails(&["reproduce"], &["PAPER"]);
+    fails(&["reproduce", "a", "--size", "huge"], &["small"]);
+    fails(&["reproduce", "a", "--plot", "x.png"], &["error: --plot", "paper c"]);
+    fails(&["reproduce", "z"], &["\"z\"", "available: a, b"]);
+    fails(&["reproduce", "a", "--report", "no/such/folder.json"], &["error: --report", "does not exist"]);
+    assert!(!Path::new("no").exists());
 }

@@ -1,4 +1,4 @@
-//! `isobar reproduce`: the papers' tables, the printed numbers beside those of this machine.
+//! `isobar-papers reproduce`: the papers' tables, the printed numbers beside those of this machine.
 //!
 //! * `a` to `e` one module a paper,
 //! * `printed` the papers' numbers,
@@ -17,17 +17,26 @@ use isobar::internals::backend::Backend;
 use isobar::internals::cpu::Cpu;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_case::memory;
+use isobar_case::report::DeviceReport;
 use isobar_case::text::plural;
+use isobar_cli::console::Console;
+use isobar_cli::failure::{Failure, Result};
+use isobar_cli::{SUCCESS, device, files, plot};
 use serde::Serialize;
 
 use crate::args::{ReproduceArgs, Size};
-use crate::console::Console;
-use crate::device::{self, on_device};
-use crate::failure::{Failure, Result};
-use crate::plot;
-use crate::{SUCCESS, files};
-use isobar_case::report::DeviceReport;
 use sheet::Sheet;
+
+/// Runs an expression, generic over the back end, on whichever device it is.
+macro_rules! on_device {
+    ($device:expr, $backend:ident => $body:expr) => {
+        match $device {
+            isobar::Device::Cpu($backend) => $body,
+            isobar::Device::Cuda($backend) => $body,
+            _ => return Err(Failure::new("this command does not know devices of this kind")),
+        }
+    };
+}
 
 /// The machine-readable tables.
 #[derive(Serialize)]
@@ -43,7 +52,7 @@ struct Tables {
 ///
 /// # Errors
 /// A paper that this version does not have, a device that fails, a report that cannot be written.
-pub fn run(args: &ReproduceArgs) -> Result<u8> {
+pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
     let paper = args.paper.to_ascii_lowercase();
     match paper.as_str() {
         "a" | "b" | "c" | "d" | "e" => {}
@@ -104,7 +113,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
             device: DeviceReport::from(&info),
             tables,
         };
-        super::write_report(path, &report)?;
+        files::write_report(path, &report)?;
     }
     console.finish()?;
     Ok(SUCCESS)

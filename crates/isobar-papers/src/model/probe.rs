@@ -24,9 +24,9 @@ const LARGE: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Solved {
     /// Seconds of an iteration.
-    pub seconds: f64,
+    pub(super) seconds: f64,
     /// To the tolerance.
-    pub iterations: usize,
+    pub(super) iterations: usize,
 }
 
 /// Solves the pressure equation on a panel by the method that the model calls so.

@@ -17,10 +17,10 @@ use isobar::internals::solver::{Iteration, Monitor, ignore};
 use isobar::internals::traffic::{self, Traffic};
 use isobar::options::Form;
 use isobar::stencil::{Lines, Stencil, StoredMatrix, Supports, TensorProduct};
+use isobar_cli::failure::{Failure, Result};
 
 use super::printed::{A_CELLS, A_IMPLEMENTATIONS, A_KERNELS, A_RATES, A_WORK};
 use super::sheet::{Cell, Sheet};
-use crate::failure::{Failure, Result};
 
 /// Iterations that the time of one is taken from.
 const ITERATIONS: usize = 20;

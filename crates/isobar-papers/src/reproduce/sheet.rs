@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use isobar_cli::table::Table;
 use serde::{Serialize, Serializer};
-
-use crate::table::Table;
 
 /// A table.
 #[derive(Clone, Debug, Serialize)]

@@ -9,12 +9,12 @@ use isobar::internals::traffic::StepTraffic;
 use isobar::options::{Method, MultigridOptions, Preconditioner, Smoother, SolverOptions};
 use isobar::stencil::{Stencil, Supports, TensorProduct};
 use isobar::{Description, Guess, Outcome, Timed};
+use isobar_cli::failure::Result;
 
 use super::printed::{
     B_BREAKDOWN, B_CELLS, B_CG, B_CG_KERNELS, B_LEVEL_ITERATION, B_LEVEL_KERNELS, B_MULTIGRID, B_SWEEPS, B_WORK, BSolve,
 };
 use super::sheet::{Cell, Sheet};
-use crate::failure::Result;
 
 /// The papers' Courant number.
 const COURANT: f64 = 8.4;
