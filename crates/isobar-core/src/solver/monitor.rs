@@ -88,8 +88,6 @@ pub enum Broken {
 const RISE: f64 = 2.0;
 /// …and the least is this much smaller than the residual of the one that is kept already.
 const WORTH_KEEPING: f64 = 0.5;
-/// Where a rise cannot be waited for, an iterate is kept when its residual is this much smaller than of the one that is.
-const FAR_BELOW: f64 = 0.01;
 /// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
 /// been seen by then.
 const CAUTION: f64 = 3.0;
@@ -208,12 +206,10 @@ impl<'o> Monitor<'o> {
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// The same for iterations whose u does not lag behind, which must look ahead: whether the residual is the least so far,
-    /// and far below that of the iterate that is kept.
-    pub fn is_at_a_low(&self) -> bool {
-        let (Some(&now), true) = (self.history.last(), self.stop.is_none()) else { return false };
-        let kept = if self.kept.is_finite() { self.kept } else { self.history[0] };
-        now <= self.least && now < FAR_BELOW * kept
+    /// The same of a residual that jumps: whether it rises at all, from the least so far.
+    pub fn has_left_the_best(&self) -> bool {
+        let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
+        now > before && *before <= self.least && self.least < WORTH_KEEPING * self.kept
     }
 
     /// Notes that an iterate is kept: that of now, or of so many iterations ago.

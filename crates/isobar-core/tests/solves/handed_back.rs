@@ -269,6 +269,32 @@ fn a_first_guess_far_away_is_no_divergence() {
     }
 }
 
+/// A residual that rises and falls leaves the best iterate behind, or one that is as good within the factor by which a rise is known.
+#[test]
+fn krylov_methods_return_the_best_iterate() {
+    let shape = Shape::new(30, 30, 1);
+    let stencil = rock(shape, 3.0, [FIXED, CLOSED, CLOSED]);
+    let b = noise(shape.cells(), 3);
+    let mut rises = 0;
+    for method in [Method::Cg, Method::Bicgstab] {
+        for max_iterations in 3..60 {
+            let options = SolverOptions {
+                method,
+                max_iterations,
+                preconditioner: Preconditioner::Jacobi,
+                tolerance: 1e-12,
+                norm: Norm::Rhs,
+                ..SolverOptions::default()
+            };
+            let (outcome, _) = solve(&mut System::new(&Reference, &stencil, &options).unwrap(), shape, &b, None, false);
+            let least = outcome.history.iter().copied().fold(f64::INFINITY, f64::min);
+            rises += usize::from(outcome.history[outcome.history.len() - 1] > 2.0 * least);
+            assert!(outcome.relative_residual <= 2.01 * least, "{method:?} {max_iterations} {least:e} {outcome:?}");
+        }
+    }
+    assert!(rises > 0, "no residual has risen: this tests nothing");
+}
+
 /// Relaxation follows the matrix: of what has become singular it is that of what was made so.
 #[test]
 fn jacobi_relaxes_a_matrix_that_has_become_singular() {
