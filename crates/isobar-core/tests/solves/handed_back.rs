@@ -3,6 +3,7 @@
 use isobar_core::array::{ArrayView, ArrayViewMut, Source};
 use isobar_core::build::{Solve, System};
 use isobar_core::error::Error;
+use isobar_core::grid::{HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{
@@ -13,7 +14,7 @@ use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Heat, materi
 use isobar_core::real::Precision;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
-use isobar_core::stencil::Diffusion;
+use isobar_core::stencil::{Diffusion, TensorProduct};
 use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper};
 
 const CLOSED: [Boundary; 2] = [Boundary::Neumann(0.0); 2];
@@ -383,6 +384,32 @@ fn estimates_of_steps_do_not_depend_on_units() {
             let (error, expected) = (step.error.unwrap(), *expected.get_or_insert(step.error.unwrap()));
             assert!(step.is_taken && expected > 0.0, "{scheme:?} {scale:e} {step:?}");
             assert!((error - expected).abs() < 1e-4 * expected, "{scheme:?} {scale:e}: {error:e}, not {expected:e}");
+        }
+    }
+}
+
+/// Without mass and with closed sides nothing is left of the matrix on a grid of one column, which multigrid must not divide by.
+#[test]
+fn tensor_products_without_mass_have_no_singular_level() {
+    for [nx, ny] in [[3, 3], [6, 6], [5, 5], [8, 8], [2, 7]] {
+        let ones = |n: usize| vec![1.0; n];
+        let [mut x, mut y] = [ones((nx + 1) * ny), ones(nx * (ny + 1))];
+        (0..ny).for_each(|j| (x[j * (nx + 1)], x[j * (nx + 1) + nx]) = (0.0, 0.0));
+        (0..nx).for_each(|i| (y[i], y[i + nx * ny]) = (0.0, 0.0));
+        let horizontal = HorizontalField::from_faces(nx, ny, ones(nx * ny), &x, &y).unwrap();
+        let vertical = VerticalProfile::new(vec![0.0], vec![0.0], vec![0.0], vec![-1.0]).unwrap();
+        let stencil = TensorProduct::new(vertical, horizontal).unwrap();
+        let shape = Shape::new(nx, ny, 1);
+        let mut b = noise(shape.cells(), 3);
+        let mean = b.iter().sum::<f64>() / b.len() as f64;
+        b.iter_mut().for_each(|b| *b -= mean);
+        for method in [Method::Auto, Method::Multigrid, Method::Modes, Method::Cg] {
+            let options = SolverOptions { method, tolerance: 1e-8, norm: Norm::Rhs, ..SolverOptions::default() };
+            let mut system = System::new(&Reference, &stencil, &options).unwrap();
+            let mut u = vec![0.0; b.len()];
+            let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
+            let outcome = system.solve(source(&b, shape), target, Guess::Zero, &mut ignore).unwrap();
+            assert!(outcome.converged() && outcome.iterations < 50, "{shape} {method:?} {outcome:?}");
         }
     }
 }
