@@ -2,12 +2,14 @@
 
 use super::arrays::{download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
+use super::replace::in_double;
 use super::system::System;
 use crate::array::{Source, Target};
 use crate::backend::{Ratio, Scalar};
 use crate::error::Result;
 use crate::operator::Guess;
-use crate::options::{Method, Preconditioner, Smoother, SolverOptions};
+use crate::options::{Method, Preconditioner, Smoother};
+use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
 
 /// The norm of a residual that nobody looks at.
@@ -38,14 +40,24 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         download(&self.backend, &self.callers, &self.u, z)
     }
 
-    /// Makes what is symmetric where cycles of the iteration are not, and the matrix has such.
+    /// Makes what takes the iteration's place: something symmetric where its cycles are not and the matrix has such, and in double
+    /// precision where nobody asked for less, so that it is linear to as many digits.
     fn make_symmetric(&mut self) -> Result<()> {
-        let is_needed = self.stencil.is_symmetric() && !self.iteration.preconditions_symmetrically();
-        if !is_needed || self.symmetric.is_some() || self.reserve != Preconditioner::Multigrid {
+        let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
+        let is_skew = self.stencil.is_symmetric()
+            && !self.iteration.preconditions_symmetrically()
+            && self.reserve == Preconditioner::Multigrid;
+        if self.symmetric.is_some() || !(is_single || is_skew) {
             return Ok(());
         }
-        let mut options = SolverOptions { method: Method::Cg, preconditioner: self.reserve, ..self.options.clone() };
-        options.multigrid.smoother = Smoother::LineRedBlack;
+        let mut options = self.options.clone();
+        if is_single {
+            options = in_double(options);
+        }
+        if is_skew {
+            (options.method, options.preconditioner) = (Method::Cg, self.reserve);
+            options.multigrid.smoother = Smoother::LineRedBlack;
+        }
         let Parts { made, updates, coefficient_bytes, .. } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
         self.description.bytes += made.workspace_bytes();

@@ -28,7 +28,7 @@ const PROBE_SINGLE: usize = 30;
 const SLOW_SINGLE: f64 = 100.0;
 
 /// The same with everything in double precision.
-fn in_double(mut options: SolverOptions) -> SolverOptions {
+pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options.precision = Precision::F64;
     options.multigrid.precision = CyclePrecision::F64;
     options
