@@ -36,16 +36,22 @@ pub(super) fn advice(
     } else {
         "another preconditioner (solver.preconditioner.kind)"
     };
+    // Mixed precision is that of cycles.
+    let wider = if options.has_cycles() { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
     // What every other preconditioner falls back to where there is a diagonal.
     let is_diagonal = options.preconditioner != Preconditioner::None;
     let text = match stop {
         Stop::Converged | Stop::Interrupted => return None,
+        Stop::MaxIterations if options.precision == Precision::F32 && residual < SINGLE_FLOOR => format!(
+            "the tolerance may be below what single precision can hold here: use solver.precision {wider}, or raise \
+             solver.max_iterations"
+        ),
         Stop::MaxIterations => format!("raise solver.max_iterations, or {stronger}"),
         Stop::Stagnated if options.precision == Precision::F32 && residual < SINGLE_FLOOR => {
-            "the tolerance is below what single precision can hold here: use solver.precision \"mixed\" or \"f64\"".into()
+            format!("the tolerance is below what single precision can hold here: use solver.precision {wider}")
         }
         Stop::Stagnated if options.precision == Precision::F32 => {
-            "single precision may be too short for this problem: use solver.precision \"mixed\" or \"f64\"".into()
+            format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
         Stop::Stagnated
             if evidence.is_at_floor || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
@@ -125,6 +131,8 @@ mod tests {
         assert!(advice(Stop::Breakdown, 1.0, &lost, &single, true).unwrap().contains("range of single precision"));
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
         assert!(of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
+        assert!(of(Stop::MaxIterations, 1e-6, &single).contains("single precision"));
+        assert!(!of(Stop::Stagnated, 1e-6, &single).contains("mixed"), "lines have no cycles");
         let double = SolverOptions { precision: Precision::F64, ..single };
         assert!(!of(Stop::Breakdown, 1e-2, &double).contains("single precision"));
         let single = SolverOptions { precision: Precision::F32, ..cycles };
