@@ -6,8 +6,7 @@ use crate::real::{Precision, Real};
 
 /// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
 ///
-/// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with
-/// shape (nz, ny, nx), is [`ArrayView::c_order`].
+/// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with shape (nz, ny, nx), is [`ArrayView::c_order`].
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a, T> {
     data: &'a [T],

@@ -2,7 +2,7 @@
 //!
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
 //! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
-//! * `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
+//! * `run` a solve from norms to verdict, `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
 //! * `judge` the norms by which it does so, `precondition` a solver as a preconditioner,
 //! * `in_precision` iterations in another precision,
 //! * `assembly` from options to an iteration with its preconditioner,
@@ -22,6 +22,7 @@ pub mod memory;
 mod precondition;
 mod range;
 mod replace;
+mod run;
 mod solve;
 pub mod system;
 

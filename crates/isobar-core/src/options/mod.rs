@@ -251,6 +251,7 @@ impl SolverOptions {
             "multigrid.pre",
             "multigrid.post",
             "multigrid.coarse_sweeps",
+            "multigrid.visits",
             "multigrid.start",
             "multigrid.precision",
             "modes.count",
@@ -454,6 +455,7 @@ mod tests {
                 .contains("1001 sweeps; use 1000 or fewer")
         );
         assert!(invalid(&|o| o.multigrid.coarse_sweeps = 1 << 40).contains("coarse_sweeps"));
+        assert!(invalid(&|o| o.multigrid.visits = Some(vec![2, 0])).contains("0 visits"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::BlockIc { block: Some(0) }).contains("block"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::Ic { block: Some(0) }).contains("block"));
         for relaxation in [-0.1, 1.1, f64::NAN] {
