@@ -106,11 +106,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.smoother = options.multigrid.smoother;
         self.description.levels = levels;
         let known = &mut self.description.notes;
-        notes.into_iter().for_each(|note| {
+        for note in notes {
             if !known.contains(&note) {
-                known.push(note)
+                known.push(note);
             }
-        });
+        }
         self.description.bytes += made.workspace_bytes();
         self.description.bytes -= self.iteration.workspace_bytes();
         self.description.coefficient_bytes += coefficient_bytes;
