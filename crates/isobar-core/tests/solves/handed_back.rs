@@ -413,3 +413,26 @@ fn tensor_products_without_mass_have_no_singular_level() {
         }
     }
 }
+
+/// A first guess of ones is far from a small state, whose steps are judged beside the right-hand side.
+#[test]
+fn small_states_are_resolved_from_a_first_guess_of_ones() {
+    let shape = Shape::new(12, 12, 1);
+    let heat = Heat::unit_box(shape).unwrap();
+    let small: Vec<f64> = heat.sine([1.0; 3]).iter().map(|u| 1e-6 * u).collect();
+    let [ones, previous] = [StepGuess::Ones, StepGuess::Previous].map(|guess| {
+        let steps = Steps::new(1e-3, 0.01).unwrap();
+        let options = HeatOptions { steps, error: None, scheme: Scheme::CrankNicolson, guess };
+        let solver = SolverOptions { tolerance: 1e-6, ..SolverOptions::default() };
+        let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
+        stepper.set(source(&small, shape), None, 0).unwrap();
+        while !stepper.is_finished() {
+            assert!(stepper.step(&mut ignore).unwrap().is_taken);
+        }
+        let mut u = vec![0.0; shape.cells()];
+        stepper.read(ArrayViewMut::c_order(&mut u, shape).unwrap().into()).unwrap();
+        u
+    });
+    let difference: Vec<f64> = ones.iter().zip(&previous).map(|(a, b)| a - b).collect();
+    assert!(norm(&difference) < 1e-4 * norm(&previous), "{:e}", norm(&difference) / norm(&previous));
+}
