@@ -57,10 +57,19 @@ impl CallersGrid {
         if self.turns == Turns::ONE {
             return Ok(());
         }
-        let shape = self.own.shape(layout.shape());
-        let mut mean = vec![0.0; shape.cells()];
-        fetch(backend, self, x, &mut ArrayViewMut::c_order(&mut mean, shape)?)?;
-        send(backend, self, ArrayView::c_order(&mean, shape)?, x)
+        let (around, shape) = (layout.shape(), self.own.shape(layout.shape()));
+        if self.divided.is_some() {
+            let mut mean = vec![0.0; shape.cells()];
+            fetch(backend, self, x, &mut ArrayViewMut::c_order(&mut mean, shape)?)?;
+            return send(backend, self, ArrayView::c_order(&mean, shape)?, x);
+        }
+        let mut values = vec![0.0; around.cells()];
+        backend.download(x, &mut ArrayViewMut::c_order(&mut values, around)?)?;
+        for layer in values.chunks_exact_mut(around.nx * around.ny) {
+            self.turns.take_means(shape, layer);
+            self.turns.copy_first(shape, layer);
+        }
+        backend.upload(ArrayView::c_order(&values, around)?, x)
     }
 }
 

@@ -91,6 +91,16 @@ impl Turns {
         }
     }
 
+    /// Gives all turns of a layer the values of the first.
+    pub(crate) fn copy_first<T: Real>(self, shape: Shape, layer: &mut [T]) {
+        let width = self.x * shape.nx;
+        for j in 0..self.y * shape.ny {
+            for i in 0..width {
+                layer[i + width * j] = layer[i % shape.nx + width * (j % shape.ny)];
+            }
+        }
+    }
+
     /// Whether a direction of several turns is divided, as vectors of this layout are.
     pub fn are_divided(self, layout: &Layout) -> bool {
         (self.x > 1 && layout.has_halo_columns()) || (self.y > 1 && layout.divides_ring())
@@ -167,6 +177,8 @@ mod tests {
         all.take_means(shape, &mut layer);
         // Cell (1, 2) is at columns 1 and 4 of rows 2 and 7, six columns wide.
         assert_eq!(layer[13], (13.0 + 16.0 + 43.0 + 46.0) / 4.0);
+        all.copy_first(shape, &mut layer);
+        assert_eq!([layer[16], layer[43], layer[46]], [layer[13]; 3]);
         assert_eq!((stencil.turns(), twice.turns()), (all, Turns::ONE));
         assert_eq!(stencil.around().unwrap().shape(), twice.shape());
         let text = all.describe(shape).unwrap();
