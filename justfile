@@ -36,7 +36,7 @@ model RANKS *ARGS:
 
 # The wheel for any Linux with glibc 2.28 or newer, into target/wheels; needs `pip install 'maturin[zig]'`.
 wheel:
-    maturin build --release --zig --compatibility manylinux_2_28 -m crates/isobar-python/Cargo.toml --out target/wheels
+    maturin build --profile dist --zig --compatibility manylinux_2_28 -m crates/isobar-python/Cargo.toml --out target/wheels
 
 # The site, with its gallery; $PYTHON has the package, Sphinx, MyST, furo and matplotlib.
 site:

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use isobar::options::{Scheme, SolverOptions, StepGuess, Steps};
 use isobar::{ArrayView, Device, HeatOptions, Outcome, Ranks, TimeStepper, problem};
-use isobar_case::heat::step_options;
+use isobar_case::heat::{Parts, step_options};
 use isobar_case::{Case, Label, solver_options};
 
 use crate::array::Array;
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn isobar_heat_from_case(
                     "problem.kind is \"{kind}\", not \"heat\"; use isobar_problem_from_case and isobar_solver_create"
                 )));
             };
-            let ((in_space, _, initial), options) = (heat.parts()?, heat.options());
+            let (Parts { heat: in_space, initial, .. }, options) = (heat.parts()?, heat.options());
             let device = open(None, device, threads)?;
             let (name, solver) = (case.name(), case.solver.clone());
             Start { name, heat: in_space, initial, options, solver, device }.begin(clock, None)

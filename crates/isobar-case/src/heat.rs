@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar::problem::{self, Boundary, Heat, Spacing};
 use isobar::{Device, HeatOptions, Precision, Shape};
-use isobar_io::{Mesh, npy};
+use isobar_io::{Mesh, checkpoint, npy};
 use serde::de::{Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -14,6 +14,7 @@ use crate::assembled::{Assembled, mesh_around, mesh_of};
 use crate::diffusion::{DiffusionCase, RhsKind, Unknowns};
 use crate::document::Document;
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::matrix::Matrix;
 use crate::memory;
 
@@ -30,6 +31,19 @@ pub struct HeatCase {
     pub wants_trial: bool,
     /// Whether unknowns are at points, the default resolved.
     pub at_points: bool,
+}
+
+/// What a run begins with, its files read.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The problem in space.
+    pub heat: Heat,
+    /// What defines it.
+    pub fingerprint: Fingerprint,
+    /// Where the unknowns are.
+    pub mesh: Mesh,
+    /// The first state, C order.
+    pub initial: Vec<f64>,
 }
 
 /// Whether the preconditioner of time steps is left open.
@@ -136,7 +150,7 @@ pub enum Initial {
     Random,
     /// u = 0.
     Zero,
-    /// An `.npy` file of shape (nz, ny, nx).
+    /// An `.npy` file of shape (nz, ny, nx), or a checkpoint of a run on this grid.
     File(PathBuf),
 }
 
@@ -266,19 +280,17 @@ impl HeatCase {
         [extent(0, nx), extent(1, ny), extent(2, nz)]
     }
 
-    /// The problem in space, its files read.
-    ///
-    /// # Errors
-    /// Those of [`DiffusionCase::problem`]; a coefficient that is not positive anywhere; an input that does not fit.
-    pub fn problem(&self) -> Result<Heat> {
+    /// The problem in space, and what defines it, its files read.
+    fn problem(&self) -> Result<(Heat, Fingerprint)> {
         let problem = self.diffusion.problem()?;
         let body = self.body(&problem)?;
+        let fingerprint = Fingerprint::new(&problem, body.as_deref(), self.at_points);
         let heat = if self.at_points {
             Heat::at_points(&problem, self.size(), body)?
         } else {
             Heat::in_cells(&problem, body)?
         };
-        Ok(heat)
+        Ok((heat, fingerprint))
     }
 
     /// f, where it is not 0.
@@ -313,7 +325,8 @@ impl HeatCase {
                 piece.iter_mut().zip(first..).for_each(|(value, n)| *value = problem::random(seed, n));
             }),
             Initial::File(path) => {
-                npy::read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("heat.initial: {error}")))
+                let read = if checkpoint::is_one(path) { checkpoint::read_state } else { npy::read };
+                read(path, [nz, ny, nx]).map_err(|error| Error::new(format!("heat.initial: {error}")))
             }
         }
     }
@@ -354,12 +367,12 @@ impl HeatCase {
     /// The problem in space with the mesh and the first state.
     ///
     /// # Errors
-    /// Those of [`HeatCase::problem`] and [`HeatCase::initial`].
-    pub fn parts(&self) -> Result<(Heat, Mesh, Vec<f64>)> {
-        let heat = self.problem()?;
-        let mesh = self.mesh(&heat);
-        let initial = self.initial(&heat)?;
-        Ok((heat, mesh, initial))
+    /// Those of [`DiffusionCase::problem`] and [`HeatCase::initial`]; a coefficient that is not positive anywhere; an input that does
+    /// not fit.
+    pub fn parts(&self) -> Result<Parts> {
+        let (heat, fingerprint) = self.problem()?;
+        let (mesh, initial) = (self.mesh(&heat), self.initial(&heat)?);
+        Ok(Parts { heat, fingerprint, mesh, initial })
     }
 
     /// The linear system of the first step.
@@ -367,7 +380,7 @@ impl HeatCase {
     /// # Errors
     /// Those of [`HeatCase::parts`].
     pub fn assemble(&self) -> Result<Assembled> {
-        let (heat, mesh, initial) = self.parts()?;
+        let Parts { heat, mesh, initial, .. } = self.parts()?;
         let c = 1.0 / (self.section.scheme.theta() * self.steps.length(0));
         let matrix = heat.shifted(c)?;
         let mass = |n: usize| match &heat.mass {

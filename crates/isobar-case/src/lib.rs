@@ -25,6 +25,7 @@
 //! | [`Case`] | everything a case file says |
 //! | [`problem`] | which problem it is; [`helmholtz`], [`diffusion`] and [`heat`] what each kind reads |
 //! | [`values`] | numbers of cells: from files and recipes |
+//! | [`Fingerprint`] | what a run that goes on must have in common with the one before |
 //! | [`assembled`], [`matrix`] | the linear system that comes of it |
 //! | [`LinearSystem`] | one from a case, or from arrays, for other languages |
 //! | `document` | the tree of keys and values, with their places |
@@ -40,6 +41,7 @@ pub mod diffusion;
 mod document;
 mod error;
 mod explain;
+mod fingerprint;
 pub mod footprint;
 pub mod heat;
 pub mod helmholtz;
@@ -59,6 +61,7 @@ pub mod values;
 pub use assembled::Assembled;
 pub use case::{Case, FirstGuess, random_guess};
 pub use error::{Error, Result};
+pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use matrix::Matrix;
 pub use options::solver_options;

@@ -6,8 +6,7 @@ use crate::real::{Precision, Real};
 
 /// A caller's three-dimensional array: any strides, borrowed, never copied before it is needed.
 ///
-/// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with
-/// shape (nz, ny, nx), is [`ArrayView::c_order`].
+/// Strides are in elements and ordered (x, y, z). The default of the field's files, C order with shape (nz, ny, nx), is [`ArrayView::c_order`].
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a, T> {
     data: &'a [T],
@@ -379,6 +378,15 @@ fn no_rows_on_a_device() -> Error {
 }
 
 impl Target<'_> {
+    /// Whether its numbers are of single precision.
+    pub fn is_single(&self) -> bool {
+        match self {
+            Self::F64(_) => false,
+            Self::F32(_) => true,
+            Self::Device(array) => array.precision() == Precision::F32,
+        }
+    }
+
     /// The grid.
     pub fn shape(&self) -> Shape {
         match self {

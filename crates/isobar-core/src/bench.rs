@@ -254,7 +254,10 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
         let coarse = transfer.map(|transfer| -> Result<_> {
             Ok([backend.zeros(transfer.coarse_layout())?, backend.zeros(transfer.coarse_layout())?])
         });
-        let needs_next = finest.is_some_and(|finest| finest.capabilities.operator.needs_next_direction());
+        let needs_next = match finest {
+            Some(finest) => finest.capabilities.operator.needs_next_direction()?,
+            None => false,
+        };
         Ok(Self {
             u: zeros()?,
             p: zeros()?,

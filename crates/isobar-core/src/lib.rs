@@ -4,7 +4,7 @@
 //! from those before it:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
-//! * [`execute`] passes on the host, [`backend`] what a device must offer,
+//! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
@@ -20,6 +20,8 @@ pub mod build;
 pub mod conformance;
 
 mod disjoint_sets;
+pub mod eigen;
+mod elimination;
 pub mod error;
 pub mod execute;
 pub mod grid;

@@ -100,9 +100,9 @@ pub struct Outcome {
     /// solution can produce it, relative to the right-hand side's.
     pub removed: Option<f64>,
     /// ‖u − A⁻¹b‖ / ‖u‖ as conjugate gradients let it be estimated: three times ‖M⁻¹r‖ of the last residual over the smallest
-    /// eigenvalue of M⁻¹A that their coefficients show. With a strong preconditioner it is close; with a weak one it may be far above,
-    /// and where slow vectors have not been met yet, below. Where coefficients differ by orders of magnitude it and the
-    /// residual may too. Nothing for other methods.
+    /// eigenvalue of M⁻¹A that their coefficients show. With a strong preconditioner it is close; with a weak one it may be far above.
+    /// There is none where that eigenvalue was still falling, and for other methods. Where coefficients differ by orders of magnitude
+    /// it and the residual may too.
     pub error_estimate: Option<f64>,
     /// Of a batch of lines, `solver.jacobi.batch`.
     pub batch: Option<Batch>,

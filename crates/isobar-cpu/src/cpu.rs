@@ -1,5 +1,6 @@
 //! The back end itself: threads, vector instructions, vectors.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,12 +34,24 @@ pub struct Cpu {
 
 #[derive(Debug)]
 struct Inner {
-    pool: ThreadPool,
+    pool: ManuallyDrop<ThreadPool>,
+    /// The process that has these threads.
+    process: u32,
     threads: usize,
     /// For double precision.
     arch: Arch,
     /// For single precision.
     arch_single: Arch,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A parent's threads cannot be ended in a process that was forked from it.
+        if self.process == std::process::id() {
+            // SAFETY: once, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.pool) };
+        }
+    }
 }
 
 impl Cpu {
@@ -55,7 +68,9 @@ impl Cpu {
             .thread_name(|n| format!("isobar-{n}"))
             .build()
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
-        Ok(Self { inner: Arc::new(Inner { pool, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() }) })
+        let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
+        let inner = Inner { pool, process, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// As many threads as the machine offers this process.
@@ -64,6 +79,11 @@ impl Cpu {
     /// As [`Cpu::new`].
     pub fn with_all_threads() -> Result<Self> {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// The number of the process that has the threads. One that is forked from it has none of them, and must not use this.
+    pub fn process(&self) -> u32 {
+        self.inner.process
     }
 
     /// Threads in use.

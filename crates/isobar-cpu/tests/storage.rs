@@ -50,7 +50,7 @@ fn variants() -> Vec<(SolverOptions, f64)> {
         (Method::Multigrid, Form::Fused, Preconditioner::None, 2.0 + 2.0 * coarse),
         (Method::Cg, Form::Fused, Preconditioner::Line, 7.0),
         (Method::Cg, Form::Textbook, Preconditioner::Jacobi, 7.0),
-        (Method::Bicgstab, Form::Fused, Preconditioner::Line, 9.0),
+        (Method::Bicgstab, Form::Fused, Preconditioner::Line, 10.0),
         (Method::Cg, Form::Fused, Preconditioner::Multigrid, 7.0 + 2.0 * coarse),
     ] {
         let mut options = SolverOptions { method, form, preconditioner, tolerance: 1e-4, ..SolverOptions::default() };

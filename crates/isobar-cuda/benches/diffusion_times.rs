@@ -139,7 +139,7 @@ fn steps<T: Real>(cuda: &Cuda, stencil: &Diffusion) -> Result<()> {
     println!("  {:<26} {:9.4} ms", "update", 1e3 * time);
     report(&traffic::APPLY, "apply", seconds(cuda, || operator.apply(&f, &mut q))?);
     report(&traffic::RESIDUAL, "residual", seconds(cuda, || operator.residual(&f, &u, &mut q, first, &mut scalars))?);
-    operator.needs_next_direction();
+    operator.needs_next_direction()?;
     let time = seconds(cuda, || {
         let direction = Direction { u: &mut u, p: &mut p, next: Some(&mut next), z: &f, q: &mut q };
         operator.advance_direction(direction, Ratio::ZERO, Ratio::ZERO, first, &mut scalars)

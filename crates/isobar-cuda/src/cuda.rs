@@ -327,6 +327,7 @@ impl Backend for Cuda {
     fn read(&self, scalars: &Scalars) -> Result<[f64; Scalar::COUNT]> {
         refuse_while_recording("reading scalars")?;
         self.submit(scalars.publish(self.kernel::<f64>("publish")?))?;
+        scalars.note_submitted();
         let values = scalars.wait()?;
         self.check_link()?;
         Ok(values)

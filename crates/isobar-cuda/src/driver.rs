@@ -296,20 +296,15 @@ impl Context {
     pub(crate) fn record(&self, record: impl FnOnce(sys::CUstream) -> Result<()>) -> Result<Graph> {
         self.bind()?;
         let stream = lock(&self.recording);
-        let fail = |e| failure(e, "recording an iteration");
-        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives as long as `self`, and the lock keeps others off it.
-        unsafe { result::stream::begin_capture(*stream, mode) }.map_err(fail)?;
-        let recorded = record(*stream);
-        // SAFETY: as above. Ends the recording whatever came of it.
-        let graph = unsafe { result::stream::end_capture(*stream) };
-        recorded?;
-        let graph = graph.map_err(fail)?;
+        let capture = unsafe { Capture::begin(*stream) }?;
+        record(*stream)?;
+        let recorded = capture.end()?;
         let mut instance = std::ptr::null_mut();
         // SAFETY: the graph was just made, and is destroyed once, after its instance has been made.
         let code = unsafe {
-            let code = sys::cuGraphInstantiateWithFlags(&raw mut instance, graph, 0);
-            let _ = result::graph::destroy(graph);
+            let code = sys::cuGraphInstantiateWithFlags(&raw mut instance, recorded, 0);
+            let _ = result::graph::destroy(recorded);
             code
         };
         check(code, "recording an iteration")?;
@@ -342,6 +337,44 @@ impl Drop for Context {
                 }
             }
             let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}
+
+/// A recording of what a stream is given, which ends when this goes, whatever came of it: a stream that is still recorded
+/// takes nothing else.
+struct Capture(sys::CUstream);
+
+impl Capture {
+    /// Begins one.
+    ///
+    /// # Safety
+    /// The stream outlives it, and nothing else is submitted to it.
+    unsafe fn begin(stream: sys::CUstream) -> Result<Self> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: said above.
+        unsafe { result::stream::begin_capture(stream, mode) }
+            .map_err(|e| failure(e, "recording an iteration"))
+            .map(|()| Self(stream))
+    }
+
+    /// What was recorded, to be destroyed by whoever has it.
+    fn end(self) -> Result<sys::CUgraph> {
+        let stream = std::mem::ManuallyDrop::new(self).0;
+        // SAFETY: said to `begin`; ended once, since this is not dropped.
+        unsafe { result::stream::end_capture(stream) }.map_err(|e| failure(e, "recording an iteration"))
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        // SAFETY: said to `begin`. What was recorded is of no use, nor is a failure.
+        unsafe {
+            if let Ok(graph) = result::stream::end_capture(self.0)
+                && !graph.is_null()
+            {
+                let _ = result::graph::destroy(graph);
+            }
         }
     }
 }

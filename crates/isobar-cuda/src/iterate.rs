@@ -43,12 +43,15 @@ impl Recording {
         }
     }
 
-    fn submit(&mut self, context: &Context) -> Result<()> {
+    /// Submits the launches, the last of which publishes these scalars.
+    fn submit(&mut self, context: &Context, scalars: &Scalars) -> Result<()> {
         self.runs += 1;
         match &self.graph {
-            Some(graph) => context.replay(graph),
-            None => self.launches.iter().try_for_each(|launch| launch.run(context.stream())),
+            Some(graph) => context.replay(graph)?,
+            None => self.launches.iter().try_for_each(|launch| launch.run(context.stream()))?,
         }
+        scalars.note_submitted();
+        Ok(())
     }
 
     /// Makes the graph, if it is time to. Called while the card runs these launches.
@@ -92,7 +95,7 @@ pub(crate) fn iterate(
     let Recorded { first, even, odd } = &mut recorded;
     if after {
         prepare(first, None, scalars)?;
-        first.submit(context)?;
+        first.submit(context, scalars)?;
         // The card is at work on it while the others are prepared.
         first.make_graph(context)?;
     }
@@ -101,7 +104,7 @@ pub(crate) fn iterate(
     if !after || observe(&scalars.wait()?).is_continue() {
         loop {
             let now = if n % 2 == 0 { &mut *even } else { &mut *odd };
-            now.submit(context)?;
+            now.submit(context, scalars)?;
             now.make_graph(context)?;
             if n == 0 {
                 prepare(odd, Some(1), scalars)?;

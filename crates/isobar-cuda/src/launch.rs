@@ -250,11 +250,99 @@ pub(crate) fn refuse_while_recording(what: &str) -> Result<()> {
     Ok(())
 }
 
+/// The recording that this thread is making, which ends when this goes, also where a panic takes it along: the next solve on
+/// this thread must not find itself in the middle of one.
+struct Recording;
+
+impl Recording {
+    fn begin() -> Self {
+        RECORDER.set(Some(Vec::with_capacity(64)));
+        Self
+    }
+
+    fn end(self) -> Vec<Submission> {
+        RECORDER.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        RECORDER.take();
+    }
+}
+
 /// What `work` would have submitted. Nothing runs.
 pub(crate) fn record(work: impl FnOnce() -> Result<()>) -> Result<Vec<Submission>> {
     refuse_while_recording("an iteration")?;
-    RECORDER.set(Some(Vec::with_capacity(64)));
-    let result = work();
-    let submissions = RECORDER.take().unwrap_or_default();
-    result.map(|()| submissions)
+    let recording = Recording::begin();
+    work()?;
+    Ok(recording.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// A launch that differs from others by its grid.
+    fn launch(blocks: u32) -> Submission {
+        let kernel = Kernel { function: std::ptr::null_mut(), name: "none", is_early: false };
+        let arguments = Arguments::new();
+        Submission::Launch(Launch { kernel, grid: [blocks, 1, 1], block: [32, 1], shared_bytes: 0, arguments })
+    }
+
+    /// What [`Submission::submit`] does while a recording is made.
+    fn note(blocks: u32) {
+        RECORDER.with_borrow_mut(|recorder| recorder.as_mut().unwrap().push(launch(blocks)));
+    }
+
+    fn recorded() -> Vec<Submission> {
+        record(|| {
+            note(1);
+            note(2);
+            Ok(())
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_recording_has_what_was_submitted() {
+        assert_eq!(recorded(), [launch(1), launch(2)]);
+        assert!(!is_recording());
+    }
+
+    #[test]
+    fn a_recording_ends_where_its_work_fails() {
+        let failed = record(|| {
+            note(3);
+            refuse_while_recording("waiting")
+        });
+        assert!(failed.is_err_and(|error| error.to_string().contains("waiting")));
+        assert_eq!(recorded(), [launch(1), launch(2)]);
+    }
+
+    #[test]
+    fn a_recording_ends_where_its_work_panics() {
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            record(|| {
+                note(3);
+                panic!("an operator's own")
+            })
+        }));
+        assert!(result.is_err());
+        assert!(!is_recording());
+        assert_eq!(recorded(), [launch(1), launch(2)]);
+    }
+
+    #[test]
+    fn a_recording_within_another_is_refused_and_leaves_that_alone() {
+        let outer = record(|| {
+            note(1);
+            assert!(record(|| Ok(())).is_err());
+            note(2);
+            Ok(())
+        });
+        assert_eq!(outer.unwrap(), [launch(1), launch(2)]);
+    }
 }

@@ -59,7 +59,7 @@ impl Scalars {
         }
     }
 
-    /// The launch that shows the bank to the host.
+    /// The launch that shows the bank to the host. Whoever submits it says so by [`Scalars::note_submitted`].
     pub(crate) fn publish(&self, kernel: Kernel) -> Launch {
         let arguments = Arguments::new()
             .with(Scalar::COUNT as i32)
@@ -70,9 +70,14 @@ impl Scalars {
         Launch { kernel, grid: [1, 1, 1], block: [32, 1], shared_bytes: 0, arguments }
     }
 
-    /// Waits for a [`Scalars::publish`] that was submitted just now, and everything before it.
+    /// Counts a [`Scalars::publish`] that was submitted, whether anyone will wait for it or, after a failure, nobody does.
+    pub(crate) fn note_submitted(&self) {
+        self.published.fetch_add(1, Relaxed);
+    }
+
+    /// Waits for all that was submitted, up to the last [`Scalars::publish`].
     pub(crate) fn wait(&self) -> Result<[f64; Scalar::COUNT]> {
-        self.mailbox.wait(self.published.fetch_add(1, Relaxed) + 1)
+        self.mailbox.wait(self.published.load(Relaxed))
     }
 }
 

@@ -34,7 +34,6 @@ where
             false => self.inner().enter(|| stencil.choice_by(options, || Ok(stencil.measures())))?,
         };
         let has_galerkin = has_galerkin(self, stencil)?;
-        let lines = |why: Option<String>| Choice { why, ..Choice::new(Method::Cg, Preconditioner::Line) };
         if alone.smoother == Smoother::PointRedBlack {
             if options.multigrid.smoother == Smoother::PointRedBlack || has_points(self, stencil)? {
                 let reserve = if has_galerkin { alone.preconditioner } else { Preconditioner::Line };
@@ -42,16 +41,26 @@ where
             }
         } else if has_galerkin {
             return Ok(alone);
-        } else if !divides_galerkin(self) {
-            return Ok(lines(alone.why.map(|why| {
-                format!("conjugate gradients with lines: several ranks share no Galerkin grids; one would take {why}")
-            })));
         }
-        Ok(lines(Some(format!(
-            "conjugate gradients with lines: {} rows are too few for {} ranks to share coarser grids",
-            stencil.shape().ny,
-            self.world().size()
-        ))))
+        let (rows, ranks) = (stencil.shape().ny, self.world().size());
+        let reason = if divides_galerkin(self) {
+            format!("{rows} rows are too few for {ranks} ranks to share coarser grids")
+        } else if self.has_whole_rows() {
+            "ranks share no Galerkin grids on this device".to_owned()
+        } else {
+            "ranks that divide x share no Galerkin grids".to_owned()
+        };
+        // Coarser grids are shared by ranks that have a pair of rows each.
+        let remedy = match rows / 2 {
+            0 | 1 => "use one process".to_owned(),
+            most if most < ranks => format!("use {most} processes or fewer"),
+            _ if self.has_whole_rows() => "use one process".to_owned(),
+            _ => format!("use --parts 1x{ranks}"),
+        };
+        let why = format!(
+            "conjugate gradients with lines, which take many times the iterations of multigrid: {reason}; {remedy}"
+        );
+        Ok(Choice { why: Some(why), ..Choice::new(Method::Cg, Preconditioner::Line) })
     }
 
     fn layout(&self, stencil: &Diffusion) -> Result<Layout> {

@@ -165,7 +165,7 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> CgOperator<Distributed<B>, 
         self.combine([sigma], scalars)
     }
 
-    fn needs_next_direction(&self) -> bool {
+    fn needs_next_direction(&self) -> Result<bool> {
         self.part.needs_next_direction()
     }
 }

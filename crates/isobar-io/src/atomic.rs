@@ -2,7 +2,8 @@
 //!
 //! A file is written beside its target under a temporary name, flushed to the disk and renamed.
 //! Whatever fails, the temporary goes away and an earlier target stays as it was. Only a process that is killed without
-//! notice (SIGKILL, a power cut) leaves one, `.isobar-*.tmp`, which can be deleted.
+//! notice (SIGKILL, a power cut) leaves one, `.isobar-*.tmp`, which the next that writes to the same folder removes, on Linux and on
+//! the same machine; what is left of another machine, or of a time before the machine was started again, can be deleted.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::npy::write_f64;
 
 const MAGIC: &[u8; 8] = b"ISOBARCK";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A header longer than this is none of ours. B
 const LONGEST_HEADER: u64 = 1 << 20;
 
@@ -25,7 +25,7 @@ const LONGEST_HEADER: u64 = 1 << 20;
 pub struct Checkpoint<A> {
     /// (nz, ny, nx).
     pub shape: [usize; 3],
-    /// What the run was: steps taken, their length, the scheme.
+    /// What the run was: steps taken, their length, the scheme, what defines its problem.
     pub facts: BTreeMap<String, String>,
     /// Names and values, C order.
     pub arrays: Vec<(String, A)>,
@@ -57,6 +57,21 @@ pub fn write(path: &Path, checkpoint: &Checkpoint<&[f64]>) -> Result<()> {
         let sum = out.sum.value();
         out.inner.write_all(&sum.to_le_bytes())
     })
+}
+
+/// Whether a file is a checkpoint, by how it begins.
+pub fn is_one(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == MAGIC
+}
+
+/// Reads the state u of a checkpoint of a grid of shape (nz, ny, nx).
+///
+/// # Errors
+/// As [`read`]; [`Error::Checkpoint`] for one that holds none.
+pub fn read_state(path: &Path, shape: [usize; 3]) -> Result<Vec<f64>> {
+    let state = read(path, shape)?.arrays.into_iter().find(|(name, _)| name == "u");
+    state.map(|(_, values)| values).ok_or_else(|| wrong(path, "it holds no state"))
 }
 
 /// Reads a checkpoint of a grid of shape (nz, ny, nx).

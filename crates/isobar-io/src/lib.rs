@@ -29,6 +29,7 @@
 //! | `zarr` | zarr version 3 for xarray |
 //! | [`atomic`] | files that are there whole or not at all |
 //! | [`temporary`] | what to do before a signal ends the program |
+//! | `owner` | whose a temporary is, so that those of killed processes are removed |
 //! | [`clash`](fn@clash) | whether writing one path would destroy another |
 //! | [`Error`] | what went wrong, and what to do |
 
@@ -38,6 +39,7 @@ mod clash;
 mod error;
 mod field;
 pub mod npy;
+mod owner;
 mod series;
 pub mod temporary;
 mod vti;

@@ -1,23 +1,21 @@
 //! NumPy's `.npy` files: one array in C order; written as float64, read from any real dtype.
 //!
 //! The format is <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>: a
-//! preamble, a Python dictionary in text, padding, the values. The dictionary is parsed by
-//! `py_literal`; everything a file can get wrong is answered before memory is taken for its values.
+//! preamble, a Python dictionary in text, padding, the values. Everything a file can get wrong is
+//! answered before memory is taken for its values.
+
+mod literal;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read, Seek, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use py_literal::Value;
-
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
-/// NumPy itself reads no longer header, for the same reason: a literal is not cheap to parse.
+/// NumPy itself reads no longer header.
 const MAX_HEADER: usize = 10_000;
-/// The parser's time grows with 3^depth; a plain array's header needs 2, a structured dtype 4.
-const MAX_DEPTH: usize = 6;
 
 /// Reads a `.npy` file of `shape` (nz, ny, nx) in C order, of floating-point, integer or bool dtype and either
 /// byte order. Leading directions of one cell may be missing: (ny, nx) will do where nz is 1.
@@ -306,45 +304,30 @@ fn read_header(input: &mut impl Read) -> Result<(Header, u64), Problem> {
 fn parse_dictionary(text: &[u8]) -> Result<Header, Problem> {
     let wrong = |what: &str| Problem::Header(what.to_owned());
     let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
-    if depth(text) > MAX_DEPTH {
-        return Err(wrong("its brackets are nested too deeply"));
-    }
-    let dictionary: Value = text.trim_end().parse().map_err(|_| wrong("it is no dictionary"))?;
-    let entries = dictionary.as_dict().ok_or_else(|| wrong("it is no dictionary"))?;
+    let entries = literal::dictionary(text).ok_or_else(|| wrong("it is no dictionary"))?;
     let entry = |key: &str| {
-        let found = entries.iter().find(|(name, _)| name.as_string().is_some_and(|name| name == key));
-        found.map(|(_, value)| value).ok_or_else(|| Problem::Header(format!("no '{key}' in it")))
+        let found = entries.iter().find(|(name, _)| *name == key);
+        found.map(|&(_, value)| value).ok_or_else(|| Problem::Header(format!("no '{key}' in it")))
     };
-    let descr = match entry("descr")? {
-        Value::String(plain) => plain.clone(),
-        structured => structured.to_string(),
+    let descr = entry("descr")?;
+    let descr = match literal::string(descr) {
+        Some(plain) => plain,
+        // Fields of a structure, of no use here but for a message.
+        None if descr.starts_with('[') => descr,
+        None => return Err(wrong("'descr' is no dtype")),
     };
     let fortran_order = match entry("fortran_order")? {
-        Value::Boolean(order) => *order,
+        "True" => true,
+        "False" => false,
         _ => return Err(wrong("'fortran_order' is neither True nor False")),
     };
-    let lengths = entry("shape")?.as_tuple().ok_or_else(|| wrong("'shape' is no tuple"))?;
-    let shape = lengths
-        .iter()
-        .map(|length| length.as_integer().and_then(|length| u64::try_from(length).ok()))
+    let shape = literal::tuple(entry("shape")?)
+        .ok_or_else(|| wrong("'shape' is no tuple"))?
+        .into_iter()
+        .map(|length| length.parse().ok().filter(|_| length.bytes().all(|byte| byte.is_ascii_digit())))
         .collect::<Option<_>>()
         .ok_or_else(|| wrong("'shape' holds something other than lengths"))?;
-    Ok(Header { descr, fortran_order, shape })
-}
-
-/// How deeply brackets are nested, those in strings included.
-fn depth(text: &str) -> usize {
-    let mut open = 0_usize;
-    let mut deepest = 0;
-    for byte in text.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(open);
-    }
-    deepest
+    Ok(Header { descr: descr.to_owned(), fortran_order, shape })
 }
 
 /// Writes an array of `shape` as float64 in C order.

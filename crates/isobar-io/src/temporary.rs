@@ -3,7 +3,11 @@
 //! They are listed while they live. [`remove_all`] removes those on the list and lets no new ones be made. Putting a
 //! result into its place, and every step that could make files inside a temporary folder, holds a lock that
 //! [`remove_all`] waits for: it comes before or after such a step and never in its middle.
+//!
+//! A process that is killed without notice leaves what it was writing. The first temporary that another one makes in the same folder, on
+//! the same machine, removes it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +15,12 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
+use crate::owner::Owner;
+
 const PREFIX: &str = ".isobar-";
 const SUFFIX: &str = ".tmp";
+/// Before the name of a store that steps aside for another. No array's name begins so.
+const ASIDE: &str = "old~";
 
 /// Removes every temporary file and folder of this process, `.isobar-*.tmp`. Whatever is being written comes to
 /// nothing, and whatever stood in its place before stays: for a program that is about to end because of a signal.
@@ -31,12 +39,14 @@ struct List(RwLock<Entries>);
 
 struct Entries {
     paths: Vec<PathBuf>,
+    /// Folders in which nothing is left of processes that are gone.
+    swept: Vec<PathBuf>,
     closed: bool,
 }
 
 impl List {
     const fn new() -> Self {
-        Self(RwLock::new(Entries { paths: Vec::new(), closed: false }))
+        Self(RwLock::new(Entries { paths: Vec::new(), swept: Vec::new(), closed: false }))
     }
 
     // A panic elsewhere leaves the list as good as it was.
@@ -51,11 +61,50 @@ impl List {
     fn remove_all(&self) {
         let mut entries = self.write();
         entries.closed = true;
-        for path in entries.paths.drain(..) {
-            let _gone_or_not_ours_to_remove =
-                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        entries.paths.drain(..).for_each(|path| remove(&path));
+    }
+
+    /// The name's beginning of what this process makes in a folder, from which what others have left is removed first.
+    fn prefix(&self, folder: &Path) -> io::Result<String> {
+        let Some(this) = Owner::this()? else { return Ok(PREFIX.to_owned()) };
+        let is_new = !self.read().swept.iter().any(|swept| swept == folder);
+        if is_new && sweep(folder, &this).is_ok() {
+            self.write().swept.push(folder.to_path_buf());
+        }
+        Ok(format!("{PREFIX}{this}-"))
+    }
+}
+
+/// Removes what processes that are gone have left in a folder. A store that had stepped aside for one that never came is put back.
+fn sweep(folder: &Path, this: &Owner) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
+            && Owner::of(&name, PREFIX).is_some_and(|owner| owner.is_gone(this))
+        {
+            let left = folder.join(name);
+            if let Some((aside, target)) = aside_in(&left)
+                && !folder.join(&target).exists()
+            {
+                fs::rename(aside, folder.join(target))?;
+            }
+            remove(&left);
         }
     }
+    Ok(())
+}
+
+/// What has stepped aside into a temporary folder, and the name that it had.
+fn aside_in(left: &Path) -> Option<(PathBuf, OsString)> {
+    fs::read_dir(left).ok()?.find_map(|entry| {
+        let entry = entry.ok()?;
+        let target = entry.file_name().to_str()?.strip_prefix(ASIDE)?.into();
+        Some((entry.path(), target))
+    })
+}
+
+fn remove(path: &Path) {
+    let _gone_or_not_ours_to_remove = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
 }
 
 impl Entries {
@@ -102,9 +151,10 @@ impl TemporaryFile {
     }
 
     fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
+        let prefix = list.prefix(folder)?;
         let mut entries = list.write();
         entries.check_open()?;
-        let file = builder(0o666).tempfile_in(folder)?;
+        let file = builder(&prefix, 0o666).tempfile_in(folder)?;
         let entry = Entry::new(list, &mut entries, file.path());
         Ok(Self { file, entry })
     }
@@ -134,9 +184,10 @@ impl TemporaryFolder {
     }
 
     fn on(list: &'static List, folder: &Path) -> io::Result<Self> {
+        let prefix = list.prefix(folder)?;
         let mut entries = list.write();
         entries.check_open()?;
-        let folder = builder(0o777).tempdir_in(folder)?;
+        let folder = builder(&prefix, 0o777).tempdir_in(folder)?;
         let entry = Entry::new(list, &mut entries, folder.path());
         Ok(Self { folder, entry })
     }
@@ -151,7 +202,9 @@ impl TemporaryFolder {
     /// one not take its place.
     pub(crate) fn persist(self, target: &Path, check: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let old = Self::on(self.entry.list, crate::atomic::folder(target))?;
-        let aside = old.path().join("old");
+        let mut aside = OsString::from(ASIDE);
+        aside.push(target.file_name().unwrap_or_default());
+        let aside = old.path().join(aside);
         // Given back before the old folder is removed, which may take long.
         let mut entries = self.entry.list.write();
         entries.check_open()?;
@@ -175,9 +228,9 @@ impl TemporaryFolder {
     }
 }
 
-fn builder(mode: u32) -> Builder<'static, 'static> {
+fn builder(prefix: &str, mode: u32) -> Builder<'_, 'static> {
     let mut builder = Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
+    builder.prefix(prefix).suffix(SUFFIX);
     permissions(&mut builder, mode);
     builder
 }
@@ -244,6 +297,52 @@ mod tests {
         list.remove_all();
         assert!(file.is_file() && store.join("chunk").is_file());
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
+    }
+
+    /// The name that a process has given which is gone.
+    #[cfg(target_os = "linux")]
+    fn left(place: &Path, name: &str) -> PathBuf {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let text = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let began = text.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+        child.wait().unwrap();
+        let this = Owner::this().unwrap().unwrap().to_string();
+        place.join(format!("{PREFIX}{}-{}-{began}-{name}{SUFFIX}", this.split('-').next().unwrap(), child.id()))
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_killed_processes_left_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (left(place.path(), "file"), left(place.path(), "folder"));
+        fs::write(&file, b"half").unwrap();
+        fs::create_dir_all(folder.join("u/c/0/0")).unwrap();
+        fs::write(folder.join("u/c/0/0/0"), b"half").unwrap();
+        let others = [".isobar-a1B2c3.tmp", ".isobar-0-1-2-a1B2c3.tmp", "u.npy"].map(|name| place.path().join(name));
+        others.iter().for_each(|other| fs::write(other, b"another's").unwrap());
+        let live = TemporaryFolder::on(list(), place.path()).unwrap();
+        drop(TemporaryFile::on(list(), place.path()).unwrap());
+        assert!(!file.exists() && !folder.exists());
+        assert!(live.path().exists() && others.iter().all(|other| other.exists()));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_store_that_had_stepped_aside_comes_back() {
+        let place = tempfile::tempdir().unwrap();
+        let aside = left(place.path(), "aside");
+        for (target, expected) in [("u.zarr", "old"), ("v.zarr", "new")] {
+            let store = aside.join(format!("{ASIDE}{target}"));
+            fs::create_dir_all(&store).unwrap();
+            fs::write(store.join("chunk"), b"old").unwrap();
+            if expected == "new" {
+                fs::create_dir(place.path().join(target)).unwrap();
+                fs::write(place.path().join(target).join("chunk"), b"new").unwrap();
+            }
+            drop(TemporaryFile::on(list(), place.path()).unwrap());
+            assert!(!aside.exists());
+            assert_eq!(fs::read_to_string(place.path().join(target).join("chunk")).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -6,24 +6,19 @@
 mod ours;
 pub(crate) mod series;
 pub(crate) mod shared;
+mod store;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use zarrs::array::{Array, ArrayBuilder, ArrayError, data_type};
-use zarrs::filesystem::FilesystemStore;
-use zarrs::group::GroupBuilder;
-use zarrs::metadata::NodeMetadata;
-use zarrs::metadata_ext::group::consolidated_metadata::ConsolidatedMetadata;
-use zarrs::storage::StorageError;
 
+use self::store::{Array, Dimension, Store};
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::field::{Field, Mesh, Units};
-use crate::temporary::{TemporaryFolder, step};
+use crate::temporary::TemporaryFolder;
 
 /// A chunk of the field stays below this, so that a reader can take a layer without the rest. B
 const CHUNK_BYTES: usize = 16 << 20;
@@ -102,23 +97,18 @@ fn fill(
     mesh: &Mesh,
     facts: &BTreeMap<String, String>,
 ) -> io::Result<()> {
-    let store = Arc::new(FilesystemStore::new(folder).map_err(io::Error::other)?);
+    let mut store = Store::new(folder);
     let [x, y, z, z_faces] = positions(mesh);
-    let variables = [x, y, z, z_faces, Variable::field(name, values, shape)];
-    let names = variables.each_ref().map(|variable| variable.name);
-    let mut consolidated = ConsolidatedMetadata::default();
-    for variable in variables {
-        let name = variable.name.to_owned();
-        let array = variable.store(&store)?;
-        consolidated.metadata.insert(name, NodeMetadata::Array(array.metadata().clone()));
+    for (array, values) in [x, y, z, z_faces, (field_array(name, shape), values)] {
+        write_array(&mut store, &array, values)?;
     }
-    let mut group = GroupBuilder::new().build(store, "/").map_err(io::Error::other)?;
-    let attributes = group.attributes_mut();
-    attributes.extend(facts.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str()))));
-    attributes.extend(ours::mark(folder, &names)?);
-    // Copies of the arrays' metadata in one file: a reader then opens one file, not six.
-    group.set_consolidated_metadata(Some(consolidated));
-    step(|| group.store_metadata().map_err(io_error))
+    finish(&store, folder, &["x", "y", "z", "z_faces", name], facts)
+}
+
+/// Writes the root, with these facts and the mark of isobar's.
+fn finish(store: &Store, folder: &Path, names: &[&str], facts: &BTreeMap<String, String>) -> io::Result<()> {
+    let facts = facts.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
+    store.finish(facts.chain(ours::mark(folder, names)?).collect())
 }
 
 /// As many layers as stay below [`CHUNK_BYTES`].
@@ -127,85 +117,49 @@ fn layers_of_a_chunk([nz, ny, nx]: [usize; 3]) -> usize {
 }
 
 /// The coordinates of cells.
-fn positions(mesh: &Mesh) -> [Variable<'_>; 4] {
+fn positions(mesh: &Mesh) -> [(Array<'_>, &[f64]); 4] {
     let [x, y, z] = &mesh.centres;
     let (across, up) = match mesh.units {
         Units::Atmosphere => (Some("1"), Some("m")),
         Units::Unspecified => (None, None),
     };
     [
-        Variable::coordinate("x", x, across, "x of the cell centres"),
-        Variable::coordinate("y", y, across, "y of the cell centres"),
-        Variable::coordinate("z", z, up, "height of the cell centres"),
-        Variable::coordinate("z_faces", &mesh.faces[2], up, "height of the boundaries of layers"),
+        coordinate("x", x, across, "x of the cell centres"),
+        coordinate("y", y, across, "y of the cell centres"),
+        coordinate("z", z, up, "height of the cell centres"),
+        coordinate("z_faces", &mesh.faces[2], up, "height of the boundaries of layers"),
     ]
 }
 
-/// An array of the group.
-struct Variable<'a> {
-    name: &'a str,
-    /// Name, length and chunk length. Chunks are whole but in the first direction, so that the
-    /// values of one are neighbours.
-    dimensions: Vec<(&'static str, usize, usize)>,
+fn coordinate<'a>(
+    name: &'static str,
     values: &'a [f64],
-    attributes: Map<String, Value>,
+    units: Option<&str>,
+    meaning: &str,
+) -> (Array<'static>, &'a [f64]) {
+    let attributes = [("units", units), ("long_name", Some(meaning))]
+        .into_iter()
+        .filter_map(|(key, text)| Some((key.to_owned(), Value::from(text?))));
+    let dimensions = vec![Dimension { name, length: values.len(), chunk: values.len() }];
+    (Array { name, dimensions, attributes: attributes.collect() }, values)
 }
 
-impl<'a> Variable<'a> {
-    fn coordinate(name: &'static str, values: &'a [f64], units: Option<&str>, meaning: &str) -> Self {
-        let attributes = [("units", units), ("long_name", Some(meaning))]
-            .into_iter()
-            .filter_map(|(key, text)| Some((key.to_owned(), Value::from(text?))));
-        let dimensions = vec![(name, values.len(), values.len())];
-        Variable { name, dimensions, values, attributes: Map::from_iter(attributes) }
-    }
-
-    /// A field of shape (nz, ny, nx).
-    fn field(name: &'a str, values: &'a [f64], shape: [usize; 3]) -> Self {
-        let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
-        let dimensions = vec![("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];
-        Variable { name, dimensions, values, attributes: Map::new() }
-    }
-
-    /// The array, of which nothing is written yet.
-    fn array(&self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
-        let lengths = |of: fn(&(&str, usize, usize)) -> usize| -> Vec<u64> {
-            self.dimensions.iter().map(|dimension| of(dimension) as u64).collect()
-        };
-        let (shape, chunk) = (lengths(|d| d.1), lengths(|d| d.2));
-        ArrayBuilder::new(shape, chunk, data_type::float64(), 0.0)
-            .dimension_names(Some(self.dimensions.iter().map(|d| d.0)))
-            .attributes(self.attributes.clone())
-            .build(Arc::clone(store), &format!("/{}", self.name))
-            .map_err(io::Error::other)
-    }
-
-    fn store(self, store: &Arc<FilesystemStore>) -> io::Result<Array<FilesystemStore>> {
-        let array = self.array(store)?;
-        step(|| array.store_metadata().map_err(io_error))?;
-        let size = self.dimensions.iter().map(|d| d.2).product();
-        let mut at = vec![0; self.dimensions.len()];
-        for (index, values) in self.values.chunks(size).enumerate() {
-            at[0] = index as u64;
-            if values.len() == size {
-                step(|| array.store_chunk(&at, values).map_err(io_error))?;
-            } else {
-                // The last chunk is as large as the others; what juts out is never read.
-                let mut padded = values.to_vec();
-                padded.resize(size, 0.0);
-                step(|| array.store_chunk(&at, padded).map_err(io_error))?;
-            }
-        }
-        Ok(array)
-    }
+/// A field of shape (nz, ny, nx). Chunks are whole but in the first direction, so that the values of one are neighbours.
+fn field_array(name: &str, shape: [usize; 3]) -> Array<'_> {
+    let ([nz, ny, nx], layers) = (shape, layers_of_a_chunk(shape));
+    let dimensions = [("z", nz, layers), ("y", ny, ny), ("x", nx, nx)];
+    let dimensions = dimensions.map(|(name, length, chunk)| Dimension { name, length, chunk }).into();
+    Array { name, dimensions, attributes: Map::new() }
 }
 
-/// The operating system's error inside zarr's, which says whether the disk is full.
-fn io_error(error: impl Into<ArrayError>) -> io::Error {
-    match error.into() {
-        ArrayError::StorageError(StorageError::IOError(source)) => io::Error::new(source.kind(), source),
-        other => io::Error::other(other),
+fn write_array(store: &mut Store, array: &Array<'_>, values: &[f64]) -> io::Result<()> {
+    store.write_metadata(array)?;
+    let mut at = vec![0; array.dimensions.len()];
+    for (index, values) in values.chunks(array.chunk_size()).enumerate() {
+        at[0] = index;
+        store.write_chunk(array, &at, values)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Solving.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use isobar::internals::OfProcess;
 use isobar::{Description, Device, Guess};
 use isobar_case::report::Seconds;
 use isobar_case::{Label, solver_options};
@@ -17,7 +18,8 @@ use crate::system::System;
 /// A solver; calls from several threads wait for each other.
 #[pyclass(frozen)]
 pub(crate) struct Solver {
-    inner: Mutex<isobar::Solver>,
+    // Outside of the lock, which another thread may have held when the process was forked.
+    inner: OfProcess<Mutex<isobar::Solver>>,
     label: Arc<Label>,
     description: Arc<Description>,
     setup: f64,
@@ -42,7 +44,8 @@ impl Solver {
         };
         let solver = py.detach(|| system.matrix.solver(&Device::parse(device, threads)?, &options)).map_err(raise)?;
         let (label, description) = (Arc::new(system.label()), Arc::new(solver.description().clone()));
-        Ok(Self { inner: Mutex::new(solver), label, description, setup: clock.elapsed().as_secs_f64() })
+        let inner = OfProcess::new("the solver", Mutex::new(solver));
+        Ok(Self { inner, label, description, setup: clock.elapsed().as_secs_f64() })
     }
 
     /// A u = b, beginning with what `u` holds, or with 0.
@@ -57,7 +60,7 @@ impl Solver {
         let clock = Instant::now();
         let guess = if from_u { Guess::Given } else { Guess::Zero };
         let solved = watched(py, self.number(), progress, |watch| {
-            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut solver = self.lock()?;
             // SAFETY: the Python part keeps both arrays while it calls.
             unsafe { solver.solve_raw(&b.0, &u.0, guess, &mut |seen| watch.observe(seen)) }
         })?;
@@ -70,18 +73,26 @@ impl Solver {
     /// v = A u
     fn apply(&self, py: Python<'_>, u: Array, v: Array) -> PyResult<()> {
         let applied = watched(py, self.number(), None, |_| {
-            let mut solver = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut solver = self.lock()?;
             // SAFETY: the Python part keeps both arrays while it calls.
             unsafe { solver.apply_raw(&u.0, &v.0) }
         })?;
         applied.map_err(raise)
     }
 
+    /// z ≈ A⁻¹ r, by a fixed linear map.
+    fn precondition(&self, py: Python<'_>, r: Array, z: Array, iterations: usize) -> PyResult<()> {
+        let applied = watched(py, self.number(), None, |_| {
+            let mut solver = self.lock()?;
+            // SAFETY: the Python part keeps both arrays while it calls.
+            unsafe { solver.precondition_raw(&r.0, &z.0, iterations) }
+        })?;
+        applied.map_err(raise)
+    }
+
     /// Other coefficients.
     fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
-        let updated = watched(py, self.number(), None, |_| {
-            system.inner.matrix.update(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
-        })?;
+        let updated = watched(py, self.number(), None, |_| system.inner.matrix.update(&mut *self.lock()?))?;
         updated.map_err(raise)
     }
 
@@ -113,6 +124,10 @@ impl Solver {
 }
 
 impl Solver {
+    fn lock(&self) -> isobar::Result<MutexGuard<'_, isobar::Solver>> {
+        self.inner.get().map(|solver| solver.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Tells it from others.
     fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()

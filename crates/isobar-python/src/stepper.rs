@@ -1,12 +1,13 @@
 //! The heat equation through time.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use isobar::internals::OfProcess;
 use isobar::options::{Scheme, StepGuess, Steps};
 use isobar::problem::Heat;
 use isobar::{Description, Device, HeatOptions, Shape, TimeStepper};
-use isobar_case::heat::step_options;
+use isobar_case::heat::{Parts, step_options};
 use isobar_case::report::Seconds;
 use isobar_case::{Case, Label, Problem, solver_options};
 use pyo3::exceptions::PyValueError;
@@ -21,7 +22,8 @@ use crate::system::{Given, overrides};
 /// A state on its way through time.
 #[pyclass(frozen)]
 pub(crate) struct Stepper {
-    inner: Mutex<TimeStepper>,
+    // Outside of the lock, which another thread may have held when the process was forked.
+    inner: OfProcess<Mutex<TimeStepper>>,
     label: Arc<Label>,
     description: Arc<Description>,
     coordinates: [Vec<f64>; 3],
@@ -47,7 +49,12 @@ impl Stepper {
         }
         let description = Arc::new(inner.description().clone());
         let label = Arc::new(Label { case, kind: "heat", shape });
-        Ok(Self { inner: Mutex::new(inner), label, description, coordinates, shape })
+        let inner = OfProcess::new("the time stepper", Mutex::new(inner));
+        Ok(Self { inner, label, description, coordinates, shape })
+    }
+
+    fn lock(&self) -> isobar::Result<MutexGuard<'_, TimeStepper>> {
+        self.inner.get().map(|stepper| stepper.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn number(&self) -> usize {
@@ -105,7 +112,7 @@ impl Stepper {
             let Problem::Heat(heat) = &case.problem else {
                 return Err(PyValueError::new_err(format!("{}: not of kind \"heat\"", case.name())));
             };
-            let (problem, _, initial) = heat.parts().map_err(raise_case)?;
+            let Parts { heat: problem, initial, .. } = heat.parts().map_err(raise_case)?;
             let device = Device::parse(device, threads).map_err(raise)?;
             Self::start(case.name(), problem, Some(initial), heat.options(), &case.solver, &device).map_err(raise)
         })
@@ -115,7 +122,7 @@ impl Stepper {
     fn replace(&self, py: Python<'_>, state: Array) -> PyResult<()> {
         // SAFETY: the Python part keeps the array while it calls.
         let source = unsafe { state.0.source() }.map_err(raise)?;
-        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).replace(source)).map_err(raise)
+        py.detach(|| self.lock()?.replace(source)).map_err(raise)
     }
 
     /// Other coefficients, sides and sources from the next step on.
@@ -124,7 +131,7 @@ impl Stepper {
         let body = source.map(|array| array.values()).transpose()?;
         py.detach(|| {
             let heat = Heat::in_cells(&problem, body)?;
-            self.inner.lock().unwrap_or_else(PoisonError::into_inner).update(heat)
+            self.lock()?.update(heat)
         })
         .map_err(raise)
     }
@@ -132,7 +139,7 @@ impl Stepper {
     /// Takes the next step.
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Step> {
         let stepped = watched(py, self.number(), progress, |watch| {
-            let mut stepper = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut stepper = self.lock()?;
             stepper.step_observed(&mut |seen| watch.observe(seen))
         })?;
         let step = stepped.map_err(raise)?;
@@ -146,19 +153,19 @@ impl Stepper {
     fn state(&self, py: Python<'_>, out: Array) -> PyResult<()> {
         // SAFETY: the Python part keeps the array while it calls.
         let target = unsafe { out.0.target() }.map_err(raise)?;
-        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).state(target)).map_err(raise)
+        py.detach(|| self.lock()?.state(target)).map_err(raise)
     }
 
     /// ½ uᵀK u − sᵀu
     fn energy(&self, py: Python<'_>) -> PyResult<f64> {
-        py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).energy()).map_err(raise)
+        py.detach(|| self.lock()?.energy()).map_err(raise)
     }
 
     /// (steps taken, time, whether the end is reached)
-    fn moment(&self) -> (usize, f64, bool) {
-        let stepper = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    fn moment(&self) -> PyResult<(usize, f64, bool)> {
+        let stepper = self.lock().map_err(raise)?;
         let moment = stepper.moment();
-        (moment.steps, moment.time, stepper.is_finished())
+        Ok((moment.steps, moment.time, stepper.is_finished()))
     }
 
     /// (nz, ny, nx)

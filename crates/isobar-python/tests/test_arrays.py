@@ -39,6 +39,9 @@ def layouts(values):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_every_layout_gives_the_same(problem, solver, rng, dtype):
+    if dtype == np.float32:
+        # What single precision can hold.
+        solver = isobar.Solver(problem, tolerance=1e-5, device="cpu")
     b = problem.rhs(rng.standard_normal(SHAPE)).astype(dtype)
     expected = solver.solve(b).x
     assert expected.dtype == dtype
@@ -74,7 +77,24 @@ def test_other_types_are_converted(problem, solver):
         assert result.x.dtype == np.float64
         np.testing.assert_array_equal(result.x, expected)
     mixed = np.empty(SHAPE, np.float32)
-    np.testing.assert_allclose(solver.solve(ones, out=mixed).x, expected, rtol=1e-6)
+    internal = isobar.Solver(problem, tolerance=1e-10, judge="internal", device="cpu")
+    result = internal.solve(ones, out=mixed)
+    assert result.converged
+    np.testing.assert_allclose(result.x, expected, rtol=1e-6)
+
+
+def test_single_precision_is_judged_as_it_is_handed_back(problem, solver):
+    b = problem.rhs(1.0)
+    out = np.empty(SHAPE, np.float32)
+    with pytest.warns(isobar.NotConvergedWarning, match="single precision.*judge"):
+        result = solver.solve(b, out=out)
+    found = np.linalg.norm(b - solver.apply(out.astype(np.float64))) / np.linalg.norm(b)
+    assert result.stop == "stagnated" and result.residual == pytest.approx(found, rel=1e-6) and found > 1e-8
+    assert isobar.Solver(problem, tolerance=1e-4, device="cpu").solve(b, out=out).converged
+    # The same of b in single precision, whose x is in it too.
+    with pytest.warns(isobar.NotConvergedWarning):
+        single = solver.solve(b.astype(np.float32))
+    assert single.x.dtype == np.float32 and not single.converged
 
 
 def test_read_only_arrays_can_be_read(solver):
@@ -149,7 +169,8 @@ def test_torch(problem, solver, rng):
         x = solver.solve(tensor).x
         assert isinstance(x, torch.Tensor)
         np.testing.assert_array_equal(x.numpy(), expected)
-    assert solver.solve(b.float()).x.dtype == torch.float32
+    with pytest.warns(isobar.NotConvergedWarning, match="single precision"):
+        assert solver.solve(b.float()).x.dtype == torch.float32
     out = torch.zeros(SHAPE, dtype=torch.float64)
     assert solver.solve(b, x0=b, out=out).x is out
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6)

@@ -1,5 +1,6 @@
 """Threads, progress, Ctrl-C, memory, the command."""
 
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -147,3 +148,82 @@ def test_import_asks_for_little():
     code = "import sys, isobar; print([m for m in ('scipy', 'matplotlib', 'tqdm', 'torch', 'cupy', 'jax') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+class TestFork:
+    """What a process that was forked can do: make new solvers, and none of the old ones' calls."""
+
+    kappa = np.ones((6, 7, 8))
+
+    @staticmethod
+    def in_child(work):
+        """What `work` returns, or the text of what it raises, in a forked process."""
+        context = multiprocessing.get_context("fork")
+        here, there = context.Pipe(duplex=False)
+
+        def run():
+            try:
+                there.send(work())
+            except Exception as error:
+                there.send(f"{type(error).__name__}: {error}")
+
+        child = context.Process(target=run)
+        child.start()
+        try:
+            assert here.poll(30), "the child hangs"
+            answer = here.recv()
+            child.join(30)
+            assert child.exitcode == 0
+            return answer
+        finally:
+            child.kill()
+
+    def problem(self, kappa=kappa):
+        return isobar.Diffusion(kappa, boundary={"x": 0.0})
+
+    def test_old_solvers(self):
+        problem = self.problem()
+        solver = isobar.Solver(problem, device="cpu", threads=1)
+        b = problem.rhs(1.0)
+        x = solver.solve(b).x
+        said = f"RuntimeError: the solver: made by process {os.getpid()} before fork()"
+        for call in [lambda: solver.solve(b).x, lambda: solver.apply(x), lambda: solver.update(problem)]:
+            assert self.in_child(call).startswith(said)
+        assert not np.isnan(solver.solve(b).x).any()
+
+    def test_old_solvers_in_use(self):
+        solver, b = slow()
+        thread = threading.Thread(target=solver.solve, args=(b,))
+        thread.start()
+        time.sleep(0.01)
+        assert self.in_child(lambda: solver.solve(b).x).startswith("RuntimeError: the solver: made by process")
+        thread.join()
+
+    def test_old_steppers(self):
+        steps = isobar.Heat(self.kappa, boundary={"x": 0.0}).steps(1.0, dt=0.1, end_time=1.0, device="cpu", threads=1)
+        next(steps)
+        for call in [lambda: next(steps), lambda: steps.u, lambda: steps.time, lambda: steps.energy]:
+            assert self.in_child(call).startswith("RuntimeError: the time stepper: made by process")
+
+    def test_new_solvers(self):
+        problem = self.problem()
+        b = problem.rhs(1.0)
+        old = isobar.Solver(problem, device="cpu")
+        x = old.solve(b).x
+        np.testing.assert_array_equal(self.in_child(lambda: problem.rhs(1.0)), b)
+        for options in [{"threads": 1}, {"threads": 2}, {}]:
+            new = self.in_child(lambda: isobar.Solver(problem, device="cpu", **options).solve(b).x)  # noqa: B023
+            np.testing.assert_array_equal(new, x)
+        big = np.ones((40, 40, 40))
+        isobar.Solver(self.problem(big), device="cpu").solve(big)
+        found = self.in_child(lambda: float(isobar.Solver(self.problem(big), device="cpu").solve(big).x.sum()))
+        assert found == isobar.Solver(self.problem(big), device="cpu").solve(big).x.sum()
+        heat = lambda: isobar.Heat(self.kappa, boundary={"x": 0.0}).solve(1.0, dt=0.1, end_time=1.0).x  # noqa: E731
+        np.testing.assert_array_equal(self.in_child(heat), heat())
+
+    def test_old_solvers_can_go(self):
+        solvers = [isobar.Solver(self.problem(), device="cpu", threads=2) for _ in range(4)]
+        solvers[0].solve(np.ones_like(self.kappa))
+        assert self.in_child(lambda: solvers.clear() or "done") == "done"

@@ -45,6 +45,23 @@ def test_preconditioners_are_linear_and_symmetric(rng, options):
     assert a @ (M @ b) == pytest.approx(b @ (M @ a), rel=1e-10) and a @ (M @ a) > 0
 
 
+@pytest.mark.parametrize("shape", [(24, 24, 24), (64, 64)])
+@pytest.mark.parametrize("roughness", [0.0, 2.0])
+def test_smooth_right_hand_sides_on_rough_coefficients(rng, shape, roughness):
+    kappa = np.exp(roughness * rng.standard_normal(shape))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    solver = isobar.Solver(problem, device="cpu")
+    A, M = solver.as_linear_operator(), solver.as_preconditioner()
+    b = problem.rhs(1.0).ravel()
+    a = rng.standard_normal(b.size)
+    assert np.linalg.norm(M @ b) > 0 and a @ (M @ b) == pytest.approx(b @ (M @ a), rel=1e-9)
+    x, iterations = count(sla.cg, A, b, M)
+    assert iterations < 40
+    np.testing.assert_allclose(A @ x, b, atol=1e-8 * np.linalg.norm(b))
+    twice = solver.as_preconditioner(2)
+    np.testing.assert_allclose(twice @ b, M @ b + M @ (b - A @ (M @ b)), rtol=1e-9)
+
+
 def test_eigenvalues(rng):
     kappa = rng.uniform(0.5, 2.0, (5, 6, 4))
     A, _ = oracle.assemble(kappa, boundary=[(None, None), (0.0, 0.0), (None, None)])

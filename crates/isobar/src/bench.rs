@@ -13,5 +13,6 @@ use crate::matrix::Matrix;
 /// # Errors
 /// As [`SolverBuilder::build`](crate::SolverBuilder::build).
 pub fn bench(device: &Device, matrix: &impl Matrix, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
+    device.require_process()?;
     matrix.bench(device, options)
 }

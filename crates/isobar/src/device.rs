@@ -8,6 +8,7 @@ use isobar_cuda::Cuda;
 use isobar_dist::Distributed;
 
 use crate::cards::Cards;
+use crate::process::require_process;
 
 /// A place to compute.
 #[derive(Clone, Debug)]
@@ -29,7 +30,8 @@ impl Device {
     /// All cores of this machine.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) where threads cannot be started.
+    /// [`Error::Device`](crate::Error::Device) where threads cannot be started, and later where it is used in a process that was
+    /// forked from this one.
     pub fn cpu() -> Result<Self> {
         Ok(Self::Cpu(Cpu::with_all_threads()?))
     }
@@ -71,10 +73,22 @@ impl Device {
         Self::cuda(0).or_else(|_| threads.map_or_else(Self::cpu, Self::cpu_with_threads))
     }
 
+    /// Fails in a process that was forked from the one that started this device's threads. Drivers and MPI report it themselves.
+    pub(crate) fn require_process(&self) -> Result<()> {
+        let cpu = match self {
+            Self::Cpu(backend) => backend,
+            Self::CpuRanks(backend) => backend.inner(),
+            Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => return Ok(()),
+        };
+        require_process("the device", cpu.process())
+    }
+
     /// Does work on the host with the threads that this device's solvers have there: its own of a processor, and for a card all
     /// cores. What makes problems and matrices uses the threads that it is called on, and all cores where it is called elsewhere.
     pub fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match self {
+            // A pool of another process would never run it.
+            _ if self.require_process().is_err() => work(),
             Self::Cpu(backend) => backend.enter(work),
             Self::CpuRanks(backend) => backend.inner().enter(work),
             Self::Cuda(_) | Self::CudaRanks(_) | Self::Cards(_) => work(),
@@ -86,6 +100,7 @@ impl Device {
     /// # Errors
     /// What the device reports; no memory for two vectors.
     pub fn copy_bandwidth(&self, shape: Shape) -> Result<f64> {
+        self.require_process()?;
         match self {
             Self::Cpu(backend) => copy_bandwidth(backend, shape),
             Self::Cuda(backend) => copy_bandwidth(backend, shape),

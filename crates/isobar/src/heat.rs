@@ -15,15 +15,16 @@ use isobar_dist::{Communicator, together};
 
 use crate::arrays::{Input, Output};
 use crate::device::Device;
+use crate::process::OfProcess;
 use crate::ranks::{one_rank_only, require_same_system};
 
 /// u_t = ∇·(κ∇u) − c u + f, step by step: a problem in space, a scheme, a solver and a device, with all the memory that
 /// stepping takes.
 ///
 /// As one of several [`Ranks`](crate::Ranks) it takes arrays of its own rows, or of the whole grid, of which it reads and writes its
-/// own rows.
+/// own rows. After a `fork()` every call that computes fails in the new process, as those of a [`Solver`](crate::Solver) do.
 pub struct TimeStepper {
-    inner: Box<dyn Evolve>,
+    inner: OfProcess<Box<dyn Evolve>>,
     /// The ranks, where there are several.
     world: Option<Arc<dyn Communicator>>,
     shape: Shape,
@@ -43,6 +44,7 @@ impl TimeStepper {
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for options that make no sense; what the device reports.
     pub fn new(device: &Device, heat: Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Self> {
+        device.require_process()?;
         let shape = heat.shape();
         let world = match device {
             Device::CpuRanks(backend) => Some(backend.shared_world()),
@@ -61,13 +63,14 @@ impl TimeStepper {
                 Device::Cards(cards) => cards.stepper(&heat, options, solver)?,
             })
         };
-        let inner = on_all(world.as_ref(), make)?;
+        let inner = OfProcess::new("the time stepper", on_all(world.as_ref(), make)?);
         Ok(Self { inner, world, shape })
     }
 
     /// What all ranks do, where there are several.
     fn each<R>(&mut self, work: impl FnOnce(&mut dyn Evolve) -> Result<R>) -> Result<R> {
-        on_all(self.world.as_ref(), || work(&mut *self.inner))
+        let inner = self.inner.get_mut()?;
+        on_all(self.world.as_ref(), || work(&mut **inner))
     }
 
     /// Sets the first state.
@@ -105,7 +108,7 @@ impl TimeStepper {
 
     /// Goes on from where a run was whose steps choose their length, after [`TimeStepper::restore`].
     pub fn resume(&mut self, moment: Moment) {
-        self.inner.resume(moment);
+        self.inner.anywhere_mut().resume(moment);
     }
 
     /// Other coefficients, boundary values and sources from the next step on, on the same grid; the state stays, and nothing is
@@ -136,6 +139,7 @@ impl TimeStepper {
         solver: &SolverOptions,
         state: &[f64],
     ) -> Result<Vec<Tried>> {
+        device.require_process()?;
         let state: Source<'_> = state.source(heat.shape())?;
         match device {
             Device::Cpu(backend) => isobar_cpu::solvers::trial(backend, heat, options, solver, state),
@@ -191,22 +195,22 @@ impl TimeStepper {
 
     /// Steps taken.
     pub fn taken(&self) -> usize {
-        self.inner.taken()
+        self.inner.anywhere().taken()
     }
 
     /// Where the run is.
     pub fn moment(&self) -> Moment {
-        self.inner.moment()
+        self.inner.anywhere().moment()
     }
 
     /// Whether the end is reached.
     pub fn is_finished(&self) -> bool {
-        self.inner.is_finished()
+        self.inner.anywhere().is_finished()
     }
 
     /// What this is: the device, the method, memory, and notes for the user.
     pub fn description(&self) -> &Description {
-        self.inner.description()
+        self.inner.anywhere().description()
     }
 }
 

@@ -88,6 +88,7 @@ mod heat;
 mod matrix;
 mod memory;
 mod on_rows;
+mod process;
 mod ranks;
 mod raw;
 mod solver;
@@ -120,6 +121,7 @@ pub use solver::{Solver, SolverBuilder};
 /// often than the rest.
 ///
 /// * [`backend`](internals::backend), [`operator`](internals::operator) what a device offers, and a matrix there,
+/// * [`OfProcess`](internals::OfProcess) what a forked process must not use,
 /// * [`precond`](internals::precond), [`solver`](internals::solver), [`build`](internals::build) the methods, and what puts
 ///   them together,
 /// * [`cpu`](internals::cpu) the multi-threaded back end; [`cuda`](internals::cuda) NVIDIA GPUs;
@@ -127,6 +129,7 @@ pub use solver::{Solver, SolverBuilder};
 ///   [`reference`](mod@internals::reference) the plain one that specifies both, to which
 ///   [`conformance`](internals::conformance) holds them.
 pub mod internals {
+    pub use crate::process::OfProcess;
     pub use isobar_core::{
         array, backend, bench, build, conformance, execute, layout, operator, precond, real, reference, simd, solver,
         stepping, traffic,

@@ -89,6 +89,14 @@ impl<S: OnRanks> Solve<S> for OnRows<S> {
         })
     }
 
+    fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()> {
+        let world = Arc::clone(&self.world);
+        together(&*world, || {
+            let (r, z) = (self.own(r)?, self.own_target(z)?);
+            self.part.precondition(r, z, iterations)
+        })
+    }
+
     fn update(&mut self, stencil: &S) -> Result<()> {
         let world = Arc::clone(&self.world);
         together(&*world, || {

@@ -344,6 +344,18 @@ impl Solver {
         // SAFETY: promised by the caller.
         unsafe { RawArray::with(u, v, |u, v| self.apply(u, v)) }
     }
+
+    /// As [`Solver::precondition`], with arrays by their addresses, which may be the same.
+    ///
+    /// # Errors
+    /// As [`Solver::precondition`]; [`Error::Invalid`] for a `z` whose elements share memory.
+    ///
+    /// # Safety
+    /// As [`Solver::solve_raw`].
+    pub unsafe fn precondition_raw(&mut self, r: &RawArray, z: &RawArray, iterations: usize) -> Result<()> {
+        // SAFETY: promised by the caller.
+        unsafe { RawArray::with(r, z, |r, z| self.precondition(r, z, iterations)) }
+    }
 }
 
 impl<'a> Input<'a> for Source<'a> {

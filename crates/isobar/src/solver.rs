@@ -3,7 +3,7 @@
 use std::fmt;
 
 use isobar_core::build::Description;
-use isobar_core::error::Result;
+use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
@@ -15,13 +15,15 @@ use isobar_core::solver::{Observer, ignore};
 use crate::arrays::{Input, Output};
 use crate::device::Device;
 use crate::matrix::{Inner, Matrix, each};
+use crate::process::OfProcess;
 
 /// A solver of A u = b: a matrix, a method and a device, with all the memory that solving takes.
 ///
 /// It is made once and used for any number of right-hand sides; where the coefficients of the matrix change from one
-/// time step to the next, [`Solver::update`] changes them in place. It can be sent to another thread.
+/// time step to the next, [`Solver::update`] changes them in place. It can be sent to another thread, and does not outlive a
+/// `fork()`: in the new process every call fails with [`Error::Device`](crate::Error::Device).
 pub struct Solver {
-    inner: Inner,
+    inner: OfProcess<Inner>,
     shape: Shape,
 }
 
@@ -80,8 +82,9 @@ impl<M: Matrix> SolverBuilder<'_, M> {
     /// Options that make no sense, together, alone or for this matrix; a device that fails or is too small.
     pub fn build(self) -> Result<Solver> {
         let device = self.device.map_or_else(|| Device::auto(None), Ok)?;
+        device.require_process()?;
         let inner = self.matrix.make(&device, &self.options, self.preconditioner)?;
-        Ok(Solver { inner, shape: self.matrix.grid() })
+        Ok(Solver { inner: OfProcess::new("the solver", inner), shape: self.matrix.grid() })
     }
 }
 
@@ -136,7 +139,7 @@ impl Solver {
         observer: &mut Observer<'_>,
     ) -> Result<Outcome> {
         let (rhs, u) = (rhs.source(self.shape)?, u.target(self.shape)?);
-        each!(&mut self.inner, solver => solver.solve(rhs, u, guess, observer))
+        each!(self.inner.get_mut()?, solver => solver.solve(rhs, u, guess, observer))
     }
 
     /// v = A u
@@ -145,7 +148,22 @@ impl Solver {
     /// [`Error::Shape`](crate::Error::Shape) for arrays of another shape; what the device reports.
     pub fn apply<'a>(&mut self, u: impl Input<'a>, v: impl Output<'a>) -> Result<()> {
         let (u, v) = (u.source(self.shape)?, v.target(self.shape)?);
-        each!(&mut self.inner, solver => solver.apply(u, v))
+        each!(self.inner.get_mut()?, solver => solver.apply(u, v))
+    }
+
+    /// z = B r with a fixed linear B ≈ A⁻¹, for an iteration of your own: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is
+    /// the preconditioner of a Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Nothing is
+    /// judged. B is symmetric where A is and the cycle is: of diffusion always, but where the options ask for other sweeps after the coarse
+    /// correction than before.
+    ///
+    /// # Errors
+    /// As [`Solver::apply`]; [`Error::Invalid`](crate::Error::Invalid) for no iterations.
+    pub fn precondition<'a>(&mut self, r: impl Input<'a>, z: impl Output<'a>, iterations: usize) -> Result<()> {
+        if iterations == 0 {
+            return Err(Error::invalid("iterations", "0; use 1 or more"));
+        }
+        let (r, z) = (r.source(self.shape)?, z.target(self.shape)?);
+        each!(self.inner.get_mut()?, solver => solver.precondition(r, z, iterations))
     }
 
     /// Gives the matrix the coefficients of another one, which differs in nothing else: in place, without allocating or
@@ -155,12 +173,12 @@ impl Solver {
     /// [`Error::Invalid`](crate::Error::Invalid) for a matrix of another kind, or that differs in more, saying in what;
     /// what the device reports.
     pub fn update(&mut self, matrix: &impl Matrix) -> Result<()> {
-        matrix.update(&mut self.inner)
+        matrix.update(self.inner.get_mut()?)
     }
 
     /// What this is: the device, the method, the grids of multigrid, memory, and notes for the user.
     pub fn description(&self) -> &Description {
-        each!(&self.inner, solver => solver.description())
+        each!(self.inner.anywhere(), solver => solver.description())
     }
 
     /// Bytes a second that a copy of a vector of this size moves, measured now: the speed of light for any solver.
@@ -168,7 +186,7 @@ impl Solver {
     /// # Errors
     /// What the device reports.
     pub fn copy_bandwidth(&self) -> Result<f64> {
-        each!(&self.inner, solver => solver.copy_bandwidth())
+        each!(self.inner.get()?, solver => solver.copy_bandwidth())
     }
 }
 

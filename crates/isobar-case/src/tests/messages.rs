@@ -82,6 +82,7 @@ fn values_out_of_range_name_the_key_and_the_range() {
         ("solver.multigrid.pre=18446744073709551615", &["solver.multigrid.pre", "use 1000 or fewer"]),
         ("solver.multigrid.post=1000000", &["solver.multigrid.post", "1000000 sweeps"]),
         ("solver.multigrid.coarse_sweeps=20000", &["solver.multigrid.coarse_sweeps", "use 10000 or fewer"]),
+        ("solver.multigrid.visits=[2, 0]", &["solver.multigrid.visits", "0 visits", "use 1 (a V-cycle) to 10"]),
         ("solver.multigrid.relaxation=7", &["solver.multigrid.relaxation", "between 0 and 2"]),
         ("solver.jacobi.sub_iterations=0", &["solver.jacobi.sub_iterations", "use 1 (plain sweeps) or more"]),
         ("solver.jacobi.overlap=3", &["solver.jacobi.overlap", "3 is odd", "even number"]),

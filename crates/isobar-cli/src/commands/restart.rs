@@ -5,9 +5,9 @@ use std::path::Path;
 
 use isobar::options::Preconditioner;
 use isobar::{Moment, TimeStepper};
-use isobar_case::Case;
 use isobar_case::heat::HeatCase;
 use isobar_case::text::plural;
+use isobar_case::{Case, Fingerprint};
 use isobar_io::checkpoint;
 
 use crate::failure::{Failure, Result};
@@ -75,8 +75,29 @@ impl<'p> Restart<'p> {
         isobar::internals::stepping::trial::CANDIDATES.into_iter().find(|known| known.name() == name)
     }
 
+    /// Fails where the problem is another one than that of the run that it is of.
+    fn require_problem(&self, fingerprint: &Fingerprint) -> Result<()> {
+        let others: Vec<&str> =
+            fingerprint.parts().filter(|(key, ours)| self.fact(key) != ours).map(|(key, _)| key).collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let others = others.join(" and another ");
+        // Paths in a case are relative to its folder.
+        let path = std::path::absolute(self.path).unwrap_or_else(|_| self.path.to_path_buf());
+        Err(self.failure(format!(
+            "it was made with another {others}; use the same, or leave out --restart and begin a run of this problem from its state \
+             with --set 'heat.initial={{ file = {path:?} }}'"
+        )))
+    }
+
     /// Sets the state. Returns the steps that were taken to it.
-    pub(super) fn restore(&self, heat: &HeatCase, stepper: &mut TimeStepper) -> Result<usize> {
+    pub(super) fn restore(
+        &self,
+        heat: &HeatCase,
+        fingerprint: &Fingerprint,
+        stepper: &mut TimeStepper,
+    ) -> Result<usize> {
         let steps: usize = self.number("steps")?;
         let time = if heat.step_tolerance().is_some() { self.number("time")? } else { heat.steps.time(steps) };
         let mut moment = Moment { steps, time, dt: f64::NAN };
@@ -89,6 +110,7 @@ impl<'p> Restart<'p> {
                 return Err(self.failure(message));
             }
         }
+        self.require_problem(fingerprint)?;
         let is_over =
             if heat.step_tolerance().is_some() { time >= heat.steps.end } else { steps >= heat.steps.count() };
         if is_over {

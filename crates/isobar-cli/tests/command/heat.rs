@@ -158,6 +158,28 @@ fn checkpoints_that_do_not_fit_are_refused() {
     fails(&["--set", "heat.dt=2e-3"], &["heat.dt", "2e-3"]);
     fails(&["--set", "heat.scheme=backward-euler"], &["heat.scheme"]);
     fails(&["--set", "heat.end_time=0.008"], &["at its end", "heat.end_time"]);
+    let mask = [vec![1.0; 9 * 7 * 5 - 1], vec![0.0]].concat();
+    fs::write(run.path("mask.npy"), npy("(5, 7, 9)", &mask)).unwrap();
+    for (set, key) in [
+        ("diffusion.coefficient=2.0", "diffusion.coefficient;"),
+        ("diffusion.coefficient_z=0.5", "diffusion.coefficient;"),
+        ("diffusion.reaction=1.0", "diffusion.reaction;"),
+        ("diffusion.active={ file = \"mask.npy\" }", "diffusion.active;"),
+        ("diffusion.boundary.west={ dirichlet = 1.0 }", "diffusion.boundary"),
+        ("grid.size=[1, 1, 2]", "grid.spacing;"),
+        ("heat.unknowns=cells", "heat.unknowns;"),
+        ("problem.rhs.kind=constant", "problem.rhs;"),
+    ] {
+        fails(&["--set", set], &["--restart", "another", key, "heat.initial={ file = "]);
+    }
+    // What says how to solve and what to write may differ.
+    let others = ["solver.tolerance=1e-7", "heat.output_every=3", "heat.first_guess=ones", "heat.end_time=0.03"];
+    let others: Vec<&str> = others.iter().flat_map(|&set| ["--set", set]).collect();
+    run.report(&[&others[..], &["--restart", path, "--threads", "1"]].concat());
+    // A new run of another problem, from the state.
+    let state = format!("heat.initial={{ file = {path:?} }}");
+    let report = run.report(&["--set", "diffusion.coefficient=2.0", "--set", &state]);
+    assert_eq!(report["steps"].as_array().unwrap().len(), 20);
     let whole = fs::read(&checkpoint).unwrap();
     fs::write(&checkpoint, &whole[..whole.len() / 2]).unwrap();
     fails(&[], &["cut short"]);

@@ -110,6 +110,69 @@ fn half_a_store_never_stays_behind() {
     }
 }
 
+/// A process that is killed without notice cannot remove what it was writing: the next one does.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_killed_process_leaves_goes_with_the_next() {
+    let folder = tempdir().unwrap();
+    let path = case("box.toml");
+    let small = ["solve", path.to_str().unwrap(), "--device", "cpu", "--set", "solver.max_iterations=1", "--quiet"];
+    let large = ["--set", "grid.nx=512", "--set", "grid.ny=512", "--set", "grid.nz=64"];
+    let content = |name: &String| {
+        let path = folder.path().join(name);
+        path.join("u/c/0").exists() || fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
+    };
+    for output in ["u.zarr", "u.npy"] {
+        let mut child = start(folder.path(), &[&small[..], &large, &["--output", output]].concat());
+        wait_for("half a result", || {
+            temporaries(folder.path()).iter().any(content) || folder.path().join(output).exists()
+        });
+        child.kill().unwrap();
+        // Nobody has asked what came of it: it is a zombie, and counts as gone.
+        wait_for("its end", || {
+            let state = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            state.rsplit(')').next().unwrap().trim().starts_with('Z')
+        });
+        let mut next = start(folder.path(), &[&small[..], &["--output", output]].concat());
+        next.wait().unwrap();
+        assert_eq!(entries(folder.path()), [output]);
+        child.wait().unwrap();
+        if folder.path().join(output).is_dir() {
+            fs::remove_dir_all(folder.path().join(output)).unwrap();
+        }
+    }
+}
+
+/// Where files cannot be opened, a temporary folder cannot be emptied either: the next process does.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_few_open_files_leave_nothing_for_good() {
+    let folder = tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_isobar");
+    let path = case("panel-tiny.toml");
+    let (mut failed, mut written) = (0, 0);
+    for output in ["u.npy", "u.vti", "u.zarr"] {
+        for most in 3..24 {
+            let script =
+                format!("ulimit -n {most}; exec '{binary}' solve '{}' --device cpu --output {output}", path.display());
+            let run = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+            if run.status.success() {
+                written += 1;
+            } else {
+                failed += 1;
+            }
+            let status = isobar(["solve", path.to_str().unwrap(), "--device", "cpu", "--output", output])
+                .current_dir(folder.path())
+                .output()
+                .unwrap()
+                .status;
+            assert!(status.success());
+            assert_eq!(temporaries(folder.path()), [""; 0], "{output} with {most} files");
+        }
+    }
+    assert!(failed > 0 && written > 0, "{failed} failed, {written} did not");
+}
+
 #[test]
 fn a_second_signal_ends_a_solve_at_once() {
     let folder = tempdir().unwrap();

@@ -111,6 +111,7 @@ fn main() {
         trial("failures_are_said_once", failures_are_said_once);
         trial("ranks_must_agree", ranks_must_agree);
         trial("a_stopped_rank_ends_all", a_stopped_rank_ends_all);
+        trial("killed_ranks_leave_nothing_for_good", killed_ranks_leave_nothing_for_good);
     }
     let mut arguments = Arguments::from_args();
     // Ranks wait for each other busily; two jobs at a time would wait for ever so long.
@@ -435,4 +436,36 @@ fn a_stopped_rank_ends_all(mpi: &Path) {
         assert_fails(&said, "rank 1 of 3: it hangs: no sign of it for 2 s");
         wait_for("all processes are gone", || ranks_of(&heat).is_empty().then_some(()));
     }
+}
+
+/// A rank that is killed while all write a store together: the next run removes what there is of it.
+fn killed_ranks_leave_nothing_for_good(mpi: &Path) {
+    #[cfg(target_os = "linux")]
+    for killed in 0..2 {
+        let files = tempdir().unwrap();
+        let heavy =
+            file(&files, "heavy.toml", &ROCK.replace("nx = 24\nny = 28\nnz = 8", "nx = 512\nny = 512\nnz = 64"));
+        let output = files.path().join("u.zarr").display().to_string();
+        let few = ["--device", "cpu", "--set", "solver.method=cg", "--set", "solver.preconditioner.kind=jacobi"];
+        let few = [&few[..], &["--set", "solver.max_iterations=1", "--output", &output]].concat();
+        let mut job = launcher(mpi, &[&["-n", "2", "isobar", "solve", &heavy], &few[..]].concat());
+        job.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let job = job.spawn().unwrap();
+        let has_chunks = |entry: fs::DirEntry| entry.path().join("u/c").exists().then_some(());
+        wait_for("chunks are written", || fs::read_dir(files.path()).unwrap().flatten().find_map(has_chunks));
+        let rank = ranks_of(&heavy).into_iter().find(|(_, rank)| *rank == Some(killed));
+        let is_killed = rank.is_some_and(|(rank, _)| {
+            Command::new("sh").args(["-c", &format!("kill -KILL {rank}")]).status().unwrap().success()
+        });
+        job.wait_with_output().unwrap();
+        wait_for("all processes are gone", || ranks_of(&heavy).is_empty().then_some(()));
+        let tiny = ["--set", "grid.nx=8", "--set", "grid.ny=8", "--set", "grid.nz=8"];
+        let next = [&["solve", &heavy], &few[..], &tiny[..]].concat();
+        Command::new(env!("CARGO_BIN_EXE_isobar")).args(&next).output().unwrap();
+        let mut left: Vec<_> = fs::read_dir(files.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["heavy.toml", "u.zarr"], "rank {killed} killed: {is_killed}");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = mpi;
 }

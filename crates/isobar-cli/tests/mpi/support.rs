@@ -17,12 +17,15 @@ pub(crate) fn mpiexec(folder: &Path, args: &[&str]) -> Output {
 }
 
 pub(crate) fn launcher(folder: &Path, args: &[&str]) -> Command {
-    let mut paths = vec![folder.to_path_buf()];
-    paths.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
     let mut command = Command::new(folder.join("mpiexec"));
+    if !cfg!(target_os = "linux") {
+        // Elsewhere the library is found by the launcher that is first on the path.
+        let paths = std::env::var_os("PATH");
+        let paths = std::iter::once(folder.to_path_buf()).chain(paths.iter().flat_map(std::env::split_paths));
+        command.env("PATH", std::env::join_paths(paths).unwrap());
+    }
     command
         .args(args.iter().map(|&arg| if arg == "isobar" { env!("CARGO_BIN_EXE_isobar") } else { arg }))
-        .env("PATH", std::env::join_paths(paths).unwrap())
         // Open MPI: more ranks than cores, and any user, as in a container.
         .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")

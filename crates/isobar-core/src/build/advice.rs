@@ -36,16 +36,22 @@ pub(super) fn advice(
     } else {
         "another preconditioner (solver.preconditioner.kind)"
     };
+    // Mixed precision is that of cycles.
+    let wider = if options.has_cycles() { "\"mixed\" or \"f64\"" } else { "\"f64\"" };
     // What every other preconditioner falls back to where there is a diagonal.
     let is_diagonal = options.preconditioner != Preconditioner::None;
     let text = match stop {
         Stop::Converged | Stop::Interrupted => return None,
+        Stop::MaxIterations if options.precision == Precision::F32 && residual < SINGLE_FLOOR => format!(
+            "the tolerance may be below what single precision can hold here: use solver.precision {wider}, or raise \
+             solver.max_iterations"
+        ),
         Stop::MaxIterations => format!("raise solver.max_iterations, or {stronger}"),
         Stop::Stagnated if options.precision == Precision::F32 && residual < SINGLE_FLOOR => {
-            "the tolerance is below what single precision can hold here: use solver.precision \"mixed\" or \"f64\"".into()
+            format!("the tolerance is below what single precision can hold here: use solver.precision {wider}")
         }
         Stop::Stagnated if options.precision == Precision::F32 => {
-            "single precision may be too short for this problem: use solver.precision \"mixed\" or \"f64\"".into()
+            format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
         Stop::Stagnated
             if evidence.is_at_floor || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
@@ -56,8 +62,12 @@ pub(super) fn advice(
             )
         }
         Stop::Stagnated => format!("the method is too weak for this problem: {stronger}"),
-        Stop::Breakdown | Stop::Diverged if !residual.is_finite() && options.storage() != Precision::F64 => {
-            "numbers have left the range of single precision: use solver.precision \"f64\", or other units".into()
+        Stop::Breakdown | Stop::Diverged
+            if (evidence.is_out_of_range || !residual.is_finite()) && options.storage() != Precision::F64 =>
+        {
+            "numbers have left the range of single precision, 1e-38 to 3e38: use solver.precision \"f64\", or units in which \
+             coefficients and right-hand sides are near 1"
+                .into()
         }
         Stop::Diverged if options.precision == Precision::F32 && options.method.is_stationary() => {
             "rounding in single precision, or the method, amplifies the error: use solver.precision \"f64\", and if that does not \
@@ -105,7 +115,7 @@ pub(super) fn advice(
 mod tests {
     use super::*;
 
-    const NONE: Evidence = Evidence { is_at_floor: false, broken: None };
+    const NONE: Evidence = Evidence { is_at_floor: false, is_out_of_range: false, broken: None };
 
     #[test]
     fn nobody_is_told_to_use_what_they_use() {
@@ -117,8 +127,12 @@ mod tests {
         assert!(!advice(Stop::MaxIterations, 1e-3, &NONE, &lines, false).unwrap().contains("multigrid"));
         assert_eq!(advice(Stop::Converged, 0.0, &NONE, &cycles, true), None);
         let single = SolverOptions { precision: Precision::F32, ..lines };
+        let lost = Evidence { is_out_of_range: true, ..NONE };
+        assert!(advice(Stop::Breakdown, 1.0, &lost, &single, true).unwrap().contains("range of single precision"));
         assert!(of(Stop::Breakdown, f64::NAN, &single).contains("single precision"));
         assert!(of(Stop::Breakdown, 1e-2, &single).contains("single precision"));
+        assert!(of(Stop::MaxIterations, 1e-6, &single).contains("single precision"));
+        assert!(!of(Stop::Stagnated, 1e-6, &single).contains("mixed"), "lines have no cycles");
         let double = SolverOptions { precision: Precision::F64, ..single };
         assert!(!of(Stop::Breakdown, 1e-2, &double).contains("single precision"));
         let single = SolverOptions { precision: Precision::F32, ..cycles };

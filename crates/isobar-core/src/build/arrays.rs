@@ -48,6 +48,20 @@ impl CallersGrid {
     pub(crate) fn turns(&self) -> Turns {
         self.turns
     }
+
+    /// Gives every copy of a periodic direction the mean over all of them, to the bit: what a caller reads of them.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(crate) fn average<B: Backend>(&self, backend: &B, layout: &Layout, x: &mut B::Vector<f64>) -> Result<()> {
+        if self.turns == Turns::ONE {
+            return Ok(());
+        }
+        let shape = self.own.shape(layout.shape());
+        let mut mean = vec![0.0; shape.cells()];
+        fetch(backend, self, x, &mut ArrayViewMut::c_order(&mut mean, shape)?)?;
+        send(backend, self, ArrayView::c_order(&mean, shape)?, x)
+    }
 }
 
 impl Divided {

@@ -48,6 +48,16 @@ impl<B: Backend, T: Real> Iteration<B, f64> for InPrecision<B, T> {
         self.backend.convert(&self.u, u)
     }
 
+    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+        self.backend.convert(r, &mut self.b)?;
+        self.inner.precondition(&self.b, &mut self.u)?;
+        self.backend.convert(&self.u, z)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        self.inner.preconditions_symmetrically()
+    }
+
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
         self.inner.choose(rank)
     }

@@ -23,6 +23,8 @@ pub(super) struct Told {
 pub(super) struct Evidence {
     /// The iteration converges, and what it converges to does not: rounding.
     pub(super) is_at_floor: bool,
+    /// Numbers that are none were met.
+    pub(super) is_out_of_range: bool,
     /// What the recurrence stopped at with the last preconditioner, for which there is no other.
     pub(super) broken: Option<Broken>,
 }
@@ -64,6 +66,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             // What is kept from before a restart has been judged, and is not given up for what the iteration believes.
             let best = self.best.as_mut().filter(|_| is_first);
             self.iteration.run(&self.b, &mut self.u, guess, best, monitor)?;
+            told.evidence.is_out_of_range |= !monitor.is_finite();
             residual = self.judge_run()?;
             residual = self.return_to_best(residual, zero, monitor, told)?;
             (is_first, guess) = (false, Guess::Given);
@@ -102,7 +105,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 Some(Stop::Breakdown | Stop::Diverged) if self.best.is_some() && residual.is_finite() => {
                     let broken = monitor.broken();
                     let why = reason(monitor);
-                    if let Some(note) = ranks.fall(self, &why, monitor, residual) {
+                    if has_gained && monitor.stop() == Some(Stop::Breakdown) {
+                        // Rounding has spoilt a preconditioner that works: it goes on from the true residual.
+                        monitor.resume(residual);
+                        restarts += 1;
+                    } else if let Some(note) = ranks.fall(self, &why, monitor, residual) {
                         told.notes.push(note);
                     } else if has_gained {
                         monitor.resume(residual);

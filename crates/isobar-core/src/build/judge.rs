@@ -1,11 +1,13 @@
 //! What a system returns is judged by: norms in double precision, of the u that is returned.
 
+use super::range::Scaling;
 use super::system::{NORM, System};
 use crate::error::Result;
 use crate::operator::Guess;
 use crate::outcome::Stop;
 use crate::precond::NullSpace;
 use crate::solver::Monitor;
+use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
@@ -41,18 +43,36 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.null_space.as_ref().is_some_and(NullSpace::is_floating)
     }
 
-    /// The residual of what will be returned.
+    /// The residual of what will be returned: of u with the mean 0 where it must have that, and with the mean over the copies of
+    /// a periodic direction in all of them.
     pub(super) fn judge(&mut self) -> Result<f64> {
         if let Some(space) = &mut self.null_space {
             space.project_out(&mut self.u)?;
         }
+        let Self { backend, callers, layout, u, .. } = self;
+        callers.average(backend, layout, u)?;
         self.true_residual()
     }
 
-    /// The same after a run of the iteration, which may have computed it.
+    /// Rounds u to single precision, as a caller's array will have it. Returns the residual of that, in the units of the solve.
+    pub(super) fn round(&mut self, scaling: Scaling) -> Result<f64> {
+        let mut single = match self.single.take() {
+            Some(single) => single,
+            None => self.backend.zeros(&self.layout)?,
+        };
+        self.backend.convert(&self.u, &mut single)?;
+        self.backend.convert(&single, &mut self.u)?;
+        self.single = Some(single);
+        self.scale(scaling)?;
+        let residual = self.true_residual()?;
+        self.scale(scaling.back())?;
+        Ok(residual)
+    }
+
+    /// As [`System::judge`], after a run of the iteration, which may have computed it.
     pub(super) fn judge_run(&mut self) -> Result<f64> {
         match self.iteration.residual_left() {
-            Some(residual) if self.null_space.is_none() => Ok(residual),
+            Some(residual) if self.null_space.is_none() && self.turns() == Turns::ONE => Ok(residual),
             _ => self.judge(),
         }
     }
@@ -85,4 +105,27 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
         Ok(Some(error / norm).filter(|error| error.is_finite()))
     }
+}
+
+/// The verdict on a solution that has been rounded to single precision, from its residual and the one before. Returns what can be
+/// done where rounding has spoilt a solution that was good enough.
+pub(super) fn rounded(monitor: &mut Monitor<'_>, tolerance: f64, double: f64, residual: f64) -> Option<String> {
+    if !residual.is_finite() {
+        monitor.rule(Stop::Breakdown);
+        return Some(
+            "the solution leaves the range of single precision: use an array of double precision, or other units"
+                .into(),
+        );
+    }
+    if monitor.stop() != Some(Stop::Converged) || residual <= tolerance * monitor.reference() {
+        return None;
+    }
+    monitor.rule(Stop::Stagnated);
+    let relative = |residual: f64| if monitor.reference() > 0.0 { residual / monitor.reference() } else { residual };
+    Some(format!(
+        "the array for the solution is of single precision, whose rounding leaves a relative residual of {:.1e} where double \
+         precision has {:.1e}: use one of double precision, loosen the tolerance, or set solver.judge = \"internal\"",
+        relative(residual),
+        relative(double)
+    ))
 }

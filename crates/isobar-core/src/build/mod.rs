@@ -2,8 +2,8 @@
 //!
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
 //! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
-//! * `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
-//! * `judge` the norms by which it does so,
+//! * `run` a solve from norms to verdict, `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
+//! * `judge` the norms by which it does so, `precondition` a solver as a preconditioner,
 //! * `in_precision` iterations in another precision,
 //! * `assembly` from options to an iteration with its preconditioner,
 //! * `jacobi` sub-iterations and overlap by a trial,
@@ -19,8 +19,10 @@ mod iterate;
 mod jacobi;
 mod judge;
 pub mod memory;
+mod precondition;
 mod range;
 mod replace;
+mod run;
 mod solve;
 pub mod system;
 

@@ -103,18 +103,25 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.norm_of_rhs()
     }
 
+    /// Multiplies b and u.
+    pub(super) fn scale(&mut self, scaling: Scaling) -> Result<()> {
+        if scaling.is_none() {
+            return Ok(());
+        }
+        self.backend.scale(scaling.factor(), &mut self.u)?;
+        self.backend.scale(scaling.factor(), &mut self.b)
+    }
+
     /// Undoes that. Returns whether u is a number everywhere, as far as its norm can tell.
     pub(super) fn bring_back(&mut self, scaling: Scaling) -> Result<bool> {
         if scaling.is_none() {
             return Ok(true);
         }
-        let Self { backend, b, u, scalars, .. } = self;
+        let Self { backend, u, scalars, .. } = self;
         backend.dot(u, u, NORM, scalars)?;
         let norm = backend.read(scalars)?[NORM.index()].sqrt();
-        let back = scaling.back().factor();
-        backend.scale(back, u)?;
-        backend.scale(back, b)?;
-        Ok((norm * back).is_finite())
+        self.scale(scaling.back())?;
+        Ok((norm * scaling.back().factor()).is_finite())
     }
 }
 

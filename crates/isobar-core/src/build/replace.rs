@@ -28,24 +28,21 @@ const PROBE_SINGLE: usize = 30;
 const SLOW_SINGLE: f64 = 100.0;
 
 /// The same with everything in double precision.
-fn in_double(mut options: SolverOptions) -> SolverOptions {
+pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options.precision = Precision::F64;
     options.multigrid.precision = CyclePrecision::F64;
     options
 }
 
 impl<B: Supports<S>, S: Stencil> System<B, S> {
-    /// Whether conjugate gradients in double precision have multigrid in single precision.
+    /// Whether an iteration in double precision has multigrid in single precision.
     pub(super) fn has_single_multigrid(&self) -> bool {
-        let options = &self.options;
-        options.storage() == Precision::Mixed
-            && !options.method.is_stationary()
-            && options.preconditioner == Preconditioner::Multigrid
+        self.options.storage() == Precision::Mixed && self.options.has_cycles()
     }
 
-    /// Has these watched.
+    /// Has it watched as a preconditioner of conjugate gradients.
     pub(super) fn watch_single(&self, monitor: &mut Monitor<'_>) {
-        if self.has_single_multigrid() {
+        if self.has_single_multigrid() && !self.options.method.is_stationary() {
             monitor.watch_on(PROBE_SINGLE, -self.options.tolerance.ln() / SLOW_SINGLE);
         }
     }
@@ -100,7 +97,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     }
 
     /// Takes the iteration that these options, which are resolved, ask for.
-    fn replace(&mut self, options: SolverOptions) -> Result<()> {
+    pub(super) fn replace(&mut self, options: SolverOptions) -> Result<()> {
         let Parts { made, levels, notes, coefficient_bytes, updates } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
         self.description.method = options.method_name().into();
@@ -108,7 +105,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.description.precision = options.precision;
         self.description.smoother = options.multigrid.smoother;
         self.description.levels = levels;
-        self.description.notes.extend(notes);
+        let known = &mut self.description.notes;
+        for note in notes {
+            if !known.contains(&note) {
+                known.push(note);
+            }
+        }
         self.description.bytes += made.workspace_bytes();
         self.description.bytes -= self.iteration.workspace_bytes();
         self.description.coefficient_bytes += coefficient_bytes;

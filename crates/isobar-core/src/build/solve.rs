@@ -54,6 +54,14 @@ pub trait Solve<S>: Send {
     /// [`Error::Shape`](crate::Error::Shape); what the device reports.
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()>;
 
+    /// z = B r with a fixed linear B ≈ A⁻¹: `iterations` steps z += M⁻¹ (r − A z) from zero, where M is the preconditioner of a
+    /// Krylov method, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method. Nothing is judged. Of a
+    /// singular A, r and z lose their means over what is tied to nothing.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape), [`Error::NotFinite`](crate::Error::NotFinite); what the device reports.
+    fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()>;
+
     /// Gives the matrix other coefficients: those of a stencil that differs from the present one in nothing else.
     /// Nothing is allocated, compiled or recorded anew where the preconditioner can do without.
     ///

@@ -3,23 +3,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::advice::advice;
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::iterate::Told;
-use super::range::Scaling;
 use super::solve::{Description, Solve};
 use crate::array::{Source, Target};
 use crate::backend::{Scalar, copy_bandwidth};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Diagonal, Guess};
-use crate::options::{Method, Norm, Preconditioner, Smoother, SolverOptions};
-use crate::outcome::{Outcome, Stop, Timing};
+use crate::options::{Judge, Method, Norm, Preconditioner, Smoother, SolverOptions};
+use crate::outcome::Outcome;
 use crate::precond::{NullSpace, OwnPreconditioner};
 use crate::real::Precision;
-use crate::solver::monitor::Patience;
-use crate::solver::{Iteration, Monitor, Observer};
+use crate::solver::{Iteration, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports, Update};
 
@@ -37,11 +33,15 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) iteration: Box<dyn Iteration<B, f64>>,
     pub(super) options: SolverOptions,
     pub(super) layout: Layout,
-    callers: CallersGrid,
+    pub(super) callers: CallersGrid,
     pub(super) b: B::Vector<f64>,
     pub(super) u: B::Vector<f64>,
     /// Only where the operator's residual norm needs a place for the residual.
     pub(super) scratch: B::Vector<f64>,
+    /// u in single precision, once a caller's array is.
+    pub(super) single: Option<B::Vector<f32>>,
+    /// What preconditions others' iterations where the iteration's own cycles are not symmetric, once that is asked for.
+    pub(super) symmetric: Option<Symmetric<B, S>>,
     /// The best iterate, where the iteration is one whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was nobody's wish, so that another may take its place.
@@ -50,13 +50,18 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_replaceable: bool,
     /// The preconditioner of that one.
     pub(super) reserve: Preconditioner,
+    /// Whether [`Norm::Initial`] is that of the right-hand side where that is smaller.
+    pub(super) is_capped: bool,
     /// Whether multigrid is what the matrix chooses.
-    has_levels: bool,
+    pub(super) has_levels: bool,
     /// The diagonal, and D⁻¹ r, where the norm is ‖D^−½ r‖.
     pub(super) scaled: Option<(Arc<dyn Diagonal<B, f64>>, B::Vector<f64>)>,
     pub(super) scalars: B::Scalars,
     pub(super) description: Description,
 }
+
+/// An iteration, and what gives its matrices other coefficients.
+pub(super) type Symmetric<B, S> = (Box<dyn Iteration<B, f64>>, Vec<Update<S>>);
 
 /// ‖r‖²
 pub(super) const NORM: Scalar = Scalar::new(0);
@@ -189,10 +194,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             b: backend.zeros(&layout)?,
             u: backend.zeros(&layout)?,
             scratch: backend.zeros(&scratch_layout)?,
+            single: None,
+            symmetric: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
             is_replaceable,
             reserve: choice.preconditioner,
+            is_capped: false,
             has_levels: choice.method == Method::Multigrid,
             scaled: diagonal.map(|diagonal| Ok::<_, Error>((diagonal, backend.zeros(&layout)?))).transpose()?,
             scalars: backend.scalars()?,
@@ -209,19 +217,6 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             description,
         })
     }
-}
-
-/// The norms that a solve begins with.
-#[derive(Clone, Copy, Debug)]
-struct Norms {
-    /// Of what was taken out of b, relative.
-    removed: Option<f64>,
-    /// ‖b‖
-    rhs: f64,
-    /// ‖r₀‖
-    initial: f64,
-    /// What b and u are multiplied by, and these norms with them.
-    scaling: Scaling,
 }
 
 /// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
@@ -262,6 +257,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         (&mut self.b, &mut self.u)
     }
 
+    /// Makes residuals relative to ‖b‖ where that is smaller than ‖r₀‖, for first guesses that know nothing of the solution.
+    pub(crate) fn cap_reference(&mut self) {
+        self.is_capped = true;
+    }
+
     /// b = A x
     ///
     /// # Errors
@@ -286,101 +286,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     pub fn solve_in_place(&mut self, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         let clock = Instant::now();
         let norms = self.norms(guess)?;
-        self.run(norms, guess, observer, clock)
-    }
-
-    /// Norms of b and of the first residual, after b has been made compatible with a singular A.
-    fn norms(&mut self, guess: Guess) -> Result<Norms> {
-        let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
-        let found = if may_begin && self.iteration.finds_norm_of_rhs() {
-            self.iteration.begin(&self.b, &mut self.u, guess)?
-        } else {
-            None
-        };
-        let (mut rhs, scaling) = self.bring_into_range(guess, found)?;
-        if found.is_some() && scaling.is_none() {
-            return Ok(Norms { removed: None, rhs, initial: rhs, scaling });
-        }
-        let mut removed = None;
-        if let Some(space) = &mut self.null_space {
-            removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
-            rhs = self.norm_of_rhs()?;
-        }
-        let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
-            (Some(norm), _) => norm,
-            (None, Guess::Zero) => rhs,
-            (None, Guess::Given) => self.true_residual()?,
-        };
-        Ok(Norms { removed, rhs, initial, scaling })
-    }
-
-    fn run(&mut self, norms: Norms, guess: Guess, observer: &mut Observer<'_>, clock: Instant) -> Result<Outcome> {
-        let Norms { removed, rhs, mut initial, scaling } = norms;
-        for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
-            if !norm.is_finite() {
-                return Err(Error::invalid(
-                    what,
-                    "it holds a NaN or an infinity, or its norm overflows; scale it down",
-                ));
-            }
-        }
-        let reference = match self.options.norm {
-            Norm::Initial => initial,
-            Norm::Rhs | Norm::Scaled => rhs,
-        };
-        let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
-        let patience = match method {
-            Method::Jacobi => Patience::Relaxation,
-            _ if method.is_stationary() => Patience::Stationary,
-            _ => Patience::Krylov,
-        };
-        let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
-        let backend = self.backend.clone();
-        let mut told = Told::default();
-        // The answer to b = 0 is 0; also where all of b was what no u can produce, whatever the first guess.
-        let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
-        let residual = if is_trivial {
-            let _ = monitor.begin(0.0);
-            backend.clear(&mut self.u)?;
-            0.0
-        } else if monitor.begin(initial).is_break()
-            && !self.is_moved_by_projection(guess, &mut monitor, &mut initial)?
-        {
-            // A first guess that is good enough stays.
-            if guess == Guess::Zero {
-                backend.clear(&mut self.u)?;
-            }
-            initial
-        } else {
-            backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
-        };
-        let error_estimate = self.relative_error(&monitor)?;
-        let fits = self.bring_back(scaling)?;
-        if !fits {
-            monitor.rule(Stop::Breakdown);
-        }
-        let is_returned = residual.is_finite() && fits;
-        if !is_returned {
-            // Numbers that are none must not outlive the solve.
-            backend.clear(&mut self.u)?;
-        }
-        let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
-        let relative_residual = if reference > 0.0 { residual / reference } else { residual };
-        let has_levels = !self.description.levels.is_empty() || self.has_levels;
-        Ok(Outcome {
-            spectrum: monitor.spectrum(),
-            removed,
-            error_estimate: error_estimate.filter(|_| is_returned),
-            stop,
-            iterations: monitor.iterations(),
-            relative_residual,
-            history: monitor.into_history(),
-            is_returned,
-            batch: self.iteration.batch(),
-            advice: advice(stop, relative_residual, &told.evidence, &self.options, has_levels),
-            notes: told.notes,
-            timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
-        })
+        self.run(norms, guess, observer, clock, false)
     }
 }
 
@@ -409,7 +315,8 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !norms.initial.is_finite() {
             find_not_finite("the first guess", u.as_source())?;
         }
-        let mut outcome = self.run(norms, guess, observer, clock)?;
+        let rounds = u.is_single() && self.options.judge == Judge::Array;
+        let mut outcome = self.run(norms, guess, observer, clock, rounds)?;
         let clock = Instant::now();
         if outcome.is_returned {
             download(&self.backend, &self.callers, &self.u, &mut u)?;
@@ -426,7 +333,16 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         download(&self.backend, &self.callers, &self.b, &mut v)
     }
 
+    fn precondition(&mut self, r: Source<'_>, mut z: Target<'_>, iterations: usize) -> Result<()> {
+        self.check_shapes([("the residual r", r.shape()), ("z = M⁻¹ r", z.shape())])?;
+        System::precondition(self, r, &mut z, iterations)
+    }
+
     fn update(&mut self, stencil: &S) -> Result<()> {
+        let (shape, expected) = (stencil.shape(), self.turns().once(self.stencil.shape()));
+        if shape != expected {
+            return Err(Error::shape("the new operator", shape.to_string(), expected.to_string()));
+        }
         let around = stencil.around()?;
         let stencil = &*around;
         self.stencil.check_update(stencil)?;
@@ -435,11 +351,20 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
-        for update in &self.updates {
+        let other = self.symmetric.iter().flat_map(|(_, updates)| updates);
+        for update in self.updates.iter().chain(other) {
             update(stencil)?;
         }
+        let was_floating = self.is_floating();
         if let Some(space) = &mut self.null_space {
             space.update()?;
+        }
+        if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
+            // Relaxation depends on it.
+            return self.replace(self.options.clone());
+        }
+        if let Some((symmetric, _)) = &mut self.symmetric {
+            symmetric.update()?;
         }
         self.iteration.update()
     }

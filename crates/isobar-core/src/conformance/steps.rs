@@ -83,7 +83,7 @@ pub fn advance_direction<B: Supports<S>, S: Sample, T: Real>(backend: &B) {
     for_each_pair::<B, S, T>(backend, |pair| {
         let [(mut u, mut on_u), (mut p, mut on_p), (z, on_z)] = [5, 6, 7].map(|n| pair.vector(n));
         let ((mut q, mut on_q), (_, mut on_next)) = (pair.poison(), pair.poison());
-        let needs_next = pair.tested.operator.needs_next_direction();
+        let needs_next = ok(pair.tested.operator.needs_next_direction());
         for (scalar, value) in [(SCALARS[0], 0.7), (SCALARS[1], 1.3)] {
             pair.set(scalar, value);
         }

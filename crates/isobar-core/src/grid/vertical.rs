@@ -1,7 +1,10 @@
 //! The four vertical vectors of the tensor-product operator (paper B, equation 14).
 
-use super::{Geometry, GridOptions};
+use super::{Geometry, GridOptions, HorizontalField};
 use crate::error::{Error, Result};
+
+/// A diagonal that is this small beside those that it is a difference of is what rounding has left.
+const ROUNDING: f64 = 1e-13;
 
 /// The vertical factors a, b, c, d of a tensor-product operator, one entry a layer.
 ///
@@ -54,6 +57,24 @@ impl VerticalProfile {
             ));
         }
         Ok(Self { a, b, c, d })
+    }
+
+    /// Whether a layer that is coupled to no other has no diagonal left in one column, beside that of the finer columns which the
+    /// column is made of.
+    pub(crate) fn is_singular(&self, column: &HorizontalField, finer: &HorizontalField) -> bool {
+        let diagonal = |k: usize, area: f64, total: f64| area * self.a[k] - self.d[k] * total;
+        let finest = |k: usize| {
+            finer
+                .area
+                .iter()
+                .zip(&finer.total)
+                .map(|(&area, &total)| diagonal(k, area, total).abs())
+                .fold(0.0, f64::max)
+        };
+        (0..self.a.len()).any(|k| {
+            let left = diagonal(k, column.area[0], column.total[0]).abs();
+            (self.b[k], self.c[k]) == (0.0, 0.0) && left <= ROUNDING * finest(k)
+        })
     }
 
     /// The profile of −ω²(∇² u + λ² r⁻² ∂_r(r² ∂_r u)) + u on a grid's layers, homogeneous Neumann

@@ -140,9 +140,12 @@ pub trait CgOperator<B: Backend, T: Real>: Operator<B, T> {
     }
 
     /// Whether [`CgOperator::advance_direction`] must be given a `next`: where blocks of a grid advance p while others
-    /// still read it.
-    fn needs_next_direction(&self) -> bool {
-        false
+    /// still read it. An iteration that will take the step asks when it is made, which is the time to prepare the step.
+    ///
+    /// # Errors
+    /// What preparing the step fails with.
+    fn needs_next_direction(&self) -> Result<bool> {
+        Ok(false)
     }
 }
 

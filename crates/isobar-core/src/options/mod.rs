@@ -16,6 +16,7 @@ pub mod multigrid;
 mod name;
 mod point_cycle;
 pub mod preconditioner;
+mod verdict;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -32,6 +33,7 @@ pub use modes::{Count, ModesOptions};
 pub use multigrid::{MultigridOptions, Smoother, Start};
 pub use point_cycle::{PointCycle, Span};
 pub use preconditioner::Preconditioner;
+pub use verdict::{Compatibility, Judge, Norm};
 
 /// The outer iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -83,31 +85,6 @@ pub enum Form {
     Textbook,
 }
 
-/// What the tolerance is relative to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Norm {
-    /// ‖r₀‖, the residual of the first guess.
-    #[default]
-    Initial,
-    /// ‖b‖, the right-hand side.
-    Rhs,
-    /// Both in the norm of the symmetrically scaled system: ‖D^−½ r‖ against ‖D^−½ b‖, D the diagonal.
-    Scaled,
-}
-
-/// What to do with a right-hand side that a singular matrix cannot produce.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Compatibility {
-    /// Refuse it.
-    #[default]
-    Require,
-    /// Take out its mean over every component of the grid that is tied to nothing fixed.
-    Project,
-}
-
 /// `[solver]`
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(into = "Section")]
@@ -136,6 +113,8 @@ pub struct SolverOptions {
     pub deflation: Option<Deflation>,
     /// What becomes of a right-hand side without a solution.
     pub compatibility: Compatibility,
+    /// Whose residual the verdict is about, where the caller's array is of single precision.
+    pub judge: Judge,
 }
 
 impl Default for SolverOptions {
@@ -153,6 +132,7 @@ impl Default for SolverOptions {
             preconditioner: Preconditioner::default(),
             deflation: None,
             compatibility: Compatibility::default(),
+            judge: Judge::default(),
         }
     }
 }
@@ -188,6 +168,7 @@ struct Section {
     preconditioner: Option<Preconditioner>,
     deflation: Option<Deflation>,
     compatibility: Option<Compatibility>,
+    judge: Option<Judge>,
 }
 
 impl From<SolverOptions> for Section {
@@ -205,6 +186,7 @@ impl From<SolverOptions> for Section {
             preconditioner: Some(options.preconditioner),
             deflation: options.deflation,
             compatibility: Some(options.compatibility),
+            judge: Some(options.judge),
         }
     }
 }
@@ -237,6 +219,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
             preconditioner: section.preconditioner.unwrap_or(default.preconditioner),
             deflation,
             compatibility: section.compatibility.unwrap_or(default.compatibility),
+            judge: section.judge.unwrap_or(default.judge),
         })
     }
 }
@@ -261,12 +244,14 @@ impl SolverOptions {
             "max_iterations",
             "precision",
             "compatibility",
+            "judge",
             "multigrid.levels",
             "multigrid.smoother",
             "multigrid.relaxation",
             "multigrid.pre",
             "multigrid.post",
             "multigrid.coarse_sweeps",
+            "multigrid.visits",
             "multigrid.start",
             "multigrid.precision",
             "modes.count",
@@ -470,6 +455,7 @@ mod tests {
                 .contains("1001 sweeps; use 1000 or fewer")
         );
         assert!(invalid(&|o| o.multigrid.coarse_sweeps = 1 << 40).contains("coarse_sweeps"));
+        assert!(invalid(&|o| o.multigrid.visits = Some(vec![2, 0])).contains("0 visits"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::BlockIc { block: Some(0) }).contains("block"));
         assert!(invalid(&|o| o.preconditioner = Preconditioner::Ic { block: Some(0) }).contains("block"));
         for relaxation in [-0.1, 1.1, f64::NAN] {

@@ -75,6 +75,10 @@ pub struct MultigridOptions {
     pub post: usize,
     /// Sweeps that stand in for a solve on the coarsest level.
     pub coarse_sweeps: usize,
+    /// How many cycles of the next coarser level one of each level contains, for the first levels; one of levels beyond, and
+    /// where the next is the coarsest and solved on exactly. By default all once, but twice for the first two of diffusion's
+    /// Galerkin levels on a processor.
+    pub visits: Option<Vec<usize>>,
     /// Where to start from.
     pub start: Start,
     /// Storage of cycles where the iteration around them is in double precision.
@@ -90,6 +94,7 @@ impl Default for MultigridOptions {
             pre: 1,
             post: 1,
             coarse_sweeps: 2,
+            visits: None,
             start: Start::Zero,
             precision: CyclePrecision::Auto,
         }
@@ -100,6 +105,8 @@ impl Default for MultigridOptions {
 const MOST_SWEEPS: usize = 1000;
 /// The most sweeps on the coarsest level.
 const MOST_COARSE_SWEEPS: usize = 10_000;
+/// The most visits of one level to the next: of several levels the numbers multiply.
+const MOST_VISITS: usize = 10;
 
 impl MultigridOptions {
     /// ρ, with the smoother's own default.
@@ -134,6 +141,12 @@ impl MultigridOptions {
             return Err(Error::invalid(
                 "solver.multigrid.pre",
                 "pre and post are both 0; multigrid needs at least one sweep a level",
+            ));
+        }
+        if let Some(&visits) = self.visits.iter().flatten().find(|visits| !(1..=MOST_VISITS).contains(*visits)) {
+            return Err(Error::invalid(
+                "solver.multigrid.visits",
+                format!("{visits} visits to a level; use 1 (a V-cycle) to {MOST_VISITS}, [2, 2] is usual"),
             ));
         }
         for (key, sweeps, most, usual) in [

@@ -62,6 +62,10 @@ impl<B: Backend, S: Real, T: Real> Preconditioner<B, T> for Converted<B, S> {
         self.inner.backend().convert(&self.z, z)
     }
 
+    fn is_strong(&self) -> bool {
+        self.inner.is_strong()
+    }
+
     fn update(&mut self) -> Result<()> {
         self.inner.update()
     }

@@ -2,13 +2,9 @@
 
 use std::sync::Arc;
 
-use faer::Side;
-use faer::linalg::solvers::Solve;
-use faer::sparse::linalg::solvers::Llt;
-use faer::sparse::{SparseColMat, Triplet};
-
 use crate::backend::{AggregateBackend, AggregateMap, Backend, Scalar};
 use crate::disjoint_sets::DisjointSets;
+use crate::elimination::{Elimination, places};
 use crate::error::{Error, Result};
 use crate::execute::Serial;
 use crate::layout::Shape;
@@ -55,8 +51,8 @@ pub trait Projection<B: Backend, T: Real>: Send {
 /// Sub-domain deflation: the columns of Z are the indicator vectors of aggregates, E = Zᵀ A Z.
 ///
 /// A Z is never stored: (A Z a)_n is the operator's row applied to numbers that are constant over each
-/// aggregate. E is sparse, as aggregates have few neighbours, and so is its Cholesky factor L. Each
-/// application either solves with L on the host, or multiplies with E⁻¹ on the device; E⁻¹ comes from L at
+/// aggregate. E is sparse, as aggregates have few neighbours, and so are its triangular factors. Each
+/// application either solves with these on the host, or multiplies with E⁻¹ on the device; E⁻¹ comes from them at
 /// the price of one solve an aggregate, which even for thousands of aggregates is cheap.
 pub struct Deflation<B: AggregateBackend, T: Real> {
     operator: Arc<dyn AggregateOperator<B, T>>,
@@ -70,7 +66,7 @@ pub struct Deflation<B: AggregateBackend, T: Real> {
 
 enum Coarse<B: AggregateBackend> {
     Inverse { matrix: B::AggregateMatrix, passes: usize },
-    Triangular { matrix: Box<CoarseMatrix>, host: [faer::Mat<f64>; 3] },
+    Triangular { matrix: Box<CoarseMatrix>, host: Columns<1> },
 }
 
 /// With more aggregates, reading E⁻¹ takes as long as a visit to the host, and making it far longer.
@@ -124,8 +120,7 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
             let passes = if matrix.refinements > 0 { 2 } else { 1 };
             Coarse::Inverse { matrix: backend.aggregate_matrix(count, &matrix.inverse_entries())?, passes }
         } else {
-            let column = || faer::Mat::zeros(count, 1);
-            Coarse::Triangular { matrix: Box::new(matrix), host: [column(), column(), column()] }
+            Coarse::Triangular { matrix: Box::new(matrix), host: Columns::new(count) }
         };
         Ok(Self {
             aggregates: backend.aggregates(&operator.own_cells(map)?)?,
@@ -145,10 +140,10 @@ impl<B: AggregateBackend, T: Real> Deflation<B, T> {
         backend.aggregate_sums(x, aggregates, sums)?;
         match coarse {
             Coarse::Inverse { matrix, .. } => backend.aggregate_multiply(matrix, sums, solution),
-            Coarse::Triangular { matrix, host: [right, step, x] } => {
-                backend.read_aggregated(sums, right.col_as_slice_mut(0))?;
-                matrix.solve(right, step, x);
-                backend.write_aggregated(x.col_as_slice(0), solution)
+            Coarse::Triangular { matrix, host } => {
+                backend.read_aggregated(sums, host.x.as_flattened_mut())?;
+                matrix.solve(host);
+                backend.write_aggregated(host.x.as_flattened(), solution)
             }
         }
     }
@@ -259,10 +254,10 @@ fn without_null_space(map: AggregateMap, components: &Components) -> AggregateMa
     map.filtered(|aggregate| !dropped[aggregate])
 }
 
-/// E with its Cholesky factor.
+/// E with its triangular factors.
 struct CoarseMatrix {
-    factor: Llt<usize, f64>,
-    /// Of rows.
+    factors: Elimination,
+    /// Of rows, in the order of elimination, as what follows.
     sums: Vec<f64>,
     /// Row, column below it, and the positive coupling between.
     couplings: Vec<(usize, usize, f64)>,
@@ -270,11 +265,25 @@ struct CoarseMatrix {
     refinements: usize,
 }
 
+/// W right-hand sides that become solutions, and what is computed with.
+struct Columns<const W: usize> {
+    x: Vec<[f64; W]>,
+    residual: Vec<[f64; W]>,
+    step: Vec<[f64; W]>,
+}
+
+impl<const W: usize> Columns<W> {
+    fn new(count: usize) -> Self {
+        let zeros = || vec![[0.0; W]; count];
+        Self { x: zeros(), residual: zeros(), step: zeros() }
+    }
+}
+
 /// Products with E⁻¹ may round off so many times as much as others; beyond that solutions are refined, and where E⁻¹ is stored,
 /// a projection is done twice, which squares what is left. (Half rows of paper D's squares come to 10³ at n = 32 and 10⁵ at
 /// 256.)
 const MOST_AMPLIFIED: f64 = 1e6;
-/// Corrections of a solution with E. Of a contrast of c in a hundred blocks the factor alone leaves an error of about 10⁴ c ε
+/// Corrections of a solution with E. Of a contrast of c in a hundred blocks a Cholesky factor alone left an error of about 10⁴ c ε
 /// in the slowest vector, which must be gone: what a projection leaves there, an iteration takes for an eigenvalue next to
 /// zero.
 const REFINEMENTS: usize = 2;
@@ -301,81 +310,80 @@ impl CoarseMatrix {
         }
         // In the same order every time, and so rounding.
         couplings.sort_unstable_by_key(|&(row, column, _)| (row, column));
-        let mut diagonal = sums.clone();
-        for &(row, column, coupling) in &couplings {
-            diagonal[row] += coupling;
-            diagonal[column] += coupling;
+        let factors = Elimination::new(&sums, &couplings).ok_or_else(singular)?;
+        let places = places(factors.order());
+        for (row, column, _) in &mut couplings {
+            (*row, *column) = (places[*row] as usize, places[*column] as usize);
         }
-        let triplet = |row, col, val| Triplet::<usize, usize, f64> { row, col, val };
-        let triplets: Vec<_> = (diagonal.into_iter().enumerate().map(|(n, value)| triplet(n, n, value)))
-            .chain(couplings.iter().map(|&(row, column, coupling)| triplet(row, column, -coupling)))
-            .collect();
-        let matrix = SparseColMat::try_new_from_triplets(count, count, &triplets).map_err(|_| singular())?;
-        let factor = matrix.sp_cholesky(Side::Lower).map_err(|_| singular())?;
-        let mut this = Self { factor, sums, couplings, refinements: 0 };
+        let sums = factors.order().iter().map(|&n| sums[n as usize]).collect();
+        let mut this = Self { factors, sums, couplings, refinements: 0 };
         if this.amplification() > MOST_AMPLIFIED {
             this.refinements = REFINEMENTS;
         }
         Ok(this)
     }
 
-    /// x = E⁻¹ b, column by column; b and `step` are overwritten.
+    /// x = E⁻¹ x, column by column.
     ///
-    /// Each step adds E⁻¹ b to x and takes E times the same out of b: the residual that is left is made of couplings times
+    /// Each step adds E⁻¹ r to x and takes E times the same out of the residual r: what is left of it is made of couplings times
     /// differences, exact where these are all but constant, as slow vectors are.
-    fn solve(&self, b: &mut faer::Mat<f64>, step: &mut faer::Mat<f64>, x: &mut faer::Mat<f64>) {
-        x.fill(0.0);
+    fn solve<const W: usize>(&self, Columns { x, residual, step }: &mut Columns<W>) {
+        for (residual, &n) in residual.iter_mut().zip(self.factors.order()) {
+            *residual = std::mem::replace(&mut x[n as usize], [0.0; W]);
+        }
         for refinement in 0..=self.refinements {
-            step.copy_from(&*b);
-            self.factor.solve_in_place(step.as_mut());
-            for column in 0..x.ncols() {
-                let (b, step) = (b.col_as_slice_mut(column), step.col_as_slice(column));
-                x.col_as_slice_mut(column).iter_mut().zip(step).for_each(|(x, step)| *x += step);
-                if refinement < self.refinements {
-                    self.subtract(step, b);
-                }
+            step.copy_from_slice(residual);
+            self.factors.solve(step);
+            for (step, &n) in step.iter().zip(self.factors.order()) {
+                x[n as usize].iter_mut().zip(step).for_each(|(x, step)| *x += step);
+            }
+            if refinement < self.refinements {
+                self.subtract(step, residual);
             }
         }
     }
 
     /// b −= E x
-    fn subtract(&self, x: &[f64], b: &mut [f64]) {
+    fn subtract<const W: usize>(&self, x: &[[f64; W]], b: &mut [[f64; W]]) {
         for ((b, x), sum) in b.iter_mut().zip(x).zip(&self.sums) {
-            *b -= sum * x;
+            (0..W).for_each(|w| b[w] -= sum * x[w]);
         }
         for &(m, n, coupling) in &self.couplings {
-            let flow = coupling * (x[m] - x[n]);
-            b[m] -= flow;
-            b[n] += flow;
+            for w in 0..W {
+                let flow = coupling * (x[m][w] - x[n][w]);
+                b[m][w] -= flow;
+                b[n][w] += flow;
+            }
         }
     }
 
     /// The largest row sum of |E⁻¹| |E|, by which a product with E⁻¹ amplifies rounding (Skeel, 1979). No entry of E⁻¹ is
     /// negative, so that a solve tells.
     fn amplification(&self) -> f64 {
-        let mut rows = faer::Mat::<f64>::from_fn(self.sums.len(), 1, |row, _| self.sums[row]);
-        let sums = rows.col_as_slice_mut(0);
+        let mut rows: Vec<[f64; 1]> = self.sums.iter().map(|&sum| [sum]).collect();
         for &(row, column, coupling) in &self.couplings {
-            sums[row] += 2.0 * coupling;
-            sums[column] += 2.0 * coupling;
+            rows[row][0] += 2.0 * coupling;
+            rows[column][0] += 2.0 * coupling;
         }
-        self.factor.solve_in_place(rows.as_mut());
-        rows.col_as_slice(0).iter().fold(0.0, |most: f64, row| most.max(row.abs()))
+        self.factors.solve(&mut rows);
+        rows.as_flattened().iter().fold(0.0, |most: f64, row| most.max(row.abs()))
     }
 
     /// E⁻¹, which is symmetric, so that its columns one after another are its rows one after another.
     fn inverse_entries(&self) -> Vec<f64> {
-        /// Columns solved for at once: enough for the solver's kernels, few enough for the cache.
+        /// Columns solved for at once: enough for vector instructions, few enough for the cache.
         const BATCH: usize = 32;
         let count = self.sums.len();
         let mut entries = Vec::with_capacity(count * count);
+        let mut columns = Columns::<BATCH>::new(count);
         for first in (0..count).step_by(BATCH) {
-            let columns = BATCH.min(count - first);
-            let mut b = faer::Mat::<f64>::from_fn(count, columns, |row, col| f64::from(u8::from(row == first + col)));
-            let zeros = || faer::Mat::<f64>::zeros(count, columns);
-            let (mut step, mut x) = (zeros(), zeros());
-            self.solve(&mut b, &mut step, &mut x);
-            (0..columns).for_each(|col| entries.extend_from_slice(x.col_as_slice(col)));
+            let batch = BATCH.min(count - first);
+            columns.x.fill([0.0; BATCH]);
+            (0..batch).for_each(|w| columns.x[first + w][w] = 1.0);
+            self.solve(&mut columns);
+            for w in 0..batch {
+                entries.extend(columns.x.iter().map(|x| x[w]));
+            }
         }
         entries
     }

@@ -60,6 +60,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Fallback<B, T> {
         self.chosen_mut().project_out(z)
     }
 
+    fn is_strong(&self) -> bool {
+        self.chosen().is_strong()
+    }
+
     fn update(&mut self) -> Result<()> {
         self.ranks.iter_mut().try_for_each(|(_, preconditioner)| preconditioner.update())
     }

@@ -96,6 +96,11 @@ pub trait Preconditioner<B: Backend, T: Real>: Send {
         false
     }
 
+    /// Whether the eigenvalues of M⁻¹A are near 1 whatever the grid, as with a cycle of multigrid.
+    fn is_strong(&self) -> bool {
+        false
+    }
+
     /// Whether it works on the host, so that its steps cannot be recorded and replayed.
     fn needs_host(&self) -> bool {
         false

@@ -79,6 +79,40 @@ impl<B: Backend, T: Real, C: Real> ModalProblems<B, T, C> {
         factors.iter().try_for_each(|&tau| cycle.extrapolated(g, x, before, tau))
     }
 
+    /// Sweeps of red–black lines on A z = r.
+    fn sweep(
+        &mut self,
+        (first, guess): (Colour, Guess),
+        sweeps: usize,
+        r: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+    ) -> Result<()> {
+        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
+        (0..sweeps).try_for_each(|n| {
+            let guess = if n == 0 { guess } else { Guess::Given };
+            self.transfer.fine().smooth(relaxation, guess, r, z, &mut self.scratch)
+        })
+    }
+
+    /// z = M⁻¹ r: [`Modal`] with this many sweeps before and after the correction.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub fn precondition(
+        &mut self,
+        sweeps: usize,
+        r: &B::Vector<T>,
+        z: &mut B::Vector<T>,
+        scalars: &mut B::Scalars,
+    ) -> Result<()> {
+        self.sweep((Colour::Red, Guess::Zero), sweeps, r, z)?;
+        let Self { transfer, g, scratch, .. } = self;
+        transfer.project_residual(r, z, g, scratch, UNUSED, scalars)?;
+        self.solve()?;
+        self.transfer.expand(&self.x, Guess::Given, z)?;
+        self.sweep((Colour::Black, Guess::Given), sweeps, r, z)
+    }
+
     /// As [`Preconditioner::is_variable`], of [`ModalProblems::solve`].
     pub fn is_variable(&self) -> bool {
         Preconditioner::is_variable(&self.cycle)
@@ -138,16 +172,6 @@ impl<B: Backend, T: Real, C: Real> Modal<B, T, C> {
         let backend = problems.transfer.fine().backend().clone();
         Ok(Self { scalars: backend.scalars()?, problems, sweeps, backend })
     }
-
-    fn sweep(&mut self, first: Colour, guess: Guess, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        let ModalProblems { transfer, scratch, .. } = &mut self.problems;
-        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first };
-        for n in 0..self.sweeps {
-            let guess = if n == 0 { guess } else { Guess::Given };
-            transfer.fine().smooth(relaxation, guess, r, z, scratch)?;
-        }
-        Ok(())
-    }
 }
 
 impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
@@ -156,17 +180,16 @@ impl<B: Backend, T: Real, C: Real> Preconditioner<B, T> for Modal<B, T, C> {
     }
 
     fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.sweep(Colour::Red, Guess::Zero, r, z)?;
-        let ModalProblems { transfer, g, scratch, .. } = &mut self.problems;
-        transfer.project_residual(r, z, g, scratch, UNUSED, &mut self.scalars)?;
-        self.problems.solve()?;
-        self.problems.transfer.expand(&self.problems.x, Guess::Given, z)?;
-        self.sweep(Colour::Black, Guess::Given, r, z)
+        self.problems.precondition(self.sweeps, r, z, &mut self.scalars)
     }
 
     /// As the cycle, whose transfers are not transposes of each other.
     fn is_variable(&self) -> bool {
         self.problems.is_variable()
+    }
+
+    fn is_strong(&self) -> bool {
+        true
     }
 
     fn update(&mut self) -> Result<()> {

@@ -461,6 +461,10 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
         !(is_adjoint && pre == post && (coarse_sweeps % 2 == 0 || self.coarsest.is_some()))
     }
 
+    fn is_strong(&self) -> bool {
+        true
+    }
+
     fn update(&mut self) -> Result<()> {
         Cycle::update(self)
     }

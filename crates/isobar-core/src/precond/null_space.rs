@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, AggregateMap, Scalar};
 use crate::error::{Error, Result};
 use crate::operator::AggregateOperator;
@@ -37,6 +38,8 @@ struct Found<B: AggregateBackend> {
     /// The same numbers on the host.
     host: Vec<f64>,
     inactive_cells: usize,
+    /// Whether all active cells are one floating component.
+    is_alone: bool,
     /// As [`Components::is_one_floating`].
     is_one_floating: bool,
 }
@@ -79,7 +82,9 @@ impl<B: AggregateBackend> NullSpace<B> {
     pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
         let Self { operator, compatibility, scalars, found } = self;
         let Some(found) = found else { return Ok(None) };
-        found.make_compatible(operator.backend(), b, tolerance, *compatibility, scalars).map(Some)
+        let each = *compatibility == Compatibility::Require && found.has_several_sources(operator.backend(), b)?;
+        let norms = if each { Some(found.norms(&**operator, b)?) } else { None };
+        found.make_compatible(operator.backend(), b, tolerance, (*compatibility, norms), scalars).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
@@ -123,7 +128,7 @@ impl<B: AggregateBackend> Found<B> {
         let is_any_floating = components.anchored.contains(&false);
         let floating = is_any_floating.then(|| components.floating());
         let sizes = floating.as_ref().map_or_else(Vec::new, AggregateMap::sizes);
-        let count = sizes.len();
+        let (count, is_alone) = (sizes.len(), sizes == [active_cells]);
         let floating = match (floating, &all) {
             (Some(floating), Some(all)) if floating.count() == components.all.count() => Some(Arc::clone(all)),
             (floating, _) => floating.map(device).transpose()?,
@@ -135,8 +140,34 @@ impl<B: AggregateBackend> Found<B> {
             sums: backend.aggregate_vector(count)?,
             host: vec![0.0; count],
             inactive_cells: cells - active_cells,
+            is_alone,
             is_one_floating,
         }))
+    }
+
+    /// Whether b does not add up to 0 in some floating component, beside which there are other active cells.
+    fn has_several_sources(&mut self, backend: &B, b: &B::Vector<f64>) -> Result<bool> {
+        if self.is_alone {
+            return Ok(false);
+        }
+        self.find_means(backend, b)?;
+        Ok(self.host.iter().any(|&mean| mean != 0.0))
+    }
+
+    /// ‖b‖ over every floating component.
+    fn norms(&mut self, operator: &dyn AggregateOperator<B, f64>, b: &B::Vector<f64>) -> Result<Vec<f64>> {
+        let Self { floating: Some(floating), sums, sizes, .. } = self else { return Ok(Vec::new()) };
+        let (backend, layout) = (operator.backend(), operator.layout());
+        let mut values = vec![0.0; layout.shape().cells()];
+        backend.download(b, &mut ArrayViewMut::c_order(&mut values, layout.shape())?)?;
+        values.iter_mut().for_each(|value| *value *= *value);
+        let mut squares = backend.zeros::<f64>(layout)?;
+        backend.upload(ArrayView::c_order(&values, layout.shape())?, &mut squares)?;
+        backend.aggregate_sums(&squares, floating, sums)?;
+        let mut norms = vec![0.0; sizes.len()];
+        backend.read_aggregated(sums, &mut norms)?;
+        norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
+        Ok(norms)
     }
 
     /// Leaves minus the mean of x over every floating component in `self.sums` and in `self.host`.
@@ -159,7 +190,7 @@ impl<B: AggregateBackend> Found<B> {
         backend: &B,
         b: &mut B::Vector<f64>,
         tolerance: f64,
-        compatibility: Compatibility,
+        (compatibility, norms): (Compatibility, Option<Vec<f64>>),
         scalars: &mut B::Scalars,
     ) -> Result<Removed> {
         self.clear_inactive(backend, b)?;
@@ -176,18 +207,22 @@ impl<B: AggregateBackend> Found<B> {
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };
-        if relative > NEGLIGIBLE * tolerance && compatibility == Compatibility::Require {
-            let worst =
-                (0..self.sizes.len()).max_by(|&a, &b| component_norm(a).total_cmp(&component_norm(b))).unwrap_or(0);
+        // What is missing beside the sources of a component: of all of b where there is one component alone.
+        let share = |component: usize| {
+            let own = norms.as_ref().map_or(norm, |norms| norms[component]);
+            if own > 0.0 { component_norm(component) / own } else { 0.0 }
+        };
+        let worst = (0..self.sizes.len()).max_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0);
+        if share(worst).max(relative) > NEGLIGIBLE * tolerance && compatibility == Compatibility::Require {
             return Err(Error::invalid(
                 "the right-hand side",
                 format!(
                     "it has no solution: a component of {} cells is tied to nothing fixed, so its sources must add up to 0, but \
-                     they add up to {:.3e} ({:.1e} of the norm). Balance the sources, fix a value somewhere in it \
+                     they add up to {:.3e} ({:.1e} of their norm). Balance the sources, fix a value somewhere in it \
                      (a dirichlet side or a well), or set solver.compatibility = \"project\" to have the mean removed",
                     self.sizes[worst],
                     -self.host[worst] * self.sizes[worst] as f64,
-                    relative,
+                    share(worst),
                 ),
             ));
         }

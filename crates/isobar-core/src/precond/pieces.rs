@@ -178,6 +178,10 @@ impl<B: AggregateBackend, T: Real> Preconditioner<B, T> for Pieces<B, T> {
         }
     }
 
+    fn is_strong(&self) -> bool {
+        self.inner.is_strong()
+    }
+
     fn update(&mut self) -> Result<()> {
         let components = self.operator.components()?;
         let was_one_floating = self.found.as_ref().is_some_and(|found| found.is_one_floating);

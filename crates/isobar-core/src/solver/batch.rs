@@ -156,6 +156,13 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
         self.backend.download(&self.counts, &mut ArrayViewMut::c_order(&mut self.lines, shape)?)
     }
 
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.backend.clear(&mut self.next)?;
+        let sweep = PointCycle::sweep(self.cycle.relaxation);
+        self.operator.prepare(&sweep)?;
+        self.operator.relax_points(&sweep, r, &self.next, z, WORST, &mut self.scalars)
+    }
+
     fn batch(&self) -> Option<Batch> {
         let iterations = self.lines.iter().map(|&n| (n as usize).min(self.iterations));
         let iterations = if self.iterations > 0 { iterations.collect() } else { vec![0; self.lines.len()] };

@@ -20,7 +20,7 @@ use crate::traffic::{self, StepTraffic};
 /// u += αy + ωz;       r = s − ωt;  ρ' = ⟨r̂, r⟩;  β = (ρ'/ρ)(α/ω)
 /// ```
 ///
-/// Storage: 6 n-vectors (r, r̂, p, v, t and one that is y and then z) beside b and u; s lives in r.
+/// Storage: 7 n-vectors (r, r̂, p, v, t, one that is y and then z, and the u before an iteration) beside b and u; s lives in r.
 pub struct Bicgstab<B: Backend, T: Real> {
     backend: B,
     operator: Arc<dyn CgOperator<B, T>>,
@@ -31,6 +31,8 @@ pub struct Bicgstab<B: Backend, T: Real> {
     v: B::Vector<T>,
     t: B::Vector<T>,
     z: B::Vector<T>,
+    /// u as it was before the last iteration, which may have been better.
+    before: B::Vector<T>,
     scalars: B::Scalars,
 }
 
@@ -62,6 +64,7 @@ impl<B: Backend, T: Real> Bicgstab<B, T> {
             v: zeros()?,
             t: zeros()?,
             z: zeros()?,
+            before: zeros()?,
             scalars: backend.scalars()?,
             operator,
             backend,
@@ -93,7 +96,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         mut best: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()> {
-        let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, scalars } = self;
+        let Self { backend, operator, preconditioner, r, shadow, p, v, t, z, before: u_before, scalars } = self;
         backend.convert(r, shadow)?;
         backend.clear(p)?;
         backend.clear(v)?;
@@ -113,6 +116,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                 scalars,
                 &mut |n, scalars| {
                     let (now, next) = ((before + n) % 2, (before + n + 1) % 2);
+                    backend.convert(u, u_before)?;
                     let omega_before = Ratio::new(TS[next], TT[next]);
                     // β = (ρ/ρ_before)(α/ω) = (ρ/⟨r̂, v⟩)(⟨t, t⟩/⟨t, s⟩), since α was ρ_before/⟨r̂, v⟩.
                     let beta = Ratio::new(RHO[now], SHADOW_V[next]).times(TT[next], TS[next]);
@@ -143,18 +147,26 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
                     if flow.is_continue() && !alive && norm.is_finite() {
                         return monitor.break_down(Broken::Division);
                     }
-                    is_paused = best.is_some() && monitor.is_at_a_low();
+                    is_paused = best.is_some() && monitor.has_left_the_best();
                     if is_paused || monitor.is_slow() { ControlFlow::Break(()) } else { flow }
                 },
             )?;
             match &mut best {
                 Some(best) if is_paused => {
-                    backend.convert(u, best)?;
-                    monitor.note_kept(0);
+                    backend.convert(u_before, best)?;
+                    monitor.note_kept(1);
                 }
                 _ => return Ok(()),
             }
         }
+    }
+
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.preconditioner.apply(r, z)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.preconditioner.is_variable()
     }
 
     fn choose(&mut self, rank: usize) -> Option<&'static str> {
@@ -169,13 +181,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
         let cells = self.operator.layout().shape().cells();
         let vectors = self.operator.coefficient_vectors();
         let step = |step, count| StepTraffic::once::<T>(step, cells).with_coefficients(vectors).times(count);
-        // p −= ωv;  p = r + βp;  u += αy;  r −= αv;  u += ωz;  r −= ωt, and the five inner products.
+        // p −= ωv;  p = r + βp;  u += αy;  r −= αv;  u += ωz;  r −= ωt, the five inner products, and the copy of u.
         let mut steps = vec![
             step(traffic::APPLY, 2.0),
             step(traffic::AXPY, 5.0),
             step(traffic::XPAY, 1.0),
             step(traffic::DOT, 3.0),
             step(traffic::NORM, 2.0),
+            StepTraffic::once::<T>(traffic::COPY, cells),
         ];
         for mut s in self.preconditioner.apply_traffic(cells) {
             s.count *= 2.0;
@@ -185,6 +198,6 @@ impl<B: Backend, T: Real> Iteration<B, T> for Bicgstab<B, T> {
     }
 
     fn workspace_bytes(&self) -> usize {
-        6 * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
+        7 * self.operator.layout().len() * size_of::<T>() + self.preconditioner.workspace_bytes()
     }
 }

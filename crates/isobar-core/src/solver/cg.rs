@@ -75,7 +75,7 @@ impl<B: Backend, T: Real> Cg<B, T> {
         let backend = operator.backend().clone();
         let layout = *operator.layout();
         let zeros = || backend.zeros::<T>(&layout);
-        let needs_next = form == Form::Fused && operator.needs_next_direction();
+        let needs_next = form == Form::Fused && operator.needs_next_direction()?;
         Ok(Self {
             form,
             preconditioner,
@@ -268,13 +268,22 @@ impl<B: Backend, T: Real> Iteration<B, T> for Cg<B, T> {
         if !variable {
             preconditioner.project_out(z)?;
             backend.dot(z, z, CORRECTION, scalars)?;
-            monitor.note_correction(backend.read(scalars)?[CORRECTION.index()].sqrt());
+            let norm = backend.read(scalars)?[CORRECTION.index()].sqrt();
+            monitor.note_correction(norm, preconditioner.is_strong());
         }
         if let Some(projection) = projection {
             operator.residual(b, u, r, NORM[0], scalars)?;
             projection.correct(r, u)?;
         }
         Ok(())
+    }
+
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.preconditioner.apply(r, z)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.preconditioner.is_variable()
     }
 
     fn choose(&mut self, rank: usize) -> Option<&'static str> {

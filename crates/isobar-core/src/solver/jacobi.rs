@@ -166,6 +166,13 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
         Ok(())
     }
 
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.backend.clear(&mut self.next)?;
+        let sweep = PointCycle::sweep(self.cycle.relaxation);
+        self.operator.prepare(&sweep)?;
+        self.operator.relax_points(&sweep, r, &self.next, z, NORM, &mut self.scalars)
+    }
+
     fn traffic(&self) -> Vec<StepTraffic> {
         let shape = self.operator.layout().shape();
         let coefficients = self.operator.coefficient_vectors();

@@ -74,6 +74,17 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         None
     }
 
+    /// z = M⁻¹ r with a fixed linear M: the preconditioner of a Krylov method, one cycle or sweep from zero of other methods.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()>;
+
+    /// Whether that M is symmetric where A is. Cycles are not whose restriction is not the transpose of prolongation.
+    fn preconditions_symmetrically(&self) -> bool {
+        true
+    }
+
     /// Computes anew what depends on the matrix, whose coefficients have changed.
     ///
     /// # Errors

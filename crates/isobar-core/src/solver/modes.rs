@@ -145,6 +145,14 @@ impl<B: Backend, T: Real, C: Real> Iteration<B, T> for ByModes<B, T, C> {
         self.residual
     }
 
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.problems.precondition(self.plan.sweeps, r, z, &mut self.scalars)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.problems.is_variable()
+    }
+
     fn update(&mut self) -> Result<()> {
         self.problems.update()
     }

@@ -88,11 +88,11 @@ pub enum Broken {
 const RISE: f64 = 2.0;
 /// …and the least is this much smaller than the residual of the one that is kept already.
 const WORTH_KEEPING: f64 = 0.5;
-/// Where a rise cannot be waited for, an iterate is kept when its residual is this much smaller than of the one that is.
-const FAR_BELOW: f64 = 0.01;
 /// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
 /// been seen by then.
 const CAUTION: f64 = 3.0;
+/// The same of a strong preconditioner after few iterations.
+const CAUTION_EARLY: f64 = 6.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
 /// …within so many iterations.
@@ -103,7 +103,7 @@ const LEAST_GAIN: f64 = 1e-6;
 const LONG_WINDOW: usize = 1000;
 /// A stationary method that may be given up is, when the residual has grown so much.
 const GROWN: f64 = 10.0;
-/// A relative residual that has grown to this is not coming back.
+/// A residual that has grown so much, beyond the reference and beyond that of the first guess, is not coming back.
 const DIVERGED: f64 = 1e10;
 
 impl<'o> Monitor<'o> {
@@ -206,12 +206,10 @@ impl<'o> Monitor<'o> {
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// The same for iterations whose u does not lag behind, which must look ahead: whether the residual is the least so far,
-    /// and far below that of the iterate that is kept.
-    pub fn is_at_a_low(&self) -> bool {
-        let (Some(&now), true) = (self.history.last(), self.stop.is_none()) else { return false };
-        let kept = if self.kept.is_finite() { self.kept } else { self.history[0] };
-        now <= self.least && now < FAR_BELOW * kept
+    /// The same of a residual that jumps: whether it rises at all, from the least so far.
+    pub fn has_left_the_best(&self) -> bool {
+        let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
+        now > before && *before <= self.least && self.least < WORTH_KEEPING * self.kept
     }
 
     /// Notes that an iterate is kept: that of now, or of so many iterations ago.
@@ -276,9 +274,15 @@ impl<'o> Monitor<'o> {
     }
 
     /// Notes ‖z‖ of z = M⁻¹r at the end of a run of conjugate gradients. The error is (M⁻¹A)⁻¹z, so at most ‖z‖/λ in the norm
-    /// that M makes, with λ the smallest eigenvalue of M⁻¹A, and about that in others.
-    pub fn note_correction(&mut self, norm: f64) {
-        self.error = self.spectrum().map(|found| CAUTION * norm / found.smallest).filter(|error| error.is_finite());
+    /// that M makes, with λ the smallest eigenvalue of M⁻¹A, and about that in others. There is no estimate where λ has not settled,
+    /// unless M `is_strong`: then it is near 1 from the beginning.
+    pub fn note_correction(&mut self, norm: f64, is_strong: bool) {
+        let caution = match (self.lanczos.has_settled(), is_strong) {
+            (true, _) => CAUTION,
+            (false, true) => CAUTION_EARLY,
+            (false, false) => f64::INFINITY,
+        };
+        self.error = self.spectrum().map(|found| caution * norm / found.smallest).filter(|error| error.is_finite());
     }
 
     /// ‖u − A⁻¹b‖ as the last run of conjugate gradients estimates it.
@@ -323,6 +327,11 @@ impl<'o> Monitor<'o> {
         if self.reference > 0.0 { residual / self.reference } else { residual }
     }
 
+    /// Whether the residual that was noted last is a number.
+    pub fn is_finite(&self) -> bool {
+        self.last().is_finite()
+    }
+
     fn last(&self) -> f64 {
         self.history.last().copied().unwrap_or(f64::NAN)
     }
@@ -347,7 +356,7 @@ impl<'o> Monitor<'o> {
             // NaN after growth is overflow; NaN out of the blue is a broken recurrence.
             let before = self.history.iter().rev().find(|r| r.is_finite()).copied().unwrap_or(0.0);
             Some(if before > 1e3 { Stop::Diverged } else { Stop::Breakdown })
-        } else if last > DIVERGED {
+        } else if last.is_infinite() || last > DIVERGED * self.history[0].max(1.0) {
             Some(Stop::Diverged)
         } else if self.iterations() >= self.max_iterations {
             Some(Stop::MaxIterations)
@@ -406,6 +415,17 @@ mod tests {
         assert_eq!(run(Krylov, [0.1, f64::NAN]), (Stop::Breakdown, 2));
         assert_eq!(run(Stationary, [1e4, 1e8, f64::NAN]), (Stop::Diverged, 3));
         assert_eq!(run(Stationary, [f64::INFINITY]), (Stop::Diverged, 1));
+        assert_eq!(run(Krylov, [1e9, 2e10]), (Stop::Diverged, 2));
+    }
+
+    #[test]
+    fn a_first_guess_may_be_far_away() {
+        let mut ignore = ignore;
+        let mut monitor = Monitor::new(1.0, 1e-5, 30, Patience::Krylov, &mut ignore);
+        assert!(monitor.begin(1e15).is_continue());
+        assert!(monitor.observe(1e40).is_continue());
+        assert!(monitor.observe(1e51).is_break());
+        assert_eq!(monitor.stop(), Some(Stop::Diverged));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::operator::{Guess, MixedTop};
 use crate::options::Start;
+use crate::precond::Preconditioner;
 use crate::precond::multigrid::Cycle;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
@@ -75,6 +76,14 @@ impl<B: Backend, T: Real> Iteration<B, T> for Multigrid<B, T> {
             },
             &mut observe,
         )
+    }
+
+    fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
+        self.cycle.cycle(r, z, Guess::Zero, None)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.cycle.is_variable()
     }
 
     fn update(&mut self) -> Result<()> {
@@ -189,6 +198,17 @@ impl<B: Backend> Iteration<B, f64> for MixedMultigrid<B> {
             },
             &mut observe,
         )
+    }
+
+    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+        let (cycle, [single, correction]) = (&mut self.cycle, self.top.parts());
+        self.backend.convert(r, single)?;
+        cycle.cycle(single, correction, Guess::Zero, None)?;
+        self.backend.convert(correction, z)
+    }
+
+    fn preconditions_symmetrically(&self) -> bool {
+        !self.cycle.is_variable()
     }
 
     fn update(&mut self) -> Result<()> {

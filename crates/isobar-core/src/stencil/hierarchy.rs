@@ -38,11 +38,15 @@ pub(crate) fn levels<B: Supports<S>, S: Stencil, T: Real>(
     finest: &Arc<B::Operator<T>>,
     options: &MultigridOptions,
 ) -> Result<Option<Hierarchy<B, S, T>>> {
-    match options.smoother {
+    let found = match options.smoother {
         Smoother::PointRedBlack => backend.point_hierarchy(stencil, finest, options.levels),
         Smoother::PointLine => backend.point_line_hierarchy(stencil, finest, options.levels),
         _ => backend.hierarchy(stencil, finest, options.levels),
-    }
+    }?;
+    Ok(found.map(|found| match &options.visits {
+        Some(visits) => found.visited(visits),
+        None => found,
+    }))
 }
 
 impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
@@ -56,6 +60,20 @@ impl<B: Backend, S, T: Real> Hierarchy<B, S, T> {
         let corrections = levels.iter().map(|_| None).collect();
         let visits = vec![1; transfers.len()];
         Self { levels, transfers, corrections, coarsest: None, by_points: 0, visits, notes, update }
+    }
+
+    /// The same with so many visits of the first levels to the next ones, and one of others.
+    #[must_use]
+    pub fn visited(mut self, visits: &[usize]) -> Self {
+        let wanted = visits.iter().copied().chain(std::iter::repeat(1));
+        self.visits.iter_mut().zip(wanted).for_each(|(visits, wanted)| *visits = wanted);
+        // What is solved on exactly needs no second visit.
+        if self.coarsest.is_some()
+            && let Some(last) = self.visits.last_mut()
+        {
+            *last = 1;
+        }
+        self
     }
 
     /// The same with the levels from `first` on left to a solver.

@@ -10,6 +10,7 @@ pub(crate) use super::plan::single_suffices;
 use super::plan::{MOST_LAYERS, RATE_OF_MULTIGRID, VECTORS_OF_MULTIGRID};
 use super::{Hierarchy, Stencil, TensorProduct};
 use crate::backend::Backend;
+use crate::eigen;
 use crate::error::{Error, Result};
 use crate::grid::VerticalProfile;
 use crate::operator::{LineSmoother, ModalTransfer};
@@ -32,8 +33,8 @@ impl VerticalModes {
     /// All modes of a profile.
     ///
     /// With V = RᵀR, R upper bidiagonal, μ are the squares of the singular values of R D^−½. Its entries are sums and
-    /// quotients of positive numbers, so that the smallest μ is known as well as rounding allows however thin a layer is:
-    /// to ε √(μ_max μ), not to ε μ_max.
+    /// quotients of positive numbers, so that the smallest μ is known as well as rounding allows however thin a layer is
+    /// ([`eigen::of_factor`]): to ε n μ, not to ε μ_max.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the layer where d is not negative or V is not positive semi-definite, and where V is not
@@ -52,7 +53,7 @@ impl VerticalModes {
             return refused(format!("horizontal couplings in every layer, d < 0, and d is {:e} in layer {k}", d[k]));
         }
         let scale: Vec<f64> = d.iter().map(|d| (-d).sqrt()).collect();
-        let mut factor = faer::Mat::<f64>::zeros(layers, layers);
+        let (mut diagonal, mut above) = (Vec::with_capacity(layers), Vec::with_capacity(layers));
         let mut excess_over_pivot = 0.0;
         for k in 0..layers {
             // As in elimination, with a row's sum carried along: V_kk is a − b − c.
@@ -64,21 +65,19 @@ impl VerticalModes {
                 ));
             }
             let root = pivot.sqrt();
-            factor[(k, k)] = root / scale[k];
-            if k + 1 < layers && b[k] != 0.0 {
-                factor[(k, k + 1)] = b[k] / root / scale[k + 1];
+            diagonal.push(root / scale[k]);
+            if k + 1 < layers {
+                above.push(if b[k] == 0.0 { 0.0 } else { b[k] / root / scale[k + 1] });
             }
             excess_over_pivot = if pivot > 0.0 { excess / pivot } else { 0.0 };
         }
-        let Ok(svd) = factor.svd() else {
+        let Some(eigen::Eigen { values, mut vectors }) = eigen::of_factor(&diagonal, &above) else {
             return refused("an eigenvalue decomposition of the vertical operator, which did not converge".into());
         };
-        let (singular, right) = (svd.S(), svd.V());
-        // Largest first, as they come.
-        let order = || (0..layers).rev();
-        let values = order().map(|m| singular[m] * singular[m]).collect();
-        let vectors = order().flat_map(|m| (0..layers).map(move |k| (m, k))).map(|(m, k)| right[(k, m)] / scale[k]);
-        Ok(Self { values, vectors: vectors.collect(), layers })
+        for vector in vectors.chunks_exact_mut(layers) {
+            vector.iter_mut().zip(&scale).for_each(|(entry, scale)| *entry /= scale);
+        }
+        Ok(Self { values, vectors, layers })
     }
 
     /// μ_m, the smallest first.

@@ -293,7 +293,8 @@ impl Stencil for TensorProduct {
 
 impl Coarsen for TensorProduct {
     /// The operator on half as many columns each way, rounded up, with the same vertical factors: discretised anew where
-    /// the grid is known and both sizes are even, else from the fine factors. `None` for one column.
+    /// the grid is known and both sizes are even, else from the fine factors. `None` for one column, and where the one that is left would be
+    /// singular: without mass and tied to nothing, its diagonal is the rounding of what it is a difference of.
     fn coarsened(&self) -> Option<Self> {
         let shape = self.shape.halved()?;
         let is_even = self.shape.nx.is_multiple_of(2) && self.shape.ny.is_multiple_of(2);
@@ -304,6 +305,9 @@ impl Coarsen for TensorProduct {
             }
             _ => (self.horizontal.coarsened()?, None),
         };
+        if shape.nx * shape.ny == 1 && self.vertical.is_singular(&horizontal, &self.horizontal) {
+            return None;
+        }
         let (vertical, horizontal) = (Arc::clone(&self.vertical), Arc::new(horizontal));
         Some(Self { shape, vertical, horizontal, grid, layers_apart: self.layers_apart, modes: self.modes.clone() })
     }

@@ -76,6 +76,11 @@ const STATE: Scalar = Scalar::new(6);
 const TWO: Scalar = Scalar::new(7);
 const THREE: Scalar = Scalar::new(8);
 
+/// Squares of norms between this and its inverse are precise, and so are those of errors far below them.
+const SMALLEST_SQUARE: f64 = 1e-200;
+/// The exponent of two by which states beyond that are multiplied, once or twice.
+const SCALE: i32 = 480;
+
 /// A relative residual this small is what rounding leaves.
 fn rounding(precision: Precision) -> f64 {
     if precision == Precision::F32 { 1e-6 } else { 1e-13 }
@@ -90,7 +95,10 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let theta = options.scheme.theta();
         let dt = options.steps.length(0);
         let stencil = heat.shifted(1.0 / (theta * dt))?;
-        let system = System::new(backend, &stencil, solver)?;
+        let mut system = System::new(backend, &stencil, solver)?;
+        if options.guess == StepGuess::Ones {
+            system.cap_reference();
+        }
         let (turns, layout) = (system.turns(), *system.layout());
         let mass = match &heat.mass {
             Mass::Uniform(_) => None,
@@ -259,7 +267,7 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             let (error, outcome) = self.estimate(control, &mut iterations, observer)?;
             let Some(error) = error else { return Ok(Step { outcome, iterations, ..step }) };
             let next = adaptive::next_length(self.options.scheme, dt, error, tolerance, rejected == 0);
-            if error > tolerance {
+            if error > tolerance || error.is_nan() {
                 rejected += 1;
                 self.wanted = next;
                 continue;
@@ -314,14 +322,29 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
             backend.axpy(two.negated(), first, w, scalars)?;
             backend.axpy(Ratio::ONE, u, w, scalars)?;
         }
-        backend.dot(w, w, ERROR, scalars)?;
-        backend.dot(u, u, STATE, scalars)?;
-        backend.dot(first, first, PRODUCT, scalars)?;
-        let bank = backend.read(scalars)?;
-        let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()].sqrt());
         let factor = if is_third { 2.0 / 3.0 } else { 0.5 };
-        let size = before.max(after);
-        Ok((Some(if size > 0.0 { factor * error / size } else { 0.0 }), outcome))
+        let mut exponent = 0_i32;
+        let [error, size] = loop {
+            for (x, out) in [(&*u, STATE), (&*first, PRODUCT), (&*w, ERROR)] {
+                backend.convert(x, second)?;
+                backend.scale(2f64.powi(exponent), second)?;
+                backend.dot(second, second, out, scalars)?;
+            }
+            let bank = backend.read(scalars)?;
+            let [error, before, after] = [ERROR, STATE, PRODUCT].map(|scalar| bank[scalar.index()]);
+            let size = before.max(after);
+            // Squares of states that are very small or very large vanish or overflow; those of a multiple do not.
+            let step = if size < SMALLEST_SQUARE { SCALE } else { -SCALE };
+            if (SMALLEST_SQUARE..=1.0 / SMALLEST_SQUARE).contains(&size)
+                || exponent.abs() > SCALE
+                || exponent * step < 0
+            {
+                break [error, size];
+            }
+            exponent += step;
+        };
+        let error = if size == 0.0 { 0.0 } else { factor * (error / size).sqrt() };
+        Ok((Some(if error.is_nan() { f64::INFINITY } else { error }), outcome))
     }
 
     /// w := 2w − before, w the solution that is there; u is before where nothing else is.

@@ -289,6 +289,7 @@ fn deflation_keeps_what_it_takes_out() {
 #[test]
 fn errors_are_estimated() {
     let shape = Shape::new(48, 48, 1);
+    let mut estimates = 0;
     for contrast in [1.0, 1e3, 1e-3, 1e6] {
         let field = materials::two_phase(shape, contrast).unwrap();
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
@@ -297,12 +298,13 @@ fn errors_are_estimated() {
         let exact: Vec<f64> = (0..shape.cells()).map(|n| (n as f64).cos()).collect();
         let b = stencil.times(&exact);
         for (preconditioner, above) in [
-            (Preconditioner::Multigrid, 5.0),
+            // Twice as much after few iterations, when the smallest eigenvalue has not settled.
+            (Preconditioner::Multigrid, 10.0),
             (Preconditioner::Line, 300.0),
             (Preconditioner::Jacobi, 300.0),
             (Preconditioner::Neumann { order: 2 }, 300.0),
         ] {
-            for tolerance in [1e-3, 1e-6, 1e-9] {
+            for tolerance in [1e-3, 1e-6, 1e-9, 1e-12] {
                 let options = SolverOptions {
                     method: Method::Cg,
                     preconditioner,
@@ -313,7 +315,13 @@ fn errors_are_estimated() {
                 };
                 let (outcome, u) = solve(&stencil, &options, &b);
                 let difference: Vec<f64> = u.iter().zip(&exact).map(|(u, exact)| u - exact).collect();
-                let (error, estimate) = (norm(&difference) / norm(&u), outcome.error_estimate.unwrap());
+                // Weak preconditioners have not shown the smallest eigenvalue before they are near the solution.
+                let Some(estimate) = outcome.error_estimate else {
+                    assert!(preconditioner != Preconditioner::Multigrid, "{contrast:e} {tolerance:e}");
+                    continue;
+                };
+                let error = norm(&difference) / norm(&u);
+                estimates += 1;
                 assert!(
                     (0.9 * error..above * error).contains(&estimate),
                     "{contrast:e} {preconditioner:?} {tolerance:e}: {error:e} {estimate:e}"
@@ -321,6 +329,7 @@ fn errors_are_estimated() {
             }
         }
     }
+    assert!(estimates >= 24, "{estimates} of 64");
 }
 
 /// Paper D's false convergence: a residual of 10⁻⁶ that hides errors of a half. The estimate shows them.

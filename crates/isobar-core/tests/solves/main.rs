@@ -3,8 +3,10 @@
 mod deflation;
 mod diffusion_multigrid;
 mod diffusion_order;
+mod error_estimates;
 mod galerkin;
 mod golden;
+mod handed_back;
 mod heat;
 mod incomplete_cholesky;
 mod iteration_counts;

@@ -99,6 +99,10 @@ fn every_method_solves_on_odd_rings() {
             let other = self::problem(shape, boundary, 8).stencil().unwrap();
             system.update(&other).unwrap();
             solve(&mut system, &other, shape, tolerance, &what);
+            // Sizes in messages are the caller's.
+            let wider = self::problem(Shape { nx: shape.nx + 1, ..shape }, boundary, 8).stencil().unwrap();
+            let message = system.update(&wider).unwrap_err().to_string();
+            assert!(message.contains(&shape.to_string()), "{message}");
             let mut v = vec![0.0; shape.cells()];
             let u = noise(shape, 7);
             let view = ArrayViewMut::c_order(&mut v, shape).unwrap();

@@ -79,11 +79,10 @@ impl<K: Kernels> CgOperator<Cuda, K::Real> for SevenPoint<K> {
         }
     }
 
-    /// Blocks compute the new direction where their neighbours still read the old one. An iteration that will take the step
-    /// asks when it is made, which is the time to get the step's kernels; if that fails, the step will say so.
-    fn needs_next_direction(&self) -> bool {
-        let _ = self.kernels.prepare(Steps::Direction);
-        true
+    /// Blocks compute the new direction where their neighbours still read the old one.
+    fn needs_next_direction(&self) -> Result<bool> {
+        self.kernels.prepare(Steps::Direction)?;
+        Ok(true)
     }
 }
 

@@ -19,7 +19,8 @@ use isobar_core::error::Error;
 use isobar_core::grid::GridOptions;
 use isobar_core::layout::{Layout, Shape};
 use isobar_core::operator::{CgOperator, Guess, LineSolver};
-use isobar_core::options::{Form, Method, SolverOptions};
+use isobar_core::options::{Form, Judge, Method, SolverOptions};
+use isobar_core::outcome::Stop;
 use isobar_core::precond::Line;
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting, random};
 use isobar_core::real::Precision;
@@ -223,8 +224,11 @@ fn reference_solution(stencil: &TensorProduct, options: &SolverOptions, rhs: &[f
 fn arrays_on_the_card(cuda: &Cuda) {
     let shape @ Shape { nx, ny, nz } = Shape::new(36, 20, 12);
     let stencil = helmholtz(nx, ny, nz).stencil().unwrap();
-    let options = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
+    // What single precision cannot hold.
+    let options = SolverOptions { tolerance: 1e-9, judge: Judge::Internal, ..SolverOptions::default() };
     let mut system = System::new(cuda, &stencil, &options).unwrap();
+    let judged = SolverOptions { judge: Judge::Array, ..options.clone() };
+    let mut judging = System::new(cuda, &stencil, &judged).unwrap();
 
     // Columns contiguous, single precision.
     let strides = [ny * nz, nz, 1];
@@ -241,6 +245,8 @@ fn arrays_on_the_card(cuda: &Cuda) {
         let [b, u] = pointers.map(|pointer| DeviceArray::new::<f32>(pointer, shape, strides, cuda.ordinal()));
         (b, u, pointers)
     };
+    let outcome = judging.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
+    assert!(outcome.stop == Stop::Stagnated && outcome.relative_residual > 1e-7, "{outcome:?}");
     let outcome = system.solve(b.into(), u.into(), Guess::Zero, &mut ignore).unwrap();
     assert!(outcome.converged(), "{outcome:?}");
     let mut found = vec![0f32; shape.cells()];

@@ -30,6 +30,8 @@ pub(super) struct Guest<H: Handle> {
     pub(super) letters: H,
     /// Whether the program has allowed calls of MPI on one thread alone.
     is_bound: bool,
+    /// The process that is the rank, and not one that was forked from it.
+    process: u32,
     affairs: Mutex<Affairs>,
 }
 
@@ -108,7 +110,7 @@ impl<H: Handle> Guest<H> {
         let [messages, letters] = duplicates;
         let channel = Channel::new(mpi, messages)?;
         let affairs = Mutex::new(Affairs::new(channel.size));
-        Ok(Self { channel, letters, is_bound, affairs })
+        Ok(Self { channel, letters, is_bound, process: std::process::id(), affairs })
     }
 
     pub(super) fn affairs(&self) -> MutexGuard<'_, Affairs> {
@@ -200,7 +202,8 @@ impl<H: Handle> Drop for Guest<H> {
     fn drop(&mut self) {
         let mpi = &self.channel.mpi;
         // What MPI has ended is gone; what this thread may not free stays until then.
-        if is_running(mpi).unwrap_or(false) && require_thread(mpi, self.is_bound).is_ok() {
+        let is_rank = self.process == std::process::id();
+        if is_rank && is_running(mpi).unwrap_or(false) && require_thread(mpi, self.is_bound).is_ok() {
             // SAFETY: handles of duplicates that nobody can use any more.
             unsafe {
                 (mpi.comm_free)(&raw mut self.channel.communicator);

@@ -26,6 +26,8 @@ pub(super) struct Job<H: Handle> {
     /// Whether this has started MPI, and ends it.
     is_ours: bool,
     watch: Option<Watch>,
+    /// The process that is the rank.
+    process: u32,
 }
 
 /// What the thread that watches needs too.
@@ -78,7 +80,7 @@ impl<H: Handle> Job<H> {
         });
         let watched = limit.filter(|_| world.channel.size > 1);
         let watch = watched.map(|limit| Watch::start(&world, limit)).transpose()?;
-        Ok(Self { world, is_ours, watch })
+        Ok(Self { world, is_ours, watch, process: std::process::id() })
     }
 }
 
@@ -153,6 +155,10 @@ impl<H: Handle> Communicator for Job<H> {
 
 impl<H: Handle> Drop for Job<H> {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // Neither the thread nor the messages are those of a process that was forked from the rank.
+            return std::mem::forget(self.watch.take());
+        }
         // It must have made its last call.
         drop(self.watch.take());
         if self.is_ours {

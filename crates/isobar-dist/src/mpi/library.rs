@@ -1,7 +1,8 @@
 //! Finding the library, and whose it is.
 
 use std::ffi::{c_int, c_void};
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use isobar_core::error::Result;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -13,6 +14,10 @@ use super::functions::{Constants, Family, Mpi};
 pub(super) const VARIABLE: &str = "ISOBAR_MPI";
 /// What the families call their libraries.
 const NAMES: [&str; 3] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"];
+/// What the programs that start processes are called: MPICH's, its helper on each machine, and Open MPI's of versions 4 and 5.
+const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "hydra_pmi_proxy", "orte", "prte"];
+/// More ancestors than a process has.
+const MOST_ANCESTORS: usize = 64;
 
 /// A library of either kind.
 pub(super) enum Opened {
@@ -20,7 +25,7 @@ pub(super) enum Opened {
     Pointers(Mpi<usize>),
 }
 
-/// What is looked for, best first: what the process has already, what the user says, the launcher's own, what the loader
+/// What is looked for, best first: what the process has already, what the user says, what lies beside the launcher that started it, what the loader
 /// finds.
 fn candidates() -> Vec<Option<PathBuf>> {
     if let Some(path) = std::env::var_os(VARIABLE) {
@@ -31,10 +36,14 @@ fn candidates() -> Vec<Option<PathBuf>> {
     if is_open_mpi {
         names.rotate_right(1);
     }
-    let folders = std::env::var_os("PATH")
+    let path = std::env::var_os("PATH");
+    let on_path = path
         .iter()
         .flat_map(std::env::split_paths)
-        .filter(|folder| folder.join("mpirun").exists() || folder.join("mpiexec").exists())
+        .filter(|folder| folder.join("mpirun").exists() || folder.join("mpiexec").exists());
+    let folders = launchers(Path::new("/proc"))
+        .into_iter()
+        .chain(on_path)
         .filter_map(|folder| Some(folder.parent()?.join("lib")))
         .chain(
             ["VIRTUAL_ENV", "CONDA_PREFIX"]
@@ -47,6 +56,26 @@ fn candidates() -> Vec<Option<PathBuf>> {
     let exists = |path: &PathBuf| path.exists();
     let loader = names.into_iter().map(PathBuf::from);
     std::iter::once(None).chain(beside.filter(exists).chain(loader).chain(elsewhere.filter(exists)).map(Some)).collect()
+}
+
+/// The folders of the launchers that this process descends from, nearest first, where the system lists processes as Linux does in
+/// `/proc`.
+fn launchers(processes: &Path) -> Vec<PathBuf> {
+    let parent = |process: &str| -> Option<String> {
+        let stat = fs::read_to_string(processes.join(process).join("stat")).ok()?;
+        // "PID (NAME) STATE PARENT …"; the name may have spaces and brackets.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
+    };
+    let is_launcher = |program: &PathBuf| {
+        let name = program.file_name().map(|name| name.to_string_lossy());
+        name.is_some_and(|name| LAUNCHERS.iter().any(|launcher| name.starts_with(launcher)))
+    };
+    std::iter::successors(parent("self"), |process| parent(process))
+        .take(MOST_ANCESTORS)
+        .filter_map(|process| fs::read_link(processes.join(process).join("exe")).ok())
+        .filter(is_launcher)
+        .filter_map(|program| Some(program.parent()?.to_path_buf()))
+        .collect()
 }
 
 /// Opens the first library that can be used.
@@ -167,4 +196,29 @@ fn opened(library: Library, name: String) -> Result<Opened> {
         from_fortran: same,
     };
     Mpi::new(library, name, Family::Mpich, constants).map(Opened::Integers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_found_among_ancestors() {
+        let processes = std::env::temp_dir().join(format!("isobar-launchers-{}", std::process::id()));
+        let list = |process: &str, parent: u32, name: &str, program: &str| {
+            let folder = processes.join(process);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("stat"), format!("7 ({name}) S {parent} 7 7 0 -1")).unwrap();
+            std::os::unix::fs::symlink(program, folder.join("exe")).unwrap();
+        };
+        list("self", 40, "isobar", "/home/isobar");
+        list("40", 30, "a ) b (c", "/usr/bin/bash");
+        list("30", 20, "hydra_pmi_proxy", "/far/mpich/bin/hydra_pmi_proxy");
+        list("20", 10, "mpiexec.hydra", "/near/mpich/bin/mpiexec.hydra");
+        list("10", 1, "prterun", "/opt/ompi/bin/prterun");
+        let found = launchers(&processes);
+        fs::remove_dir_all(&processes).unwrap();
+        assert_eq!(found, ["/far/mpich/bin", "/near/mpich/bin", "/opt/ompi/bin"].map(PathBuf::from));
+        assert!(launchers(&processes).is_empty());
+    }
 }

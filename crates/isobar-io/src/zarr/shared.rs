@@ -6,15 +6,13 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use zarrs::filesystem::FilesystemStore;
-
-use super::{Variable, check, check_name, fill, io_error, layers_of_a_chunk, put_into_place};
+use super::store::Store;
+use super::{check, check_name, field_array, fill, layers_of_a_chunk, put_into_place};
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::field::Mesh;
-use crate::temporary::{TemporaryFolder, step};
+use crate::temporary::TemporaryFolder;
 
 /// A store that is being written by several processes, seen by one of them.
 pub struct SharedStore {
@@ -73,7 +71,7 @@ impl SharedStore {
     ///
     /// # Errors
     /// [`Error::Inconsistent`] for another number of values; [`Error::Write`].
-    pub fn write_chunk(&self, index: usize, mut values: Vec<f64>) -> Result<()> {
+    pub fn write_chunk(&self, index: usize, values: Vec<f64>) -> Result<()> {
         let [nz, ny, nx] = self.shape;
         let layers = layers_of_a_chunk(self.shape);
         let expected = nz.saturating_sub(layers * index).min(layers) * ny * nx;
@@ -81,14 +79,11 @@ impl SharedStore {
             let (name, found) = (self.name.clone(), values.len());
             return Err(Error::Inconsistent { name, what: "a chunk's values", found, expected });
         }
-        // The last chunk is as large as the others; what juts out is never read.
-        values.resize(layers * ny * nx, 0.0);
         let write = || -> io::Result<()> {
-            let store = Arc::new(FilesystemStore::new(&self.folder).map_err(io::Error::other)?);
-            let array = Variable::field(&self.name, &[], self.shape).array(&store)?;
-            step(|| array.store_chunk(&[index as u64, 0, 0], values).map_err(io_error))?;
+            let (store, at) = (Store::new(&self.folder), [index, 0, 0]);
+            store.write_chunk(&field_array(&self.name, self.shape), &at, &values)?;
             // By the machine that has it in its memory. There is none where all is 0.
-            let file = self.folder.join(&self.name).join("c").join(index.to_string()).join("0/0");
+            let file = store.chunk(&self.name, &at);
             if file.exists() { File::open(file)?.sync_all() } else { Ok(()) }
         };
         write().map_err(|source| atomic::failed(&self.path, &self.target, source))

@@ -1,10 +1,10 @@
-//! Stores as zarr itself reads them, and what is never replaced.
+//! What is in a store, byte by byte, and what is never replaced.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use zarrs::group::Group;
+use serde_json::json;
 
 use super::*;
 use crate::field::Mesh;
@@ -29,23 +29,66 @@ fn field<'a>(values: &'a [f64], mesh: &'a Mesh) -> Field<'a> {
     }
 }
 
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path.join("zarr.json")).unwrap()).unwrap()
+}
+
+fn numbers(path: &Path) -> Vec<f64> {
+    fs::read(path).unwrap().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes)).collect()
+}
+
+/// What zarr-python 3.1 and xarray 2026.9 were seen to read as a dataset.
 #[test]
-fn zarr_reads_it_back() {
+fn metadata_and_chunks_are_those_of_version_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.zarr");
     let values = [0.0, -1.0, 2.0, 3.0, 4.0, f64::NAN];
     write(&path, &field(&values, &mesh())).unwrap();
-    let store = Arc::new(FilesystemStore::new(&path).unwrap());
-    let group = Group::open(Arc::clone(&store), "/").unwrap();
-    assert_eq!(group.attributes()["case"], "a");
-    assert_eq!(group.attributes()[ours::NAMES], serde_json::json!(["x", "y", "z", "z_faces", "u"]));
-    assert_eq!(group.consolidated_metadata().unwrap().metadata.len(), 5);
-    let array = Array::open(store, "/u").unwrap();
-    let names: Vec<_> = array.dimension_names().clone().unwrap().into_iter().flatten().collect();
-    assert_eq!(names, ["z", "y", "x"]);
-    let read: Vec<f64> = array.retrieve_array_subset(&array.subset_all()).unwrap();
-    assert_eq!(read[..5], values[..5]);
-    assert!(read[5].is_nan());
+    let array = |lengths: Value, dimensions: Value| {
+        json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": lengths,
+            "data_type": "float64",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": lengths}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0.0,
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "dimension_names": dimensions,
+        })
+    };
+    assert_eq!(json(&path.join("u")), array(json!([3, 1, 2]), json!(["z", "y", "x"])));
+    let mut z = array(json!([3]), json!(["z"]));
+    z["attributes"] = json!({"units": "m", "long_name": "height of the cell centres"});
+    assert_eq!(json(&path.join("z")), z);
+    let root = json(&path);
+    assert_eq!((&root["zarr_format"], &root["node_type"]), (&json!(3), &json!("group")));
+    assert_eq!(root["attributes"]["case"], "a");
+    let names = ["x", "y", "z", "z_faces", "u"];
+    assert_eq!(root["attributes"][ours::NAMES], json!(names));
+    let consolidated = &root["consolidated_metadata"];
+    assert_eq!((&consolidated["kind"], &consolidated["must_understand"]), (&json!("inline"), &json!(false)));
+    assert_eq!(consolidated["metadata"], Value::from_iter(names.map(|name| (name, json(&path.join(name))))));
+    let read = numbers(&path.join("u/c/0/0/0"));
+    assert!(read[..5] == values[..5] && read.len() == 6 && read[5].is_nan(), "{read:?}");
+    assert_eq!(numbers(&path.join("z_faces/c/0")), mesh().faces[2]);
+    assert_eq!(numbers(&path.join("x/c/0")), mesh().centres[0]);
+}
+
+#[test]
+fn zeros_are_not_stored_and_a_last_chunk_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.zarr");
+    let shape = [3, 1 << 10, 1 << 10];
+    let layer = |value: f64| vec![value; 1 << 20];
+    let mesh = Mesh::unit([1 << 10, 1 << 10, 3]);
+    write(&path, &Field::new("u", &[layer(0.0), layer(0.0), layer(2.5)].concat(), shape, &mesh)).unwrap();
+    assert_eq!(json(&path.join("u"))["chunk_grid"]["configuration"]["chunk_shape"], json!([2, 1 << 10, 1 << 10]));
+    assert!(!path.join("u/c/0").exists());
+    assert!(numbers(&path.join("u/c/1/0/0")) == [layer(2.5), layer(0.0)].concat());
+    // A zero with a sign is a number as any other.
+    write(&path, &Field::new("u", &layer(-0.0), [1, 1 << 10, 1 << 10], &mesh)).unwrap();
+    assert!(numbers(&path.join("u/c/0/0/0"))[0].is_sign_negative());
 }
 
 #[test]
@@ -212,14 +255,12 @@ fn a_shared_store_is_that_of_one_process() {
     assert!(second.write_chunk(2, vec![0.0]).is_err() && !together.exists());
     second.finish(&mesh, &facts).unwrap();
     first.finish(&mesh, &facts).unwrap();
-    let [mut alone, mut written] = [&alone, &together].map(|store| files(store));
-    // Which holds copies of the others in no order.
-    let [of_one, of_all] = [&mut alone, &mut written].map(|files| files.remove(&PathBuf::from("zarr.json")).unwrap());
-    assert!(alone == written);
-    let [of_one, of_all] = [of_one, of_all].map(|root| serde_json::from_slice::<Value>(&root).unwrap());
-    assert_eq!(of_one, of_all);
+    assert!(files(&alone) == files(&together));
     assert!(shared::SharedStore::join(&together, "u", shape, &folder.path().join("nowhere")).is_err());
-    // One that is not finished leaves what was there.
-    drop(shared::SharedStore::begin(&together, "u", shape).unwrap());
+    // One that is not finished leaves what was there, and those who still write to it bring nothing back.
+    let first = shared::SharedStore::begin(&together, "u", shape).unwrap();
+    let second = shared::SharedStore::join(&together, "u", shape, first.folder()).unwrap();
+    drop(first);
+    assert!(second.write_chunk(2, vec![1.0; ny * nx]).is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }

@@ -24,6 +24,8 @@ class Solver:
     """A solver of A x = b: a problem, a method and a device, with all the memory that solving takes.
 
     It is made once and used for any number of right-hand sides, from any thread; calls from several wait for each other.
+    A process that is forked has none of its threads, so that its calls raise there: make a new one in it, or start workers with
+    :mod:`multiprocessing`'s ``"spawn"``.
 
     Parameters
     ----------
@@ -184,24 +186,21 @@ class Solver:
         return self._operator(self.apply, "as_linear_operator")
 
     def as_preconditioner(self, iterations: int = 1) -> Any:
-        """M ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors: so many iterations of this solver's method, or, where conjugate
-        gradients are preconditioned by multigrid or the diagonal, of that alone.
+        """B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors, a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from
+        z = 0, where M is this solver's preconditioner, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method.
 
-        With other preconditioners it is a step of conjugate gradients: M b times a number that depends on b, which `scipy.sparse.linalg.cg`
-        does not notice; other methods want a flexible variant.
+        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. That of `Helmholtz` and `TensorProduct` is so only
+        nearly, as restriction is not the transpose of prolongation there: cg takes it, with ``preconditioner={"kind": "line"}`` it is
+        symmetric. Of a singular problem r and z lose their means.
         """
-        if int(iterations) != iterations or iterations < 1:
+        if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
-        asked = {**self._asked, "max_iterations": int(iterations), "tolerance": 1e-14}
-        if self.preconditioner in ("multigrid", "jacobi"):
-            asked["method"] = self.preconditioner
-        inner = _isobar.Solver(self._problem._system, self._text(asked), self._device, self._threads)
         shape = self._problem._system.shape
 
-        def precondition(b):
-            given = readable(b, "b")
+        def precondition(r):
+            given = readable(r, "r")
             target = like(given, self._shape_of(given))
-            inner.solve(fitted(given, shape, "b"), fitted(target, shape, "x"), False, None)
+            self._solver.precondition(fitted(given, shape, "r"), fitted(target, shape, "z"), int(iterations))
             return target.array
 
         return self._operator(precondition, "as_preconditioner")

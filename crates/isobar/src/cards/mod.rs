@@ -241,6 +241,25 @@ impl Verdicts {
     }
 }
 
+impl<S: OnRanks + Sync> Together<S> {
+    /// Has every GPU work from its rows of one array to its rows of another.
+    fn map(
+        &mut self,
+        from: Source<'_>,
+        to: Target<'_>,
+        work: impl Fn(&mut dyn Solve<S>, Source<'_>, Target<'_>) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.parts.check(&[from.shape(), to.shape()])?;
+        let shape = self.parts.shape;
+        self.parts.each(|part, _| {
+            let patch = part.patch;
+            let (system, target) = part.with_target(shape)?;
+            work(&mut **system, from.part(patch)?, target)
+        })?;
+        self.parts.collect(to)
+    }
+}
+
 impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     fn solve(&mut self, rhs: Source<'_>, u: Target<'_>, guess: Guess, observer: &mut Observer<'_>) -> Result<Outcome> {
         self.parts.check(&[rhs.shape(), u.shape()])?;
@@ -282,14 +301,11 @@ impl<S: OnRanks + Sync> Solve<S> for Together<S> {
     }
 
     fn apply(&mut self, u: Source<'_>, v: Target<'_>) -> Result<()> {
-        self.parts.check(&[u.shape(), v.shape()])?;
-        let shape = self.parts.shape;
-        self.parts.each(|part, _| {
-            let patch = part.patch;
-            let (system, target) = part.with_target(shape)?;
-            system.apply(u.part(patch)?, target)
-        })?;
-        self.parts.collect(v)
+        self.map(u, v, |system, u, v| system.apply(u, v))
+    }
+
+    fn precondition(&mut self, r: Source<'_>, z: Target<'_>, iterations: usize) -> Result<()> {
+        self.map(r, z, |system, r, z| system.precondition(r, z, iterations))
     }
 
     fn update(&mut self, stencil: &S) -> Result<()> {

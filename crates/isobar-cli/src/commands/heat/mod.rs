@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
-use isobar_case::heat::{HeatCase, leaves_preconditioner, step_options};
+use isobar_case::heat::{HeatCase, Parts, leaves_preconditioner, step_options};
 use isobar_case::text::plural;
-use isobar_case::{Case, Footprint, memory};
+use isobar_case::{Case, Fingerprint, Footprint, memory};
 use isobar_io::Series;
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
@@ -75,6 +75,7 @@ struct Run<'a> {
     heat: &'a HeatCase,
     ranks: Option<&'a Ranks>,
     problem: Heat,
+    fingerprint: Fingerprint,
     common: Arc<Common>,
     tried: Vec<Tried>,
     footprint: Footprint,
@@ -110,7 +111,7 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let clock = Instant::now();
         case.require_memory(device)?;
-        let (problem, mesh, initial) = device.enter(|| heat.parts())?;
+        let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
         let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
         let mut tried = Vec::new();
@@ -130,7 +131,7 @@ impl<'a> Run<'a> {
                 stepper.set(&initial)?;
                 None
             }
-            Some(restart) => Some(restart.restore(heat, &mut stepper)?),
+            Some(restart) => Some(restart.restore(heat, &fingerprint, &mut stepper)?),
         };
         drop(restart);
         let most = heat.steps.count() / heat.section.output_every.max(1) + 2;
@@ -153,6 +154,7 @@ impl<'a> Run<'a> {
             heat,
             ranks,
             problem,
+            fingerprint,
             tried,
             footprint,
             state: initial,
@@ -330,6 +332,7 @@ impl<'a> Run<'a> {
     fn facts(&self) -> BTreeMap<String, String> {
         let mut all = facts(self.heat, self.stepper.moment());
         all.insert("preconditioner".to_owned(), self.stepper.description().preconditioner.clone());
+        all.extend(self.fingerprint.parts().map(|(key, number)| (key.to_owned(), number)));
         all
     }
 

@@ -253,7 +253,7 @@ impl Setup<'_> {
         let fused = self.options.form == crate::options::Form::Fused;
         self.vectors(
             match self.options.method {
-                Method::Bicgstab => 6.0,
+                Method::Bicgstab => 7.0,
                 _ if self.is_cuda() && fused && !matches!(matrix.kind, MatrixKind::Stored { .. }) => 5.0,
                 _ => 4.0,
             },

@@ -1,0 +1,138 @@
+//! What defines a heat equation, as numbers that a checkpoint can hold: a run goes on from one of the same problem only.
+
+use std::collections::BTreeMap;
+
+use isobar::Shape;
+use isobar::internals::execute::{Execute, Host};
+use isobar::problem::{Boundary, DiffusionProblem, Spacing};
+use isobar::stencil::Axis;
+
+/// A 64-bit number for each part of a problem, by the key of the case file that gives it: the same for the same values, wherever these come
+/// from, on any machine, version and number of threads. Options of the solver, and what is run of the problem, are no part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint(BTreeMap<&'static str, u64>);
+
+impl Fingerprint {
+    /// Of a problem with the body source f, C order.
+    pub(crate) fn new(problem: &DiffusionProblem, body: Option<&[f64]>, at_points: bool) -> Self {
+        let Shape { nx, ny, nz } = problem.shape;
+        let axes = [Axis::X, Axis::Y, Axis::Z];
+        let along = axes.map(|axis| of_values(problem.coefficient.along(axis)));
+        let of_side = |side: &Boundary| match *side {
+            Boundary::Neumann(flux) => [0, bits(flux)],
+            Boundary::Dirichlet(value) => [1, bits(value)],
+            Boundary::Periodic => [2, 0],
+        };
+        let width =
+            |(spacing, n): (&Spacing, usize)| of_values(&(0..n).map(|cell| spacing.width(cell)).collect::<Vec<_>>());
+        let sources = problem.sources.iter().flat_map(|source| {
+            let place = [source.i, source.j, source.k[0], source.k[1]].map(|n| n as u64);
+            place.into_iter().chain([bits(source.rate)])
+        });
+        let wells = problem.wells.iter().flat_map(|well| {
+            let place = [well.i, well.j, well.k[0], well.k[1]].map(|n| n as u64);
+            place.into_iter().chain([bits(well.value), bits(well.radius)])
+        });
+        Self(BTreeMap::from([
+            ("diffusion.coefficient", hash(along)),
+            ("diffusion.reaction", of_values(problem.reaction.as_deref().unwrap_or(&[0.0]))),
+            ("diffusion.active", of_all(problem.active.as_deref().unwrap_or(&[true]), u64::from)),
+            ("diffusion.boundary", hash(problem.boundary.iter().flatten().flat_map(of_side))),
+            ("diffusion.sources", hash(sources)),
+            ("diffusion.wells", hash(wells)),
+            ("grid.spacing", hash(problem.spacing.iter().zip([nx, ny, nz]).map(width))),
+            ("heat.unknowns", u64::from(at_points)),
+            ("problem.rhs", of_values(body.unwrap_or(&[0.0]))),
+        ]))
+    }
+
+    /// Keys and numbers, as text.
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, String)> {
+        self.0.iter().map(|(&key, number)| (key, format!("{number:016x}")))
+    }
+}
+
+/// The bits of a number; −0 is 0.
+fn bits(value: f64) -> u64 {
+    (value + 0.0).to_bits()
+}
+
+/// FNV-1a, eight bytes at a time.
+fn hash(words: impl IntoIterator<Item = u64>) -> u64 {
+    words.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| {
+        let hash = (hash ^ word).wrapping_mul(0x0100_0000_01b3);
+        hash ^ (hash >> 29)
+    })
+}
+
+fn of_values(values: &[f64]) -> u64 {
+    of_all(values, bits)
+}
+
+/// Of an array, which is that of one entry where all are the same.
+fn of_all<X: Copy + Sync>(all: &[X], bits: impl Fn(X) -> u64 + Sync) -> u64 {
+    /// Entries that a thread has at a time: a part of what the number is.
+    const PIECE: usize = 1 << 16;
+    let Some(first) = all.first().map(|&first| bits(first)) else { return hash([]) };
+    let mut pieces: Vec<(u64, bool)> = vec![(0, true); all.len().div_ceil(PIECE)];
+    Host.for_each(&mut pieces, |n, piece| {
+        let words = || all[n * PIECE..all.len().min((n + 1) * PIECE)].iter().map(|&entry| bits(entry));
+        *piece = (hash(words()), words().all(|word| word == first));
+    });
+    if pieces.iter().all(|&(_, is_constant)| is_constant) {
+        return hash([first]);
+    }
+    hash(pieces.into_iter().map(|(hash, _)| hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar::problem::Coefficient;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_every_version() {
+        let many: Vec<f64> = (0..200_000).map(|n| f64::from(n) * 0.5).collect();
+        assert_eq!(of_values(&many), 0xf394_ada3_1307_67fd);
+        assert_eq!(hash([1, 2, 3]), 0x6da0_eea9_5f45_479e);
+    }
+
+    #[test]
+    fn what_defines_a_problem_is_told_apart() {
+        let kappa: Vec<f64> = (1..=24).map(f64::from).collect();
+        let plain = DiffusionProblem::new(Shape::new(4, 3, 2), Coefficient::Isotropic(kappa.clone()));
+        let of = |change: &dyn Fn(&mut DiffusionProblem)| {
+            let mut problem = plain.clone();
+            change(&mut problem);
+            Fingerprint::new(&problem, None, false)
+        };
+        let differing = |other: &Fingerprint| {
+            let (ours, theirs) = (of(&|_| {}), other.clone());
+            ours.parts().zip(theirs.parts()).filter(|(a, b)| a != b).map(|((key, _), _)| key).collect::<Vec<_>>()
+        };
+        let same: [&dyn Fn(&mut DiffusionProblem); 4] = [
+            &|problem| problem.reaction = Some(vec![-0.0; 24]),
+            &|problem| problem.active = Some(vec![true; 24]),
+            &|problem| problem.spacing[0] = Spacing::Given(vec![0.25; 4]),
+            &|problem| problem.coefficient = Coefficient::Diagonal([kappa.clone(), kappa.clone(), kappa.clone()]),
+        ];
+        for change in same {
+            assert_eq!(differing(&of(change)), [""; 0]);
+        }
+        let others: [(&str, &dyn Fn(&mut DiffusionProblem)); 6] = [
+            ("diffusion.coefficient", &|problem| problem.coefficient = Coefficient::Isotropic(vec![1.0; 24])),
+            ("diffusion.reaction", &|problem| problem.reaction = Some(vec![1.0])),
+            ("diffusion.active", &|problem| problem.active = Some((0..24).map(|n| n != 7).collect())),
+            ("diffusion.boundary", &|problem| problem.boundary[1][0] = Boundary::Dirichlet(0.0)),
+            ("grid.spacing", &|problem| problem.spacing[2] = Spacing::Uniform(1.0)),
+            ("diffusion.wells", &|problem| {
+                problem.wells.push(isobar::problem::Well { i: 1, j: 1, k: [0, 1], value: 1.0, radius: 0.1 });
+            }),
+        ];
+        for (key, change) in others {
+            assert_eq!(differing(&of(change)), [key]);
+        }
+        assert_eq!(differing(&Fingerprint::new(&plain, Some(&kappa), true)), ["heat.unknowns", "problem.rhs"]);
+    }
+}

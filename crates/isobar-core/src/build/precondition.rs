@@ -1,0 +1,86 @@
+//! A solver as a preconditioner of somebody else's iteration.
+
+use super::arrays::{download, find_not_finite, upload};
+use super::assembly::{Parts, assemble};
+use super::replace::in_double;
+use super::system::System;
+use crate::array::{Source, Target};
+use crate::backend::{Ratio, Scalar};
+use crate::error::Result;
+use crate::operator::Guess;
+use crate::options::{Method, Preconditioner, Smoother};
+use crate::real::Precision;
+use crate::stencil::{Stencil, Supports};
+
+/// The norm of a residual that nobody looks at.
+const UNUSED: Scalar = Scalar::new(0);
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// As [`Solve::precondition`](super::Solve::precondition), of arrays with the right shapes.
+    pub(super) fn precondition(&mut self, r: Source<'_>, z: &mut Target<'_>, iterations: usize) -> Result<()> {
+        upload(&self.backend, &self.callers, r, &mut self.b)?;
+        if let Some(space) = &mut self.null_space {
+            space.project_out(&mut self.b)?;
+        }
+        // Powers of two, so that this changes no digit of z.
+        let (norm, scaling) = self.bring_into_range(Guess::Zero, None)?;
+        if !norm.is_finite() {
+            find_not_finite("the residual", r)?;
+        }
+        if norm > 0.0 {
+            let backend = self.backend.clone();
+            backend.enter(|| self.steps(iterations))?;
+        } else {
+            self.backend.clear(&mut self.u)?;
+        }
+        self.scale(scaling.back())?;
+        if let Some(space) = &mut self.null_space {
+            space.project_out(&mut self.u)?;
+        }
+        download(&self.backend, &self.callers, &self.u, z)
+    }
+
+    /// Makes what takes the iteration's place: something symmetric where its cycles are not and the matrix has such, and in double
+    /// precision where nobody asked for less, so that it is linear to as many digits.
+    fn make_symmetric(&mut self) -> Result<()> {
+        let is_single = self.options.precision == Precision::F64 && self.options.storage() == Precision::Mixed;
+        let is_skew = self.stencil.is_symmetric()
+            && !self.iteration.preconditions_symmetrically()
+            && self.reserve == Preconditioner::Multigrid;
+        if self.symmetric.is_some() || !(is_single || is_skew) {
+            return Ok(());
+        }
+        let mut options = self.options.clone();
+        if is_single {
+            options = in_double(options);
+        }
+        if is_skew {
+            (options.method, options.preconditioner) = (Method::Cg, self.reserve);
+            options.multigrid.smoother = Smoother::LineRedBlack;
+        }
+        let Parts { made, updates, coefficient_bytes, .. } =
+            assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
+        self.description.bytes += made.workspace_bytes();
+        self.description.coefficient_bytes += coefficient_bytes;
+        self.symmetric = Some((made, updates));
+        Ok(())
+    }
+
+    /// u = M⁻¹ b, and so on with what is left of the residual.
+    fn steps(&mut self, iterations: usize) -> Result<()> {
+        self.make_symmetric()?;
+        let Self { backend, capabilities, iteration, symmetric, b, u, layout, scalars, .. } = self;
+        let iteration = symmetric.as_mut().map_or(iteration, |(symmetric, _)| symmetric);
+        iteration.choose(0);
+        iteration.precondition(b, u)?;
+        if iterations > 1 {
+            let [mut r, mut z] = [backend.zeros(layout)?, backend.zeros(layout)?];
+            for _ in 1..iterations {
+                capabilities.operator.residual(b, u, &mut r, UNUSED, scalars)?;
+                iteration.precondition(&r, &mut z)?;
+                backend.axpy(Ratio::ONE, &z, u, scalars)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! A solve of the b and u that are on the device: norms, the iteration, the verdict.
+
+use std::time::Instant;
+
+use super::advice::advice;
+use super::iterate::Told;
+use super::judge::rounded;
+use super::range::Scaling;
+use super::system::System;
+use crate::error::{Error, Result};
+use crate::operator::Guess;
+use crate::options::{Method, Norm, SolverOptions};
+use crate::outcome::{Outcome, Stop, Timing};
+use crate::solver::monitor::Patience;
+use crate::solver::{Monitor, Observer};
+use crate::stencil::{Stencil, Supports};
+
+/// The norms that a solve begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Norms {
+    /// Of what was taken out of b, relative.
+    removed: Option<f64>,
+    /// ‖b‖
+    pub(super) rhs: f64,
+    /// ‖r₀‖
+    pub(super) initial: f64,
+    /// What b and u are multiplied by, and these norms with them.
+    scaling: Scaling,
+}
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Norms of b and of the first residual, after b has been made compatible with a singular A.
+    pub(super) fn norms(&mut self, guess: Guess) -> Result<Norms> {
+        let may_begin = guess == Guess::Zero && self.null_space.is_none() && self.scaled.is_none();
+        let found = if may_begin && self.iteration.finds_norm_of_rhs() {
+            self.iteration.begin(&self.b, &mut self.u, guess)?
+        } else {
+            None
+        };
+        let (mut rhs, scaling) = self.bring_into_range(guess, found)?;
+        if found.is_some() && scaling.is_none() {
+            return Ok(Norms { removed: None, rhs, initial: rhs, scaling });
+        }
+        let mut removed = None;
+        if let Some(space) = &mut self.null_space {
+            removed = space.make_compatible(&mut self.b, self.options.tolerance)?.map(|removed| removed.relative);
+            rhs = self.norm_of_rhs()?;
+        }
+        let initial = match (self.iteration.begin(&self.b, &mut self.u, guess)?, guess) {
+            (Some(norm), _) => norm,
+            (None, Guess::Zero) => rhs,
+            (None, Guess::Given) => self.true_residual()?,
+        };
+        Ok(Norms { removed, rhs, initial, scaling })
+    }
+
+    /// Solves. `rounds` says that u goes to an array of single precision, and is judged as what is in that.
+    pub(super) fn run(
+        &mut self,
+        norms: Norms,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+        clock: Instant,
+        rounds: bool,
+    ) -> Result<Outcome> {
+        let Norms { removed, rhs, mut initial, scaling } = norms;
+        for (what, norm) in [("the right-hand side", rhs), ("the first guess", initial)] {
+            if !norm.is_finite() {
+                return Err(Error::invalid(
+                    what,
+                    "it holds a NaN or an infinity, or its norm overflows; scale it down",
+                ));
+            }
+        }
+        let reference = match self.options.norm {
+            Norm::Initial if self.is_capped => initial.min(rhs),
+            Norm::Initial => initial,
+            Norm::Rhs | Norm::Scaled => rhs,
+        };
+        let SolverOptions { tolerance, max_iterations, method, .. } = self.options;
+        let patience = match method {
+            Method::Jacobi => Patience::Relaxation,
+            _ if method.is_stationary() => Patience::Stationary,
+            _ => Patience::Krylov,
+        };
+        let mut monitor = Monitor::new(reference, tolerance, max_iterations, patience, observer);
+        let backend = self.backend.clone();
+        let mut told = Told::default();
+        // The answer to b = 0 is 0; also where all of b was what no u can produce, whatever the first guess.
+        let is_trivial = rhs == 0.0 && (reference == 0.0 || removed.is_some_and(|removed| removed > 0.0));
+        let mut residual = if is_trivial {
+            let _ = monitor.begin(0.0);
+            backend.clear(&mut self.u)?;
+            0.0
+        } else if monitor.begin(initial).is_break()
+            && !self.is_moved_by_projection(guess, &mut monitor, &mut initial)?
+        {
+            // A first guess that is good enough stays.
+            if guess == Guess::Zero {
+                backend.clear(&mut self.u)?;
+            }
+            initial
+        } else {
+            backend.enter(|| self.iterate(guess, &mut monitor, initial, &mut told))?
+        };
+        let mut error_estimate = self.relative_error(&monitor)?;
+        let fits = self.bring_back(scaling)?;
+        if !fits {
+            monitor.rule(Stop::Breakdown);
+        }
+        let mut is_returned = residual.is_finite() && fits;
+        let mut remedy = None;
+        if rounds && is_returned {
+            let double = std::mem::replace(&mut residual, self.round(scaling)?);
+            remedy = rounded(&mut monitor, tolerance, double, residual);
+            error_estimate = error_estimate.map(|error| error + f64::from(f32::EPSILON) / 2.0);
+            is_returned = residual.is_finite();
+        }
+        if !is_returned {
+            // Numbers that are none must not outlive the solve.
+            backend.clear(&mut self.u)?;
+        }
+        let stop = monitor.stop().unwrap_or(Stop::MaxIterations);
+        let relative_residual = if reference > 0.0 { residual / reference } else { residual };
+        let has_levels = !self.description.levels.is_empty() || self.has_levels;
+        Ok(Outcome {
+            spectrum: monitor.spectrum(),
+            removed,
+            error_estimate: error_estimate.filter(|_| is_returned),
+            stop,
+            iterations: monitor.iterations(),
+            relative_residual,
+            history: monitor.into_history(),
+            is_returned,
+            batch: self.iteration.batch(),
+            advice: remedy.or_else(|| advice(stop, relative_residual, &told.evidence, &self.options, has_levels)),
+            notes: told.notes,
+            timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
+        })
+    }
+}

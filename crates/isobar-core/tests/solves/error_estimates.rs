@@ -1,0 +1,119 @@
+//! Estimated errors of conjugate gradients against true ones.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, Norm, Preconditioner, SolverOptions};
+use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, materials, random};
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::Diffusion;
+
+/// Numbers of a problem, in (0, 1).
+struct Draw(u64, usize);
+
+impl Draw {
+    fn next(&mut self) -> f64 {
+        self.1 += 1;
+        0.5 * (random(self.0, self.1) + 1.0)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((self.next() * n as f64) as usize).min(n - 1)
+    }
+}
+
+fn norm(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum::<f64>().sqrt()
+}
+
+fn solved(stencil: &Diffusion, options: &SolverOptions, b: &[f64], shape: Shape) -> (Option<f64>, bool, Vec<f64>) {
+    let mut u = vec![0.0; b.len()];
+    let mut system = System::new(&Reference, stencil, options).unwrap();
+    let target = ArrayViewMut::c_order(&mut u, shape).unwrap().into();
+    let outcome = system.solve(ArrayView::c_order(b, shape).unwrap().into(), target, Guess::Zero, &mut ignore).unwrap();
+    (outcome.error_estimate, outcome.converged(), u)
+}
+
+/// The estimate and the true relative error of problem number n, where it converges and has an estimate.
+fn estimated(n: u64) -> Option<(f64, f64, String)> {
+    let mut draw = Draw(70_000 + n, 0);
+    let shape = match draw.below(3) {
+        0 => Shape::new(20 + draw.below(180), 1, 1),
+        1 => Shape::new(8 + draw.below(40), 8 + draw.below(24), 1),
+        _ => Shape::new(4 + draw.below(10), 4 + draw.below(10), 2 + draw.below(6)),
+    };
+    let contrast = 10f64.powf(6.0 * draw.next());
+    let field = match draw.below(4) {
+        0 => materials::noise(shape, contrast.ln() / 4.0, n).unwrap(),
+        1 => materials::two_phase(shape, contrast).unwrap_or_else(|_| vec![1.0; shape.cells()]),
+        2 => (0..shape.cells()).map(|_| if draw.next() < 0.5 { 1.0 } else { contrast }).collect(),
+        _ => vec![1.0; shape.cells()],
+    };
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(field));
+    problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+    if draw.below(2) == 0 {
+        problem.boundary[0][1] = Boundary::Dirichlet(0.0);
+    }
+    let stencil = problem.stencil().unwrap();
+    let [kind, tolerance] = [draw.below(7), 1 + draw.below(8)];
+    let preconditioner = [
+        Preconditioner::None,
+        Preconditioner::Jacobi,
+        Preconditioner::Neumann { order: 2 },
+        Preconditioner::SsorAi,
+        Preconditioner::Line,
+        Preconditioner::Ic { block: None },
+        Preconditioner::Multigrid,
+    ][kind];
+    let cells = shape.cells();
+    let u: Vec<f64> = match draw.below(3) {
+        0 => (0..cells).map(|c| random(n, c)).collect(),
+        1 => (0..cells).map(|c| 1.0 + (c % shape.nx) as f64 / shape.nx as f64).collect(),
+        // The solution of a smooth right-hand side.
+        _ => {
+            let options = SolverOptions { tolerance: 1e-12, norm: Norm::Rhs, ..SolverOptions::default() };
+            solved(&stencil, &options, &vec![1.0; cells], shape).2
+        }
+    };
+    let b = stencil.times(&u);
+    let options = SolverOptions {
+        method: Method::Cg,
+        preconditioner,
+        tolerance: 10f64.powf(-(tolerance as f64) - draw.next()),
+        norm: [Norm::Initial, Norm::Rhs][draw.below(2)],
+        max_iterations: 20_000,
+        ..SolverOptions::default()
+    };
+    let (estimate, converged, found) = solved(&stencil, &options, &b, shape);
+    let error: Vec<f64> = found.iter().zip(&u).map(|(a, b)| a - b).collect();
+    let name = format!("{n} {shape} contrast {contrast:.0e} {preconditioner:?} {:.0e}", options.tolerance);
+    estimate.filter(|_| converged).map(|estimate| (estimate, norm(&error) / norm(&found), name))
+}
+
+/// Of these problems none, or 1 in 500 by less than a factor of 3, has a larger error than estimated.
+fn check(count: u64, allowed: usize) {
+    let mut ratios: Vec<(f64, String)> = Vec::new();
+    for (estimate, error, name) in (0..count).filter_map(estimated) {
+        // What rounding of A u leaves is no error of the iteration.
+        if error > 1e-9 {
+            ratios.push((estimate / error, name));
+        }
+    }
+    ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let low = ratios.iter().take_while(|(ratio, _)| *ratio < 1.0).count();
+    assert!(ratios.len() as u64 > count / 4, "{} of {count} problems have an estimate", ratios.len());
+    assert!(low <= allowed && ratios[0].0 > 1.0 / 3.0, "{:?}", &ratios[..low + 1]);
+}
+
+#[test]
+fn estimates_bound_errors() {
+    check(150, 0);
+}
+
+#[test]
+#[ignore = "3000 problems; .ci/run has it"]
+fn estimates_bound_errors_of_many() {
+    check(3000, 3);
+}

@@ -1,0 +1,138 @@
+//! Whose a temporary is: its name says which process made it, so that what a killed one has left is told from what another one is writing.
+//! On Linux; elsewhere names say nothing, and nothing is taken for left.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// A process of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Of the machine, since it was started, and of the processes that can see each other there.
+    place: u64,
+    process: i32,
+    /// When it began, in ticks since the machine was started: numbers of processes are given again.
+    began: u64,
+}
+
+impl Owner {
+    /// This process; nothing where the system does not say.
+    ///
+    /// # Errors
+    /// What keeps it from saying now, as too many open files.
+    pub(crate) fn this() -> io::Result<Option<Self>> {
+        let read = || -> io::Result<Self> {
+            let mut place = fs::read("/proc/sys/kernel/random/boot_id")?;
+            place.extend(fs::read("/proc/sys/kernel/hostname")?);
+            place.extend(fs::read_link("/proc/self/ns/pid")?.as_os_str().as_encoded_bytes());
+            let process = std::process::id() as i32;
+            Ok(Self { place: fnv1a(&place), process, began: State::read("self")?.began })
+        };
+        match read() {
+            Ok(this) => Ok(Some(this)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a name says, between `prefix` and another hyphen.
+    pub(crate) fn of(name: &OsStr, prefix: &str) -> Option<Self> {
+        let mut parts = name.to_str()?.strip_prefix(prefix)?.splitn(4, '-');
+        let (place, process, began) = (parts.next()?, parts.next()?, parts.next()?);
+        let process = process.parse().ok().filter(|&process| process > 0)?;
+        parts.next()?;
+        Some(Self { place: u64::from_str_radix(place, 16).ok()?, process, began: began.parse().ok()? })
+    }
+
+    /// Whether it has ended. Of the processes of another machine nothing is known.
+    pub(crate) fn is_gone(&self, this: &Self) -> bool {
+        let is_another = |state: State| state.has_ended || state.began != self.began;
+        self.place == this.place && (is_missing(self.process) || State::read(self.process).is_ok_and(is_another))
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{}-{}", self.place, self.process, self.began)
+    }
+}
+
+/// Whether there is no process of this number, not even one that this user may not see in `/proc`.
+#[cfg(unix)]
+fn is_missing(process: i32) -> bool {
+    // SAFETY: signal 0 goes to nobody.
+    let found = unsafe { libc::kill(process, 0) };
+    found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+#[cfg(not(unix))]
+fn is_missing(_process: i32) -> bool {
+    false
+}
+
+/// Of a process.
+struct State {
+    /// It waits for its parent to ask what came of it.
+    has_ended: bool,
+    began: u64,
+}
+
+impl State {
+    fn read(process: impl fmt::Display) -> io::Result<Self> {
+        let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
+        // "PID (NAME) STATE …", where the name may have spaces and brackets; the state is field 3, the beginning 22.
+        let fields: Vec<&str> = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let began = fields.get(19).and_then(|field| field.parse().ok());
+        let began = began.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(Self { has_ended: matches!(fields.first(), Some(&("Z" | "X"))), began })
+    }
+}
+
+/// FNV-1a, 64 bits.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_gone_when_it_has_ended() {
+        let this = Owner::this().unwrap().unwrap();
+        assert!(!this.is_gone(&this));
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = child.id() as i32;
+        let owner = Owner { process, began: State::read(process).unwrap().began, ..this };
+        assert!(!owner.is_gone(&this));
+        assert!(Owner { began: owner.began + 1, ..owner }.is_gone(&this), "another one of the same number");
+        child.kill().unwrap();
+        while !State::read(process).unwrap().has_ended {
+            std::thread::yield_now();
+        }
+        assert!(owner.is_gone(&this), "nobody has asked for it yet");
+        child.wait().unwrap();
+        assert!(owner.is_gone(&this));
+        assert!(!Owner { place: !this.place, ..owner }.is_gone(&this), "of another machine");
+    }
+
+    #[test]
+    fn names_say_whose_they_are() {
+        let this = Owner::this().unwrap().unwrap();
+        let of = |name: &str| Owner::of(OsStr::new(name), ".isobar-");
+        assert_eq!(of(&format!(".isobar-{this}-a1B2c3.tmp")), Some(this));
+        for name in [
+            ".isobar-a1B2c3.tmp",
+            ".isobar-",
+            "u.zarr",
+            ".isobar-a-b-c-d.tmp",
+            ".isobar-f0-0-7-x.tmp",
+            ".isobar-f0--1-7.tmp",
+        ] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+}
