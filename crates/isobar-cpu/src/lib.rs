@@ -8,7 +8,8 @@
 //!   (j, colour) half plane at a time, SIMD lanes across columns,
 //! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
 //!   `modes` between its grid and its vertical modes,
-//! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries.
+//! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries,
+//! * [`solvers`] solvers as objects.
 
 mod aggregate;
 mod bilinear;
@@ -22,6 +23,7 @@ mod modes;
 mod row_sum;
 mod seven_point;
 mod shared;
+pub mod solvers;
 mod stored_matrix;
 mod tensor_product;
 mod vector;

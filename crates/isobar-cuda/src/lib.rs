@@ -13,7 +13,8 @@
 //! * [`galerkin`] coarse grids of diffusion,
 //! * [`link`] how cards reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
 //!   `part` vectors that are parts of larger ones,
-//! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells.
+//! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells,
+//! * [`solvers`] solvers as objects.
 
 pub mod aggregate;
 mod array;
@@ -40,6 +41,7 @@ pub mod peers;
 mod reduction;
 mod scalars;
 pub mod seven_point;
+pub mod solvers;
 mod staging;
 pub mod stored_matrix;
 pub mod tensor_product;

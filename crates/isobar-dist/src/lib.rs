@@ -8,6 +8,7 @@
 //!   all do or none,
 //! * [`Patches`] which rank has which columns, [`Slabs`] in one direction,
 //! * [`Distributed`] the back end, [`Vector`] its vectors, [`DistributedOperator`] its operators,
+//! * [`compile_solvers`] what a back end's crate compiles of all that,
 //! * [`levels`] those of multigrid: divided while slabs are thick enough, then whole on every rank; `points` those whose cells are
 //!   relaxed each by itself, `galerkin` those of 27 points,
 //! * `cells` steps from cell to cell: relaxation of points, and substitution, in which a rank follows the one before,
@@ -33,6 +34,7 @@ mod patches;
 mod patience;
 mod points;
 mod slabs;
+mod solvers;
 mod tensor_product;
 pub mod threads;
 mod together;

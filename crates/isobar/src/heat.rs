@@ -10,7 +10,7 @@ use isobar_core::layout::Shape;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
 use isobar_core::solver::{Observer, ignore};
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Moment, Step, Tried, trial};
+use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step, Tried};
 use isobar_dist::{Communicator, together};
 
 use crate::arrays::{Input, Output};
@@ -56,10 +56,10 @@ impl TimeStepper {
                 require_same_system(&**world, &heat.stiffness, Some(solver))?;
             }
             Ok(match device {
-                Device::Cpu(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-                Device::Cuda(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-                Device::CpuRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
-                Device::CudaRanks(backend) => Box::new(HeatStepper::new(backend, heat, options, solver)?),
+                Device::Cpu(backend) => isobar_cpu::solvers::heat(backend, heat, options, solver)?,
+                Device::Cuda(backend) => isobar_cuda::solvers::heat(backend, heat, options, solver)?,
+                Device::CpuRanks(backend) => isobar_cpu::solvers::ranks::heat(backend, heat, options, solver)?,
+                Device::CudaRanks(backend) => isobar_cuda::solvers::ranks::heat(backend, heat, options, solver)?,
                 Device::Cards(cards) => cards.stepper(&heat, options, solver)?,
             })
         };
@@ -142,8 +142,8 @@ impl TimeStepper {
         device.require_process()?;
         let state: Source<'_> = state.source(heat.shape())?;
         match device {
-            Device::Cpu(backend) => trial::trial(backend, heat, options, solver, state),
-            Device::Cuda(backend) => trial::trial(backend, heat, options, solver, state),
+            Device::Cpu(backend) => isobar_cpu::solvers::trial(backend, heat, options, solver, state),
+            Device::Cuda(backend) => isobar_cuda::solvers::trial(backend, heat, options, solver, state),
             Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => {
                 Err(one_rank_only("a trial of preconditioners"))
             }

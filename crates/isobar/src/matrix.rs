@@ -1,12 +1,12 @@
 //! The matrices that a solver can be made for.
 
-use isobar_core::bench::{Setup, Timed, time_iteration, time_setup};
-use isobar_core::build::{MatrixSize, Solve, System};
+use isobar_core::bench::{Setup, Timed};
+use isobar_core::build::{MatrixSize, Solve};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Shape;
 use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::precond::OwnPreconditioner;
-use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, Supports, TensorProduct};
+use isobar_core::stencil::{Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 
 use crate::device::Device;
 use crate::on_rows::OnRows;
@@ -46,26 +46,8 @@ pub(crate) mod sealed {
     }
 }
 
-fn make<B: Supports<S>, S: Stencil>(
-    backend: &B,
-    matrix: &S,
-    options: &SolverOptions,
-    own: Option<Box<dyn OwnPreconditioner>>,
-) -> Result<Box<dyn Solve<S>>> {
-    Ok(match own {
-        None => Box::new(System::new(backend, matrix, options)?),
-        Some(own) => Box::new(System::with_preconditioner(backend, matrix, options, own)?),
-    })
-}
-
-fn bench<B: Supports<S>, S: Stencil>(backend: &B, matrix: &S, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
-    let setup = time_setup(backend, matrix, options)?;
-    let steps = System::new(backend, matrix, options)?.description().traffic.clone();
-    Ok((setup, time_iteration(backend, matrix, options, &steps)?))
-}
-
 macro_rules! matrices {
-    ($($kind:ident: $matrix:ty),*) => {$(
+    ($($kind:ident: $matrix:ty, $solvers:ident;)*) => {$(
         impl Matrix for $matrix {}
 
         impl sealed::Sealed for $matrix {
@@ -84,8 +66,8 @@ macro_rules! matrices {
                 own: Option<Box<dyn OwnPreconditioner>>,
             ) -> Result<Inner> {
                 Ok(Inner::$kind(match device {
-                    Device::Cpu(backend) => make(backend, self, options, own)?,
-                    Device::Cuda(backend) => make(backend, self, options, own)?,
+                    Device::Cpu(backend) => isobar_cpu::solvers::$solvers::solver(backend, self, options, own)?,
+                    Device::Cuda(backend) => isobar_cuda::solvers::$solvers::solver(backend, self, options, own)?,
                     _ if own.is_some() => return Err(one_rank_only("a preconditioner of your own")),
                     Device::CpuRanks(backend) => {
                         Box::new(OnRows::new(backend, self, options, || self.on_cores(backend, options))?)
@@ -109,15 +91,20 @@ macro_rules! matrices {
 
             fn bench(&self, device: &Device, options: &SolverOptions) -> Result<(Setup, Vec<Timed>)> {
                 match device {
-                    Device::Cpu(backend) => bench(backend, self, options),
-                    Device::Cuda(backend) => bench(backend, self, options),
+                    Device::Cpu(backend) => isobar_cpu::solvers::$solvers::bench(backend, self, options),
+                    Device::Cuda(backend) => isobar_cuda::solvers::$solvers::bench(backend, self, options),
                     Device::CpuRanks(_) | Device::CudaRanks(_) | Device::Cards(_) => Err(one_rank_only("timing steps")),
                 }
             }
         }
     )*};
 }
-matrices!(TensorProduct: TensorProduct, Diffusion: Diffusion, Stored: StoredMatrix, Own: OwnOperator);
+matrices! {
+    TensorProduct: TensorProduct, tensor_product;
+    Diffusion: Diffusion, diffusion;
+    Stored: StoredMatrix, stored;
+    Own: OwnOperator, own;
+}
 
 /// The same call for every kind.
 macro_rules! each {

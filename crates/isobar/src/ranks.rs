@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::build::{Solve, System};
+use isobar_core::build::Solve;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::SolverOptions;
@@ -375,11 +375,11 @@ impl OnRanks for TensorProduct {
     }
 
     fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(System::new(backend, self, options)?))
+        isobar_cpu::solvers::ranks::tensor_product(backend, self, options)
     }
 
     fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(System::new(backend, self, options)?))
+        isobar_cuda::solvers::ranks::tensor_product(backend, self, options)
     }
 }
 
@@ -410,11 +410,11 @@ impl OnRanks for Diffusion {
     }
 
     fn on_cores(&self, backend: &Distributed<Cpu>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(System::new(backend, self, options)?))
+        isobar_cpu::solvers::ranks::diffusion(backend, self, options)
     }
 
     fn on_card(&self, backend: &Distributed<Cuda>, options: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
-        Ok(Box::new(System::new(backend, self, options)?))
+        isobar_cuda::solvers::ranks::diffusion(backend, self, options)
     }
 }
 

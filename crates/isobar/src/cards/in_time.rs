@@ -9,7 +9,7 @@ use isobar_core::layout::Shape;
 use isobar_core::options::SolverOptions;
 use isobar_core::problem::Heat;
 use isobar_core::solver::Observer;
-use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Moment, Step};
+use isobar_core::stepping::{Evolve, HeatOptions, Moment, Step};
 use isobar_dist::Communicator;
 
 use super::{Cards, Parts, Told, Verdicts, lock, on_a_device};
@@ -27,8 +27,7 @@ impl Cards {
     /// A stepper on all of them.
     pub(crate) fn stepper(&self, heat: &Heat, options: HeatOptions, solver: &SolverOptions) -> Result<Box<dyn Evolve>> {
         let parts = Parts::new(self, heat.shape(), |rank| {
-            let stepper = HeatStepper::new(&rank.backend, heat.clone(), options, solver)?;
-            Ok(Box::new(stepper) as Box<dyn Evolve>)
+            isobar_cuda::solvers::ranks::heat(&rank.backend, heat.clone(), options, solver)
         })?;
         let levels = heat.stiffness.levels();
         let description = parts.describe(&levels, |stepper| stepper.description());

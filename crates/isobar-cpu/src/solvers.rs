@@ -1,0 +1,5 @@
+//! Solvers on this machine's processor cores, as objects. They are compiled here, and nowhere else.
+
+use crate::Cpu;
+
+isobar_dist::compile_solvers!(Cpu);

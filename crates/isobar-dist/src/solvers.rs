@@ -1,0 +1,114 @@
+//! Solvers that are compiled once, in the crate of their back end.
+
+/// Makes the contents of a back end's module `solvers`: functions that return its solvers as objects, on one device and as one of
+/// several ranks. None of them is generic, so nothing of a solver is compiled again where they are called.
+#[macro_export]
+macro_rules! compile_solvers {
+    ($backend:ty) => {
+        use isobar_core::array::Source;
+        use isobar_core::bench::{Setup, Timed, time_iteration, time_setup};
+        use isobar_core::build::{Solve, System};
+        use isobar_core::error::Result;
+        use isobar_core::options::SolverOptions;
+        use isobar_core::precond::OwnPreconditioner;
+        use isobar_core::problem::Heat;
+        use isobar_core::stepping::{Evolve, HeatOptions, HeatStepper, Tried};
+
+        $crate::compile_solvers!(@one_device $backend, tensor_product, TensorProduct);
+        $crate::compile_solvers!(@one_device $backend, diffusion, Diffusion);
+        $crate::compile_solvers!(@one_device $backend, stored, StoredMatrix);
+        $crate::compile_solvers!(@one_device $backend, own, OwnOperator);
+
+        $crate::compile_solvers!(@heat $backend);
+
+        /// Takes the first step of the heat equation with one preconditioner after another; see
+        /// [`trial`](isobar_core::stepping::trial::trial).
+        ///
+        /// # Errors
+        /// As there.
+        pub fn trial(
+            backend: &$backend,
+            heat: &Heat,
+            options: HeatOptions,
+            solver: &SolverOptions,
+            state: Source<'_>,
+        ) -> Result<Vec<Tried>> {
+            isobar_core::stepping::trial::trial(backend, heat, options, solver, state)
+        }
+
+        /// Solvers of a rank's subdomain.
+        pub mod ranks {
+            use super::*;
+
+            $crate::compile_solvers!(@rank $backend, tensor_product, TensorProduct);
+            $crate::compile_solvers!(@rank $backend, diffusion, Diffusion);
+
+            $crate::compile_solvers!(@heat $crate::Distributed<$backend>);
+        }
+    };
+    (@one_device $backend:ty, $name:ident, $stencil:ident) => {
+        #[doc = concat!("Solvers of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
+        pub mod $name {
+            use isobar_core::stencil::$stencil;
+
+            use super::*;
+
+            /// Makes a solver, perhaps with a preconditioner of the caller's own.
+            ///
+            /// # Errors
+            /// As [`System::new`].
+            pub fn solver(
+                backend: &$backend,
+                stencil: &$stencil,
+                options: &SolverOptions,
+                own: Option<Box<dyn OwnPreconditioner>>,
+            ) -> Result<Box<dyn Solve<$stencil>>> {
+                Ok(match own {
+                    None => Box::new(System::new(backend, stencil, options)?),
+                    Some(own) => Box::new(System::with_preconditioner(backend, stencil, options, own)?),
+                })
+            }
+
+            /// Times setting up, and every step of an iteration.
+            ///
+            /// # Errors
+            /// As [`solver`].
+            pub fn bench(
+                backend: &$backend,
+                stencil: &$stencil,
+                options: &SolverOptions,
+            ) -> Result<(Setup, Vec<Timed>)> {
+                let setup = time_setup(backend, stencil, options)?;
+                let steps = System::new(backend, stencil, options)?.description().traffic.clone();
+                Ok((setup, time_iteration(backend, stencil, options, &steps)?))
+            }
+        }
+    };
+    (@rank $backend:ty, $name:ident, $stencil:ident) => {
+        #[doc = concat!("Makes a solver of a [`", stringify!($stencil), "`](isobar_core::stencil::", stringify!($stencil), ").")]
+        ///
+        /// # Errors
+        /// As [`System::new`].
+        pub fn $name(
+            backend: &$crate::Distributed<$backend>,
+            stencil: &isobar_core::stencil::$stencil,
+            options: &SolverOptions,
+        ) -> Result<Box<dyn Solve<isobar_core::stencil::$stencil>>> {
+            Ok(Box::new(System::new(backend, stencil, options)?))
+        }
+    };
+    (@heat $backend:ty) => {
+        /// Makes what takes the steps of the heat equation.
+        ///
+        /// # Errors
+        /// As [`HeatStepper::new`].
+        pub fn heat(
+            backend: &$backend,
+            heat: Heat,
+            options: HeatOptions,
+            solver: &SolverOptions,
+        ) -> Result<Box<dyn Evolve>> {
+            Ok(Box::new(HeatStepper::new(backend, heat, options, solver)?))
+        }
+    };
+}
