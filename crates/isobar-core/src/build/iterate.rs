@@ -23,7 +23,7 @@ pub(super) struct Told {
 pub(super) struct Evidence {
     /// The iteration converges, and what it converges to does not: rounding.
     pub(super) is_at_floor: bool,
-    /// Numbers that are none were met.
+    /// A residual was not finite.
     pub(super) is_out_of_range: bool,
     /// What the recurrence stopped at with the last preconditioner, for which there is no other.
     pub(super) broken: Option<Broken>,
@@ -105,11 +105,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                 Some(Stop::Breakdown | Stop::Diverged) if self.best.is_some() && residual.is_finite() => {
                     let broken = monitor.broken();
                     let why = reason(monitor);
-                    if has_gained && monitor.stop() == Some(Stop::Breakdown) {
-                        // Rounding has spoilt a preconditioner that works: it goes on from the true residual.
-                        monitor.resume(residual);
-                        restarts += 1;
-                    } else if let Some(note) = ranks.fall(self, &why, monitor, residual) {
+                    // What rounding has spoilt works again from the true residual, if it has gained.
+                    let is_spoilt = has_gained && monitor.stop() == Some(Stop::Breakdown);
+                    let fallen = if is_spoilt { None } else { ranks.fall(self, &why, monitor, residual) };
+                    if let Some(note) = fallen {
                         told.notes.push(note);
                     } else if has_gained {
                         monitor.resume(residual);

@@ -2,13 +2,13 @@
 
 use super::arrays::{download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::replace::in_double;
+use super::replace::{by_lines, in_double};
 use super::system::System;
 use crate::array::{Source, Target};
 use crate::backend::{Ratio, Scalar};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::Guess;
-use crate::options::{Method, Preconditioner, Smoother};
+use crate::options::Preconditioner;
 use crate::real::Precision;
 use crate::stencil::{Stencil, Supports};
 
@@ -26,6 +26,11 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (norm, scaling) = self.bring_into_range(Guess::Zero, None)?;
         if !norm.is_finite() {
             find_not_finite("the residual", r)?;
+            // Arrays on a device are not searched.
+            return Err(Error::invalid(
+                "the residual",
+                "it holds a NaN or an infinity, or its norm overflows; scale it down",
+            ));
         }
         if norm > 0.0 {
             let backend = self.backend.clone();
@@ -55,8 +60,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             options = in_double(options);
         }
         if is_skew {
-            (options.method, options.preconditioner) = (Method::Cg, self.reserve);
-            options.multigrid.smoother = Smoother::LineRedBlack;
+            options = by_lines(options, self.reserve);
         }
         let Parts { made, updates, coefficient_bytes, .. } =
             assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
@@ -69,16 +73,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// u = M⁻¹ b, and so on with what is left of the residual.
     fn steps(&mut self, iterations: usize) -> Result<()> {
         self.make_symmetric()?;
-        let Self { backend, capabilities, iteration, symmetric, b, u, layout, scalars, .. } = self;
+        let Self { backend, capabilities, iteration, symmetric, spare, b, u, layout, scalars, .. } = self;
         let iteration = symmetric.as_mut().map_or(iteration, |(symmetric, _)| symmetric);
         iteration.choose(0);
         iteration.precondition(b, u)?;
         if iterations > 1 {
-            let [mut r, mut z] = [backend.zeros(layout)?, backend.zeros(layout)?];
+            let [r, z] = match spare {
+                Some(spare) => spare,
+                None => spare.insert([backend.zeros(layout)?, backend.zeros(layout)?]),
+            };
             for _ in 1..iterations {
-                capabilities.operator.residual(b, u, &mut r, UNUSED, scalars)?;
-                iteration.precondition(&r, &mut z)?;
-                backend.axpy(Ratio::ONE, &z, u, scalars)?;
+                capabilities.operator.residual(b, u, r, UNUSED, scalars)?;
+                iteration.precondition(r, z)?;
+                backend.axpy(Ratio::ONE, z, u, scalars)?;
             }
         }
         Ok(())

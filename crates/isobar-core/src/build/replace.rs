@@ -34,6 +34,13 @@ pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options
 }
 
+/// The same with conjugate gradients, preconditioned by what suits any coefficients, and by lines where that is multigrid.
+pub(super) fn by_lines(mut options: SolverOptions, preconditioner: Preconditioner) -> SolverOptions {
+    (options.method, options.preconditioner) = (Method::Cg, preconditioner);
+    options.multigrid.smoother = Smoother::LineRedBlack;
+    options
+}
+
 impl<B: Supports<S>, S: Stencil> System<B, S> {
     /// Whether an iteration in double precision has multigrid in single precision.
     pub(super) fn has_single_multigrid(&self) -> bool {
@@ -75,8 +82,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
     /// Goes on with conjugate gradients and the preconditioner that suits any coefficients. Says so.
     pub(super) fn replace_points(&mut self, monitor: &mut Monitor<'_>, residual: f64) -> Result<String> {
-        let mut options = SolverOptions { method: Method::Cg, preconditioner: self.reserve, ..self.options.clone() };
-        options.multigrid.smoother = Smoother::LineRedBlack;
+        let mut options = by_lines(self.options.clone(), self.reserve);
         let has_cycles = self.reserve == Preconditioner::Multigrid;
         if options.storage() == Precision::Mixed && !has_cycles {
             options = in_double(options);

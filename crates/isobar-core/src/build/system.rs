@@ -42,6 +42,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) single: Option<B::Vector<f32>>,
     /// What preconditions others' iterations where the iteration's own cycles are not symmetric, once that is asked for.
     pub(super) symmetric: Option<Symmetric<B, S>>,
+    /// A residual and its correction, once a preconditioner of several steps is asked for.
+    pub(super) spare: Option<[B::Vector<f64>; 2]>,
     /// The best iterate, where the iteration is one whose residual may rise.
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was nobody's wish, so that another may take its place.
@@ -196,6 +198,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             scratch: backend.zeros(&scratch_layout)?,
             single: None,
             symmetric: None,
+            spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
             is_replaceable,

@@ -82,9 +82,7 @@ impl<B: AggregateBackend> NullSpace<B> {
     pub fn make_compatible(&mut self, b: &mut B::Vector<f64>, tolerance: f64) -> Result<Option<Removed>> {
         let Self { operator, compatibility, scalars, found } = self;
         let Some(found) = found else { return Ok(None) };
-        let each = *compatibility == Compatibility::Require && found.has_several_sources(operator.backend(), b)?;
-        let norms = if each { Some(found.norms(&**operator, b)?) } else { None };
-        found.make_compatible(operator.backend(), b, tolerance, (*compatibility, norms), scalars).map(Some)
+        found.make_compatible(&**operator, b, tolerance, *compatibility, scalars).map(Some)
     }
 
     /// Gives u the mean 0 over every floating component, and 0 in inactive cells.
@@ -145,18 +143,9 @@ impl<B: AggregateBackend> Found<B> {
         }))
     }
 
-    /// Whether b does not add up to 0 in some floating component, beside which there are other active cells.
-    fn has_several_sources(&mut self, backend: &B, b: &B::Vector<f64>) -> Result<bool> {
-        if self.is_alone {
-            return Ok(false);
-        }
-        self.find_means(backend, b)?;
-        Ok(self.host.iter().any(|&mean| mean != 0.0))
-    }
-
-    /// ‖b‖ over every floating component.
+    /// ‖b‖ over every floating component; `self.sums` is as it was.
     fn norms(&mut self, operator: &dyn AggregateOperator<B, f64>, b: &B::Vector<f64>) -> Result<Vec<f64>> {
-        let Self { floating: Some(floating), sums, sizes, .. } = self else { return Ok(Vec::new()) };
+        let Self { floating: Some(floating), sums, sizes, host, .. } = self else { return Ok(Vec::new()) };
         let (backend, layout) = (operator.backend(), operator.layout());
         let mut values = vec![0.0; layout.shape().cells()];
         backend.download(b, &mut ArrayViewMut::c_order(&mut values, layout.shape())?)?;
@@ -167,6 +156,7 @@ impl<B: AggregateBackend> Found<B> {
         let mut norms = vec![0.0; sizes.len()];
         backend.read_aggregated(sums, &mut norms)?;
         norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
+        backend.write_aggregated(host, sums)?;
         Ok(norms)
     }
 
@@ -187,12 +177,13 @@ impl<B: AggregateBackend> Found<B> {
 
     fn make_compatible(
         &mut self,
-        backend: &B,
+        operator: &dyn AggregateOperator<B, f64>,
         b: &mut B::Vector<f64>,
         tolerance: f64,
-        (compatibility, norms): (Compatibility, Option<Vec<f64>>),
+        compatibility: Compatibility,
         scalars: &mut B::Scalars,
     ) -> Result<Removed> {
+        let backend = operator.backend();
         self.clear_inactive(backend, b)?;
         if self.sizes.is_empty() {
             return Ok(Removed::default());
@@ -204,6 +195,9 @@ impl<B: AggregateBackend> Found<B> {
             return Ok(Removed::default());
         }
         self.find_means(backend, b)?;
+        // Where a floating component is not all there is, its sources are judged beside its own.
+        let is_judged = compatibility == Compatibility::Require && self.host.iter().any(|&mean| mean != 0.0);
+        let norms = if is_judged && !self.is_alone { Some(self.norms(operator, b)?) } else { None };
         let component_norm = |component: usize| self.host[component].abs() * (self.sizes[component] as f64).sqrt();
         let total = (0..self.sizes.len()).map(|component| component_norm(component).powi(2)).sum::<f64>().sqrt();
         let relative = if norm > 0.0 { total / norm } else { 0.0 };

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::jacobi::traffic_of;
+use super::jacobi::{sweep_from_zero, traffic_of};
 use super::{Iteration, Monitor};
 use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{Backend, Scalar};
@@ -157,10 +157,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for LineBatch<B, T> {
     }
 
     fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.backend.clear(&mut self.next)?;
-        let sweep = PointCycle::sweep(self.cycle.relaxation);
-        self.operator.prepare(&sweep)?;
-        self.operator.relax_points(&sweep, r, &self.next, z, WORST, &mut self.scalars)
+        sweep_from_zero(&*self.operator, self.cycle.relaxation, r, &mut self.next, z, &mut self.scalars)
     }
 
     fn batch(&self) -> Option<Batch> {

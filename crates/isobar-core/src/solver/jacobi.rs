@@ -106,6 +106,21 @@ pub fn traffic_of(cycle: &PointCycle, shape: Shape) -> Traffic {
     Traffic { flops: step.flops * cycle.updates(shape) / shape.cells() as f64, ..step }
 }
 
+/// z = ω D⁻¹ r, a plain sweep from zero, which is put in `zero`.
+pub(super) fn sweep_from_zero<B: Backend, T: Real>(
+    operator: &dyn PointSmoother<B, T>,
+    relaxation: f64,
+    r: &B::Vector<T>,
+    zero: &mut B::Vector<T>,
+    z: &mut B::Vector<T>,
+    scalars: &mut B::Scalars,
+) -> Result<()> {
+    operator.backend().clear(zero)?;
+    let sweep = PointCycle::sweep(relaxation);
+    operator.prepare(&sweep)?;
+    operator.relax_points(&sweep, r, zero, z, NORM, scalars)
+}
+
 impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
     fn begin(&mut self, b: &B::Vector<T>, u: &mut B::Vector<T>, guess: Guess) -> Result<Option<f64>> {
         if guess == Guess::Zero {
@@ -167,10 +182,7 @@ impl<B: Backend, T: Real> Iteration<B, T> for Jacobi<B, T> {
     }
 
     fn precondition(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.backend.clear(&mut self.next)?;
-        let sweep = PointCycle::sweep(self.cycle.relaxation);
-        self.operator.prepare(&sweep)?;
-        self.operator.relax_points(&sweep, r, &self.next, z, NORM, &mut self.scalars)
+        sweep_from_zero(&*self.operator, self.cycle.relaxation, r, &mut self.next, z, &mut self.scalars)
     }
 
     fn traffic(&self) -> Vec<StepTraffic> {

@@ -91,7 +91,7 @@ const WORTH_KEEPING: f64 = 0.5;
 /// What an estimated error is multiplied by: weak preconditioners leave errors as much larger in slow vectors as these have
 /// been seen by then.
 const CAUTION: f64 = 3.0;
-/// The same of a strong preconditioner after few iterations.
+/// What an estimate is multiplied by after few iterations of a strong preconditioner.
 const CAUTION_EARLY: f64 = 6.0;
 /// A stationary method must gain at least this factor…
 const STALL_FACTOR: f64 = 0.9;
@@ -206,7 +206,8 @@ impl<'o> Monitor<'o> {
         now > RISE * self.least && self.least < WORTH_KEEPING * self.kept
     }
 
-    /// The same of a residual that jumps: whether it rises at all, from the least so far.
+    /// Whether the residual has just risen, by however little, from the least so far, and that is well below the residual of the iterate that
+    /// is kept: for iterations whose residual jumps.
     pub fn has_left_the_best(&self) -> bool {
         let ([.., before, now], true) = (&self.history[..], self.stop.is_none()) else { return false };
         now > before && *before <= self.least && self.least < WORTH_KEEPING * self.kept

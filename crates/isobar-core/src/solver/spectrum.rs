@@ -58,7 +58,7 @@ impl Lanczos {
         n >= FEWEST && smallest(n) >= SETTLED * smallest(n.div_ceil(2))
     }
 
-    /// The same from the first `n` iterations.
+    /// Estimates the extreme eigenvalues from the first `n` iterations, as [`Lanczos::spectrum`] does from all.
     fn spectrum_of(&self, n: usize) -> Option<Spectrum> {
         // Gershgorin: all eigenvalues lie below this.
         let off = |k: usize| self.squares[k].sqrt();

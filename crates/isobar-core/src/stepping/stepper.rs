@@ -326,6 +326,10 @@ impl<B: Supports<Diffusion>> HeatStepper<B> {
         let mut exponent = 0_i32;
         let [error, size] = loop {
             for (x, out) in [(&*u, STATE), (&*first, PRODUCT), (&*w, ERROR)] {
+                if exponent == 0 {
+                    backend.dot(x, x, out, scalars)?;
+                    continue;
+                }
                 backend.convert(x, second)?;
                 backend.scale(2f64.powi(exponent), second)?;
                 backend.dot(second, second, out, scalars)?;

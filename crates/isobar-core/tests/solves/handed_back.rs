@@ -205,6 +205,10 @@ fn a_solver_is_a_linear_symmetric_preconditioner() {
             for options in &ways {
                 let options = SolverOptions { compatibility: Compatibility::Project, ..options.clone() };
                 let mut system = System::new(&Reference, &stencil, &options).unwrap();
+                let (nan, mut z) = (vec![f64::NAN; shape.cells()], vec![0.0; shape.cells()]);
+                let target = ArrayViewMut::c_order(&mut z, shape).unwrap().into();
+                let refused = Solve::precondition(&mut system, source(&nan, shape), target, 1);
+                assert!(matches!(refused, Err(Error::NotFinite { .. })), "{refused:?}");
                 for iterations in [1, 3] {
                     let mut apply = |r: &[f64]| {
                         let mut z = vec![f64::NAN; r.len()];

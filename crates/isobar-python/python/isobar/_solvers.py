@@ -74,9 +74,7 @@ class Solver:
         asked = {key: value for key, value in asked.items() if value is not None}
         if not isinstance(problem, Case):
             asked = {"tolerance": 1e-8, "norm": "rhs", **asked}
-        self._asked = asked
-        text = self._text(asked)
-        self._device, self._threads = device, threads
+        text = problem._options(asked) if isinstance(problem, Case) else to_json(asked)
         self._tolerance = json.loads(text)["tolerance"]
         self._solver = _isobar.Solver(problem._system, text, device, threads)
 
@@ -216,10 +214,6 @@ class Solver:
             return np.asarray(function(np.asarray(x, dtype=np.float64).reshape(shape))).reshape(-1)
 
         return LinearOperator((size, size), matvec=matvec, rmatvec=matvec, dtype=np.dtype(np.float64))
-
-    def _text(self, asked):
-        """The options as text."""
-        return self._problem._options(asked) if isinstance(self._problem, Case) else to_json(asked)
 
     @staticmethod
     def _shape_of(given):
