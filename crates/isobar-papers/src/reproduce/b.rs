@@ -1,14 +1,10 @@
 //! Paper B: tensor-product multigrid against conjugate gradients.
 
 use isobar::grid::{Geometry, GridOptions};
-use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::bench;
-use isobar::internals::build::{Solve, System};
-use isobar::internals::solver::ignore;
 use isobar::internals::traffic::StepTraffic;
 use isobar::options::{Method, MultigridOptions, Preconditioner, Smoother, SolverOptions};
-use isobar::stencil::{Stencil, Supports, TensorProduct};
-use isobar::{Description, Guess, Outcome, Timed};
+use isobar::stencil::{Stencil, TensorProduct};
+use isobar::{Description, Device, Outcome, Solver, Timed};
 use isobar_cli::failure::Result;
 
 use super::printed::{
@@ -72,20 +68,17 @@ fn grid(nx: usize, nz: usize) -> GridOptions {
     GridOptions { geometry: Geometry::Box, nx, ny: nx, nz, ..GridOptions::default() }
 }
 
-pub(super) fn tables<B>(backend: &B, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()>
-where
-    B: Supports<TensorProduct>,
-{
-    let (solves, largest) = solve_table(backend, sizes)?;
+pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
+    let (solves, largest) = solve_table(device, sizes)?;
     if let Some(largest) = &largest {
         emit(work(largest));
     }
     emit(solves);
     if let Some(largest) = &largest {
-        emit(cg_kernels(backend, largest)?);
-        emit(level_kernels(backend, largest)?);
+        emit(cg_kernels(device, largest)?);
+        emit(level_kernels(device, largest)?);
     }
-    emit(robustness(backend, sizes)?);
+    emit(robustness(device, sizes)?);
     Ok(())
 }
 
@@ -96,20 +89,10 @@ struct Solved {
     copy: f64,
 }
 
-fn solve<B: Supports<TensorProduct>>(
-    backend: &B,
-    stencil: &TensorProduct,
-    rhs: &[f64],
-    options: &SolverOptions,
-) -> Result<Solved> {
-    let mut solver = System::new(backend, stencil, options)?;
+fn solve(device: &Device, stencil: &TensorProduct, rhs: &[f64], options: &SolverOptions) -> Result<Solved> {
+    let mut solver = Solver::builder(stencil).options(options).device(device).build()?;
     let mut solution = vec![0.0; rhs.len()];
-    let outcome = solver.solve(
-        ArrayView::c_order(rhs, stencil.shape())?.into(),
-        ArrayViewMut::c_order(&mut solution, stencil.shape())?.into(),
-        Guess::Zero,
-        &mut ignore,
-    )?;
+    let outcome = solver.solve(rhs, &mut solution)?;
     Ok(Solved { description: solver.description().clone(), copy: solver.copy_bandwidth()?, outcome })
 }
 
@@ -134,10 +117,7 @@ struct Largest {
     solved: Vec<(Contender, Solved)>,
 }
 
-fn solve_table<B>(backend: &B, sizes: &Sizes) -> Result<(Sheet, Option<Largest>)>
-where
-    B: Supports<TensorProduct>,
-{
+fn solve_table(device: &Device, sizes: &Sizes) -> Result<(Sheet, Option<Largest>)> {
     let mut sheet = Sheet::new(
         "B.3",
         format!("solves to 1e-5, nz = {}: milliseconds, beside those printed for a K20X and nz = 128", sizes.nz),
@@ -170,7 +150,7 @@ where
         let stencil = problem.stencil()?;
         let mut solved = Vec::new();
         for contender in contenders() {
-            let result = solve(backend, &stencil, &rhs, &contender.options)?;
+            let result = solve(device, &stencil, &rhs, &contender.options)?;
             let printed = contender.printed.iter().find(|printed| printed.nx == nx);
             let timing = result.outcome.timing;
             let each = result.seconds_per_iteration();
@@ -231,26 +211,20 @@ fn work(largest: &Largest) -> Sheet {
     sheet
 }
 
-fn time_largest<B>(backend: &B, largest: &Largest, n: usize) -> Result<(Vec<Timed>, f64, f64)>
-where
-    B: Supports<TensorProduct>,
-{
+fn time_largest(device: &Device, largest: &Largest, n: usize) -> Result<(Vec<Timed>, f64, f64)> {
     let (contender, solved) = &largest.solved[n];
-    let timed = bench::time_iteration(backend, &largest.stencil, &contender.options, &solved.description.traffic)?;
+    let timed = isobar::bench(device, &largest.stencil, &contender.options)?.1;
     Ok((timed, solved.seconds_per_iteration(), solved.copy))
 }
 
-fn cg_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
-where
-    B: Supports<TensorProduct>,
-{
+fn cg_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
     let shape = largest.stencil.shape();
     let mut sheet = Sheet::new(
         "B.4",
         format!("milliseconds of CG's kernels; ours on {shape}, scaled to the printed 512×512×128"),
         &["kernel", "ours", "scaled", "printed", "% of copy"],
     );
-    let (timed, iteration, copy) = time_largest(backend, largest, 0)?;
+    let (timed, iteration, copy) = time_largest(device, largest, 0)?;
     let scale = B_CELLS / shape.cells() as f64;
     let both: f64 = timed.iter().map(Timed::seconds_per_iteration).sum();
     for (name, printed) in B_CG_KERNELS {
@@ -273,10 +247,7 @@ where
     Ok(sheet)
 }
 
-fn level_kernels<B>(backend: &B, largest: &Largest) -> Result<Sheet>
-where
-    B: Supports<TensorProduct>,
-{
+fn level_kernels(device: &Device, largest: &Largest) -> Result<Sheet> {
     let shape = largest.stencil.shape();
     let mut sheet = Sheet::new(
         "B.5",
@@ -286,7 +257,7 @@ where
         &["kernel", "5 (finest)", "4", "3", "2", "1", "all levels", "% of copy on 5"],
     );
     for n in [1, 2] {
-        let (timed, iteration, copy) = time_largest(backend, largest, n)?;
+        let (timed, iteration, copy) = time_largest(device, largest, n)?;
         let (contender, solved) = &largest.solved[n];
         let levels = &solved.description.levels;
         let at = |level: usize, name: Option<&str>| {
@@ -327,10 +298,7 @@ where
     Ok(sheet)
 }
 
-fn robustness<B>(backend: &B, sizes: &Sizes) -> Result<Sheet>
-where
-    B: Supports<TensorProduct>,
-{
+fn robustness(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let (nx, nz) = sizes.robustness;
     let mut sheet = Sheet::new(
         "B, Figure 2",
@@ -361,7 +329,7 @@ where
         };
         let stencil = problem.stencil()?;
         let iterations = |options: &SolverOptions| -> Result<Cell> {
-            let outcome = solve(backend, &stencil, &rhs, options)?.outcome;
+            let outcome = solve(device, &stencil, &rhs, options)?.outcome;
             Ok(if outcome.converged() {
                 Cell::count(outcome.iterations)
             } else {

@@ -1,14 +1,12 @@
 //! Paper C: hierarchical Jacobi in on-chip memory.
 
-use isobar::Shape;
-use isobar::internals::array::{ArrayView, ArrayViewMut};
+use isobar::internals::array::ArrayView;
 use isobar::internals::backend::Scalar;
 use isobar::internals::bench;
-use isobar::internals::build::{Solve, System};
-use isobar::internals::operator::Guess;
 use isobar::options::{Count, JacobiOptions, Method, Overlap, PointCycle, SolverOptions};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, PointProblem, RhsKind, Weighting};
 use isobar::stencil::{Diffusion, Stencil, Supports};
+use isobar::{Device, Shape, Solver};
 use isobar_cli::failure::Result;
 use isobar_cli::plot::Panel;
 
@@ -104,7 +102,7 @@ impl Problem<'_> {
     }
 
     /// Cycles to the tolerance from a first guess of ones.
-    fn count<B: Supports<Diffusion>>(&self, backend: &B, jacobi: JacobiOptions) -> Result<usize> {
+    fn count(&self, device: &Device, jacobi: JacobiOptions) -> Result<usize> {
         const MOST: usize = 2_000_000;
         let (stencil, rhs) = stencil(self.solved, self.is_line())?;
         let options = SolverOptions {
@@ -115,10 +113,8 @@ impl Problem<'_> {
             ..SolverOptions::default()
         };
         let mut u = vec![1.0; self.solved.cells()];
-        let (rhs, to) = (ArrayView::c_order(&rhs, self.solved)?, ArrayViewMut::c_order(&mut u, self.solved)?);
-        let mut system = System::new(backend, &stencil, &options)?;
-        let mut ignore = isobar::internals::solver::ignore;
-        Ok(system.solve(rhs.into(), to.into(), Guess::Given, &mut ignore)?.iterations)
+        let mut solver = Solver::builder(&stencil).options(&options).device(device).build()?;
+        Ok(solver.solve_from(&rhs, &mut u)?.iterations)
     }
 
     /// Seconds of one cycle on the grid that is timed.
@@ -149,9 +145,10 @@ impl Problem<'_> {
         Ok(jacobi.cycle(self.solved, [false; 3], false, tile)?)
     }
 
-    fn find<B: Supports<Diffusion>>(&self, backend: &B, sub_iterations: usize, overlap: usize) -> Result<Found> {
-        let seconds = self.time(backend, &self.tiles(self.timed, sub_iterations, overlap))?;
-        Ok(Found { cycles: self.count(backend, self.tiles(self.solved, sub_iterations, overlap))?, seconds })
+    fn find(&self, device: &Device, sub_iterations: usize, overlap: usize) -> Result<Found> {
+        let seconds =
+            on_device!(device, backend => self.time(backend, &self.tiles(self.timed, sub_iterations, overlap))?);
+        Ok(Found { cycles: self.count(device, self.tiles(self.solved, sub_iterations, overlap))?, seconds })
     }
 
     /// What an independent implementation counted.
@@ -162,8 +159,8 @@ impl Problem<'_> {
     }
 
     /// The two tables and two figures.
-    fn tables<B: Supports<Diffusion>>(&self, backend: &B, emit: &mut dyn FnMut(Sheet)) -> Result<[Panel; 2]> {
-        let plain = self.find(backend, 1, 0)?;
+    fn tables(&self, device: &Device, emit: &mut dyn FnMut(Sheet)) -> Result<[Panel; 2]> {
+        let plain = self.find(device, 1, 0)?;
         let on = if self.is_line() {
             format!("{} lines of {} points", self.sizes.copies, self.points())
         } else {
@@ -185,7 +182,7 @@ impl Problem<'_> {
         for (&k, n) in sub_iterations.map(|k| (k, C_SUB_ITERATIONS.iter().position(|other| other == k))) {
             let mut all = Vec::new();
             for &overlap in self.sizes.overlaps.iter().filter(|&&overlap| overlap < TILE) {
-                all.push((overlap, self.find(backend, k, overlap)?));
+                all.push((overlap, self.find(device, k, overlap)?));
             }
             let Some(&(overlap, best)) = all.iter().min_by(|a, b| a.1.total().total_cmp(&b.1.total())) else {
                 continue;
@@ -240,13 +237,9 @@ impl Problem<'_> {
 }
 
 /// All tables; the figures.
-pub(super) fn tables<B: Supports<Diffusion>>(
-    backend: &B,
-    sizes: &Sizes,
-    emit: &mut dyn FnMut(Sheet),
-) -> Result<Vec<Panel>> {
+pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<Vec<Panel>> {
     let line = Shape::new(sizes.line, 1, 1);
-    let side = sizes.square[usize::from(backend.device().kind == "cuda")];
+    let side = sizes.square[usize::from(matches!(device, Device::Cuda(_)))];
     let square = Shape::new(side, side, 1);
     let problems = [
         Problem {
@@ -270,27 +263,27 @@ pub(super) fn tables<B: Supports<Diffusion>>(
     ];
     let mut figures = Vec::new();
     for problem in &problems {
-        figures.extend(problem.tables(backend, emit)?);
+        figures.extend(problem.tables(device, emit)?);
     }
-    emit(own(backend, &problems)?);
+    emit(own(device, &problems)?);
     Ok(figures)
 }
 
 /// What nobody asks for a tile gets.
-fn own<B: Supports<Diffusion>>(backend: &B, problems: &[Problem<'_>]) -> Result<Sheet> {
+fn own(device: &Device, problems: &[Problem<'_>]) -> Result<Sheet> {
     let columns = ["method", "cycles", "ms", "speed-up", "updates a second (1e9)"];
     let mut sheet = Sheet::new("C, isobar's own", format!("tiles that suit this device, to {TOLERANCE:.0e}"), &columns);
     for problem in problems {
-        let plain = problem.find(backend, 1, 0)?;
+        let plain = problem.find(device, 1, 0)?;
         let exact = JacobiOptions { exact: true, ..JacobiOptions::default() };
         for (name, jacobi) in [("plain", None), ("exact", Some(exact)), ("chosen", Some(JacobiOptions::default()))] {
             let (found, sub_iterations, what) = match jacobi {
                 None => (plain, 1, name.to_owned()),
                 Some(jacobi) => {
-                    let cycle = problem.chosen(backend, &jacobi)?;
+                    let cycle = on_device!(device, backend => problem.chosen(backend, &jacobi)?);
                     let given = |shape: Shape| given(&cycle, shape);
-                    let seconds = problem.time(backend, &given(problem.timed))?;
-                    let found = Found { cycles: problem.count(backend, given(problem.solved))?, seconds };
+                    let seconds = on_device!(device, backend => problem.time(backend, &given(problem.timed))?);
+                    let found = Found { cycles: problem.count(device, given(problem.solved))?, seconds };
                     let [x, y, _] = cycle.tile;
                     let what = format!(
                         "{name}: {x} × {y}, {} sub-iterations, {} shared",

@@ -2,15 +2,12 @@
 
 use std::time::Instant;
 
-use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::build::{Solve, System};
-use isobar::internals::solver::ignore;
 use isobar::options::{CoarseSolve, Deflation, Method, Norm, Preconditioner, SolverOptions, Stripes};
 use isobar::problem::materials::{self, Bubbles};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, RhsKind, Weighting};
+use isobar::stencil::Diffusion;
 use isobar::stencil::galerkin::Serial;
-use isobar::stencil::{Diffusion, Supports};
-use isobar::{Guess, Outcome, Shape};
+use isobar::{Device, Outcome, Shape, Solver};
 use isobar_case::{memory, random_guess};
 use isobar_cli::failure::Result;
 
@@ -68,29 +65,20 @@ pub(super) const FULL: Sizes = Sizes {
 };
 
 /// Processors that the device is compared with.
-pub(super) struct Baselines<C> {
+pub(super) struct Baselines {
     /// One core.
-    pub(super) one: Option<C>,
+    pub(super) one: Option<Device>,
     /// All cores, where the device is another.
-    pub(super) all: Option<C>,
+    pub(super) all: Option<Device>,
 }
 
-pub(super) fn tables<B, C>(
-    backend: &B,
-    baselines: &Baselines<C>,
-    sizes: &Sizes,
-    emit: &mut dyn FnMut(Sheet),
-) -> Result<()>
-where
-    B: Supports<Diffusion>,
-    C: Supports<Diffusion>,
-{
-    emit(counts(backend, sizes)?);
-    emit(conditions(backend, sizes)?);
-    emit(errors(backend, sizes)?);
-    emit(strategies(backend, sizes)?);
-    emit(timings(backend, baselines, sizes)?);
-    emit(bubbles(backend, sizes)?);
+pub(super) fn tables(device: &Device, baselines: &Baselines, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
+    emit(counts(device, sizes)?);
+    emit(conditions(device, sizes)?);
+    emit(errors(device, sizes)?);
+    emit(strategies(device, sizes)?);
+    emit(timings(device, baselines, sizes)?);
+    emit(bubbles(device, sizes)?);
     Ok(())
 }
 
@@ -168,19 +156,14 @@ impl Solved {
     }
 }
 
-fn solve<B: Supports<Diffusion>>(backend: &B, square: &Square, options: &SolverOptions, seed: u64) -> Result<Solved> {
+fn solve(device: &Device, square: &Square, options: &SolverOptions, seed: u64) -> Result<Solved> {
     let shape = square.problem.shape;
     let clock = Instant::now();
-    let mut solver = System::new(backend, &square.stencil, options)?;
-    backend.synchronize()?;
+    let mut solver = Solver::builder(&square.stencil).options(options).device(device).build()?;
+    super::synchronize(device)?;
     let setup = clock.elapsed().as_secs_f64();
     let mut solution = random_guess(seed, shape.cells())?;
-    let outcome = solver.solve(
-        ArrayView::c_order(&square.rhs, shape)?.into(),
-        ArrayViewMut::c_order(&mut solution, shape)?.into(),
-        Guess::Given,
-        &mut ignore,
-    )?;
+    let outcome = solver.solve_from(&square.rhs, &mut solution)?;
     let exact = square.problem.exact();
     let (mut difference, mut norm, mut largest, mut largest_exact) = (0.0, 0.0, 0.0_f64, 0.0_f64);
     for (u, x) in solution.iter().zip(&exact) {
@@ -202,7 +185,7 @@ fn iterations(outcome: &Outcome) -> Cell {
     }
 }
 
-fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figure 11",
         format!(
@@ -228,7 +211,7 @@ fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
             let mut error = [0.0_f64; 2];
             for (which, deflated) in [false, true].into_iter().enumerate() {
                 for seed in 1..=GUESSES {
-                    let solved = solve(backend, &square, &options(name, n, deflated), seed)?;
+                    let solved = solve(device, &square, &options(name, n, deflated), seed)?;
                     mean[which] += solved.outcome.iterations as f64 / GUESSES as f64;
                     error[which] = error[which].max(solved.error[0]);
                     if !solved.outcome.converged() {
@@ -262,7 +245,7 @@ fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     Ok(sheet)
 }
 
-fn conditions<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn conditions(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.spectra;
     let mut sheet = Sheet::new(
         "D.1",
@@ -274,7 +257,7 @@ fn conditions<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Shee
         let spectrum = |deflated| -> Result<_> {
             // Extreme eigenvalues are found last.
             let options = SolverOptions { tolerance: 1e-12, ..options(name, n, deflated) };
-            Ok(solve(backend, &square, &options, 1)?.outcome.spectrum)
+            Ok(solve(device, &square, &options, 1)?.outcome.spectrum)
         };
         let (alone, deflated) = (spectrum(false)?, spectrum(true)?);
         let comparable = n == SMALL.spectra;
@@ -298,7 +281,7 @@ fn conditions<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Shee
     Ok(sheet)
 }
 
-fn errors<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn errors(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.errors;
     let mut sheet = Sheet::new(
         "D, n = 256",
@@ -318,7 +301,7 @@ fn errors<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     for name in ["none", "diagonal", "block-IC(8n)", "IP, scaled", "Neu1", "Neu2"] {
         let mut without = None;
         for deflated in [false, true] {
-            let solved = solve(backend, &square, &options(name, n, deflated), 1)?;
+            let solved = solve(device, &square, &options(name, n, deflated), 1)?;
             let share = without.map(|without: usize| 100.0 * solved.outcome.iterations as f64 / without as f64);
             without = Some(solved.outcome.iterations);
             sheet.row(
@@ -339,7 +322,7 @@ fn errors<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     Ok(sheet)
 }
 
-fn strategies<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn strategies(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figures 12 to 14",
         "the two strategies for E: triangular solves, or its explicit inverse; milliseconds",
@@ -362,7 +345,7 @@ fn strategies<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Shee
             let mut solved = Vec::new();
             for coarse in [CoarseSolve::Triangular, CoarseSolve::Inverse] {
                 let deflation = Some(Deflation { coarse, ..Deflation::default() });
-                solved.push(solve(backend, &square, &SolverOptions { deflation, ..options(name, n, true) }, 1)?);
+                solved.push(solve(device, &square, &SolverOptions { deflation, ..options(name, n, true) }, 1)?);
             }
             let milliseconds = |of: fn(&Solved) -> f64| solved.iter().map(move |s| Cell::Number(1e3 * of(s), 2));
             let gain = solved[0].seconds_per_iteration() / solved[1].seconds_per_iteration();
@@ -381,11 +364,7 @@ fn strategies<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Shee
     Ok(sheet)
 }
 
-fn timings<B, C>(backend: &B, baselines: &Baselines<C>, sizes: &Sizes) -> Result<Sheet>
-where
-    B: Supports<Diffusion>,
-    C: Supports<Diffusion>,
-{
+fn timings(device: &Device, baselines: &Baselines, sizes: &Sizes) -> Result<Sheet> {
     let mut sheet = Sheet::new(
         "D, Figures 15, 16",
         "deflated solves to 1e-6, 2n vectors: milliseconds; speedups by the time of an iteration",
@@ -415,14 +394,14 @@ where
         let names: &[&str] = if whole { &D_NAMES[2..] } else { &["Neu2"] };
         for &name in names {
             let sampled = SolverOptions { max_iterations: SAMPLE, ..options(name, n, true) };
-            let solved = solve(backend, &square, &if whole { options(name, n, true) } else { sampled.clone() }, 1)?;
+            let solved = solve(device, &square, &if whole { options(name, n, true) } else { sampled.clone() }, 1)?;
             let each = solved.seconds_per_iteration();
             let (mut one, mut all) = (None, None);
             // The paper's own: the only one that all processors are compared on.
             if name == "Neu2" {
-                let baseline = |baseline: &Option<C>| -> Result<Option<f64>> {
-                    let Some(backend) = baseline else { return Ok(None) };
-                    Ok(Some(solve(backend, &square, &sampled, 1)?.seconds_per_iteration()))
+                let baseline = |baseline: &Option<Device>| -> Result<Option<f64>> {
+                    let Some(device) = baseline else { return Ok(None) };
+                    Ok(Some(solve(device, &square, &sampled, 1)?.seconds_per_iteration()))
                 };
                 (one, all) = (baseline(&baselines.one)?, baseline(&baselines.all)?);
             }
@@ -449,7 +428,7 @@ where
     Ok(sheet)
 }
 
-fn bubbles<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn bubbles(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.bubbles;
     let mut sheet = Sheet::new(
         "D, section 8",
@@ -473,7 +452,7 @@ fn bubbles<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> 
         };
         let deflation = stripes.map(|stripes| Deflation { stripes, ..Deflation::default() });
         let options = SolverOptions { deflation, ..options("Neu2", n, false) };
-        let solved = solve(backend, &square, &options, 1)?;
+        let solved = solve(device, &square, &options, 1)?;
         sheet.row(
             name,
             [

@@ -2,13 +2,12 @@
 
 use std::time::Instant;
 
-use isobar::internals::array::{ArrayView, ArrayViewMut};
-use isobar::internals::stepping::{Evolve, HeatStepper};
+use isobar::internals::array::ArrayView;
 use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
 use isobar::outcome::Outcome;
 use isobar::problem::{Heat, random};
 use isobar::stencil::{Diffusion, Supports};
-use isobar::{HeatOptions, Shape};
+use isobar::{Device, HeatOptions, Shape, TimeStepper};
 use isobar_case::memory;
 use isobar_cli::failure::Result;
 
@@ -66,18 +65,13 @@ fn solver(preconditioner: Preconditioner, tolerance: f64) -> SolverOptions {
 }
 
 /// Steps of paper E from its first state, its first guess of ones.
-fn stepper<B: Supports<Diffusion>>(
-    backend: &B,
-    grid: Shape,
-    dt: f64,
-    solver: &SolverOptions,
-) -> Result<HeatStepper<B>> {
+fn stepper(device: &Device, grid: Shape, dt: f64, solver: &SolverOptions) -> Result<TimeStepper> {
     let heat = Heat::unit_box(grid)?;
     let initial = heat.sine([1.0; 3]);
     let options =
         HeatOptions { steps: Steps::new(dt, END)?, error: None, scheme: Scheme::CrankNicolson, guess: StepGuess::Ones };
-    let mut stepper = HeatStepper::new(backend, heat, options, solver)?;
-    stepper.set(ArrayView::c_order(&initial, grid)?.into(), None, 0)?;
+    let mut stepper = TimeStepper::new(device, heat, options, solver)?;
+    stepper.set(&initial)?;
     Ok(stepper)
 }
 
@@ -90,10 +84,10 @@ fn iterations(outcome: &Outcome) -> Cell {
 }
 
 /// All tables.
-pub(super) fn tables<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
-    emit(substitution(backend, sizes)?);
-    emit(counts(backend, sizes)?);
-    let [errors, times] = runs(backend, sizes)?;
+pub(super) fn tables(device: &Device, sizes: &Sizes, emit: &mut dyn FnMut(Sheet)) -> Result<()> {
+    emit(on_device!(device, backend => substitution(backend, sizes)?));
+    emit(counts(device, sizes)?);
+    let [errors, times] = runs(device, sizes)?;
     emit(errors);
     emit(times);
     Ok(())
@@ -154,7 +148,7 @@ fn substitution<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sh
 }
 
 /// Iterations of the first step, which the paper's tables leave out.
-fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
+fn counts(device: &Device, sizes: &Sizes) -> Result<Sheet> {
     let n = sizes.counts;
     let title = format!("iterations of a step from the first guess 1, {n}³ points, to 1e-6 and to 1e-8");
     let columns = ["preconditioner", "dt = 1e-3", "to 1e-8", "dt = 1e-4", "to 1e-8"];
@@ -167,8 +161,8 @@ fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
     ] {
         let mut cells = Vec::new();
         for (dt, tolerance) in [(1e-3, 1e-6), (1e-3, 1e-8), (1e-4, 1e-6), (1e-4, 1e-8)] {
-            let mut stepper = stepper(backend, Shape::new(n, n, n), dt, &solver(kind, tolerance))?;
-            cells.push(iterations(&stepper.step(&mut isobar::internals::solver::ignore)?.outcome));
+            let mut stepper = stepper(device, Shape::new(n, n, n), dt, &solver(kind, tolerance))?;
+            cells.push(iterations(&stepper.step()?.outcome));
         }
         sheet.row(name, cells);
     }
@@ -176,7 +170,7 @@ fn counts<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<Sheet> {
 }
 
 /// Tables 2 and 3: errors and times of runs to t = 0.1.
-fn runs<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<[Sheet; 2]> {
+fn runs(device: &Device, sizes: &Sizes) -> Result<[Sheet; 2]> {
     let mut errors = Sheet::new(
         "E.2",
         "errors at t = 0.1 and x = y = 0.5, z = 0.3, in 1e-5; the exact solution is there 0.12565",
@@ -195,14 +189,14 @@ fn runs<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<[Sheet; 2]
         }
         let mut found = [[0.0; 2]; 2];
         for (which, (method, kind)) in [("MIC", MIC), ("SSOR-AI", Preconditioner::SsorAi)].into_iter().enumerate() {
-            let mut stepper = stepper(backend, grid_shape, DT, &solver(kind, TOLERANCE))?;
+            let mut stepper = stepper(device, grid_shape, DT, &solver(kind, TOLERANCE))?;
             let total = Steps::new(DT, END)?.count();
-            backend.synchronize()?;
+            super::synchronize(device)?;
             let (clock, mut count) = (Instant::now(), 0);
             for _ in 0..total {
-                count += stepper.step(&mut isobar::internals::solver::ignore)?.outcome.iterations;
+                count += stepper.step()?.outcome.iterations;
             }
-            backend.synchronize()?;
+            super::synchronize(device)?;
             let seconds = clock.elapsed().as_secs_f64();
             found[which] = error_at(&mut stepper, grid_shape)?;
             let printed = E_TIMES.iter().find(|row| row.model == model);
@@ -240,9 +234,9 @@ fn runs<B: Supports<Diffusion>>(backend: &B, sizes: &Sizes) -> Result<[Sheet; 2]
 }
 
 /// Differences from the exact solution: next to (0.5, 0.5, 0.3), and the largest.
-fn error_at<B: Supports<Diffusion>>(stepper: &mut HeatStepper<B>, grid: Shape) -> Result<[f64; 2]> {
+fn error_at(stepper: &mut TimeStepper, grid: Shape) -> Result<[f64; 2]> {
     let mut values = vec![0.0; grid.cells()];
-    stepper.read(ArrayViewMut::c_order(&mut values, grid)?.into())?;
+    stepper.state(&mut values)?;
     let factor = (-3.0 * std::f64::consts::PI.powi(2) * END).exp();
     let exact = Heat::unit_box(grid)?.sine([1.0; 3]);
     let difference = |n: usize| (values[n] - factor * exact[n]).abs();

@@ -4,6 +4,17 @@
 //! * `printed` the papers' numbers,
 //! * `sheet` a table of both.
 
+/// Runs an expression, generic over the back end, on whichever device it is.
+macro_rules! on_device {
+    ($device:expr, $backend:ident => $body:expr) => {
+        match $device {
+            isobar::Device::Cpu($backend) => $body,
+            isobar::Device::Cuda($backend) => $body,
+            _ => return Err(isobar_cli::failure::Failure::new("this command does not know devices of this kind")),
+        }
+    };
+}
+
 mod a;
 mod b;
 mod c;
@@ -12,9 +23,9 @@ mod e;
 mod printed;
 mod sheet;
 
+use isobar::Device;
 use isobar::grid::GridOptions;
 use isobar::internals::backend::Backend;
-use isobar::internals::cpu::Cpu;
 use isobar::problem::{Helmholtz, RhsKind, Weighting};
 use isobar_case::memory;
 use isobar_case::report::DeviceReport;
@@ -26,17 +37,6 @@ use serde::Serialize;
 
 use crate::args::{ReproduceArgs, Size};
 use sheet::Sheet;
-
-/// Runs an expression, generic over the back end, on whichever device it is.
-macro_rules! on_device {
-    ($device:expr, $backend:ident => $body:expr) => {
-        match $device {
-            isobar::Device::Cpu($backend) => $body,
-            isobar::Device::Cuda($backend) => $body,
-            _ => return Err(Failure::new("this command does not know devices of this kind")),
-        }
-    };
-}
 
 /// The machine-readable tables.
 #[derive(Serialize)]
@@ -87,18 +87,18 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
         on_device!(&device, backend => a::tables(backend, grid, &mut emit)?);
     } else if paper == "b" {
         let sizes = if args.size == Size::Small { b::SMALL } else { b::FULL };
-        on_device!(&device, backend => b::tables(backend, &sizes, &mut emit)?);
+        b::tables(&device, &sizes, &mut emit)?;
     } else if paper == "c" {
         let sizes = if args.size == Size::Small { c::SMALL } else { c::FULL };
-        figures = on_device!(&device, backend => c::tables(backend, &sizes, &mut emit)?);
+        figures = c::tables(&device, &sizes, &mut emit)?;
     } else if paper == "e" {
         let sizes = if args.size == Size::Small { e::SMALL } else { e::FULL };
-        on_device!(&device, backend => e::tables(backend, &sizes, &mut emit)?);
+        e::tables(&device, &sizes, &mut emit)?;
     } else {
         let sizes = if args.size == Size::Small { d::SMALL } else { d::FULL };
-        let one = Some(Cpu::new(1)?);
-        let all = if info.kind == "cpu" { None } else { Some(Cpu::with_all_threads()?) };
-        on_device!(&device, backend => d::tables(backend, &d::Baselines { one, all }, &sizes, &mut emit)?);
+        let one = Some(Device::cpu_with_threads(1)?);
+        let all = if info.kind == "cpu" { None } else { Some(Device::cpu()?) };
+        d::tables(&device, &d::Baselines { one, all }, &sizes, &mut emit)?;
     }
 
     if let Some(path) = &args.plot {
@@ -119,6 +119,12 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
+/// Waits for what a device is still doing.
+fn synchronize(device: &Device) -> Result<()> {
+    on_device!(device, backend => backend.synchronize()?);
+    Ok(())
+}
+
 /// A problem with its right-hand side, or why it is left out: it may not fit in memory.
 fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, Vec<f64>)> {
     memory::require(&format!("a grid of {} cells", grid.shape()), 8.0 * vectors * grid.shape().cells() as f64)?;
@@ -129,9 +135,13 @@ fn prepare(grid: GridOptions, courant: f64, vectors: f64) -> Result<(Helmholtz, 
 
 #[cfg(test)]
 mod tests {
-    use isobar::internals::reference::Reference;
+    use isobar::internals::cpu::Cpu;
 
     use super::*;
+
+    fn device() -> Device {
+        Device::cpu_with_threads(1).unwrap()
+    }
 
     fn collect(tables: impl FnOnce(&mut dyn FnMut(Sheet)) -> Result<()>) -> Vec<Sheet> {
         let mut sheets = Vec::new();
@@ -147,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_table_of_paper_a_is_made() {
-        let sheets = collect(|emit| a::tables(&Reference, (8, 4), emit));
+        let sheets = collect(|emit| a::tables(&Cpu::new(1)?, (8, 4), emit));
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
         assert_eq!(ids, ["A.2", "A.3, A.4", "A.5", "A.6", "A.7"]);
     }
@@ -157,7 +167,7 @@ mod tests {
         let sizes = c::Sizes { line: 64, copies: 2, square: [32, 32], sub_iterations: &[4, 32], overlaps: &[0, 2, 4] };
         let mut figures = Vec::new();
         let sheets = collect(|emit| {
-            figures = c::tables(&Reference, &sizes, emit)?;
+            figures = c::tables(&device(), &sizes, emit)?;
             Ok(())
         });
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
@@ -169,8 +179,8 @@ mod tests {
     #[test]
     fn every_table_of_paper_d_is_made() {
         let sizes = d::Sizes { counts: &[32], spectra: 16, strategies: &[16], errors: 16, timings: &[16], bubbles: 64 };
-        let baselines = d::Baselines { one: Some(Reference), all: None };
-        let sheets = collect(|emit| d::tables(&Reference, &baselines, &sizes, emit));
+        let baselines = d::Baselines { one: Some(device()), all: None };
+        let sheets = collect(|emit| d::tables(&device(), &baselines, &sizes, emit));
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
         let expected =
             ["D, Figure 11", "D.1", "D, n = 256", "D, Figures 12 to 14", "D, Figures 15, 16", "D, section 8"];
@@ -189,7 +199,7 @@ mod tests {
     #[test]
     fn every_table_of_paper_e_is_made() {
         let sizes = e::Sizes { substitution: &[[9, 8, 7]], runs: &[("M21", [9, 8, 7])], counts: 8 };
-        let sheets = collect(|emit| e::tables(&Reference, &sizes, emit));
+        let sheets = collect(|emit| e::tables(&device(), &sizes, emit));
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
         assert_eq!(ids, ["E.1", "E, iterations", "E.2", "E.3"]);
     }
@@ -197,7 +207,7 @@ mod tests {
     #[test]
     fn every_table_of_paper_b_is_made() {
         let sizes = b::Sizes { solves: &[8, 16], nz: 8, robustness: (16, 4), courants: 2 };
-        let sheets = collect(|emit| b::tables(&Reference, &sizes, emit));
+        let sheets = collect(|emit| b::tables(&device(), &sizes, emit));
         let ids: Vec<&str> = sheets.iter().map(|sheet| sheet.id).collect();
         assert_eq!(ids, ["B.1", "B.3", "B.4", "B.5", "B, Figure 2"]);
         assert_eq!(sheets[1].rows.len(), 6);
