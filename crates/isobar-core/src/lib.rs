@@ -4,7 +4,7 @@
 //! from those before it:
 //!
 //! * [`error`], [`real`], [`simd`], [`layout`], [`array`](mod@array), [`traffic`], [`outcome`], [`options`]: plain data,
-//! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`backend`] what a device must offer,
+//! * [`execute`] passes on the host, [`eigen`] small eigenproblems, [`direct`] separable matrices, [`backend`] what a device must offer,
 //! * [`operator`] what can be done with a matrix there,
 //! * [`grid`], [`stencil`] matrices as data, [`problem`] equations that they come from,
 //! * [`precond`], [`solver`] the methods,
@@ -18,6 +18,8 @@ pub mod backend;
 pub mod bench;
 pub mod build;
 pub mod conformance;
+
+pub mod direct;
 
 mod disjoint_sets;
 pub mod eigen;

@@ -108,3 +108,9 @@ impl Display for Precision {
         })
     }
 }
+
+/// h_a h_b / (h_a + h_b), and 0 where either is; never overflows.
+#[inline(always)]
+pub(crate) fn harmonic(a: f64, b: f64) -> f64 {
+    if a > 0.0 && b > 0.0 { a * (b / (a + b)) } else { 0.0 }
+}

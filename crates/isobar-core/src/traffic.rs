@@ -160,6 +160,8 @@ traffic! {
     PROJECT_RESIDUAL: "project_residual", "g_m = s_mᵀ (f − A u);  ‖f − A u‖²", 2.0, 0.0, 1.0, 50.0;
     /// See [`crate::operator::ModalTransfer::expand`]; the modes' own traffic apart.
     EXPAND: "expand", "u += Σ s_m x_m", 1.0, 1.0, 0.0, 30.0;
+    /// See [`crate::operator::DirectSolver::solve`]: two transforms, tridiagonal systems, two transforms back.
+    DIRECT_SOLVE: "direct_solve", "u = S (T + μ D_a + ν D_b)⁻¹ Sᵀ b", 6.0, 6.0, 0.0, 100.0;
     /// What projection writes and expansion reads of modes.
     MODES: "modes", "g_m, x_m", 1.0, 1.0, 0.0, 0.0;
     /// See [`crate::operator::MixedSmoother::correct_smooth_residual`] (e and r in single precision: half a reference).

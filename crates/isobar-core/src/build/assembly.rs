@@ -7,6 +7,7 @@ use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
+use crate::operator::direct::locked;
 use crate::operator::{Capabilities, Diagonal, LineSmoother};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
@@ -19,6 +20,7 @@ use crate::solver::Iteration;
 use crate::solver::batch::LineBatch;
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
+use crate::solver::direct::Direct;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
@@ -89,6 +91,9 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
         return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
             .with(|preconditioner| double.krylov(preconditioner));
     }
+    if options.method == Method::Direct {
+        return double.direct();
+    }
     match options.storage() {
         Precision::F64 => double.iteration(),
         Precision::F32 => {
@@ -113,6 +118,25 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             parts.coefficient_bytes += bytes;
             Ok(parts)
         }
+    }
+}
+
+impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
+    /// Transforms and tridiagonal systems.
+    fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+        let Self { backend, stencil, capabilities, .. } = self;
+        let layout = backend.layout(stencil)?;
+        let solver = backend.direct(&layout, &backend.separable(stencil)?)?.ok_or_else(|| {
+            Error::Unsupported(
+                "solver.method: \"direct\" is for one rank on one device; use \"auto\" or \"multigrid\" on several".into(),
+            )
+        })?;
+        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;
+        let mut parts = Parts::new(Box::new(made) as _);
+        parts.notes.push(locked(&solver).describe());
+        let device = (*backend).clone();
+        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.separable(stencil)?)));
+        Ok(parts)
     }
 }
 

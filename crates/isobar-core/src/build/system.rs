@@ -352,6 +352,10 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
+        if self.options.method == Method::Direct {
+            // Before anything is changed.
+            self.backend.separable(stencil)?;
+        }
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates);

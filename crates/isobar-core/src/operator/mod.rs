@@ -12,11 +12,13 @@
 //! * [`aggregate`] what deflation and singular systems ask of it,
 //! * [`transfer`] what goes between two levels of multigrid, [`correction`] what stands beside their sweeps, [`mixed`]
 //!   the finest of them in two precisions, [`modes`] between a grid and its vertical modes,
+//! * [`direct`] transforms that solve a separable matrix,
 //! * [`mod@part`] operators and transfers on a part of a larger grid,
 //! * [`Capabilities`] all that one matrix offers.
 
 pub mod aggregate;
 pub mod correction;
+pub mod direct;
 pub mod line;
 pub mod mixed;
 pub mod modes;
@@ -34,6 +36,7 @@ use crate::real::Real;
 
 pub use aggregate::AggregateOperator;
 pub use correction::{CoarsestSolver, Correction};
+pub use direct::{DirectSolver, SharedDirect};
 pub use line::{LineSmoother, LineSolver, Relaxation};
 pub use mixed::{MixedSmoother, MixedTop};
 pub use modes::ModalTransfer;

@@ -43,6 +43,8 @@ pub enum Method {
     /// The stencil's own choice.
     #[default]
     Auto,
+    /// Transforms and tridiagonal systems, where coefficients are products of one factor a direction.
+    Direct,
     /// Multigrid cycles.
     Multigrid,
     /// Vertical modes of a tensor-product matrix, and lines relaxed.
@@ -60,6 +62,7 @@ impl Method {
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
+            Self::Direct => "direct",
             Self::Multigrid => "multigrid",
             Self::Modes => "modes",
             Self::Jacobi => "jacobi",
@@ -70,7 +73,7 @@ impl Method {
 
     /// Whether it goes on from its u alone, by the same step again and again, and has no preconditioner.
     pub fn is_stationary(self) -> bool {
-        matches!(self, Self::Multigrid | Self::Modes | Self::Jacobi)
+        matches!(self, Self::Direct | Self::Multigrid | Self::Modes | Self::Jacobi)
     }
 }
 
@@ -143,7 +146,7 @@ struct MethodName(&'static str);
 
 impl MethodName {
     const ALL: &'static [&'static str] =
-        &["auto", "multigrid", "modes", "jacobi", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
+        &["auto", "direct", "multigrid", "modes", "jacobi", "cg", "cg-textbook", "deflated-cg", "bicgstab"];
 }
 
 impl<'de> Deserialize<'de> for MethodName {
@@ -197,6 +200,7 @@ impl<'de> Deserialize<'de> for SolverOptions {
         let default = Self::default();
         // Keys that another method has are ignored, so that a method can be tried by changing one key.
         let (method, form, deflation) = match section.method.map_or("auto", |method| method.0) {
+            "direct" => (Method::Direct, None, None),
             "multigrid" => (Method::Multigrid, None, None),
             "modes" => (Method::Modes, None, None),
             "jacobi" => (Method::Jacobi, None, None),
@@ -335,6 +339,10 @@ impl SolverOptions {
         }
         if this.method != Method::Cg {
             (this.deflation, this.form) = (None, Form::Fused);
+        }
+        if this.method == Method::Direct {
+            // Eigenvalues differ by more than single precision has digits.
+            this.precision = Precision::F64;
         }
         // What a matrix takes whose choice is left open has cycles.
         let has_cycles = matches!(this.method, Method::Auto | Method::Multigrid | Method::Modes)

@@ -3,6 +3,7 @@
 mod aggregate;
 mod change;
 mod diffusion;
+mod direct;
 mod galerkin;
 mod halving;
 mod points;
@@ -16,8 +17,10 @@ use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::columns;
 use crate::backend::part::{self, Edge, NoLink, PartBackend};
 use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
+use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::operator::SharedDirect;
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
@@ -118,6 +121,10 @@ impl Backend for Reference {
     fn dot<T: Real>(&self, x: &Vector<T>, y: &Vector<T>, out: Scalar, scalars: &mut HostScalars) -> Result<()> {
         scalars.reduce(out, [x.entries().iter().zip(y.entries()).map(|(x, y)| x.to_f64() * y.to_f64()).sum()]);
         Ok(())
+    }
+
+    fn direct(&self, _: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        direct::direct(factors).map(Some)
     }
 
     fn scalars(&self) -> Result<HostScalars> {

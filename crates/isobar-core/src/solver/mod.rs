@@ -5,12 +5,13 @@
 //! * [`multigrid`] multigrid as an iteration; [`crate::precond::multigrid`] holds the cycle,
 //! * [`jacobi`] Jacobi's method, plain and hierarchical, `momentum` how its sweeps are accelerated, [`batch`] lines each with a
 //!   stopping test of its own,
-//! * [`modes`] vertical modes of a tensor product,
+//! * [`modes`] vertical modes of a tensor product, [`direct`] transforms that solve a separable matrix,
 //! * [`monitor`] decides when to stop, `spectrum` what the condition number was.
 
 pub mod batch;
 pub mod bicgstab;
 pub mod cg;
+pub mod direct;
 pub mod jacobi;
 pub mod modes;
 mod momentum;

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use super::Stencil;
 use super::rings::Turns;
+use super::separable::DiffusionRows;
 use super::spread::Spread;
 use crate::array::DeviceArray;
+use crate::direct::{Separable, separate};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
 use crate::layout::{Patch, Shape};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
+use crate::real::harmonic;
 
 /// A direction of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -433,6 +436,11 @@ impl Stencil for Diffusion {
         self.choice_on_host(options).unwrap_or_else(|_| Choice::new(Method::Cg, Preconditioner::Multigrid))
     }
 
+    fn separable(&self) -> Result<Separable> {
+        self.require_host()?;
+        separate(&DiffusionRows::new(self))
+    }
+
     fn turns(&self) -> Turns {
         Turns::of(self.shape, Axis::ALL.map(|axis| self.is_periodic(axis)))
     }
@@ -471,10 +479,4 @@ impl Stencil for Diffusion {
         }
         Ok(())
     }
-}
-
-/// h_a h_b / (h_a + h_b), and 0 where either is; never overflows.
-#[inline(always)]
-pub(crate) fn harmonic(a: f64, b: f64) -> f64 {
-    if a > 0.0 && b > 0.0 { a * (b / (a + b)) } else { 0.0 }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::diffusion::harmonic;
 use super::halving::{End, Halving};
 use super::{Axis, Coefficients, Diffusion, Side};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
+use crate::real::harmonic;
 
 /// What is beyond the ends of directions with these sides.
 pub fn ends_of(sides: [[Side; 2]; 3]) -> [[End; 2]; 3] {

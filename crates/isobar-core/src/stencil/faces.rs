@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::diffusion::{Axis, Coefficients, Diffusion, Side, harmonic};
+use super::diffusion::{Axis, Coefficients, Diffusion, Side};
 use super::{Stencil, StoredFaces, Supports, TensorProduct};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::real::Real;
+use crate::real::{Real, harmonic};
 
 impl TensorProduct {
     /// The same matrix with T stored for every face and s for every cell,

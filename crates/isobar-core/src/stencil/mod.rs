@@ -28,6 +28,7 @@ pub mod parts;
 mod plan;
 pub mod point_levels;
 pub mod rings;
+mod separable;
 mod spread;
 mod stored_matrix;
 mod tensor_product;
@@ -36,6 +37,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::backend::AggregateBackend;
+use crate::direct::Separable;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
@@ -89,6 +91,17 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         Ok(Cow::Borrowed(self))
     }
 
+    /// The factors of the matrix, where it is separable.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) naming the first number that is no product of factors;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    fn separable(&self) -> Result<Separable> {
+        Err(crate::Error::Unsupported(
+            "solver.method: \"direct\" is for boxes whose coefficients are products of one factor a direction; use \"auto\"".into(),
+        ))
+    }
+
     /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
     /// # Errors
@@ -128,6 +141,14 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// What the device reports.
     fn choice(&self, stencil: &S, _operator: &Arc<Self::Operator<f64>>, options: &SolverOptions) -> Result<Choice> {
         Ok(stencil.choice(options))
+    }
+
+    /// The factors of the matrix, from its coefficients wherever they lie.
+    ///
+    /// # Errors
+    /// Those of [`Stencil::separable`]; what the device reports.
+    fn separable(&self, stencil: &S) -> Result<Separable> {
+        stencil.separable()
     }
 
     /// Gets ready what a solver by these options, which leave nothing open, is made of: a device that compiles its kernels does so

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::modes::KeptModes;
+use super::separable::TensorProductRows;
 use super::{Coarsen, Csr, Stencil, StoredMatrix};
+use crate::direct::{Separable, separate};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
@@ -278,6 +280,17 @@ impl Stencil for TensorProduct {
             Some(why) => Choice { method: Method::Modes, why: Some(why), ..multigrid },
             None => multigrid,
         }
+    }
+
+    fn separable(&self) -> Result<Separable> {
+        if !self.is_symmetric() {
+            return Err(Error::invalid(
+                "solver.method",
+                "\"direct\" needs a symmetric operator, and advection makes this one non-symmetric; use \"multigrid\" or \
+                 \"bicgstab\"",
+            ));
+        }
+        separate(&TensorProductRows::new(self))
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

@@ -3,6 +3,7 @@
 mod deflation;
 mod diffusion_multigrid;
 mod diffusion_order;
+mod direct;
 mod error_estimates;
 mod galerkin;
 mod golden;

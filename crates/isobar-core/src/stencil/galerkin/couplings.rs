@@ -4,7 +4,7 @@ use super::Execute;
 use super::spare::Spare;
 use crate::layout::Shape;
 use crate::real::Real;
-use crate::stencil::diffusion::harmonic;
+use crate::real::harmonic;
 use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
 
 /// From a cell to one of the 26 around it: −1, 0 or 1 in x, y and z.

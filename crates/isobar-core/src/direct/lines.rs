@@ -1,0 +1,96 @@
+//! The tridiagonal systems that are left after the transforms.
+
+use crate::error::{Error, Result};
+
+/// T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// σ, one number a cell.
+    pub shift: Vec<f64>,
+    /// t between a cell and the next; the last is that around a periodic axis, else 0.
+    pub couplings: Vec<f64>,
+    /// D_a and D_b, one number a cell each.
+    pub weights: [Vec<f64>; 2],
+}
+
+/// Elimination, a cell after another, with the last cell kept to the end because a periodic axis couples it to the first.
+///
+/// Row sums are carried along instead of diagonal entries, so that all numbers are sums and products of positive ones and small
+/// eigenvalues keep all their digits:
+///
+/// ```text
+/// p_k = e_k + t_k + w_k;   e_{k+1} += t_k e_k / p_k;   w_{k+1} = t_k w_k / p_k;   e_last += w_k e_k / p_k
+/// ```
+///
+/// with e the row sum of what is left, w the coupling to the last cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Pivot {
+    /// 1 / p
+    pub inverse: f64,
+    /// t / p, the coefficient of the next cell
+    pub next: f64,
+    /// w / p, the coefficient of the last cell
+    pub last: f64,
+}
+
+impl Lines {
+    /// The number of cells.
+    pub fn len(&self) -> usize {
+        self.shift.len()
+    }
+
+    /// Whether there is no cell, which no grid has.
+    pub fn is_empty(&self) -> bool {
+        self.shift.is_empty()
+    }
+
+    /// Whether the last cell is beside the first.
+    pub fn is_periodic(&self) -> bool {
+        self.couplings.last().is_some_and(|&around| around != 0.0)
+    }
+
+    /// Computes the pivots of one pair of eigenvalues. A last pivot of 0, that of the constant in a singular system, has the inverse 0: its
+    /// cell gets the value 0.
+    pub fn pivots(&self, [mu, nu]: [f64; 2]) -> impl Iterator<Item = Pivot> + '_ {
+        let last = self.len() - 1;
+        let row_sum = move |k: usize| self.shift[k] + mu * self.weights[0][k] + nu * self.weights[1][k];
+        let (mut excess, mut to_last, mut last_excess) = (0.0, self.couplings[last], row_sum(last));
+        (0..=last).map(move |k| {
+            if k == last {
+                // What row k − 1 handed on is the same sum by another name.
+                let inverse = if last_excess == 0.0 { 0.0 } else { 1.0 / last_excess };
+                return Pivot { inverse, next: 0.0, last: 0.0 };
+            }
+            excess += row_sum(k);
+            let mut coupling = self.couplings[k];
+            if k + 1 == last {
+                (to_last, coupling) = (to_last + coupling, 0.0);
+            }
+            let inverse = 1.0 / (excess + coupling + to_last);
+            let pivot = Pivot { inverse, next: coupling * inverse, last: to_last * inverse };
+            last_excess += pivot.last * excess;
+            excess *= pivot.next;
+            to_last *= pivot.next;
+            pivot
+        })
+    }
+
+    /// Fails where elimination with the smallest eigenvalues meets a pivot that is not positive.
+    pub(super) fn check(&self, least: [f64; 2], is_singular: bool) -> Result<()> {
+        let last = self.len() - 1;
+        for (k, pivot) in self.pivots(least).enumerate() {
+            let is_good = pivot.inverse > 0.0 && pivot.inverse.is_finite();
+            if !is_good && !(is_singular && k == last) {
+                return Err(Error::invalid(
+                    "solver.method",
+                    format!(
+                        "\"direct\" needs a positive definite matrix, and elimination meets the pivot {:.3e} in cell {k} of its \
+                         lines; use \"multigrid\"",
+                        1.0 / pivot.inverse
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,311 @@
+//! The factors of a matrix, where it has them.
+
+use super::{AxisMatrix, Lines, Separable};
+use crate::error::{Error, Result};
+use crate::execute::{Host, rows};
+use crate::layout::Shape;
+use crate::real::harmonic;
+
+/// Numbers may differ from products of factors by so much, relative: what rounding leaves of them, and refinement removes.
+const TOLERANCE: f64 = 1e-11;
+/// Ties of cells that are so small beside their couplings are the rounding of zero.
+const NEGLIGIBLE: f64 = 1e-13;
+
+/// A symmetric matrix with six neighbours a cell, as far as the search for factors looks at it.
+pub trait SeparableRows: Sync {
+    /// The grid.
+    fn shape(&self) -> Shape;
+
+    /// Whether the last cell of an axis is beside the first.
+    fn is_periodic(&self, axis: usize) -> bool;
+
+    /// Whether [`SeparableRows::coupling`] is that from a cell's centre to its faces, of which a face between two cells has the harmonic
+    /// mean; else it is that of the face to the next cell.
+    fn is_by_cells(&self) -> bool;
+
+    /// The coupling of a cell along an axis.
+    fn coupling(&self, axis: usize, at: [usize; 3]) -> f64;
+
+    /// Whether all couplings of an axis are known to be the same.
+    fn is_constant(&self, axis: usize) -> bool {
+        let _ = axis;
+        false
+    }
+
+    /// Whether the lower and the upper side of an axis add [`SeparableRows::coupling`] to what ties their cells.
+    fn fixed_sides(&self, axis: usize) -> [bool; 2] {
+        let _ = axis;
+        [false; 2]
+    }
+
+    /// What ties a cell to something fixed, [`SeparableRows::fixed_sides`] apart; nothing where that is zero everywhere.
+    fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
+}
+
+/// The couplings of one axis as products: f along it, and what they are multiplied by along the others.
+struct Rank {
+    along: Vec<f64>,
+    /// 1 at the first cell.
+    across: [Vec<f64>; 3],
+}
+
+/// Finds the factors of a separable matrix.
+///
+/// # Errors
+/// [`Error::Invalid`] naming the first cell whose number is not the product that its neighbours' are, and both numbers.
+pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
+    let shape = matrix.shape();
+    let extents = [shape.nx, shape.ny, shape.nz];
+    let ranks = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Rank::of(matrix, axis, extents)).transpose());
+    let [x, y, z] = ranks;
+    let ranks = [x?, y?, z?];
+    let mut refused = None;
+    for line in possible_lines(matrix, &ranks, extents)? {
+        match along(matrix, &ranks, extents, line) {
+            Ok(found) => return Ok(found),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    // There is one line at least.
+    Err(refused.unwrap_or_else(|| not_separable(2, [0; 3], 0.0, "another")))
+}
+
+/// The factors with lines along this axis.
+fn along(
+    matrix: &dyn SeparableRows,
+    ranks: &[Option<Rank>; 3],
+    extents: [usize; 3],
+    line: usize,
+) -> Result<Separable> {
+    let across = [[1, 2], [0, 2], [0, 1]][line];
+    // The masses of an axis that is transformed are the same in the couplings of both others.
+    let mass = |axis: usize| {
+        let other = (0..3).filter(|&other| other != axis).find_map(|other| ranks[other].as_ref());
+        other.map_or_else(|| vec![1.0; extents[axis]], |rank| rank.across[axis].clone())
+    };
+    let faces =
+        |axis: usize| ranks[axis].as_ref().map_or_else(|| vec![0.0; extents[axis]], |rank| rank.faces(matrix, axis));
+    let sides = |axis: usize| {
+        let mut shift = vec![0.0; extents[axis]];
+        if let Some(rank) = &ranks[axis] {
+            let n = shift.len();
+            let [lower, upper] = matrix.fixed_sides(axis);
+            shift[0] += if lower { rank.along[0] } else { 0.0 };
+            shift[n - 1] += if upper { rank.along[n - 1] } else { 0.0 };
+        }
+        shift
+    };
+    let factors = across.map(|axis| AxisMatrix { mass: mass(axis), shift: sides(axis), couplings: faces(axis) });
+    let weights = across.map(|axis| match &ranks[axis] {
+        Some(rank) => rank.across[line].clone(),
+        None => vec![0.0; extents[line]],
+    });
+    let lines = Lines { shift: sides(line), couplings: faces(line), weights };
+    let mut this = Separable { shape: matrix.shape(), line, across, factors, lines };
+    // An axis of one cell has no couplings, and its sides are ties like all others.
+    let fixed: Vec<usize> =
+        (0..3).filter(|&axis| extents[axis] == 1 && matrix.fixed_sides(axis).contains(&true)).collect();
+    let stored = matrix.shift();
+    if stored.is_some() || !fixed.is_empty() {
+        let tie = |at: [usize; 3]| {
+            let sides = fixed.iter().map(|&axis| {
+                let count = matrix.fixed_sides(axis).into_iter().filter(|&is_fixed| is_fixed).count();
+                count as f64 * matrix.coupling(axis, at)
+            });
+            stored.map_or(0.0, |shift| shift(at)) + sides.sum::<f64>()
+        };
+        this.add_ties(&tie)?;
+    }
+    Ok(this)
+}
+
+impl Rank {
+    /// The products, each checked.
+    fn of(matrix: &dyn SeparableRows, axis: usize, extents: [usize; 3]) -> Result<Self> {
+        let at = |d: usize, n: usize| [0, 1, 2].map(|e| if e == d { n } else { 0 });
+        let first = matrix.coupling(axis, [0; 3]);
+        if !(first > 0.0 && first.is_finite()) {
+            return Err(not_separable(axis, [0; 3], first, "a coupling above 0"));
+        }
+        if matrix.is_constant(axis) {
+            let across = [0, 1, 2].map(|d| vec![1.0; extents[d]]);
+            return Ok(Self { along: vec![first; extents[axis]], across });
+        }
+        let entries = |d: usize, count: usize| (0..count).map(move |n| matrix.coupling(axis, at(d, n)));
+        let count = |d: usize| {
+            let has_no_last = d == axis && !matrix.is_by_cells() && !matrix.is_periodic(axis);
+            extents[d] - usize::from(has_no_last)
+        };
+        let along: Vec<f64> = entries(axis, count(axis)).collect();
+        let across = [0, 1, 2].map(|d| match d == axis {
+            true => vec![1.0; extents[d]],
+            false => entries(d, extents[d]).map(|value| value / first).collect(),
+        });
+        let this = Self { along, across };
+        let [nx, ny, nz] = [0, 1, 2].map(count);
+        // The first cell of each row that does not fit.
+        let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
+            for (j, wrong) in wrong.iter_mut().enumerate() {
+                *wrong = (0..nx).find(|&i| {
+                    let (found, product) = (matrix.coupling(axis, [i, j, k]), this.product(axis, [i, j, k]));
+                    !((found - product).abs() <= TOLERANCE * product)
+                });
+            }
+        });
+        match wrong.iter().enumerate().find_map(|(row, i)| i.map(|i| [i, row % ny, row / ny])) {
+            None => Ok(this),
+            Some(at) => {
+                let product = this.product(axis, at);
+                Err(not_separable(axis, at, matrix.coupling(axis, at), &format!("{product:.6e}")))
+            }
+        }
+    }
+
+    fn product(&self, axis: usize, at: [usize; 3]) -> f64 {
+        let [x, y, z] = [0, 1, 2].map(|d| if d == axis { self.along[at[d]] } else { self.across[d][at[d]] });
+        x * y * z
+    }
+
+    /// t between a cell and the next.
+    fn faces(&self, matrix: &dyn SeparableRows, axis: usize) -> Vec<f64> {
+        let n = self.across[axis].len();
+        let is_periodic = matrix.is_periodic(axis);
+        (0..n)
+            .map(|i| match (i + 1 < n || is_periodic, matrix.is_by_cells()) {
+                (false, _) => 0.0,
+                (true, true) => harmonic(self.along[i], self.along[(i + 1) % n]),
+                (true, false) => self.along[i],
+            })
+            .collect()
+    }
+}
+
+fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error {
+    let name = ["x", "y", "z"][axis];
+    let mut next = at;
+    next[axis] += 1;
+    Error::invalid(
+        "solver.method",
+        format!(
+            "\"direct\" needs coefficients that are products of one factor a direction, and between the cells {at:?} and {next:?}, \
+             neighbours in {name}, the coupling is {found:.6e} where such a product is {wanted}; use \"auto\""
+        ),
+    )
+}
+
+/// The axes that lines may go along, the best first: the one along which the others' couplings vary, where there is such.
+fn possible_lines(
+    matrix: &dyn SeparableRows,
+    ranks: &[Option<Rank>; 3],
+    extents: [usize; 3],
+) -> Result<Vec<usize>> {
+    // Where the masses of an axis differ between the couplings of both others, it must be the one.
+    let differ = |axis: usize| {
+        let mut others = (0..3).filter(|&other| other != axis).filter_map(|other| ranks[other].as_ref());
+        let (Some(a), Some(b)) = (others.next(), others.next()) else { return None };
+        let values = a.across[axis].iter().zip(&b.across[axis]);
+        values.enumerate().find(|(_, (a, b))| (*a - *b).abs() > TOLERANCE * a.abs()).map(|(n, (a, b))| (n, *a, *b))
+    };
+    let layered: Vec<_> = (0..3).filter_map(|axis| differ(axis).map(|found| (axis, found))).collect();
+    let named = |(axis, (n, a, b)): (usize, (usize, f64, f64))| {
+        format!("{} (cell {n}: {a:.6e} in one direction, {b:.6e} in another)", ["x", "y", "z"][axis])
+    };
+    match layered[..] {
+        [] => {}
+        [(only, _)] => return Ok(vec![only]),
+        [first, second, ..] => {
+            return Err(Error::invalid(
+                "solver.method",
+                format!(
+                    "\"direct\" takes coefficients that vary along one axis, and those of this matrix vary along {} and {}; use \
+                     \"auto\"",
+                    named(first),
+                    named(second)
+                ),
+            ));
+        }
+    }
+    // Stretched periodic axes cost most where they are transformed.
+    let is_awkward = |axis: usize| {
+        let is_stretched =
+            |rank: &Rank| rank.along.iter().any(|&t| (t - rank.along[0]).abs() > TOLERANCE * rank.along[0]);
+        matrix.is_periodic(axis) && ranks[axis].as_ref().is_some_and(is_stretched)
+    };
+    let mut lines = vec![2, 1, 0];
+    lines.sort_by_key(|&axis| (extents[axis] == 1, !is_awkward(axis)));
+    Ok(lines)
+}
+
+impl Separable {
+    /// Adds what ties cells: c along lines, and what depends on one transformed axis alone.
+    fn add_ties(&mut self, tie: &(dyn Fn([usize; 3]) -> f64 + Sync)) -> Result<()> {
+        let Self { shape, line, across, factors, lines } = &mut *self;
+        let [a, b] = *across;
+        let place = |m: usize, n: usize, k: usize| {
+            let mut at = [0; 3];
+            (at[a], at[b], at[*line]) = (m, n, k);
+            at
+        };
+        let reduced = |m: usize, n: usize, k: usize| tie(place(m, n, k)) / (factors[0].mass[m] * factors[1].mass[n]);
+        // From the cells that are tied least, so that nothing that is added is negative.
+        let least = |count: usize, of: &dyn Fn(usize) -> f64| (0..count).min_by(|&a, &b| of(a).total_cmp(&of(b))).unwrap_or(0);
+        let k0 = lines.len() / 2;
+        let m0 = least(factors[0].len(), &|m| reduced(m, factors[1].len() / 2, k0));
+        let n0 = least(factors[1].len(), &|n| reduced(m0, n, k0));
+        let strongest = |couplings: &[f64]| couplings.iter().fold(0f64, |most, &t| most.max(t));
+        let layer: Vec<f64> = (0..lines.len()).map(|k| reduced(m0, n0, k)).collect();
+        let profile = |which: usize| -> Vec<f64> {
+            let (AxisMatrix { mass, couplings, .. }, weight) = (&factors[which], lines.weights[which][k0]);
+            let small = NEGLIGIBLE * (strongest(couplings) + layer[k0].abs() / weight.max(f64::MIN_POSITIVE));
+            let of = |n: usize| {
+                let value = if which == 0 { reduced(n, n0, k0) } else { reduced(m0, n, k0) };
+                let tie = if weight > 0.0 { mass[n] * (value - layer[k0]) / weight } else { 0.0 };
+                if tie.abs() <= small * mass[n] { 0.0 } else { tie }
+            };
+            (0..mass.len()).map(of).collect()
+        };
+        let profiles = [profile(0), profile(1)];
+        let small = NEGLIGIBLE * strongest(&lines.couplings);
+        let layer: Vec<f64> = layer.into_iter().map(|tie| if tie.abs() <= small { 0.0 } else { tie }).collect();
+        // What couplings there are tells how much of a tie is rounding.
+        let scale = |which: usize, n: usize, k: usize| {
+            let AxisMatrix { couplings, mass, .. } = &factors[which];
+            let around = couplings[n].max(couplings[n.saturating_sub(1)]);
+            lines.weights[which][k] * around / mass[n]
+        };
+        let check = |at: [usize; 3]| {
+            let (m, n, k) = (at[a], at[b], at[*line]);
+            let (found, [first, second]) = (reduced(m, n, k), &profiles);
+            let parts = [
+                layer[k],
+                first[m] / factors[0].mass[m] * lines.weights[0][k],
+                second[n] / factors[1].mass[n] * lines.weights[1][k],
+            ];
+            let size = parts.iter().fold(found.abs(), |most, part| most.max(part.abs()));
+            let size = size + scale(0, m, k) + scale(1, n, k) + lines.couplings[k];
+            let sum: f64 = parts.iter().sum();
+            ((found - sum).abs() > TOLERANCE * size).then_some((found, sum))
+        };
+        let Shape { nx, ny, nz } = *shape;
+        let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
+            for (j, wrong) in wrong.iter_mut().enumerate() {
+                *wrong = (0..nx).find(|&i| check([i, j, k]).is_some());
+            }
+        });
+        if let Some(at) = wrong.iter().enumerate().find_map(|(row, i)| i.map(|i| [i, row % ny, row / ny])) {
+            let (found, sum) = check(at).unwrap_or_default();
+            return Err(Error::invalid(
+                "solver.method",
+                format!(
+                    "\"direct\" takes a reaction that varies along one axis, and what ties cell {at:?} is {found:.6e} for its volume \
+                     where cells like it have {sum:.6e} (a well, or a reaction of another kind); use \"auto\""
+                ),
+            ));
+        }
+        lines.shift.iter_mut().zip(&layer).for_each(|(shift, tie)| *shift += tie);
+        for (factor, profile) in factors.iter_mut().zip(&profiles) {
+            factor.shift.iter_mut().zip(profile).for_each(|(shift, tie)| *shift += tie);
+        }
+        Ok(())
+    }
+}

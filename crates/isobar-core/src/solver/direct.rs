@@ -1,0 +1,103 @@
+//! The direct solution of a separable matrix, refined until its residual is small enough.
+
+use std::sync::Arc;
+
+use super::{Iteration, Monitor};
+use crate::backend::{Backend, Ratio, Scalar};
+use crate::error::Result;
+use crate::operator::direct::locked;
+use crate::operator::{Guess, Operator, SharedDirect};
+use crate::traffic::{self, StepTraffic};
+
+/// ‖r‖²
+const NORM: Scalar = Scalar::new(0);
+
+/// One direct solution, and as many steps of refinement as it takes, usually none:
+///
+/// ```text
+/// u = A⁻¹ b;   r = b − A u;   u += A⁻¹ r
+/// ```
+///
+/// Storage: r, and that of the [`DirectSolver`](crate::operator::DirectSolver).
+pub struct Direct<B: Backend> {
+    operator: Arc<dyn Operator<B, f64>>,
+    solver: SharedDirect<B>,
+    r: B::Vector<f64>,
+    scalars: B::Scalars,
+    /// ‖b − A u‖ of the u that the last run left.
+    residual: Option<f64>,
+}
+
+impl<B: Backend> Direct<B> {
+    /// Takes a matrix and what solves it.
+    ///
+    /// # Errors
+    /// Where the workspace does not fit in memory.
+    pub fn new(operator: Arc<dyn Operator<B, f64>>, solver: SharedDirect<B>) -> Result<Self> {
+        let backend = operator.backend();
+        let (r, scalars) = (backend.zeros(operator.layout())?, backend.scalars()?);
+        Ok(Self { operator, solver, r, scalars, residual: None })
+    }
+
+    /// ‖b − A u‖², with the residual in r.
+    fn judge(&mut self, b: &B::Vector<f64>, u: &B::Vector<f64>) -> Result<f64> {
+        self.operator.residual(b, u, &mut self.r, NORM, &mut self.scalars)?;
+        Ok(self.operator.backend().read(&self.scalars)?[NORM.index()])
+    }
+}
+
+impl<B: Backend> Iteration<B, f64> for Direct<B> {
+    fn begin(&mut self, b: &B::Vector<f64>, u: &mut B::Vector<f64>, guess: Guess) -> Result<Option<f64>> {
+        self.residual = None;
+        match guess {
+            Guess::Zero => Ok(None),
+            Guess::Given => Ok(Some(self.judge(b, u)?.sqrt())),
+        }
+    }
+
+    fn run(
+        &mut self,
+        b: &B::Vector<f64>,
+        u: &mut B::Vector<f64>,
+        guess: Guess,
+        _: Option<&mut B::Vector<f64>>,
+        monitor: &mut Monitor<'_>,
+    ) -> Result<()> {
+        let mut is_first = guess == Guess::Zero;
+        loop {
+            if is_first {
+                locked(&self.solver).solve(b, u)?;
+            } else {
+                // r is that of u.
+                locked(&self.solver).solve_in_place(&mut self.r)?;
+                self.operator.backend().axpy(Ratio::ONE, &self.r, u, &self.scalars)?;
+            }
+            is_first = false;
+            let square = self.judge(b, u)?;
+            self.residual = Some(square.sqrt());
+            if monitor.observe(square).is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn residual_left(&self) -> Option<f64> {
+        self.residual
+    }
+
+    fn precondition(&mut self, r: &B::Vector<f64>, z: &mut B::Vector<f64>) -> Result<()> {
+        locked(&self.solver).solve(r, z)
+    }
+
+    fn traffic(&self) -> Vec<StepTraffic> {
+        let cells = self.operator.layout().shape().cells();
+        vec![
+            StepTraffic::once::<f64>(traffic::DIRECT_SOLVE, cells),
+            StepTraffic::once::<f64>(traffic::RESIDUAL, cells).with_coefficients(self.operator.coefficient_vectors()),
+        ]
+    }
+
+    fn workspace_bytes(&self) -> usize {
+        self.operator.layout().len() * size_of::<f64>() + locked(&self.solver).bytes()
+    }
+}

@@ -1,0 +1,218 @@
+//! Direct solves of separable boxes: every pair of sides an axis, spacings, layers, singular boxes, refused matrices.
+
+use isobar_core::array::{ArrayView, ArrayViewMut};
+use isobar_core::build::{Solve, System};
+use isobar_core::grid::{HorizontalField, VerticalProfile};
+use isobar_core::layout::Shape;
+use isobar_core::operator::Guess;
+use isobar_core::options::{Method, Norm, SolverOptions};
+use isobar_core::outcome::{Outcome, Stop};
+use isobar_core::problem::random;
+use isobar_core::reference::Reference;
+use isobar_core::solver::ignore;
+use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports, TensorProduct};
+
+const SIDES: [[Side; 2]; 5] = [
+    [Side::Closed, Side::Closed],
+    [Side::Fixed, Side::Fixed],
+    [Side::Closed, Side::Fixed],
+    [Side::Fixed, Side::Closed],
+    [Side::Periodic, Side::Periodic],
+];
+
+fn options(tolerance: f64) -> SolverOptions {
+    SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() }
+}
+
+fn solve<S: Stencil>(system: &mut System<Reference, S>, shape: Shape, b: &[f64]) -> (Outcome, Vec<f64>)
+where
+    Reference: Supports<S>,
+{
+    let mut u = vec![f64::NAN; b.len()];
+    let target = ArrayViewMut::c_order(&mut u, shape).unwrap();
+    let rhs = ArrayView::c_order(b, shape).unwrap();
+    let outcome = system.solve(rhs.into(), target.into(), Guess::Zero, &mut ignore).unwrap();
+    (outcome, u)
+}
+
+/// Widths of cells, uniform or stretched by a factor in all.
+fn widths(n: usize, stretching: f64) -> Vec<f64> {
+    (0..n).map(|i| 0.7 * stretching.powf(i as f64 / n as f64)).collect()
+}
+
+/// A box with these widths, sides and coefficients by layer of an axis, in x, y and z, and perhaps a reaction.
+struct Case {
+    widths: [Vec<f64>; 3],
+    sides: [[Side; 2]; 3],
+    layered: usize,
+    kappa: [Vec<f64>; 3],
+    reaction: Option<Vec<f64>>,
+}
+
+impl Case {
+    fn shape(&self) -> Shape {
+        let [x, y, z] = &self.widths;
+        Shape::new(x.len(), y.len(), z.len())
+    }
+
+    fn stencil(&self) -> Diffusion {
+        let shape = self.shape();
+        let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
+            let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+            (0..shape.cells()).map(|n| value(at(n))).collect()
+        };
+        let width = |d: usize, at: [usize; 3]| self.widths[d][at[d]];
+        let volume = |at: [usize; 3]| width(0, at) * width(1, at) * width(2, at);
+        let fields = (0..3)
+            .map(|d| of(&|at| 2.0 * self.kappa[d][at[self.layered]] * volume(at) / width(d, at).powi(2)).into())
+            .collect();
+        let shift = self.reaction.as_ref().map(|c| of(&|at| c[at[self.layered]] * volume(at)));
+        let axes = [(0, 1.0), (1, 1.0), (2, 1.0)];
+        Diffusion::new(shape, Coefficients::Cells { fields, axes }, shift, self.sides).unwrap()
+    }
+}
+
+/// A right-hand side that every box has a solution for.
+fn noise(shape: Shape, is_singular: bool) -> Vec<f64> {
+    let mut b: Vec<f64> = (0..shape.cells()).map(|n| random(11, n) - 0.5).collect();
+    if is_singular {
+        let mean = b.iter().sum::<f64>() / b.len() as f64;
+        b.iter_mut().for_each(|b| *b -= mean);
+    }
+    b
+}
+
+fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied())
+}
+
+/// Solves a case to nearly all digits, without refinement where that is promised.
+fn check(case: &Case, tolerance: f64, most: usize) {
+    let (stencil, shape) = (case.stencil(), case.shape());
+    let is_singular = !case.sides.as_flattened().contains(&Side::Fixed) && case.reaction.is_none();
+    let b = noise(shape, is_singular);
+    let norm = b.iter().map(|b| b * b).sum::<f64>().sqrt();
+    let mut system = System::new(&Reference, &stencil, &options(tolerance)).unwrap();
+    let (outcome, u) = solve(&mut system, shape, &b);
+    let what = format!("{shape} {:?} layered in {}: {outcome:?}", case.sides, case.layered);
+    if norm > 1e-12 {
+        assert_eq!(outcome.stop, Stop::Converged, "{what}");
+        assert!(outcome.iterations <= most, "{what}");
+        assert!(residual(&stencil, &u, &b) <= 1.01 * tolerance, "{what}");
+    }
+    if is_singular {
+        let mean = u.iter().sum::<f64>() / u.len() as f64;
+        let largest = u.iter().fold(1e-300f64, |most, u| most.max(u.abs()));
+        assert!(mean.abs() <= 1e-12 * largest, "{mean:e} {what}");
+    }
+}
+
+#[test]
+fn every_pair_of_sides_is_solved_at_once() {
+    for (n, extents) in [[6, 5, 4], [7, 1, 3], [1, 6, 1], [2, 2, 2], [4, 3, 1], [1, 1, 5], [1, 1, 1]].into_iter().enumerate() {
+        for (a, x) in SIDES.into_iter().enumerate() {
+            for (b, y) in SIDES.into_iter().enumerate() {
+                let z = SIDES[(a + b + n) % SIDES.len()];
+                for stretching in [1.0, 30.0] {
+                    let widths = extents.map(|n| widths(n, stretching));
+                    let kappa = extents.map(|_| vec![1.0; extents[2]]);
+                    check(&Case { widths, sides: [x, y, z], layered: 2, kappa, reaction: None }, 1e-11, 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn layers_are_solved_along_their_axis() {
+    for layered in 0..3 {
+        for sides in SIDES {
+            for contrast in [1.0, 1e6, 1e12f64] {
+                let extents = [6, 5, 7];
+                let kappa = [0, 1, 2].map(|d: u64| {
+                    (0..extents[layered]).map(|k| contrast.powf(random(d, k))).collect::<Vec<f64>>()
+                });
+                let reaction = (0..extents[layered]).map(|k| 0.1 * random(9, k)).collect();
+                let widths = extents.map(|n| widths(n, 3.0));
+                let mut all = [SIDES[1], SIDES[0], SIDES[3]];
+                all[layered] = sides;
+                check(&Case { widths, sides: all, layered, kappa, reaction: Some(reaction) }, 1e-9, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn strong_stretching_keeps_all_digits() {
+    for stretching in [1e2, 1e6] {
+        let widths = [40, 36, 32].map(|n| widths(n, stretching));
+        let kappa = [0, 1, 2].map(|_| vec![1.0; 32]);
+        check(&Case { widths, sides: [SIDES[0], SIDES[0], SIDES[1]], layered: 2, kappa, reaction: None }, 1e-9, 2);
+    }
+}
+
+#[test]
+fn a_box_of_the_atmosphere_is_solved() {
+    let (nx, ny, nz) = (6, 5, 8);
+    let profile = VerticalProfile::new(
+        (0..nz).map(|k| 0.2 + 0.1 * k as f64).collect(),
+        (0..nz).map(|k| if k + 1 < nz { -1.0 - 0.3 * k as f64 } else { 0.0 }).collect(),
+        (0..nz).map(|k| if k > 0 { -1.0 - 0.3 * (k - 1) as f64 } else { 0.0 }).collect(),
+        (0..nz).map(|k| -0.5 - 0.1 * k as f64).collect(),
+    )
+    .unwrap();
+    let inside = |is_inside: bool| if is_inside { 1.5 } else { 0.0 };
+    let cells = || (0..nx * ny).map(|n| (n % nx, n / nx));
+    let field = HorizontalField {
+        nx,
+        ny,
+        area: vec![1.0; nx * ny],
+        west: cells().map(|(i, _)| inside(i > 0)).collect(),
+        east: cells().map(|(i, _)| inside(i + 1 < nx)).collect(),
+        south: cells().map(|(_, j)| inside(j > 0)).collect(),
+        north: cells().map(|(_, j)| inside(j + 1 < ny)).collect(),
+        // Values given half a cell away tie twice as much as a neighbour.
+        total: cells().map(|(i, j)| 6.0 + inside(i == 0 || i + 1 == nx) + inside(j == 0 || j + 1 == ny)).collect(),
+    };
+    let stencil = TensorProduct::new(profile, field).unwrap();
+    let shape = Shape::new(nx, ny, nz);
+    let mut system = System::new(&Reference, &stencil, &options(1e-12)).unwrap();
+    let (outcome, _) = solve(&mut system, shape, &noise(shape, false));
+    assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 1), "{outcome:?}");
+    let notes = &system.description().notes;
+    assert!(notes.iter().any(|note| note.contains("sine transform along x")), "{notes:?}");
+}
+
+#[test]
+fn new_coefficients_take_the_place_of_old_ones() {
+    let case = |scale: f64| Case {
+        widths: [6, 4, 5].map(|n| widths(n, 2.0)),
+        sides: [SIDES[1], SIDES[0], SIDES[0]],
+        layered: 2,
+        kappa: [0, 1, 2].map(|d: u64| (0..5).map(|k| scale * (1.0 + random(d, k))).collect()),
+        reaction: Some(vec![0.1 * scale * scale; 5]),
+    };
+    let (first, second) = (case(1.0), case(3.0));
+    let (shape, b) = (first.shape(), noise(first.shape(), false));
+    let mut system = System::new(&Reference, &first.stencil(), &options(1e-11)).unwrap();
+    assert!(solve(&mut system, shape, &b).0.converged());
+    system.update(&second.stencil()).unwrap();
+    let (outcome, u) = solve(&mut system, shape, &b);
+    assert_eq!((outcome.stop, outcome.iterations), (Stop::Converged, 1), "{outcome:?}");
+    assert!(residual(&second.stencil(), &u, &b) < 1e-11);
+    // What is refused leaves all as it was.
+    let mut other = case(1.0);
+    other.kappa[2][1] = 5.0;
+    let stencil = other.stencil();
+    let Coefficients::Cells { fields, axes } = stencil.coefficients() else { unreachable!() };
+    let mut rough: Vec<Vec<f64>> = fields.iter().map(|field| field.to_vec()).collect();
+    rough[0][7] *= 2.0;
+    let cells = Coefficients::Cells { fields: rough.into_iter().map(Into::into).collect(), axes: *axes };
+    let shift = stencil.stored_shift().map(<[f64]>::to_vec);
+    let rough = Diffusion::new(shape, cells, shift, stencil.sides()).unwrap();
+    let message = system.update(&rough).unwrap_err().to_string();
+    assert!(message.contains("neighbours in x"), "{message}");
+    let (outcome, u) = solve(&mut system, shape, &b);
+    assert!(outcome.converged() && residual(&second.stencil(), &u, &b) < 1e-11);
+}
