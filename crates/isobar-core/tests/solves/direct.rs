@@ -131,9 +131,9 @@ fn layers_are_solved_along_their_axis() {
             for contrast in [1.0, 1e6, 1e12f64] {
                 let extents = [6, 5, 7];
                 let kappa = [0, 1, 2].map(|d: u64| {
-                    (0..extents[layered]).map(|k| contrast.powf(random(d, k))).collect::<Vec<f64>>()
+                    (0..extents[layered]).map(|k| contrast.powf(0.5 * random(d, k))).collect::<Vec<f64>>()
                 });
-                let reaction = (0..extents[layered]).map(|k| 0.1 * random(9, k)).collect();
+                let reaction = (0..extents[layered]).map(|k| 0.1 * (1.1 + random(9, k))).collect();
                 let widths = extents.map(|n| widths(n, 3.0));
                 let mut all = [SIDES[1], SIDES[0], SIDES[3]];
                 all[layered] = sides;
@@ -190,7 +190,7 @@ fn new_coefficients_take_the_place_of_old_ones() {
         widths: [6, 4, 5].map(|n| widths(n, 2.0)),
         sides: [SIDES[1], SIDES[0], SIDES[0]],
         layered: 2,
-        kappa: [0, 1, 2].map(|d: u64| (0..5).map(|k| scale * (1.0 + random(d, k))).collect()),
+        kappa: [0, 1, 2].map(|d: u64| (0..5).map(|k| scale * (1.5 + random(d, k))).collect()),
         reaction: Some(vec![0.1 * scale * scale; 5]),
     };
     let (first, second) = (case(1.0), case(3.0));
