@@ -70,6 +70,16 @@ impl Cuda {
         self.over_rows(self.array_kernel::<T>(name)?, layout, arguments)
     }
 
+    /// Copies a vector to an array in C order on this card.
+    pub(crate) fn to_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+        self.reorder::<f64>(Way::Export, Precision::F64, layout, c_order(layout.shape()), [from, to])
+    }
+
+    /// Copies an array in C order on this card to a vector.
+    pub(crate) fn from_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+        self.reorder::<f64>(Way::Import, Precision::F64, layout, c_order(layout.shape()), [from, to])
+    }
+
     /// Two cells of a row a thread.
     fn over_rows(&self, kernel: Kernel, layout: &Layout, arguments: Arguments) -> Result<()> {
         let Shape { ny, nz, .. } = layout.shape();

@@ -5,12 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
 use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Scalar};
+use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::SharedDirect;
 use isobar_core::real::Real;
 
 use crate::array;
 use crate::compile::Source;
+use crate::direct;
 use crate::driver::{Context, Pointer, lock};
 use crate::iterate;
 use crate::kernels;
@@ -352,6 +355,11 @@ impl Backend for Cuda {
     ) -> Result<()> {
         iterate::iterate(self.context(), self.kernel::<f64>("publish")?, scalars, true, body, observe)?;
         self.check_link()
+    }
+
+    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        let is_whole = layout.origin() == [0; 2] && layout.halo() == [0; 2];
+        is_whole.then(|| direct::direct(self, layout, factors)).transpose()
     }
 
     fn synchronize(&self) -> Result<()> {

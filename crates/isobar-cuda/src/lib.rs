@@ -13,6 +13,7 @@
 //! * [`galerkin`] coarse grids of diffusion,
 //! * [`link`] how cards reach each other: [`peers`] by stores into each other's memory, [`nccl`] by that library's messages;
 //!   `part` vectors that are parts of larger ones,
+//! * [`direct`] separable boxes, solved without iterating,
 //! * [`stored_matrix`] every entry stored, by cuSPARSE; [`aggregate`] one number a set of cells,
 //! * [`solvers`] solvers as objects.
 
@@ -24,6 +25,7 @@ mod cuda;
 pub mod cusparse;
 mod device;
 pub mod diffusion;
+pub mod direct;
 mod driver;
 pub mod galerkin;
 mod halving;

@@ -18,8 +18,10 @@
 //! * [`points`] relaxation of points, in sweeps and in tiles,
 //! * [`galerkin`] and [`point_levels`] the levels of diffusion, [`levels`] transfers, and the steps that fuse them with sweeps, in one
 //!   precision and in two, [`modes`] what goes between a grid and its vertical modes,
+//! * [`direct`] boxes that are solved without iterating,
 //! * [`solves`] whole solves, and what must come of bad input, [`updates`] operators that change.
 
+pub mod direct;
 pub mod fixture;
 pub mod galerkin;
 pub mod levels;
@@ -131,6 +133,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
                 "modes_in_single" => modes::steps::<B, f64, f32>,
             ],
             "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
+            "direct": ["boxes" => direct::boxes::<B>, "update" => direct::update::<B>],
         });
     }
     all

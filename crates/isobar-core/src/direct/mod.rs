@@ -72,9 +72,17 @@ impl Separable {
     pub fn bases(&self) -> Result<[Basis; 2]> {
         let [a, b] = &self.factors;
         let bases = [Basis::new(a)?, Basis::new(b)?];
-        let least = bases.each_ref().map(|basis| basis.values().iter().copied().fold(f64::INFINITY, f64::min));
-        self.lines.check(least, self.is_singular())?;
+        self.check(&bases)?;
         Ok(bases)
+    }
+
+    /// Fails where the matrix is not positive definite, a constant apart.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.
+    pub fn check(&self, bases: &[Basis; 2]) -> Result<()> {
+        let least = bases.each_ref().map(|basis| basis.values().iter().copied().fold(f64::INFINITY, f64::min));
+        self.lines.check(least, self.is_singular())
     }
 
     /// Says how each axis is treated; `by` names what multiplies by eigenvectors that no transform knows.

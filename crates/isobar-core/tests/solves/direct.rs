@@ -110,7 +110,9 @@ fn check(case: &Case, tolerance: f64, most: usize) {
 
 #[test]
 fn every_pair_of_sides_is_solved_at_once() {
-    for (n, extents) in [[6, 5, 4], [7, 1, 3], [1, 6, 1], [2, 2, 2], [4, 3, 1], [1, 1, 5], [1, 1, 1]].into_iter().enumerate() {
+    for (n, extents) in
+        [[6, 5, 4], [7, 1, 3], [1, 6, 1], [2, 2, 2], [4, 3, 1], [1, 1, 5], [1, 1, 1]].into_iter().enumerate()
+    {
         for (a, x) in SIDES.into_iter().enumerate() {
             for (b, y) in SIDES.into_iter().enumerate() {
                 let z = SIDES[(a + b + n) % SIDES.len()];

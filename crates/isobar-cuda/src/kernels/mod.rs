@@ -39,6 +39,8 @@ pub const VECTOR: &str = include_str!("vector.cu");
 pub const ARRAY: &str = include_str!("array.cu");
 /// Aggregates, and small dense matrices.
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
+/// Direct solves of separable boxes.
+pub const DIRECT: &str = include_str!("direct.cu");
 /// Between cards.
 pub const EXCHANGE: &str = include_str!("exchange.cu");
 /// Beside NCCL.

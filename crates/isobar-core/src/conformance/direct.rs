@@ -1,0 +1,125 @@
+//! Direct solves of separable boxes, judged by their residuals.
+
+use super::Complete;
+use super::fixture::{ok, poison, send};
+use crate::array::ArrayViewMut;
+use crate::layout::Shape;
+use crate::operator::direct::locked;
+use crate::problem::random;
+use crate::reference::Vector;
+use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
+
+const SIDES: [[Side; 2]; 5] = [
+    [Side::Closed, Side::Closed],
+    [Side::Fixed, Side::Fixed],
+    [Side::Closed, Side::Fixed],
+    [Side::Fixed, Side::Closed],
+    [Side::Periodic, Side::Periodic],
+];
+
+/// A box whose widths grow by a factor along each axis, with layers of random coefficients and a reaction, perhaps.
+fn stencil(shape: Shape, sides: [[Side; 2]; 3], stretching: f64, layered: Option<usize>, seed: u64) -> Diffusion {
+    let extents = [shape.nx, shape.ny, shape.nz];
+    let width = |d: usize, at: [usize; 3]| stretching.powf(at[d] as f64 / extents[d] as f64);
+    let of = |value: &dyn Fn([usize; 3]) -> f64| -> Vec<f64> {
+        let at = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+        (0..shape.cells()).map(|n| value(at(n))).collect()
+    };
+    let volume = |at: [usize; 3]| width(0, at) * width(1, at) * width(2, at);
+    let kappa = |d: usize, at: [usize; 3]| layered.map_or(1.0, |axis| 1.5 + random(seed + d as u64, at[axis]));
+    let fields = (0..3).map(|d| of(&|at| 2.0 * kappa(d, at) * volume(at) / width(d, at).powi(2)).into()).collect();
+    let reaction = layered.map(|axis| of(&|at| (1.1 + random(seed + 7, at[axis])) * volume(at)));
+    let cells = Coefficients::Cells { fields, axes: [(0, 1.0), (1, 1.0), (2, 1.0)] };
+    ok(Diffusion::new(shape, cells, reaction, sides))
+}
+
+fn is_singular(stencil: &Diffusion) -> bool {
+    !stencil.sides().as_flattened().contains(&Side::Fixed) && !stencil.has_shift()
+}
+
+/// ‖b − A u‖ / ‖b‖
+fn residual(stencil: &Diffusion, u: &[f64], b: &[f64]) -> f64 {
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    norm(&mut stencil.times(u).iter().zip(b).map(|(a, b)| a - b)) / norm(&mut b.iter().copied()).max(1e-300)
+}
+
+fn check<B: Complete>(backend: &B, stencil: &Diffusion, solver: &crate::operator::SharedDirect<B>, what: &str) {
+    let shape = Stencil::shape(stencil);
+    let mut b = ok(Vector::<f64>::zeros(&ok(<B as Supports<Diffusion>>::layout(backend, stencil))));
+    let mean = match is_singular(stencil) {
+        true => (0..shape.cells()).map(|n| random(3, n)).sum::<f64>() / shape.cells() as f64,
+        false => 0.0,
+    };
+    let cell = |i: usize, j: usize, k: usize| i + shape.nx * (j + shape.ny * k);
+    b.fill_with(|i, j, k| random(3, cell(i, j, k)) - mean);
+    let values: Vec<f64> = (0..shape.cells()).map(|n| random(3, n) - mean).collect();
+    let (mut on_b, (_, mut on_u)) = (send(backend, &b), poison::<B, f64>(backend, shape));
+    let judge = |x: &B::Vector<f64>, how: &str| {
+        let mut u = vec![0.0; shape.cells()];
+        ok(backend.download(x, &mut ok(ArrayViewMut::c_order(&mut u, shape))));
+        let found = residual(stencil, &u, &values);
+        let is_zero = values.iter().all(|value| value.abs() < 1e-14);
+        assert!(found < 1e-11 || is_zero && u.iter().all(|u| u.is_finite()), "{what}, {how}: residual {found:e}");
+    };
+    ok(locked(solver).solve(&on_b, &mut on_u));
+    judge(&on_u, "into another vector");
+    ok(locked(solver).solve_in_place(&mut on_b));
+    judge(&on_b, "in place");
+}
+
+fn solver<B: Complete>(backend: &B, stencil: &Diffusion, what: &str) -> crate::operator::SharedDirect<B> {
+    let layout = ok(<B as Supports<Diffusion>>::layout(backend, stencil));
+    let Some(solver) = ok(backend.direct(&layout, &ok(stencil.separable()))) else {
+        panic!("{what}: no direct solver")
+    };
+    solver
+}
+
+/// Boxes of awkward sizes, with all kinds of sides, uniform, stretched and layered along each axis.
+pub fn boxes<B: Complete>(backend: &B) {
+    let extents = [
+        [1, 1, 1],
+        [2, 1, 1],
+        [1, 7, 1],
+        [1, 1, 12],
+        [6, 5, 4],
+        [8, 16, 3],
+        [34, 3, 18],
+        [13, 66, 2],
+        [130, 2, 5],
+        [4, 2, 131],
+        [64, 64, 8],
+    ];
+    for (n, [nx, ny, nz]) in extents.into_iter().enumerate() {
+        for m in 0..10 {
+            let mut sides = [n + m, n / 2 + 2 * m + m / 5, 3 * m + 1].map(|s| SIDES[s % SIDES.len()]);
+            for (sides, n) in sides.iter_mut().zip([nx, ny, nz]) {
+                // Checkerboards go around even numbers of cells.
+                if sides[0] == Side::Periodic && n % 2 == 1 {
+                    *sides = SIDES[m % 4];
+                }
+            }
+            let (stretching, layered) = ([1.0, 1.0, 20.0][(n + m) % 3], [None, Some(0), Some(1), None, Some(2)][m % 5]);
+            let stencil = stencil(Shape::new(nx, ny, nz), sides, stretching, layered, m as u64);
+            let what = format!("{nx}×{ny}×{nz} {sides:?}, stretched {stretching}, layered along {layered:?}");
+            check(backend, &stencil, &solver(backend, &stencil, &what), &what);
+        }
+    }
+}
+
+/// New factors in the place of old ones: layers alone, and everything.
+pub fn update<B: Complete>(backend: &B) {
+    let shape = Shape::new(12, 6, 10);
+    let sides = [SIDES[1], SIDES[4], SIDES[0]];
+    let first = stencil(shape, sides, 1.0, Some(2), 1);
+    let solver = solver(backend, &first, "update");
+    check(backend, &first, &solver, "before an update");
+    for (second, what) in [
+        (stencil(shape, sides, 1.0, Some(2), 20), "new layers"),
+        (stencil(shape, sides, 30.0, Some(2), 3), "new widths"),
+        (stencil(shape, sides, 1.0, Some(0), 4), "layers along another axis"),
+    ] {
+        ok(locked(&solver).update(&ok(second.separable())));
+        check(backend, &second, &solver, what);
+    }
+}

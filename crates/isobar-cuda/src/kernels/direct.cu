@@ -1,0 +1,277 @@
+// Direct solves of separable boxes: products with the eigenvectors of one axis, and tridiagonal systems along another, on
+// arrays in C order, (nz, ny, nx). See isobar-core/src/direct.
+//
+// A line is all cells of an axis with `n` cells that lie `inner` numbers apart; line l begins at n inner (l / inner) + l % inner.
+#include "intrinsics.cuh"
+
+// ---- Products. A block multiplies LINES lines by twice MODES columns of a matrix, DEPTH numbers of a line at a time.
+constexpr int LINES = 64, MODES = 64, DEPTH = 16, THREADS = 256;
+// Rows in shared memory, so that the eight by four lanes of an operand meet no bank twice.
+constexpr int PITCH = MODES + 4, PITCH_ALONG = DEPTH + 4;
+constexpr int DATA = LINES * PITCH_ALONG > DEPTH * PITCH ? LINES * PITCH_ALONG : DEPTH * PITCH;
+constexpr int STAGE = 2 * DATA + 2 * DEPTH * PITCH;
+
+// c += a b, 16 x 8 x 8, as tensor cores have it: lane 4 g + t holds rows g and g + 8, columns t and t + 4 of a; rows t and t + 4, column g
+// of b; rows g and g + 8, columns 2 t and 2 t + 1 of c.
+__device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+                 : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#elif __CUDA_ARCH__ >= 800
+#pragma unroll
+    for (int half = 0; half < 4; half++) {
+        int row = half & 1, depth = half >> 1;
+        asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                     : "+d"(c[2 * row]), "+d"(c[2 * row + 1])
+                     : "d"(a[row + 2 * depth]), "d"(b[depth]));
+    }
+#else
+    int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        int high = k >> 2;
+        double upper = __shfl_sync(0xffffffffu, high ? a[2] : a[0], 4 * g + (k & 3));
+        double lower = __shfl_sync(0xffffffffu, high ? a[3] : a[1], 4 * g + (k & 3));
+        double first = __shfl_sync(0xffffffffu, high ? b[1] : b[0], 8 * t + (k & 3));
+        double second = __shfl_sync(0xffffffffu, high ? b[1] : b[0], 8 * t + 4 + (k & 3));
+        c[0] = fma(upper, first, c[0]);
+        c[1] = fma(upper, second, c[1]);
+        c[2] = fma(lower, first, c[2]);
+        c[3] = fma(lower, second, c[3]);
+    }
+#endif
+}
+
+// Which products: of even and odd parts of lines, to these parts, or neither.
+enum Fold { TO_MODES, FROM_MODES, NONE };
+
+// to_m = Σ_i matrix_im from_i along each line, the matrix in two parts of `depth` rows and `pitch` columns, both filled up with zeros: with
+// NONE, columns 0 ... width - 1 and width ... n - 1; with TO_MODES, those of even vectors, which multiply from_i + from_(n-1-i), and of odd ones,
+// which multiply differences; with FROM_MODES, rows of even and of odd vectors, whose sum and difference are to_i and to_(n-1-i).
+template <bool ALONG_X, Fold FOLD>
+__device__ __forceinline__ void product(int n, int depth, int width, int pitch, int inner, int lines,
+                                        const double* __restrict__ matrix, const double* __restrict__ from,
+                                        double* __restrict__ to) {
+    extern __shared__ double shared[];
+    int tiles = (width + MODES - 1) / MODES;
+    int first_mode = blockIdx.x % tiles * MODES, first_line = blockIdx.x / tiles * LINES;
+    int thread = threadIdx.x, lane = thread & 31, g = lane >> 2, t = lane & 3;
+    int warp_line = (thread >> 5 & 3) * 16, warp_mode = (thread >> 7) * 32;
+    int rows = (depth + DEPTH - 1) / DEPTH * DEPTH;
+    long long step = ALONG_X ? 1 : inner;
+    auto start_of = [&](int line) {
+        return ALONG_X ? (long long)line * n : (long long)(line / inner) * n * inner + line % inner;
+    };
+    // What this thread brings of lines: with ALONG_X one place of four lines, else four places of one.
+    int own_line = ALONG_X ? thread / DEPTH : thread % LINES, own_place = ALONG_X ? thread % DEPTH : thread / LINES;
+    long long start = ALONG_X ? 0 : start_of(first_line + own_line);
+    auto bring = [&](int stage, int k0) {
+        double* data = shared + stage * STAGE;
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            int line = ALONG_X ? own_line + r * (THREADS / DEPTH) : own_line;
+            int place = ALONG_X ? own_place : own_place + r * (THREADS / LINES);
+            int k = k0 + place, slot = ALONG_X ? line * PITCH_ALONG + place : place * PITCH + line;
+            bool inside = first_line + line < lines && k < depth;
+            long long at = ALONG_X ? start_of(first_line + line) : start;
+            copy_async(data + slot, from + (inside ? at + k * step : 0), inside);
+            if (FOLD != NONE) {
+                int other = FOLD == TO_MODES ? n - 1 - k : depth + k;
+                bool exists = inside && other < n;
+                copy_async(data + DATA + slot, from + (exists ? at + other * step : 0), exists);
+            }
+        }
+        double* columns = data + 2 * DATA;
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            int piece = thread + r * THREADS, part = piece / (DEPTH * MODES / 2), rest = piece % (DEPTH * MODES / 2);
+            int row = rest / (MODES / 2), column = rest % (MODES / 2) * 2;
+            const double* source = matrix + ((long long)part * rows + k0 + row) * pitch + first_mode + column;
+            copy_async_16(columns + (part * DEPTH + row) * PITCH + column, source, true);
+        }
+        copy_async_commit();
+    };
+    double sums[2][4][4] = {};
+    bring(0, 0);
+    for (int k0 = 0, stage = 0; k0 < rows; k0 += DEPTH, stage ^= 1) {
+        if (k0 + DEPTH < rows) {
+            bring(stage ^ 1, k0 + DEPTH);
+            copy_async_wait_for<1>();
+        } else {
+            copy_async_wait_for<0>();
+        }
+        __syncthreads();
+        const double* data = shared + stage * STAGE;
+        const double* columns = data + 2 * DATA;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += 8) {
+            double a[2][4];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                int line = warp_line + g + 8 * (q & 1), place = k + t + 4 * (q >> 1);
+                int slot = ALONG_X ? line * PITCH_ALONG + place : place * PITCH + line;
+                double one = data[slot];
+                double two = FOLD == NONE ? one : data[DATA + slot];
+                a[0][q] = FOLD == TO_MODES ? one + two : one;
+                a[1][q] = FOLD == TO_MODES ? one - two : two;
+            }
+#pragma unroll
+            for (int part = 0; part < 2; part++)
+#pragma unroll
+                for (int m = 0; m < 4; m++) {
+                    const double* column = columns + (part * DEPTH + k + t) * PITCH + warp_mode + 8 * m + g;
+                    double b[2] = {column[0], column[4 * PITCH]};
+                    multiply_add(sums[part][m], a[part], b);
+                }
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int row = 0; row < 2; row++) {
+        int line = first_line + warp_line + g + 8 * row;
+        if (line >= lines) continue;
+        double* target = to + start_of(line);
+#pragma unroll
+        for (int m = 0; m < 4; m++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                int mode = first_mode + warp_mode + 8 * m + 2 * t + c, other = FOLD == FROM_MODES ? n - 1 - mode : width + mode;
+                if (mode >= width) continue;
+                double one = sums[0][m][2 * row + c], two = sums[1][m][2 * row + c];
+                target[mode * step] = FOLD == FROM_MODES ? one + two : one;
+                // The cell in the middle of an odd number is its own mirror image.
+                if (other < n && other != mode) target[other * step] = FOLD == FROM_MODES ? one - two : two;
+            }
+    }
+}
+
+#define PRODUCT(name, along_x, fold)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                               \
+        name(int n, int depth, int width, int pitch, int inner, int lines, const double* __restrict__ matrix,              \
+             const double* __restrict__ from, double* __restrict__ to) {                                                   \
+        product<along_x, fold>(n, depth, width, pitch, inner, lines, matrix, from, to);                                    \
+    }
+
+PRODUCT(multiply_x, true, NONE)
+PRODUCT(multiply, false, NONE)
+PRODUCT(to_modes_x, true, TO_MODES)
+PRODUCT(to_modes, false, TO_MODES)
+PRODUCT(from_modes_x, true, FROM_MODES)
+PRODUCT(from_modes, false, FROM_MODES)
+
+// ---- Tridiagonal systems T + mu D_a + nu D_b, a thread each, in place. Elimination carries row sums along (isobar-core/src/direct/lines.rs);
+// on the way back pivots are computed again from those that were kept before every CHUNK cells.
+constexpr int CHUNK = 16;
+
+struct Elimination {
+    const double *shift, *coupling, *weight_a, *weight_b;
+    int n;
+    double mu, nu, excess, to_last;
+
+    __device__ __forceinline__ double row_sum(int k) const {
+        return fma(nu, __ldg(weight_b + k), fma(mu, __ldg(weight_a + k), __ldg(shift + k)));
+    }
+
+    // Eliminates cell k: 1/p, and what its next and the last cell are multiplied by; `before` is the row sum that it had.
+    template <bool PERIODIC> __device__ __forceinline__ void step(int k, double& inverse, double& next, double& last, double& before) {
+        excess += row_sum(k);
+        double coupled = __ldg(coupling + k);
+        if (PERIODIC && k == n - 2) {
+            to_last += coupled;
+            coupled = 0;
+        }
+        double pivot = excess + coupled + (PERIODIC ? to_last : 0);
+        // The constant of a singular system: its last cell gets 0.
+        inverse = pivot == 0 ? 0 : reciprocal(pivot);
+        next = coupled * inverse;
+        last = PERIODIC ? to_last * inverse : 0;
+        before = excess;
+        excess *= next;
+        if (PERIODIC) to_last *= next;
+    }
+};
+
+template <bool PERIODIC>
+__device__ __forceinline__ void eliminate(int n, int inner, int lines, int extent, const double* table, const double* values_a,
+                                          const double* values_b, double* kept, double* x) {
+    int line = blockIdx.x * blockDim.x + threadIdx.x;
+    if (line >= lines) return;
+    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[line % extent], values_b[line / extent], 0, 0};
+    x += (long long)(line / inner) * n * inner + line % inner;
+    // Of a periodic line the last cell waits until the end.
+    int rows = PERIODIC ? n - 1 : n, chunks = (n + CHUNK - 1) / CHUNK;
+    now.to_last = PERIODIC ? __ldg(now.coupling + n - 1) : 0;
+    double last_excess = PERIODIC ? now.row_sum(n - 1) : 0, last_value = 0, carried = 0;
+    for (int chunk = 0; chunk * CHUNK < rows; chunk++) {
+        kept[(long long)chunk * lines + line] = now.excess;
+        if (PERIODIC) kept[(long long)(chunks + chunk) * lines + line] = now.to_last;
+        double value[CHUNK];
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            value[q] = k < rows ? x[(long long)k * inner] : 0;
+        }
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            if (k >= rows) break;
+            double inverse, next, last, before;
+            now.step<PERIODIC>(k, inverse, next, last, before);
+            double sum = value[q] + carried;
+            carried = next * sum;
+            if (PERIODIC) {
+                last_value = fma(last, sum, last_value);
+                last_excess = fma(last, before, last_excess);
+            }
+            x[(long long)k * inner] = inverse * sum;
+        }
+    }
+    double after = 0, at_last = 0;
+    if (PERIODIC) {
+        double sum = x[(long long)(n - 1) * inner] + last_value;
+        at_last = last_excess == 0 ? 0 : sum * reciprocal(last_excess);
+        x[(long long)(n - 1) * inner] = at_last;
+    }
+    for (int chunk = (rows + CHUNK - 1) / CHUNK - 1; chunk >= 0; chunk--) {
+        now.excess = kept[(long long)chunk * lines + line];
+        if (PERIODIC) now.to_last = kept[(long long)(chunks + chunk) * lines + line];
+        double value[CHUNK], factor[CHUNK], around[PERIODIC ? CHUNK : 1];
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            value[q] = k < rows ? x[(long long)k * inner] : 0;
+        }
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            factor[q] = 0;
+            if (PERIODIC) around[q] = 0;
+            int k = chunk * CHUNK + q;
+            if (k >= rows) continue;
+            double inverse, last, before;
+            now.step<PERIODIC>(k, inverse, factor[q], last, before);
+            if (PERIODIC) around[q] = last;
+        }
+#pragma unroll
+        for (int q = CHUNK - 1; q >= 0; q--) {
+            int k = chunk * CHUNK + q;
+            if (k >= rows) continue;
+            after = fma(factor[q], after, value[q]);
+            if (PERIODIC) after = fma(around[q], at_last, after);
+            x[(long long)k * inner] = after;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    solve_lines(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
+                const double* __restrict__ values_b, double* __restrict__ kept, double* __restrict__ x) {
+    eliminate<false>(n, inner, lines, extent, table, values_a, values_b, kept, x);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    solve_periodic_lines(int n, int inner, int lines, int extent, const double* __restrict__ table,
+                         const double* __restrict__ values_a, const double* __restrict__ values_b, double* __restrict__ kept,
+                         double* __restrict__ x) {
+    eliminate<true>(n, inner, lines, extent, table, values_a, values_b, kept, x);
+}
