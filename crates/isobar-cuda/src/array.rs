@@ -245,7 +245,7 @@ impl Cuda {
     }
 
     /// Submits work on a caller's array between what its stream has been given and what it will be given.
-    fn with_device_array(
+    pub(crate) fn with_device_array(
         &self,
         array: &DeviceArray,
         layout: &Layout,
@@ -280,6 +280,6 @@ impl Cuda {
     }
 }
 
-fn c_order(Shape { nx, ny, .. }: Shape) -> [usize; 3] {
+pub(crate) fn c_order(Shape { nx, ny, .. }: Shape) -> [usize; 3] {
     [1, nx, nx * ny]
 }

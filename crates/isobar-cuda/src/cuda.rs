@@ -196,6 +196,18 @@ impl Cuda {
         len.div_ceil(BLOCK).min(BLOCKS_A_MULTIPROCESSOR * self.context().multiprocessors)
     }
 
+    /// Appends what a kernel of as many blocks as [`Cuda::summing_blocks`] needs to sum up two numbers, and where the sums go.
+    pub(crate) fn summing(&self, arguments: Arguments, sums: Pointer) -> Arguments {
+        self.inner.reduction.append(arguments, self.summing_blocks(), sums)
+    }
+
+    /// Blocks of kernels that sum up over whole arrays.
+    pub(crate) fn summing_blocks(&self) -> usize {
+        /// Of 256 threads.
+        const A_MULTIPROCESSOR: usize = 8;
+        A_MULTIPROCESSOR * self.context().multiprocessors
+    }
+
     /// Sends arrays to the card, where they stay for what `work` submits.
     pub(crate) fn staged<S: Copy + Sync, const N: usize>(
         &self,

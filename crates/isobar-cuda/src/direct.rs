@@ -2,18 +2,23 @@
 
 use std::sync::{Arc, Mutex};
 
+use isobar_core::array::{DeviceArray, Source, Target};
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::direct::{Basis, Separable, Symmetry, Trig};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::{DirectSolver, SharedDirect};
+use isobar_core::operator::{DirectSolver, Judged, SharedDirect};
+use isobar_core::real::Precision;
 
-use crate::compile::Source;
+use crate::array::c_order;
+use crate::compile;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Arguments, Launch, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
+use crate::scalars::Scalars;
 use crate::vector::Vector;
 
 /// As in direct.cu: lines and columns of a block's part of a product, numbers that it takes at a time, threads.
@@ -25,13 +30,20 @@ const STAGE: usize = 2 * LINES * (DEPTH + 4) + 2 * DEPTH * (MODES + 4);
 /// Two stages of a product.
 const SHARED_BYTES: usize = 2 * STAGE * size_of::<f64>();
 /// Cells between pivots that are kept.
-const CHUNK: usize = 16;
+const CHUNK: usize = 8;
 /// Threads of a block that solves lines.
 const LINES_A_BLOCK: usize = 128;
+/// Threads of a block that sums up.
+const SUMMING: usize = 256;
+
+/// The mean of b and ‖b‖², of a singular matrix; the mean of u; ‖b − A u‖² and ‖b‖² without its mean.
+const MEAN_OF_RHS: Scalar = Scalar::new(0);
+const MEAN: Scalar = Scalar::new(2);
+const NORMS: Scalar = Scalar::new(4);
 
 /// The kernels.
-pub fn source() -> Source {
-    Source::new("direct", kernels::DIRECT)
+pub fn source() -> compile::Source {
+    compile::Source::new("direct", kernels::DIRECT)
 }
 
 /// A matrix in the two parts that a product takes, see direct.cu.
@@ -112,6 +124,27 @@ impl Products {
     }
 }
 
+impl Products {
+    /// Sᵀ 1
+    fn of_constant(&self) -> Vec<f64> {
+        // From the matrix that goes back, whose rows are vectors: of even ones half, the middle apart.
+        let [_, back] = &self.ways;
+        let (n, pitch, rows) = (self.values.len(), back.pitch(), back.depth.next_multiple_of(DEPTH));
+        let row = |part: usize, k: usize| &back.values[(part * rows + k) * pitch..][..back.width];
+        let sums: Vec<f64> = if back.depth == n {
+            (0..n).map(|k| row(0, k).iter().chain(row(1, k)).sum()).collect()
+        } else {
+            let of_even = |k: usize| {
+                let half = row(0, k);
+                2.0 * half.iter().sum::<f64>() - if n.is_multiple_of(2) { 0.0 } else { half[back.width - 1] }
+            };
+            (0..n).map(|k| if k < back.depth { of_even(k) } else { 0.0 }).collect()
+        };
+        let most = sums.iter().fold(0f64, |most, sum| most.max(sum.abs()));
+        sums.into_iter().map(|sum| if sum.abs() < 1e-13 * most { 0.0 } else { sum }).collect()
+    }
+}
+
 /// Periodic waves of length 1 that are even or odd about the middle of n cells.
 fn waves(n: usize, part: usize, k: usize, i: usize) -> f64 {
     let frequency = k + part;
@@ -138,6 +171,22 @@ struct Way {
     pitch: usize,
 }
 
+/// `Floating` of direct.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Floating([Pointer; 3]);
+
+// SAFETY: three addresses, as in direct.cu.
+unsafe impl Argument for Floating {}
+
+/// `Tables` of direct.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Tables([[Pointer; 4]; 3]);
+
+// SAFETY: twelve addresses, as in direct.cu.
+unsafe impl Argument for Tables {}
+
 /// A box on a card.
 struct Direct {
     backend: Cuda,
@@ -148,6 +197,11 @@ struct Direct {
     axes: [Axis; 2],
     /// T, D_a and D_b.
     lines: Buffer,
+    /// For residuals, of each axis couplings, ties, and what they are multiplied by along the others.
+    tables: Buffer,
+    /// The transforms of the constant, where the matrix is singular.
+    constants: Option<[Buffer; 2]>,
+    scalars: Scalars,
     /// Pivots on the way.
     kept: Buffer,
     /// Arrays in C order.
@@ -163,6 +217,31 @@ pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Re
 fn table(factors: &Separable) -> Vec<f64> {
     let lines = &factors.lines;
     [&lines.shift, &lines.couplings, &lines.weights[0], &lines.weights[1]].into_iter().flatten().copied().collect()
+}
+
+/// Of x, y and z: couplings, ties, and what they are multiplied by along the two other axes.
+fn tables(factors: &Separable) -> Vec<f64> {
+    axis_tables(factors).into_iter().flatten().flatten().copied().collect()
+}
+
+fn axis_tables(factors: &Separable) -> [[&[f64]; 4]; 3] {
+    let Separable { line, across, lines, .. } = factors;
+    [0, 1, 2].map(|axis| {
+        let which = across.iter().position(|&other| other == axis);
+        let own: [&[f64]; 2] = match which {
+            Some(which) => [&factors.factors[which].couplings, &factors.factors[which].shift],
+            None => [&lines.couplings, &lines.shift],
+        };
+        let weight = |other: usize| -> &[f64] {
+            match (which, across.iter().position(|&axis| axis == other)) {
+                (_, Some(other)) => &factors.factors[other].mass,
+                (Some(which), None) => &lines.weights[which],
+                (None, None) => unreachable!("the axis {line} has no weight along itself"),
+            }
+        };
+        let [first, second] = [[1, 2], [0, 2], [0, 1]][axis].map(weight);
+        [own[0], own[1], first, second]
+    })
 }
 
 impl Direct {
@@ -193,6 +272,15 @@ impl Direct {
         let periodic = if factors.lines.is_periodic() { 2 } else { 1 };
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
+            tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
+            constants: factors
+                .is_singular()
+                .then(|| {
+                    let send = |products: &Products| Buffer::from_slice(context, &products.of_constant(), "transforms");
+                    Ok::<_, isobar_core::Error>([send(&a)?, send(&b)?])
+                })
+                .transpose()?,
+            scalars: backend.scalars()?,
             kept: room(periodic * n.div_ceil(CHUNK) * (cells / n), "pivots of tridiagonal systems")?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
             backend: backend.clone(),
@@ -202,7 +290,9 @@ impl Direct {
             bases,
             axes,
         };
-        this.module.kernel(this.line_kernel())?;
+        for kernel in [this.line_kernel(), "judge", "mean", "remove_mean"] {
+            this.module.kernel(kernel)?;
+        }
         Ok(this)
     }
 
@@ -236,7 +326,8 @@ impl Direct {
         })
     }
 
-    fn solve_lines(&self, x: Pointer) -> Result<()> {
+    /// `is_floating` says that the mean of the right-hand side is known and shall be left out.
+    fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
         let Separable { shape, line, across, .. } = &self.factors;
         let n = self.factors.extent(*line);
         let lines = shape.cells() / n;
@@ -249,19 +340,75 @@ impl Direct {
             .with(self.axes[0].values.start())
             .with(self.axes[1].values.start())
             .with(self.kept.start())
-            .with(x);
+            .with(x)
+            .with(match &self.constants {
+                Some([a, b]) if is_floating => Floating([self.scalars.pointer(MEAN_OF_RHS), a.start(), b.start()]),
+                _ => Floating([0; 3]),
+            });
         let kernel = self.module.kernel(self.line_kernel())?;
         self.backend.launch(kernel, [lines.div_ceil(LINES_A_BLOCK), 1, 1], [LINES_A_BLOCK, 1], arguments)
     }
 
-    /// What is in the first of the working arrays becomes the solution, there too.
-    fn solve_work(&self) -> Result<()> {
+    /// u = A⁻¹ b, both in C order.
+    fn solve_c_order(&self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
         let [first, second] = self.work.each_ref().map(Buffer::start);
-        self.multiply(0, 0, first, second)?;
+        self.multiply(0, 0, b, second)?;
         self.multiply(1, 0, second, first)?;
-        self.solve_lines(first)?;
+        self.solve_lines(first, is_floating)?;
         self.multiply(1, 1, first, second)?;
-        self.multiply(0, 1, second, first)
+        self.multiply(0, 1, second, u)
+    }
+
+    /// The mean of an array, and the sum of the squares of its entries.
+    fn find_mean(&self, x: Pointer, to: Scalar) -> Result<()> {
+        let arguments = Arguments::new().with(self.factors.shape.cells() as i64).with(x);
+        let arguments = self.backend.summing(arguments, self.scalars.pointer(to));
+        let blocks = self.backend.summing_blocks();
+        self.backend.launch(self.module.kernel("mean")?, [blocks, 1, 1], [SUMMING, 1], arguments)
+    }
+
+    fn remove_mean(&self, x: Pointer) -> Result<()> {
+        let cells = self.factors.shape.cells();
+        let arguments = Arguments::new().with(cells as i64).with(self.scalars.pointer(MEAN)).with(x);
+        self.backend.elementwise(self.module.kernel("remove_mean")?, cells, arguments)
+    }
+
+    fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
+        let isobar_core::layout::Shape { nx, ny, nz } = self.factors.shape;
+        let mut at = self.tables.start();
+        let mut place = |values: &[f64]| {
+            let start = at;
+            at += size_of_val(values) as Pointer;
+            start
+        };
+        let places = axis_tables(&self.factors).map(|axis| axis.map(&mut place));
+        let mean = if self.constants.is_some() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
+        let arguments = Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(Tables(places));
+        let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
+        let blocks = self.backend.summing_blocks();
+        self.backend.launch(self.module.kernel("judge")?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
+    }
+
+    /// Solves and judges.
+    fn solve_and_judge(&self, b: Pointer, u: Pointer) -> Result<()> {
+        let is_singular = self.constants.is_some();
+        if is_singular {
+            self.find_mean(b, MEAN_OF_RHS)?;
+        }
+        self.solve_c_order(b, u, is_singular)?;
+        // Of cells that weigh the same, lines have had their mean taken.
+        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
+        if is_singular && !self.factors.factors.iter().all(|axis| is_even(&axis.mass)) {
+            self.find_mean(u, MEAN)?;
+            self.remove_mean(u)?;
+        }
+        self.judge(b, u)
+    }
+
+    /// Whether an array is one that kernels can read as it is.
+    fn takes(&self, array: &DeviceArray) -> bool {
+        let is_in_order = array.strides() == c_order(self.factors.shape) && array.shape() == self.factors.shape;
+        is_in_order && array.precision() == Precision::F64 && array.device() == self.backend.ordinal()
     }
 }
 
@@ -269,15 +416,35 @@ impl DirectSolver<Cuda> for Direct {
     fn solve(&mut self, b: &Vector<f64>, u: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
         self.backend.to_c_order(&self.layout, b.pointer(), work)?;
-        self.solve_work()?;
+        self.solve_c_order(work, work, false)?;
         self.backend.from_c_order(&self.layout, work, u.pointer())
     }
 
     fn solve_in_place(&mut self, x: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
         self.backend.to_c_order(&self.layout, x.pointer(), work)?;
-        self.solve_work()?;
+        self.solve_c_order(work, work, false)?;
         self.backend.from_c_order(&self.layout, work, x.pointer())
+    }
+
+    fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        let (Source::Device(b), Target::Device(u)) = (b, &*u) else { return Ok(None) };
+        let cells = self.factors.shape.cells();
+        let overlap = b.pointer().abs_diff(u.pointer()) < (cells * size_of::<f64>()) as u64;
+        if overlap || !self.takes(b) || !self.takes(u) {
+            return Ok(None);
+        }
+        self.backend.with_device_array(b, &self.layout, "a direct solve", || {
+            self.backend
+                .with_device_array(u, &self.layout, "a direct solve", || self.solve_and_judge(b.pointer(), u.pointer()))
+        })?;
+        let bank = self.backend.read(&self.scalars)?;
+        let of = |scalar: Scalar, n: usize| bank[scalar.index() + n];
+        let removed = self.constants.as_ref().map(|_| {
+            let (mean, square) = (of(MEAN_OF_RHS, 0), of(MEAN_OF_RHS, 1));
+            mean.abs() * (cells as f64).sqrt() / square.sqrt()
+        });
+        Ok(Some(Judged { rhs: of(NORMS, 1).sqrt(), residual: of(NORMS, 0).sqrt(), removed }))
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
@@ -285,11 +452,13 @@ impl DirectSolver<Cuda> for Direct {
         let keeps = |which: usize| factors.factors[which] == self.factors.factors[which];
         let is_same_kind = factors.line == self.factors.line
             && factors.lines.is_periodic() == self.factors.lines.is_periodic()
-            && [keeps(0), keeps(1)] == [true; 2];
+            && [keeps(0), keeps(1)] == [true; 2]
+            && factors.is_singular() == self.factors.is_singular();
         if is_same_kind {
             // Only what the tridiagonal systems are made of: a time step, a reaction, layers.
             factors.check(&self.bases)?;
             self.lines.write(&table(factors))?;
+            self.tables.write(&tables(factors))?;
             self.factors = factors.clone();
             return Ok(());
         }
@@ -302,8 +471,8 @@ impl DirectSolver<Cuda> for Direct {
     }
 
     fn bytes(&self) -> usize {
-        let Self { axes, lines, kept, work, .. } = self;
+        let Self { axes, lines, tables, kept, work, .. } = self;
         let axes = axes.iter().flat_map(|axis| axis.matrices.iter().chain([&axis.values]));
-        axes.chain([lines, kept]).chain(work).map(Buffer::bytes).sum()
+        axes.chain([lines, tables, kept]).chain(work).map(Buffer::bytes).sum()
     }
 }

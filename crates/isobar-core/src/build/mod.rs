@@ -3,6 +3,7 @@
 //! * [`system`] an operator, an iteration, and the judgement by the true residual,
 //! * `solve` what a solver can do, `arrays` a caller's arrays to the device and back,
 //! * `run` a solve from norms to verdict, `iterate` the loop around an iteration: restarts, other preconditioners, the best iterate,
+//! * `direct` direct solves between callers' arrays,
 //! * `judge` the norms by which it does so, `precondition` a solver as a preconditioner,
 //! * `in_precision` iterations in another precision,
 //! * `assembly` from options to an iteration with its preconditioner,
@@ -14,6 +15,7 @@
 mod advice;
 mod arrays;
 mod assembly;
+mod direct;
 mod in_precision;
 mod iterate;
 mod jacobi;

@@ -303,6 +303,11 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
     ) -> Result<Outcome> {
         let clock = Instant::now();
         self.check_shapes([("the right-hand side", rhs.shape()), ("the solution", u.shape())])?;
+        if guess == Guess::Zero
+            && let Some(outcome) = self.solve_arrays(&rhs, &mut u, observer)?
+        {
+            return Ok(outcome);
+        }
         upload(&self.backend, &self.callers, rhs, &mut self.b)?;
         if guess == Guess::Given {
             upload(&self.backend, &self.callers, u.as_source(), &mut self.u)?;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::array::{Source, Target};
 use crate::backend::Backend;
 use crate::direct::Separable;
 use crate::error::Result;
@@ -20,6 +21,16 @@ pub trait DirectSolver<B: Backend>: Send {
     /// What the device reports.
     fn solve_in_place(&mut self, x: &mut B::Vector<f64>) -> Result<()>;
 
+    /// u = A⁻¹ b between callers' arrays, with the norms that judge it, where they lie so that nothing need be copied. Where A is singular
+    /// the mean of b is left out, and u has the mean 0. Returns nothing, and may have written to u, where the arrays are of another kind.
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        let _ = (b, u);
+        Ok(None)
+    }
+
     /// Takes the factors of another matrix on the same grid.
     ///
     /// # Errors
@@ -31,6 +42,17 @@ pub trait DirectSolver<B: Backend>: Send {
 
     /// Bytes of working space and of eigenvectors.
     fn bytes(&self) -> usize;
+}
+
+/// The norms of a solve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// ‖b‖, without what was left out.
+    pub rhs: f64,
+    /// ‖b − A u‖
+    pub residual: f64,
+    /// The norm of what was left out of b over ‖b‖, where A is singular.
+    pub removed: Option<f64>,
 }
 
 /// A direct solver that an iteration uses and an update changes.

@@ -46,7 +46,7 @@ struct Found<B: AggregateBackend> {
 
 const NORM: Scalar = Scalar::new(0);
 /// A part of the right-hand side this small, relative to what the tolerance allows, is rounding.
-const NEGLIGIBLE: f64 = 0.1;
+pub(crate) const NEGLIGIBLE: f64 = 0.1;
 /// What is left of a right-hand side by rounding when all of it is taken out, relative to what it was.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 

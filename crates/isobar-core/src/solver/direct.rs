@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{Iteration, Monitor};
+use crate::array::{Source, Target};
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
 use crate::operator::direct::locked;
-use crate::operator::{Guess, Operator, SharedDirect};
+use crate::operator::{Guess, Judged, Operator, SharedDirect};
 use crate::traffic::{self, StepTraffic};
 
 /// ‖r‖²
@@ -79,6 +80,10 @@ impl<B: Backend> Iteration<B, f64> for Direct<B> {
                 return Ok(());
             }
         }
+    }
+
+    fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        locked(&self.solver).solve_arrays(b, u)
     }
 
     fn residual_left(&self) -> Option<f64> {

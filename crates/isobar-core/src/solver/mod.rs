@@ -19,9 +19,10 @@ pub mod monitor;
 pub mod multigrid;
 mod spectrum;
 
+use crate::array::{Source, Target};
 use crate::backend::Backend;
 use crate::error::Result;
-use crate::operator::Guess;
+use crate::operator::{Guess, Judged};
 use crate::outcome::Batch;
 use crate::real::Real;
 use crate::traffic::StepTraffic;
@@ -56,6 +57,15 @@ pub trait Iteration<B: Backend, T: Real>: Send {
         best: Option<&mut B::Vector<f64>>,
         monitor: &mut Monitor<'_>,
     ) -> Result<()>;
+
+    /// Solves between callers' arrays at once, see [`DirectSolver::solve_arrays`](crate::operator::DirectSolver::solve_arrays).
+    ///
+    /// # Errors
+    /// What the device reports.
+    fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
+        let _ = (b, u);
+        Ok(None)
+    }
 
     /// ‖b − A u‖ of the u that the last [`Iteration::run`] left, where it was computed from that u in double precision, so that
     /// nobody need do it again.

@@ -3,6 +3,7 @@
 //
 // A line is all cells of an axis with `n` cells that lie `inner` numbers apart; line l begins at n inner (l / inner) + l % inner.
 #include "intrinsics.cuh"
+#include "reduce.cuh"
 
 // ---- Products. A block multiplies LINES lines by twice MODES columns of a matrix, DEPTH numbers of a line at a time.
 constexpr int LINES = 64, MODES = 64, DEPTH = 16, THREADS = 256;
@@ -162,7 +163,7 @@ PRODUCT(from_modes, false, FROM_MODES)
 
 // ---- Tridiagonal systems T + mu D_a + nu D_b, a thread each, in place. Elimination carries row sums along (isobar-core/src/direct/lines.rs);
 // on the way back pivots are computed again from those that were kept before every CHUNK cells.
-constexpr int CHUNK = 16;
+constexpr int CHUNK = 8;
 
 struct Elimination {
     const double *shift, *coupling, *weight_a, *weight_b;
@@ -192,86 +193,185 @@ struct Elimination {
     }
 };
 
+// What a singular system takes out of right-hand sides and solutions: `mean` times the transform of the constant from the first, and the mean
+// along the line of the constant from the second.
+struct Floating {
+    const double *mean, *constant_a, *constant_b;
+};
+
 template <bool PERIODIC>
 __device__ __forceinline__ void eliminate(int n, int inner, int lines, int extent, const double* table, const double* values_a,
-                                          const double* values_b, double* kept, double* x) {
+                                          const double* values_b, double* kept, double* x, Floating floating) {
     int line = blockIdx.x * blockDim.x + threadIdx.x;
     if (line >= lines) return;
-    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[line % extent], values_b[line / extent], 0, 0};
+    int a = line % extent, b = line / extent;
+    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[a], values_b[b], 0, 0};
+    double removed = floating.mean ? *floating.mean * floating.constant_a[a] * floating.constant_b[b] : 0;
     x += (long long)(line / inner) * n * inner + line % inner;
     // Of a periodic line the last cell waits until the end.
-    int rows = PERIODIC ? n - 1 : n, chunks = (n + CHUNK - 1) / CHUNK;
+    int rows = PERIODIC ? n - 1 : n, chunks = (n + CHUNK - 1) / CHUNK, last_chunk = (rows + CHUNK - 1) / CHUNK - 1;
     now.to_last = PERIODIC ? __ldg(now.coupling + n - 1) : 0;
     double last_excess = PERIODIC ? now.row_sum(n - 1) : 0, last_value = 0, carried = 0;
-    for (int chunk = 0; chunk * CHUNK < rows; chunk++) {
+    // Values are on their way while those before them are worked on.
+    double value[CHUNK], ahead[CHUNK];
+    auto bring = [&](int chunk) {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            ahead[q] = k >= 0 && k < rows ? x[(long long)k * inner] : 0;
+        }
+    };
+    auto take = [&]() {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) value[q] = ahead[q];
+    };
+    bring(0);
+    for (int chunk = 0; chunk <= last_chunk; chunk++) {
+        take();
+        bring(chunk + 1);
         kept[(long long)chunk * lines + line] = now.excess;
         if (PERIODIC) kept[(long long)(chunks + chunk) * lines + line] = now.to_last;
-        double value[CHUNK];
 #pragma unroll
         for (int q = 0; q < CHUNK; q++) {
             int k = chunk * CHUNK + q;
-            value[q] = k < rows ? x[(long long)k * inner] : 0;
-        }
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            if (k >= rows) break;
-            double inverse, next, last, before;
-            now.step<PERIODIC>(k, inverse, next, last, before);
-            double sum = value[q] + carried;
-            carried = next * sum;
-            if (PERIODIC) {
-                last_value = fma(last, sum, last_value);
-                last_excess = fma(last, before, last_excess);
+            if (k < rows) {
+                double inverse, next, last, before;
+                now.step<PERIODIC>(k, inverse, next, last, before);
+                double sum = value[q] - removed + carried;
+                carried = next * sum;
+                if (PERIODIC) {
+                    last_value = fma(last, sum, last_value);
+                    last_excess = fma(last, before, last_excess);
+                }
+                x[(long long)k * inner] = inverse * sum;
             }
-            x[(long long)k * inner] = inverse * sum;
         }
     }
-    double after = 0, at_last = 0;
+    double after = 0, at_last = 0, total = 0;
     if (PERIODIC) {
-        double sum = x[(long long)(n - 1) * inner] + last_value;
+        double sum = x[(long long)(n - 1) * inner] - removed + last_value;
         at_last = last_excess == 0 ? 0 : sum * reciprocal(last_excess);
-        x[(long long)(n - 1) * inner] = at_last;
+        x[(long long)(n - 1) * inner] = total = at_last;
     }
-    for (int chunk = (rows + CHUNK - 1) / CHUNK - 1; chunk >= 0; chunk--) {
-        now.excess = kept[(long long)chunk * lines + line];
-        if (PERIODIC) now.to_last = kept[(long long)(chunks + chunk) * lines + line];
-        double value[CHUNK], factor[CHUNK], around[PERIODIC ? CHUNK : 1];
+    bring(last_chunk);
+    double excess = kept[(long long)last_chunk * lines + line];
+    double to_last = PERIODIC ? kept[(long long)(chunks + last_chunk) * lines + line] : 0;
+    for (int chunk = last_chunk; chunk >= 0; chunk--) {
+        take();
+        now.excess = excess;
+        now.to_last = to_last;
+        bring(chunk - 1);
+        if (chunk > 0) {
+            excess = kept[(long long)(chunk - 1) * lines + line];
+            if (PERIODIC) to_last = kept[(long long)(chunks + chunk - 1) * lines + line];
+        }
+        double factor[CHUNK], around[PERIODIC ? CHUNK : 1];
 #pragma unroll
         for (int q = 0; q < CHUNK; q++) {
             int k = chunk * CHUNK + q;
-            value[q] = k < rows ? x[(long long)k * inner] : 0;
-        }
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
             factor[q] = 0;
             if (PERIODIC) around[q] = 0;
-            int k = chunk * CHUNK + q;
-            if (k >= rows) continue;
-            double inverse, last, before;
-            now.step<PERIODIC>(k, inverse, factor[q], last, before);
-            if (PERIODIC) around[q] = last;
+            if (k < rows) {
+                double inverse, last, before;
+                now.step<PERIODIC>(k, inverse, factor[q], last, before);
+                if (PERIODIC) around[q] = last;
+            }
         }
 #pragma unroll
         for (int q = CHUNK - 1; q >= 0; q--) {
             int k = chunk * CHUNK + q;
-            if (k >= rows) continue;
-            after = fma(factor[q], after, value[q]);
-            if (PERIODIC) after = fma(around[q], at_last, after);
-            x[(long long)k * inner] = after;
+            if (k < rows) {
+                after = fma(factor[q], after, value[q]);
+                if (PERIODIC) after = fma(around[q], at_last, after);
+                total += after;
+                x[(long long)k * inner] = after;
+            }
         }
     }
+    if (floating.mean && now.mu == 0 && now.nu == 0)
+        for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    solve_lines(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
-                const double* __restrict__ values_b, double* __restrict__ kept, double* __restrict__ x) {
-    eliminate<false>(n, inner, lines, extent, table, values_a, values_b, kept, x);
+#define SOLVE_LINES(name, periodic)                                                                                          \
+    extern "C" __global__ void __launch_bounds__(128, 4)                                                                      \
+        name(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,  \
+             const double* __restrict__ values_b, double* __restrict__ kept, double* __restrict__ x, Floating floating) {      \
+        eliminate<periodic>(n, inner, lines, extent, table, values_a, values_b, kept, x, floating);                           \
+    }
+
+SOLVE_LINES(solve_lines, false)
+SOLVE_LINES(solve_periodic_lines, true)
+
+// ---- Residuals and sums, of arrays in C order.
+
+// One axis: couplings to the next cell (of the last, around a periodic axis) and ties, and what both are multiplied by along the other axes.
+struct AxisTable {
+    const double *coupling, *shift, *across[2];
+};
+
+struct Tables {
+    AxisTable axis[3];
+};
+
+constexpr int ROW = 32, ROWS = 8, LAYERS = 16;
+
+// sums = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take.
+extern "C" __global__ void __launch_bounds__(ROW * ROWS)
+    judge(int nx, int ny, int nz, Tables tables, const double* __restrict__ mean, const double* __restrict__ b,
+          const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {
+    __shared__ double scratch[2 * ROW * ROWS / 32];
+    double sums[2] = {0, 0}, removed = mean ? *mean : 0;
+    int tiles_x = (nx + ROW - 1) / ROW, tiles_y = (ny + ROWS - 1) / ROWS;
+    long long tiles = (long long)tiles_x * tiles_y * ((nz + LAYERS - 1) / LAYERS), layer = (long long)nx * ny;
+    const AxisTable &tx = tables.axis[0], &ty = tables.axis[1], &tz = tables.axis[2];
+    for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        int i = (int)(tile % tiles_x) * ROW + threadIdx.x, j = (int)(tile / tiles_x % tiles_y) * ROWS + threadIdx.y;
+        int first = (int)(tile / tiles_x / tiles_y) * LAYERS, end = min(first + LAYERS, nz);
+        if (i >= nx || j >= ny) continue;
+        // Neighbours; at the ends of an axis those around it, whose couplings are 0 where it is not periodic.
+        int east = i + 1 < nx ? 1 : 1 - nx, west = i > 0 ? -1 : nx - 1;
+        long long north = j + 1 < ny ? nx : nx - layer, south = j > 0 ? -nx : layer - nx;
+        double to_east = __ldg(tx.coupling + i), to_west = __ldg(tx.coupling + (i > 0 ? i - 1 : nx - 1));
+        double to_north = __ldg(ty.coupling + j), to_south = __ldg(ty.coupling + (j > 0 ? j - 1 : ny - 1));
+        double tie_x = __ldg(tx.shift + i), tie_y = __ldg(ty.shift + j);
+        double of_x = __ldg(tx.across[0] + j), of_y = __ldg(ty.across[0] + i);
+        double of_z = __ldg(tz.across[0] + i) * __ldg(tz.across[1] + j);
+        long long at = i + nx * (long long)j + layer * first;
+        double below = u[first > 0 ? at - layer : at + layer * (nz - 1)], here = u[at];
+        double to_below = __ldg(tz.coupling + (first > 0 ? first - 1 : nz - 1));
+        for (int k = first; k < end; k++, at += layer) {
+            double above = u[k + 1 < nz ? at + layer : at - layer * (nz - 1)], to_above = __ldg(tz.coupling + k);
+            double x = fma(tie_x, here, fma(to_east, here - u[at + east], to_west * (here - u[at + west])));
+            double y = fma(tie_y, here, fma(to_north, here - u[at + north], to_south * (here - u[at + south])));
+            double z = fma(__ldg(tz.shift + k), here, fma(to_above, here - above, to_below * (here - below)));
+            double given = b[at] - removed;
+            double product = fma(of_x * __ldg(tx.across[1] + k), x, fma(of_y * __ldg(ty.across[1] + k), y, of_z * z));
+            double rest = given - product;
+            sums[0] = fma(rest, rest, sums[0]);
+            sums[1] = fma(given, given, sums[1]);
+            below = here;
+            here = above;
+            to_below = to_above;
+        }
+    }
+    grid_sum<2>(sums, scratch, partial, counter, result);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
-    solve_periodic_lines(int n, int inner, int lines, int extent, const double* __restrict__ table,
-                         const double* __restrict__ values_a, const double* __restrict__ values_b, double* __restrict__ kept,
-                         double* __restrict__ x) {
-    eliminate<true>(n, inner, lines, extent, table, values_a, values_b, kept, x);
+// result = the mean of n numbers, and the sum of their squares.
+extern "C" __global__ void __launch_bounds__(256)
+    mean(long long n, const double* __restrict__ x, double* partial, unsigned int* counter, double* result) {
+    __shared__ double scratch[2 * 256 / 32];
+    double sums[2] = {0, 0};
+    for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += 256LL * gridDim.x) {
+        double value = x[at];
+        sums[0] += value / n;
+        sums[1] = fma(value, value, sums[1]);
+    }
+    grid_sum<2>(sums, scratch, partial, counter, result);
+}
+
+// x -= mean
+extern "C" __global__ void __launch_bounds__(256) remove_mean(long long n, const double* __restrict__ mean, double* __restrict__ x) {
+    double removed = *mean;
+    for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += 256LL * gridDim.x) x[at] -= removed;
 }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod diffusion;
+mod direct;
 mod modes;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     all.add("arrays_on_the_card", arrays_on_the_card);
     all.add("arrays_of_another_stream", arrays_of_another_stream);
     diffusion::add_to(&mut all);
+    direct::add_to(&mut all);
     modes::add_to(&mut all);
     all.run()
 }
