@@ -15,7 +15,7 @@ use crate::compile;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Launch, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::scalars::Scalars;
@@ -296,12 +296,17 @@ impl Direct {
         Ok(this)
     }
 
+    /// A kernel that waits for those before it by itself.
+    fn kernel(&self, name: &'static str) -> Result<Kernel> {
+        Ok(self.module.kernel(name)?.early(self.backend.context()))
+    }
+
     fn line_kernel(&self) -> &'static str {
         if self.factors.lines.is_periodic() { "solve_periodic_lines" } else { "solve_lines" }
     }
 
-    /// Multiplies by the eigenvectors of an axis or back.
-    fn multiply(&self, which: usize, way: usize, from: Pointer, to: Pointer) -> Result<()> {
+    /// Multiplies by the eigenvectors of an axis or back, from the first line on or from the last.
+    fn multiply(&self, (which, way): (usize, usize), is_descending: bool, [from, to]: [Pointer; 2]) -> Result<()> {
         let (axis, cells) = (self.factors.across[which], self.factors.shape.cells());
         let n = self.factors.extent(axis);
         let lines = cells / n;
@@ -313,12 +318,13 @@ impl Direct {
             .with(pitch as i32)
             .with(self.factors.stride(axis) as i32)
             .with(lines as i32)
+            .with(i32::from(is_descending))
             .with(self.axes[which].matrices[way].start())
             .with(from)
             .with(to);
         let blocks = width.div_ceil(MODES) * lines.div_ceil(LINES);
         self.backend.submit(Launch {
-            kernel: self.module.kernel_with(kernel, SHARED_BYTES)?,
+            kernel: self.module.kernel_with(kernel, SHARED_BYTES)?.early(self.backend.context()),
             grid: [blocks as u32, 1, 1],
             block: [THREADS as u32, 1],
             shared_bytes: SHARED_BYTES as u32,
@@ -345,18 +351,22 @@ impl Direct {
                 Some([a, b]) if is_floating => Floating([self.scalars.pointer(MEAN_OF_RHS), a.start(), b.start()]),
                 _ => Floating([0; 3]),
             });
-        let kernel = self.module.kernel(self.line_kernel())?;
-        self.backend.launch(kernel, [lines.div_ceil(LINES_A_BLOCK), 1, 1], [LINES_A_BLOCK, 1], arguments)
+        let kernel = self.kernel(self.line_kernel())?;
+        // Few lines on all multiprocessors.
+        let is_small = lines < LINES_A_BLOCK * self.backend.context().multiprocessors;
+        let block = if is_small { LINES_A_BLOCK / 4 } else { LINES_A_BLOCK };
+        self.backend.launch(kernel, [lines.div_ceil(block), 1, 1], [block, 1], arguments)
     }
 
     /// u = A⁻¹ b, both in C order.
     fn solve_c_order(&self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
         let [first, second] = self.work.each_ref().map(Buffer::start);
-        self.multiply(0, 0, b, second)?;
-        self.multiply(1, 0, second, first)?;
+        // Each begins with what the one before wrote last, which is still in the cache: lines go up and come back down.
+        self.multiply((0, 0), false, [b, second])?;
+        self.multiply((1, 0), true, [second, first])?;
         self.solve_lines(first, is_floating)?;
-        self.multiply(1, 1, first, second)?;
-        self.multiply(0, 1, second, u)
+        self.multiply((1, 1), false, [first, second])?;
+        self.multiply((0, 1), true, [second, u])
     }
 
     /// The mean of an array, and the sum of the squares of its entries.
@@ -364,13 +374,13 @@ impl Direct {
         let arguments = Arguments::new().with(self.factors.shape.cells() as i64).with(x);
         let arguments = self.backend.summing(arguments, self.scalars.pointer(to));
         let blocks = self.backend.summing_blocks();
-        self.backend.launch(self.module.kernel("mean")?, [blocks, 1, 1], [SUMMING, 1], arguments)
+        self.backend.launch(self.kernel("mean")?, [blocks, 1, 1], [SUMMING, 1], arguments)
     }
 
     fn remove_mean(&self, x: Pointer) -> Result<()> {
         let cells = self.factors.shape.cells();
         let arguments = Arguments::new().with(cells as i64).with(self.scalars.pointer(MEAN)).with(x);
-        self.backend.elementwise(self.module.kernel("remove_mean")?, cells, arguments)
+        self.backend.elementwise(self.kernel("remove_mean")?, cells, arguments)
     }
 
     fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
@@ -386,7 +396,7 @@ impl Direct {
         let arguments = Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(Tables(places));
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
         let blocks = self.backend.summing_blocks();
-        self.backend.launch(self.module.kernel("judge")?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
+        self.backend.launch(self.kernel("judge")?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }
 
     /// Solves and judges.
@@ -431,7 +441,8 @@ impl DirectSolver<Cuda> for Direct {
         let (Source::Device(b), Target::Device(u)) = (b, &*u) else { return Ok(None) };
         let cells = self.factors.shape.cells();
         let overlap = b.pointer().abs_diff(u.pointer()) < (cells * size_of::<f64>()) as u64;
-        if overlap || !self.takes(b) || !self.takes(u) {
+        // Kernels write two numbers at once.
+        if overlap || !u.pointer().is_multiple_of(16) || !self.takes(b) || !self.takes(u) {
             return Ok(None);
         }
         self.backend.with_device_array(b, &self.layout, "a direct solve", || {

@@ -7,7 +7,6 @@ use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
-use crate::operator::direct::locked;
 use crate::operator::{Capabilities, Diagonal, LineSmoother};
 use crate::options::{Acceleration, Method, Norm, Preconditioner as Kind, Smoother, SolverOptions, Start};
 use crate::precond::multigrid::Cycle;
@@ -20,7 +19,6 @@ use crate::solver::Iteration;
 use crate::solver::batch::LineBatch;
 use crate::solver::bicgstab::Bicgstab;
 use crate::solver::cg::Cg;
-use crate::solver::direct::Direct;
 use crate::solver::jacobi::{Jacobi as Relaxed, describe};
 use crate::solver::modes::ByModes;
 use crate::solver::multigrid::{MixedMultigrid, Multigrid};
@@ -43,7 +41,7 @@ pub(super) struct Parts<S, I: ?Sized> {
 }
 
 impl<S, I: ?Sized> Parts<S, I> {
-    fn new(made: Box<I>) -> Self {
+    pub(super) fn new(made: Box<I>) -> Self {
         Self { made, levels: Vec::new(), notes: Vec::new(), coefficient_bytes: 0, updates: Vec::new() }
     }
 
@@ -63,14 +61,14 @@ impl<S, I: ?Sized> Parts<S, I> {
 }
 
 /// A stencil's matrix in one precision, to make things of.
-struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
-    backend: &'a B,
-    stencil: &'a S,
+pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
+    pub(super) backend: &'a B,
+    pub(super) stencil: &'a S,
     options: &'a SolverOptions,
     /// Whether a part of the grid is tied to nothing.
     is_floating: bool,
     operator: Arc<B::Operator<T>>,
-    capabilities: Capabilities<B, T>,
+    pub(super) capabilities: Capabilities<B, T>,
 }
 
 /// Builds the iteration that the options, which are resolved, ask for, in the precision that they ask for.
@@ -118,26 +116,6 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             parts.coefficient_bytes += bytes;
             Ok(parts)
         }
-    }
-}
-
-impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
-    /// Transforms and tridiagonal systems.
-    fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
-        let Self { backend, stencil, capabilities, .. } = self;
-        let layout = backend.layout(stencil)?;
-        let solver = backend.direct(&layout, &backend.separable(stencil)?)?.ok_or_else(|| {
-            Error::Unsupported(
-                "solver.method: \"direct\" is for one rank on one device; use \"auto\" or \"multigrid\" on several"
-                    .into(),
-            )
-        })?;
-        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;
-        let mut parts = Parts::new(Box::new(made) as _);
-        parts.notes.push(locked(&solver).describe());
-        let device = (*backend).clone();
-        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.separable(stencil)?)));
-        Ok(parts)
     }
 }
 
@@ -305,6 +283,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
             Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
             Kind::Line => return self.line(),
+            Kind::Direct => return self.nearest_box(),
             Kind::Multigrid => return self.multigrid(),
             Kind::Modes => return self.modal(),
             Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),

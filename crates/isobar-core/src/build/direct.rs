@@ -1,16 +1,22 @@
-//! Direct solves between callers' arrays, where nothing is out of the ordinary.
+//! Direct solves: as a method, of the nearest box as a preconditioner, and between callers' arrays where nothing is out of the ordinary.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use super::assembly::{Maker, Parts};
 use super::system::System;
 use crate::array::{Source, Target};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::Judged;
+use crate::operator::direct::locked;
 use crate::options::{Compatibility, Method};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::null_space::NEGLIGIBLE;
+use crate::precond::{NearestBox, Preconditioner};
+use crate::real::Real;
+use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
-use crate::solver::{Monitor, Observer};
+use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
@@ -60,4 +66,39 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             timing: Timing { solve: clock.elapsed().as_secs_f64(), ..Timing::default() },
         }))
     }
+}
+
+impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
+    /// Transforms and tridiagonal systems.
+    pub(super) fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+        let Self { backend, stencil, capabilities, .. } = self;
+        let layout = backend.layout(stencil)?;
+        let solver = backend.direct(&layout, &backend.separable(stencil)?)?.ok_or_else(not_direct)?;
+        let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;
+        let mut parts = Parts::new(Box::new(made) as _);
+        parts.notes.push(locked(&solver).describe());
+        let device = (*backend).clone();
+        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.separable(stencil)?)));
+        Ok(parts)
+    }
+}
+
+impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
+    /// A direct solve of the nearest box.
+    pub(super) fn nearest_box(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
+        let Self { backend, stencil, .. } = self;
+        let layout = backend.layout(stencil)?;
+        let solver = backend.direct(&layout, &backend.nearest_box(stencil)?)?.ok_or_else(not_direct)?;
+        let made = NearestBox::new(*backend, layout, Arc::clone(&solver))?;
+        let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
+        parts.notes.push(format!("the nearest box, {}", locked(&solver).describe()));
+        let device = (*backend).clone();
+        parts.updates.push(Box::new(move |stencil| locked(&solver).update(&device.nearest_box(stencil)?)));
+        Ok(parts)
+    }
+}
+
+/// Of what transforms whole axes.
+fn not_direct() -> Error {
+    Error::Unsupported("\"direct\" is for one rank on one device; use \"multigrid\" on several".into())
 }

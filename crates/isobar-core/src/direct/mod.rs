@@ -2,14 +2,16 @@
 //!
 //! * [`Separable`] the factors of such a matrix: A = M_a ⊗ M_b ⊗ T + K_a ⊗ M_b ⊗ D_a + M_a ⊗ K_b ⊗ D_b,
 //! * [`separate`] finds them in a matrix, or names the first number that does not fit,
+//! * [`nearest`] the factors that come nearest to a matrix that has none,
 //! * [`Basis`] the eigenvectors of one axis, and the fast transform that multiplies by them where its cells are uniform,
-//! * [`periodic`] eigenvectors of stretched periodic axes.
+//! * `periodic` eigenvectors of stretched periodic axes.
 //!
 //! With the eigenvectors S of both transformed axes, K S = M S diag(μ) and Sᵀ M S = 1, the matrix falls apart into one tridiagonal
 //! system T + μ D_a + ν D_b for each pair of eigenvalues (Lynch, Rice and Thomas, 1964).
 
 mod basis;
 mod lines;
+mod nearest;
 mod periodic;
 mod separate;
 
@@ -18,6 +20,7 @@ use crate::layout::Shape;
 
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
+pub use nearest::nearest;
 pub use separate::{SeparableRows, separate};
 
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.

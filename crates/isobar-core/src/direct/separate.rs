@@ -26,6 +26,11 @@ pub trait SeparableRows: Sync {
     /// The coupling of a cell along an axis.
     fn coupling(&self, axis: usize, at: [usize; 3]) -> f64;
 
+    /// Those of the first cells of the row (j, k), one after another.
+    fn fill(&self, axis: usize, [j, k]: [usize; 2], row: &mut [f64]) {
+        row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
+    }
+
     /// Whether all couplings of an axis are known to be the same.
     fn is_constant(&self, axis: usize) -> bool {
         let _ = axis;
@@ -138,13 +143,17 @@ impl Rank {
         });
         let this = Self { along, across };
         let [nx, ny, nz] = [0, 1, 2].map(count);
+        let of_x = if axis == 0 { &this.along } else { &this.across[0] };
         // The first cell of each row that does not fit.
         let wrong: Vec<Option<usize>> = rows(&Host, ny * nz, ny, |k, wrong| {
+            let mut row = vec![0.0; nx];
             for (j, wrong) in wrong.iter_mut().enumerate() {
-                *wrong = (0..nx).find(|&i| {
-                    let (found, product) = (matrix.coupling(axis, [i, j, k]), this.product(axis, [i, j, k]));
-                    !((found - product).abs() <= TOLERANCE * product)
-                });
+                matrix.fill(axis, [j, k], &mut row);
+                let times = this.product(axis, [0, j, k]) / of_x[0];
+                let fits = |found: f64, of_x: f64| (found - of_x * times).abs() <= TOLERANCE * (of_x * times);
+                // All of a row at once first: nearly always they fit.
+                let all = row.iter().zip(of_x).fold(true, |all, (&found, &of_x)| all & fits(found, of_x));
+                *wrong = if all { None } else { row.iter().zip(of_x).position(|(&found, &of_x)| !fits(found, of_x)) };
             }
         });
         match wrong.iter().enumerate().find_map(|(row, i)| i.map(|i| [i, row % ny, row / ny])) {
@@ -163,16 +172,21 @@ impl Rank {
 
     /// t between a cell and the next.
     fn faces(&self, matrix: &dyn SeparableRows, axis: usize) -> Vec<f64> {
-        let n = self.across[axis].len();
-        let is_periodic = matrix.is_periodic(axis);
-        (0..n)
-            .map(|i| match (i + 1 < n || is_periodic, matrix.is_by_cells()) {
-                (false, _) => 0.0,
-                (true, true) => harmonic(self.along[i], self.along[(i + 1) % n]),
-                (true, false) => self.along[i],
-            })
-            .collect()
+        let mut along = self.along.clone();
+        along.resize(self.across[axis].len(), 0.0);
+        faces_of(&along, matrix.is_by_cells(), matrix.is_periodic(axis))
     }
+}
+
+/// t between a cell and the next from couplings along an axis, which are those of cells to their faces or those of faces.
+pub(super) fn faces_of(along: &[f64], is_by_cells: bool, is_periodic: bool) -> Vec<f64> {
+    let n = along.len();
+    let face = |i: usize| match (i + 1 < n || is_periodic, is_by_cells) {
+        (false, _) => 0.0,
+        (true, true) => harmonic(along[i], along[(i + 1) % n]),
+        (true, false) => along[i],
+    };
+    (0..n).map(face).collect()
 }
 
 fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error {

@@ -22,6 +22,8 @@ pub enum Preconditioner {
     Jacobi,
     /// A tridiagonal solve in every vertical column (papers A and B).
     Line,
+    /// A direct solve of the box that is nearest: mean coefficients, no closed cells.
+    Direct,
     /// One multigrid cycle.
     Multigrid,
     /// A correction in a few vertical modes, between sweeps of lines.
@@ -64,6 +66,7 @@ impl Preconditioner {
         "none",
         "jacobi",
         "line",
+        "direct",
         "multigrid",
         "modes",
         "block-ic",
@@ -81,6 +84,7 @@ impl Preconditioner {
             Self::None => "none",
             Self::Jacobi => "jacobi",
             Self::Line => "line",
+            Self::Direct => "direct",
             Self::Multigrid => "multigrid",
             Self::Modes => "modes",
             Self::BlockIc { .. } => "block-ic",
@@ -95,7 +99,8 @@ impl Preconditioner {
     /// Whether it is made of the matrix's triangular parts.
     pub(crate) fn is_triangular(self) -> bool {
         match self {
-            Self::Auto | Self::None | Self::Jacobi | Self::Line | Self::Multigrid | Self::Modes => false,
+            Self::Auto | Self::None | Self::Jacobi | Self::Line => false,
+            Self::Direct | Self::Multigrid | Self::Modes => false,
             Self::BlockIc { .. } | Self::Ic { .. } | Self::Mic { .. } => true,
             Self::SsorAi | Self::IncompletePoisson { .. } | Self::Neumann { .. } => true,
         }
@@ -135,6 +140,7 @@ impl Section {
             "none" => Preconditioner::None,
             "jacobi" => Preconditioner::Jacobi,
             "line" => Preconditioner::Line,
+            "direct" => Preconditioner::Direct,
             "multigrid" => Preconditioner::Multigrid,
             "modes" => Preconditioner::Modes,
             "block-ic" => Preconditioner::BlockIc { block: self.block },

@@ -3,6 +3,7 @@
 //! * [`Identity`] none,
 //! * [`Jacobi`] the diagonal,
 //! * [`Line`] a tridiagonal solve in every column,
+//! * [`NearestBox`] a direct solve of a box,
 //! * [`multigrid::Cycle`] one multigrid cycle, [`Modal`] a correction in vertical modes between sweeps of lines,
 //! * [`IncompleteCholesky`] papers D's and E's, [`IncompletePoisson`] and [`Neumann`] paper D's, made of triangular parts,
 //! * [`Converted`] any of these in a lower precision, [`Own`] a caller's,
@@ -12,6 +13,7 @@
 
 mod converted;
 pub mod deflation;
+mod direct;
 mod fallback;
 mod incomplete_cholesky;
 mod incomplete_poisson;
@@ -33,6 +35,7 @@ use crate::traffic::{self, StepTraffic};
 
 pub use converted::Converted;
 pub use deflation::{Deflation, Projection};
+pub use direct::NearestBox;
 pub use fallback::Fallback;
 pub use incomplete_cholesky::IncompleteCholesky;
 pub use incomplete_poisson::IncompletePoisson;

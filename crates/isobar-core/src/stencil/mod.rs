@@ -102,6 +102,16 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
+    /// The separable matrix that is nearest to this one.
+    ///
+    /// # Errors
+    /// Those of [`nearest`](crate::direct::nearest); [`Error::Unsupported`](crate::Error::Unsupported) for matrices of another kind.
+    fn nearest_box(&self) -> Result<Separable> {
+        Err(crate::Error::Unsupported(
+            "solver.preconditioner.kind: \"direct\" is for grids with six neighbours a cell; use \"jacobi\" or \"none\"".into(),
+        ))
+    }
+
     /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
     /// # Errors
@@ -149,6 +159,14 @@ pub trait Supports<S: Stencil>: AggregateBackend {
     /// Those of [`Stencil::separable`]; what the device reports.
     fn separable(&self, stencil: &S) -> Result<Separable> {
         stencil.separable()
+    }
+
+    /// The separable matrix that is nearest, from coefficients wherever they lie.
+    ///
+    /// # Errors
+    /// Those of [`Stencil::nearest_box`]; what the device reports.
+    fn nearest_box(&self, stencil: &S) -> Result<Separable> {
+        stencil.nearest_box()
     }
 
     /// Gets ready what a solver by these options, which leave nothing open, is made of: a device that compiles its kernels does so

@@ -37,6 +37,15 @@ impl SeparableRows for DiffusionRows<'_> {
         if self.is_by_cells() { self.stencil.half(axis, at) } else { self.stencil.face(axis, at) }
     }
 
+    fn fill(&self, axis: usize, [j, k]: [usize; 2], row: &mut [f64]) {
+        if let Coefficients::Cells { fields, axes } = self.stencil.coefficients() {
+            let ((field, factor), first) = (axes[axis], self.stencil.cell([0, j, k]));
+            row.iter_mut().zip(&fields[field][first..]).for_each(|(coupling, value)| *coupling = factor * value);
+        } else {
+            row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
+        }
+    }
+
     fn is_constant(&self, axis: usize) -> bool {
         let Coefficients::Cells { axes, .. } = self.stencil.coefficients() else { return false };
         self.stencil.spreads()[axes[axis].0].contrast() == 1.0

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::modes::KeptModes;
 use super::separable::TensorProductRows;
 use super::{Coarsen, Csr, Stencil, StoredMatrix};
-use crate::direct::{Separable, separate};
+use crate::direct::{Separable, nearest, separate};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
@@ -291,6 +291,10 @@ impl Stencil for TensorProduct {
             ));
         }
         separate(&TensorProductRows::new(self))
+    }
+
+    fn nearest_box(&self) -> Result<Separable> {
+        nearest(&TensorProductRows::new(self))
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

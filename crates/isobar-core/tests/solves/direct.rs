@@ -5,7 +5,7 @@ use isobar_core::build::{Solve, System};
 use isobar_core::grid::{HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Method, Norm, SolverOptions};
+use isobar_core::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
 use isobar_core::problem::random;
 use isobar_core::reference::Reference;
@@ -217,4 +217,39 @@ fn new_coefficients_take_the_place_of_old_ones() {
     assert!(message.contains("neighbours in x"), "{message}");
     let (outcome, u) = solve(&mut system, shape, &b);
     assert!(outcome.converged() && residual(&second.stencil(), &u, &b) < 1e-11);
+}
+
+/// An ocean basin: thin cells, a floor that rises, an island; conjugate gradients with the nearest box.
+#[test]
+fn the_nearest_box_preconditions_basins() {
+    let shape = Shape::new(24, 20, 12);
+    let floor = |i: usize, j: usize| {
+        let island = (i as f64 - 15.0).hypot(j as f64 - 6.0) < 3.0;
+        if island { 12 } else { 2 + (4.0 * (0.3 * i as f64).sin() * (0.25 * j as f64).cos()).max(0.0) as usize }
+    };
+    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    for (sides, reaction) in [(SIDES[0], None), (SIDES[1], None), (SIDES[0], Some(1e-3))] {
+        for thin in [1.0, 0.1, 0.01] {
+            let open = |n: usize| f64::from(u8::from(cell(n)[2] >= floor(cell(n)[0], cell(n)[1])));
+            let field = |factor: f64| (0..shape.cells()).map(|n| factor * open(n)).collect::<Vec<_>>().into();
+            let shift = || reaction.map(|c| (0..shape.cells()).map(|n| c * open(n)).collect());
+            let cells = Coefficients::Cells {
+                fields: vec![field(thin), field(1.0 / thin)],
+                axes: [(0, 2.0), (0, 2.0), (1, 2.0)],
+            };
+            let stencil = Diffusion::new(shape, cells, shift(), [SIDES[0], sides, SIDES[0]]).unwrap();
+            let options = SolverOptions {
+                method: Method::Cg,
+                preconditioner: Preconditioner::Direct,
+                tolerance: 1e-8,
+                norm: Norm::Rhs,
+                compatibility: Compatibility::Project,
+                ..SolverOptions::default()
+            };
+            let mut system = System::new(&Reference, &stencil, &options).unwrap();
+            let b: Vec<f64> = (0..shape.cells()).map(|n| random(2, n) * open(n)).collect();
+            let (outcome, _) = solve(&mut system, shape, &b);
+            assert!(outcome.converged() && outcome.iterations <= 16, "{sides:?} {thin}: {outcome:?}");
+        }
+    }
 }

@@ -51,12 +51,14 @@ enum Fold { TO_MODES, FROM_MODES, NONE };
 // NONE, columns 0 ... width - 1 and width ... n - 1; with TO_MODES, those of even vectors, which multiply from_i + from_(n-1-i), and of odd ones,
 // which multiply differences; with FROM_MODES, rows of even and of odd vectors, whose sum and difference are to_i and to_(n-1-i).
 template <bool ALONG_X, Fold FOLD>
-__device__ __forceinline__ void product(int n, int depth, int width, int pitch, int inner, int lines,
+__device__ __forceinline__ void product(int n, int depth, int width, int pitch, int inner, int lines, int descending,
                                         const double* __restrict__ matrix, const double* __restrict__ from,
                                         double* __restrict__ to) {
     extern __shared__ double shared[];
     int tiles = (width + MODES - 1) / MODES;
-    int first_mode = blockIdx.x % tiles * MODES, first_line = blockIdx.x / tiles * LINES;
+    // What the kernel before this one wrote last is still in the cache.
+    int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    int first_mode = block % tiles * MODES, first_line = block / tiles * LINES;
     int thread = threadIdx.x, lane = thread & 31, g = lane >> 2, t = lane & 3;
     int warp_line = (thread >> 5 & 3) * 16, warp_mode = (thread >> 7) * 32;
     int rows = (depth + DEPTH - 1) / DEPTH * DEPTH;
@@ -94,15 +96,13 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
         copy_async_commit();
     };
     double sums[2][4][4] = {};
+    await_previous();
     bring(0, 0);
     for (int k0 = 0, stage = 0; k0 < rows; k0 += DEPTH, stage ^= 1) {
-        if (k0 + DEPTH < rows) {
-            bring(stage ^ 1, k0 + DEPTH);
-            copy_async_wait_for<1>();
-        } else {
-            copy_async_wait_for<0>();
-        }
+        copy_async_wait_for<0>();
+        // What the other stage held has been used by all.
         __syncthreads();
+        if (k0 + DEPTH < rows) bring(stage ^ 1, k0 + DEPTH);
         const double* data = shared + stage * STAGE;
         const double* columns = data + 2 * DATA;
 #pragma unroll
@@ -126,32 +126,49 @@ __device__ __forceinline__ void product(int n, int depth, int width, int pitch, 
                     multiply_add(sums[part][m], a[part], b);
                 }
         }
-        __syncthreads();
     }
+    // Two numbers at once where they lie at an even place.
+    bool in_pairs = ALONG_X && n % 2 == 0 && width % 2 == 0;
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         int line = first_line + warp_line + g + 8 * row;
         if (line >= lines) continue;
         double* target = to + start_of(line);
 #pragma unroll
-        for (int m = 0; m < 4; m++)
+        for (int m = 0; m < 4; m++) {
+            int mode = first_mode + warp_mode + 8 * m + 2 * t;
+            double one[2], two[2];
 #pragma unroll
             for (int c = 0; c < 2; c++) {
-                int mode = first_mode + warp_mode + 8 * m + 2 * t + c, other = FOLD == FROM_MODES ? n - 1 - mode : width + mode;
-                if (mode >= width) continue;
-                double one = sums[0][m][2 * row + c], two = sums[1][m][2 * row + c];
-                target[mode * step] = FOLD == FROM_MODES ? one + two : one;
-                // The cell in the middle of an odd number is its own mirror image.
-                if (other < n && other != mode) target[other * step] = FOLD == FROM_MODES ? one - two : two;
+                double first = sums[0][m][2 * row + c], second = sums[1][m][2 * row + c];
+                one[c] = FOLD == FROM_MODES ? first + second : first;
+                two[c] = FOLD == FROM_MODES ? first - second : second;
             }
+            if (in_pairs) {
+                if (mode >= width) continue;
+                *reinterpret_cast<double2*>(target + mode) = make_double2(one[0], one[1]);
+                bool is_back = FOLD == FROM_MODES;
+                *reinterpret_cast<double2*>(target + (is_back ? n - 2 - mode : width + mode)) =
+                    is_back ? make_double2(two[1], two[0]) : make_double2(two[0], two[1]);
+                continue;
+            }
+#pragma unroll
+            for (int c = 0; c < 2; c++, mode++) {
+                int other = FOLD == FROM_MODES ? n - 1 - mode : width + mode;
+                if (mode >= width) continue;
+                target[mode * step] = one[c];
+                // The cell in the middle of an odd number is its own mirror image.
+                if (other < n && other != mode) target[other * step] = two[c];
+            }
+        }
     }
 }
 
 #define PRODUCT(name, along_x, fold)                                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS, 2)                                                               \
-        name(int n, int depth, int width, int pitch, int inner, int lines, const double* __restrict__ matrix,              \
+        name(int n, int depth, int width, int pitch, int inner, int lines, int descending, const double* __restrict__ matrix, \
              const double* __restrict__ from, double* __restrict__ to) {                                                   \
-        product<along_x, fold>(n, depth, width, pitch, inner, lines, matrix, from, to);                                    \
+        product<along_x, fold>(n, depth, width, pitch, inner, lines, descending, matrix, from, to);                        \
     }
 
 PRODUCT(multiply_x, true, NONE)
@@ -206,6 +223,7 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
     if (line >= lines) return;
     int a = line % extent, b = line / extent;
     Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[a], values_b[b], 0, 0};
+    await_previous();
     double removed = floating.mean ? *floating.mean * floating.constant_a[a] * floating.constant_b[b] : 0;
     x += (long long)(line / inner) * n * inner + line % inner;
     // Of a periodic line the last cell waits until the end.
@@ -320,6 +338,7 @@ extern "C" __global__ void __launch_bounds__(ROW * ROWS)
     judge(int nx, int ny, int nz, Tables tables, const double* __restrict__ mean, const double* __restrict__ b,
           const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {
     __shared__ double scratch[2 * ROW * ROWS / 32];
+    await_previous();
     double sums[2] = {0, 0}, removed = mean ? *mean : 0;
     int tiles_x = (nx + ROW - 1) / ROW, tiles_y = (ny + ROWS - 1) / ROWS;
     long long tiles = (long long)tiles_x * tiles_y * ((nz + LAYERS - 1) / LAYERS), layer = (long long)nx * ny;
@@ -357,21 +376,34 @@ extern "C" __global__ void __launch_bounds__(ROW * ROWS)
     grid_sum<2>(sums, scratch, partial, counter, result);
 }
 
-// result = the mean of n numbers, and the sum of their squares.
+// result = the mean of n numbers, and the sum of their squares. The first ones come last, and are still in the cache afterwards.
 extern "C" __global__ void __launch_bounds__(256)
     mean(long long n, const double* __restrict__ x, double* partial, unsigned int* counter, double* result) {
+    constexpr int AT_ONCE = 8;
     __shared__ double scratch[2 * 256 / 32];
     double sums[2] = {0, 0};
-    for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += 256LL * gridDim.x) {
-        double value = x[at];
-        sums[0] += value / n;
-        sums[1] = fma(value, value, sums[1]);
+    long long piece = 256 * AT_ONCE, pieces = (n + piece - 1) / piece;
+    await_previous();
+    for (long long block = pieces - 1 - blockIdx.x; block >= 0; block -= gridDim.x) {
+        double value[AT_ONCE];
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; q++) {
+            long long at = block * piece + q * 256 + threadIdx.x;
+            value[q] = at < n ? x[at] : 0;
+        }
+#pragma unroll
+        for (int q = 0; q < AT_ONCE; q++) {
+            sums[0] += value[q];
+            sums[1] = fma(value[q], value[q], sums[1]);
+        }
     }
+    sums[0] /= n;
     grid_sum<2>(sums, scratch, partial, counter, result);
 }
 
 // x -= mean
 extern "C" __global__ void __launch_bounds__(256) remove_mean(long long n, const double* __restrict__ mean, double* __restrict__ x) {
+    await_previous();
     double removed = *mean;
     for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += 256LL * gridDim.x) x[at] -= removed;
 }

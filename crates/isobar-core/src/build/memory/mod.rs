@@ -208,6 +208,11 @@ impl Setup<'_> {
     /// An iteration in numbers of `size` bytes, and multigrid in numbers of `cycle_size`.
     fn iteration(&mut self, matrix: &MatrixSize, layout: &Layout, size: usize, cycle_size: usize) -> Result<()> {
         match self.options.method {
+            Method::Direct => {
+                self.vectors(1.0, layout, size_of::<f64>());
+                self.direct(layout.shape());
+                return Ok(());
+            }
             Method::Multigrid => return self.hierarchy(matrix, cycle_size),
             Method::Modes => {
                 let modal_size = if single_suffices(&self.options.modes) { size_of::<f32>() } else { cycle_size };
@@ -226,6 +231,10 @@ impl Setup<'_> {
             self.stored_faces(matrix, layout, size);
         }
         match self.options.preconditioner {
+            Preconditioner::Direct => {
+                self.vectors(1.0, layout, size_of::<f64>());
+                self.direct(layout.shape());
+            }
             Preconditioner::Multigrid => self.hierarchy(matrix, cycle_size)?,
             Preconditioner::Modes => self.modes(matrix, [size, size])?,
             Preconditioner::Neumann { order } => self.vectors(if order > 1 { 2.0 } else { 1.0 }, layout, size),
@@ -267,6 +276,19 @@ impl Setup<'_> {
             self.deflation(layout.shape(), deflation);
         }
         Ok(())
+    }
+
+    /// A direct solver: two arrays of the box and what is kept of pivots, eigenvectors of two axes there and back.
+    fn direct(&mut self, shape: Shape) {
+        let Shape { nx, ny, nz } = shape;
+        let double = size_of::<f64>() as f64;
+        let kept = if self.is_cuda() { 0.25 } else { 0.0 };
+        self.keep(DEVICE, (2.0 + kept) * double * shape.cells() as f64);
+        let squares = [nx, ny, nz].map(|n| (n * n) as f64);
+        let least = squares.iter().copied().fold(f64::INFINITY, f64::min);
+        let eigenvectors = 2.0 * double * (squares.iter().sum::<f64>() - least);
+        self.keep(DEVICE, eigenvectors);
+        self.pass(HOST, eigenvectors);
     }
 
     /// The faces of a tensor product and its shift, and the same as they were before they were arranged.

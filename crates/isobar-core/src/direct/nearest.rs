@@ -1,0 +1,176 @@
+//! The box that is nearest to a matrix, for preconditioning.
+
+use super::separate::faces_of;
+use super::{AxisMatrix, Lines, Separable, SeparableRows};
+use crate::error::{Error, Result};
+
+/// Cells that are looked at in each layer across an axis.
+const SAMPLES: u64 = 256;
+/// Passes in which the factors of each axis are fitted given the others'.
+const FITS: usize = 8;
+
+/// Finds the separable matrix that is nearest to another, closed cells left out: couplings are fitted by products of one factor an axis, in
+/// their logarithms, ties by their mean along lines. It is positive definite: where nothing is tied, everything is, a little.
+///
+/// # Errors
+/// [`Error::Invalid`] where no cell is open.
+pub fn nearest(matrix: &dyn SeparableRows) -> Result<Separable> {
+    let shape = matrix.shape();
+    let extents = [shape.nx, shape.ny, shape.nz];
+    let fits = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)).transpose());
+    let [x, y, z] = fits;
+    let fits = [x?, y?, z?];
+    let line = (0..3).rev().find(|&axis| extents[axis] > 1).unwrap_or(2);
+    let across = [[1, 2], [0, 2], [0, 1]][line];
+    // Between what the couplings of both others have.
+    let mass = |axis: usize| {
+        let of: Vec<&Fit> = (0..3).filter(|&other| other != axis).filter_map(|other| fits[other].as_ref()).collect();
+        let weight = |n: usize| (of.iter().map(|fit| fit.logs[axis][n]).sum::<f64>() / of.len().max(1) as f64).exp();
+        (0..extents[axis]).map(weight).collect::<Vec<_>>()
+    };
+    let couplings = |axis: usize| match &fits[axis] {
+        Some(fit) => faces_of(&fit.along(axis), matrix.is_by_cells(), matrix.is_periodic(axis)),
+        None => vec![0.0; extents[axis]],
+    };
+    let sides = |axis: usize| {
+        let mut shift = vec![0.0; extents[axis]];
+        if let Some(fit) = &fits[axis] {
+            let (along, n) = (fit.along(axis), shift.len());
+            let [lower, upper] = matrix.fixed_sides(axis);
+            shift[0] += if lower { along[0] } else { 0.0 };
+            shift[n - 1] += if upper { along[n - 1] } else { 0.0 };
+        }
+        shift
+    };
+    let factors = across.map(|axis| AxisMatrix { mass: mass(axis), shift: sides(axis), couplings: couplings(axis) });
+    let weights = across.map(|axis| match &fits[axis] {
+        Some(fit) => fit.logs[line].iter().map(|log| log.exp()).collect(),
+        None => vec![0.0; extents[line]],
+    });
+    let mut this = Separable {
+        shape,
+        line,
+        across,
+        factors,
+        lines: Lines { shift: sides(line), couplings: couplings(line), weights },
+    };
+    this.add_mean_ties(matrix, extents);
+    if this.is_singular() {
+        this.tie_a_little();
+    }
+    Ok(this)
+}
+
+/// log h ≈ the sum of one number an axis.
+struct Fit {
+    /// Along the couplings' own axis with the mean in it, along the others 0 on average.
+    logs: [Vec<f64>; 3],
+}
+
+/// A cell of a layer, the same every time.
+fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]) -> [usize; 3] {
+    let mut z = (layer as u64) << 32 | (axis as u64) << 24 | number;
+    [0, 1, 2].map(|d| {
+        z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        if d == axis { layer } else { ((mixed >> 33) % extents[d] as u64) as usize }
+    })
+}
+
+impl Fit {
+    fn of(matrix: &dyn SeparableRows, axis: usize, extents: [usize; 3]) -> Result<Self> {
+        let has_last = matrix.is_by_cells() || matrix.is_periodic(axis);
+        let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
+        let cells = layers.flat_map(|(d, n)| (0..SAMPLES).map(move |number| sample(d, n, number, extents)));
+        let open: Vec<([usize; 3], f64)> = cells
+            .filter(|at| has_last || at[axis] + 1 < extents[axis])
+            .map(|at| (at, matrix.coupling(axis, at)))
+            .filter(|&(_, coupling)| coupling > 0.0 && coupling.is_finite())
+            .map(|(at, coupling)| (at, coupling.ln()))
+            .collect();
+        if open.is_empty() {
+            return Err(Error::invalid(
+                "solver.preconditioner.kind",
+                format!(
+                    "\"direct\" is made from the couplings of open cells, and among {SAMPLES} cells of every layer none is coupled \
+                     in {}; use \"multigrid\"",
+                    ["x", "y", "z"][axis]
+                ),
+            ));
+        }
+        let mut logs = extents.map(|n| vec![0.0; n]);
+        for _ in 0..FITS {
+            // The mean belongs to the axis itself, which is fitted last.
+            for d in (0..3).filter(|&d| d != axis).chain([axis]) {
+                let (mut sums, mut counts) = (vec![0.0; extents[d]], vec![0usize; extents[d]]);
+                for &(at, log) in &open {
+                    let others: f64 = (0..3).filter(|&e| e != d).map(|e| logs[e][at[e]]).sum();
+                    sums[at[d]] += log - others;
+                    counts[at[d]] += 1;
+                }
+                let found = |n: usize| (counts[n] > 0).then(|| sums[n] / counts[n] as f64);
+                let known: Vec<Option<f64>> = (0..extents[d]).map(found).collect();
+                logs[d] = fill_gaps(&known);
+                if d != axis {
+                    let mean = logs[d].iter().sum::<f64>() / logs[d].len() as f64;
+                    logs[d].iter_mut().for_each(|log| *log -= mean);
+                }
+            }
+        }
+        Ok(Self { logs })
+    }
+
+    fn along(&self, axis: usize) -> Vec<f64> {
+        self.logs[axis].iter().map(|log| log.exp()).collect()
+    }
+}
+
+/// Numbers that are not known are those of the nearest that are.
+fn fill_gaps(known: &[Option<f64>]) -> Vec<f64> {
+    let nearest = |n: usize| {
+        let apart = |other: &usize| other.abs_diff(n);
+        (0..known.len()).filter(|&other| known[other].is_some()).min_by_key(apart).and_then(|other| known[other])
+    };
+    (0..known.len()).map(|n| known[n].or_else(|| nearest(n)).unwrap_or(0.0)).collect()
+}
+
+impl Separable {
+    /// Adds the mean of what ties cells, layer by layer along the lines.
+    fn add_mean_ties(&mut self, matrix: &dyn SeparableRows, extents: [usize; 3]) {
+        let Some(tie) = matrix.shift() else { return };
+        let [a, b] = self.across;
+        for k in 0..extents[self.line] {
+            let cells = (0..SAMPLES).map(|number| sample(self.line, k, number, extents));
+            let open = cells.filter(|&at| (0..3).any(|axis| matrix.coupling(axis, at) > 0.0));
+            let (sum, count) = open.fold((0.0, 0), |(sum, count), at| {
+                let weight = self.factors[0].mass[at[a]] * self.factors[1].mass[at[b]];
+                (sum + tie(at).max(0.0) / weight, count + 1)
+            });
+            self.lines.shift[k] += if count > 0 { sum / f64::from(count) } else { 0.0 };
+        }
+    }
+
+    /// Ties every cell about as much as the smoothest wave that is not constant.
+    fn tie_a_little(&mut self) {
+        let smallest = |matrix: &AxisMatrix| {
+            let n = matrix.len() as f64;
+            let (mass, length) = (matrix.mass.iter().sum::<f64>(), matrix.couplings.iter().filter(|&&t| t > 0.0));
+            // The couplings of a whole line one after another, against its mass.
+            let through = 1.0 / length.map(|t| 1.0 / t).sum::<f64>().max(f64::MIN_POSITIVE);
+            if n > 1.0 { through / mass } else { f64::INFINITY }
+        };
+        let along = AxisMatrix {
+            mass: vec![1.0; self.lines.len()],
+            shift: Vec::new(),
+            couplings: self.lines.couplings.clone(),
+        };
+        let [first, second] = [0, 1].map(|which| {
+            let mean = self.lines.weights[which].iter().sum::<f64>() / self.lines.len() as f64;
+            if mean > 0.0 { smallest(&self.factors[which]) * mean } else { f64::INFINITY }
+        });
+        let tie = first.min(second).min(smallest(&along));
+        let tie = if tie.is_finite() { tie } else { 1.0 };
+        self.lines.shift.iter_mut().for_each(|shift| *shift = tie);
+    }
+}
