@@ -369,6 +369,10 @@ impl Backend for Cuda {
         self.check_link()
     }
 
+    fn has_direct(&self) -> bool {
+        true
+    }
+
     fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         let is_whole = layout.origin() == [0; 2] && layout.halo() == [0; 2];
         is_whole.then(|| direct::direct(self, layout, factors)).transpose()

@@ -252,6 +252,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether [`Backend::direct`] solves separable matrices on whole grids.
+    fn has_direct(&self) -> bool {
+        false
+    }
+
     /// What solves a separable matrix on vectors of this layout, where this back end has that.
     ///
     /// # Errors

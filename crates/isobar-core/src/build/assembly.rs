@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::in_precision::InPrecision;
 use super::jacobi::{choose, on_ranks};
 use crate::backend::Backend;
+use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::operator::{Capabilities, Diagonal, LineSmoother};
@@ -81,6 +82,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     options: &SolverOptions,
     operator: &Arc<B::Operator<f64>>,
     own: Option<Box<dyn OwnPreconditioner>>,
+    factors: Option<&Separable>,
     is_floating: bool,
 ) -> Result<Parts<S, dyn Iteration<B, f64>>> {
     let double = Maker::new(backend, stencil, options, Arc::clone(operator), is_floating);
@@ -90,7 +92,7 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
             .with(|preconditioner| double.krylov(preconditioner));
     }
     if options.method == Method::Direct {
-        return double.direct();
+        return double.direct(factors);
     }
     match options.storage() {
         Precision::F64 => double.iteration(),

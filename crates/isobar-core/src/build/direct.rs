@@ -6,19 +6,60 @@ use std::time::Instant;
 use super::assembly::{Maker, Parts};
 use super::system::System;
 use crate::array::{Source, Target};
+use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::operator::Judged;
 use crate::operator::direct::locked;
-use crate::options::{Compatibility, Method};
+use crate::options::{Choice, Compatibility, Method, MultigridOptions, Norm, Preconditioner as Kind, SolverOptions};
 use crate::outcome::{Outcome, Stop, Timing};
 use crate::precond::null_space::NEGLIGIBLE;
 use crate::precond::{NearestBox, Preconditioner};
-use crate::real::Real;
+use crate::real::{Precision, Real};
 use crate::solver::direct::Direct;
 use crate::solver::monitor::Patience;
 use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
+
+/// The factors of a matrix that is solved directly because nobody asks for anything else, and that pays.
+pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+) -> Option<Separable> {
+    let is_open = options.method == Method::Auto
+        && options.preconditioner == Kind::Auto
+        && options.deflation.is_none()
+        && options.norm != Norm::Scaled
+        && options.precision == Precision::F64
+        && options.multigrid == MultigridOptions::default();
+    (is_open && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
+}
+
+/// The choice that goes with them.
+pub(super) fn direct_choice() -> Choice {
+    let why = "a direct solve: coefficients are products of one factor a direction".to_owned();
+    Choice { why: Some(why), ..Choice::new(Method::Direct, Kind::Multigrid) }
+}
+
+impl<B: Supports<S>, S: Stencil> System<B, S> {
+    /// Goes on with what suits a matrix that has new coefficients and no factors any more.
+    pub(super) fn leave_direct(&mut self) -> Result<()> {
+        let Some(asked) = self.asked.take() else { return Ok(()) };
+        let choice = self.backend.choice(&self.stencil, &self.operator, &asked)?;
+        let options = asked.resolved(&choice)?;
+        self.backend.prepare(&self.stencil, &self.operator, &options)?;
+        if !options.method.is_stationary() {
+            self.keep_best()?;
+        }
+        self.reserve = choice.preconditioner;
+        self.is_replaceable = options.multigrid.smoother.begins_with_points();
+        self.has_levels = choice.method == Method::Multigrid;
+        self.replace(options)?;
+        self.description.notes.extend(choice.why);
+        Ok(())
+    }
+}
 
 /// Norms whose squares are far from both ends of double precision.
 const ORDINARY: std::ops::Range<f64> = 1e-100..1e100;
@@ -70,10 +111,14 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
 impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
     /// Transforms and tridiagonal systems.
-    pub(super) fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+    pub(super) fn direct(&self, factors: Option<&Separable>) -> Result<Parts<S, dyn Iteration<B, f64>>> {
         let Self { backend, stencil, capabilities, .. } = self;
         let layout = backend.layout(stencil)?;
-        let solver = backend.direct(&layout, &backend.separable(stencil)?)?.ok_or_else(not_direct)?;
+        let solver = match factors {
+            Some(factors) => backend.direct(&layout, factors)?,
+            None => backend.direct(&layout, &backend.separable(stencil)?)?,
+        };
+        let solver = solver.ok_or_else(not_direct)?;
         let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;
         let mut parts = Parts::new(Box::new(made) as _);
         parts.notes.push(locked(&solver).describe());

@@ -63,7 +63,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             options = by_lines(options, self.reserve);
         }
         let Parts { made, updates, coefficient_bytes, .. } =
-            assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
+            assemble(&self.backend, &self.stencil, &options, &self.operator, None, None, self.is_floating())?;
         self.description.bytes += made.workspace_bytes();
         self.description.coefficient_bytes += coefficient_bytes;
         self.symmetric = Some((made, updates));

@@ -88,10 +88,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             options = in_double(options);
         }
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
-        if self.best.is_none() {
-            self.best = Some(self.backend.zeros(&self.layout)?);
-            self.description.bytes += self.layout.len() * size_of::<f64>();
-        }
+        self.keep_best()?;
         self.replace(options)?;
         self.is_replaceable = false;
         monitor.change(residual);
@@ -102,10 +99,19 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         ))
     }
 
+    /// Makes room for the best iterate, which Krylov methods keep.
+    pub(super) fn keep_best(&mut self) -> Result<()> {
+        if self.best.is_none() {
+            self.best = Some(self.backend.zeros(&self.layout)?);
+            self.description.bytes += self.layout.len() * size_of::<f64>();
+        }
+        Ok(())
+    }
+
     /// Takes the iteration that these options, which are resolved, ask for.
     pub(super) fn replace(&mut self, options: SolverOptions) -> Result<()> {
         let Parts { made, levels, notes, coefficient_bytes, updates } =
-            assemble(&self.backend, &self.stencil, &options, &self.operator, None, self.is_floating())?;
+            assemble(&self.backend, &self.stencil, &options, &self.operator, None, None, self.is_floating())?;
         self.description.method = options.method_name().into();
         self.description.preconditioner = options.preconditioner.name().into();
         self.description.precision = options.precision;

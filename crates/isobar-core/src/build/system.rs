@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
+use super::direct::{chosen_directly, direct_choice};
 use super::solve::{Description, Solve};
 use crate::array::{Source, Target};
 use crate::backend::{Scalar, copy_bandwidth};
@@ -48,6 +49,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was nobody's wish, so that another may take its place.
     pub(super) is_automatic: bool,
+    /// What was asked for, where a matrix whose factors were found is solved directly because of them.
+    pub(super) asked: Option<SolverOptions>,
     /// Whether the method was nobody's wish either, and there is a safer one.
     pub(super) is_replaceable: bool,
     /// The preconditioner of that one.
@@ -131,7 +134,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let layout = backend.layout(stencil)?;
         let callers = CallersGrid::new(backend, turns.once(stencil.shape()), turns, &layout)?;
         let operator = backend.operator::<f64>(stencil)?;
-        let choice = backend.choice(stencil, &operator, options)?;
+        let factors = if is_own { None } else { chosen_directly(backend, stencil, options) };
+        let choice = match factors {
+            Some(_) => direct_choice(),
+            None => backend.choice(stencil, &operator, options)?,
+        };
+        let asked = options;
         let resolved = options.resolved(&choice)?;
         let is_replaceable = options.method == Method::Auto
             && options.multigrid.smoother == Smoother::Auto
@@ -157,7 +165,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
-            assemble(backend, stencil, &options, &operator, own, is_floating)?;
+            assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
         notes.extend(choice.why.clone());
         notes.extend(choice.why_cycles.clone());
         notes.extend(described);
@@ -201,6 +209,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             spare: None,
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
+            asked: factors.is_some().then(|| asked.clone()),
             is_replaceable,
             reserve: choice.preconditioner,
             is_capped: false,
@@ -357,19 +366,28 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
-        if self.options.method == Method::Direct {
-            // Before anything is changed.
-            self.backend.separable(stencil)?;
+        let mut is_left = false;
+        if self.options.method == Method::Direct
+            && let Err(error) = self.backend.separable(stencil)
+        {
+            // Nothing has been changed yet.
+            if self.asked.is_none() {
+                return Err(error);
+            }
+            is_left = true;
         }
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates);
-        for update in self.updates.iter().chain(other) {
+        for update in self.updates.iter().chain(other).filter(|_| !is_left) {
             update(stencil)?;
         }
         let was_floating = self.is_floating();
         if let Some(space) = &mut self.null_space {
             space.update()?;
+        }
+        if is_left {
+            return self.leave_direct();
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
             // Relaxation depends on it.

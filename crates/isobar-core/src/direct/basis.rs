@@ -111,6 +111,11 @@ impl Basis {
         Ok(this)
     }
 
+    /// Whether a transform is known for an axis, so that nothing need be computed.
+    pub fn is_fast(matrix: &AxisMatrix) -> bool {
+        matrix.len() == 1 || trig_of(matrix).is_some()
+    }
+
     /// μ, in the order of the vectors.
     pub fn values(&self) -> &[f64] {
         &self.values

@@ -21,7 +21,7 @@ use crate::layout::Shape;
 pub use basis::{Basis, Symmetry, Trig};
 pub use lines::Lines;
 pub use nearest::nearest;
-pub use separate::{SeparableRows, separate};
+pub use separate::{SeparableRows, looks_separable, separate};
 
 /// The matrix of one axis: (K v)_i = σ_i v_i + Σ t (v_i − v_neighbour), and the masses that weigh its cells.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,20 @@ pub struct Separable {
 }
 
 impl Separable {
+    /// Whether the eigenvectors that it takes are found in less time than iterating would take.
+    pub fn pays(&self) -> bool {
+        /// Seconds that eigenvectors of one cell to the third power take, and that iterating takes a cell, on a GPU; those that nobody
+        /// minds.
+        const EIGENVECTORS: f64 = 3.3e-10;
+        const CELL: f64 = 3e-9;
+        const LITTLE: f64 = 5e-3;
+        /// A product with so many eigenvectors takes as long as iterating.
+        const MOST: usize = 1024;
+        let stretched = self.factors.iter().filter(|factor| !Basis::is_fast(factor)).map(AxisMatrix::len);
+        let seconds: f64 = stretched.clone().map(|n| EIGENVECTORS * (n as f64).powi(3)).sum();
+        stretched.max().unwrap_or(0) <= MOST && seconds <= LITTLE.max(CELL * self.shape.cells() as f64)
+    }
+
     /// Returns whether the constant is in the null space: nothing ties a cell to anything fixed.
     pub fn is_singular(&self) -> bool {
         let is_zero = |values: &[f64]| values.iter().all(|&value| value == 0.0);

@@ -1,6 +1,6 @@
 //! The box that is nearest to a matrix, for preconditioning.
 
-use super::separate::faces_of;
+use super::separate::{faces_of, sample};
 use super::{AxisMatrix, Lines, Separable, SeparableRows};
 use crate::error::{Error, Result};
 
@@ -65,17 +65,6 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Separable> {
 struct Fit {
     /// Along the couplings' own axis with the mean in it, along the others 0 on average.
     logs: [Vec<f64>; 3],
-}
-
-/// A cell of a layer, the same every time.
-fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]) -> [usize; 3] {
-    let mut z = (layer as u64) << 32 | (axis as u64) << 24 | number;
-    [0, 1, 2].map(|d| {
-        z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        if d == axis { layer } else { ((mixed >> 33) % extents[d] as u64) as usize }
-    })
 }
 
 impl Fit {

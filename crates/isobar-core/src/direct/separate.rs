@@ -125,7 +125,7 @@ impl Rank {
         let at = |d: usize, n: usize| [0, 1, 2].map(|e| if e == d { n } else { 0 });
         let first = matrix.coupling(axis, [0; 3]);
         if !(first > 0.0 && first.is_finite()) {
-            return Err(not_separable(axis, [0; 3], first, "a coupling above 0"));
+            return Err(not_separable(axis, [0; 3], first, "above 0"));
         }
         if matrix.is_constant(axis) {
             let across = [0, 1, 2].map(|d| vec![1.0; extents[d]]);
@@ -141,6 +141,14 @@ impl Rank {
             true => vec![1.0; extents[d]],
             false => entries(d, extents[d]).map(|value| value / first).collect(),
         });
+        // Closed cells.
+        let closed = [0, 1, 2].iter().find_map(|&d| {
+            let values = if d == axis { &along } else { &across[d] };
+            values.iter().position(|&value| !(value > 0.0 && value.is_finite())).map(|n| at(d, n))
+        });
+        if let Some(at) = closed {
+            return Err(not_separable(axis, at, matrix.coupling(axis, at), "above 0"));
+        }
         let this = Self { along, across };
         let [nx, ny, nz] = [0, 1, 2].map(count);
         let of_x = if axis == 0 { &this.along } else { &this.across[0] };
@@ -230,15 +238,47 @@ fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents
             ));
         }
     }
-    // Stretched periodic axes cost most where they are transformed.
-    let is_awkward = |axis: usize| {
-        let is_stretched =
-            |rank: &Rank| rank.along.iter().any(|&t| (t - rank.along[0]).abs() > TOLERANCE * rank.along[0]);
-        matrix.is_periodic(axis) && ranks[axis].as_ref().is_some_and(is_stretched)
+    // What a transform of an axis costs beside fast ones: eigenvectors, and a product with them; more of them where it is periodic.
+    let cost = |axis: usize| {
+        let first = |rank: &Rank| rank.along[0];
+        let is_stretched = |rank: &Rank| rank.along.iter().any(|&t| (t - first(rank)).abs() > TOLERANCE * first(rank));
+        match &ranks[axis] {
+            Some(rank) if is_stretched(rank) => extents[axis] * if matrix.is_periodic(axis) { 4 } else { 1 },
+            _ => 0,
+        }
     };
     let mut lines = vec![2, 1, 0];
-    lines.sort_by_key(|&axis| (extents[axis] == 1, !is_awkward(axis)));
+    lines.sort_by_key(|&axis| (extents[axis] == 1, std::cmp::Reverse(cost(axis))));
     Ok(lines)
+}
+
+/// Whether a few cells are what they are in a separable matrix, so that it is worth looking at all.
+pub fn looks_separable(matrix: &dyn SeparableRows) -> bool {
+    /// Cells of each axis.
+    const SAMPLES: u64 = 64;
+    let shape = matrix.shape();
+    let extents = [shape.nx, shape.ny, shape.nz];
+    (0..3).filter(|&axis| extents[axis] > 1 && !matrix.is_constant(axis)).all(|axis| {
+        let of = |at: [usize; 3]| matrix.coupling(axis, at);
+        let first = of([0; 3]);
+        (0..SAMPLES).map(|number| sample(axis, 0, number, extents)).all(|mut at| {
+            at[axis] = (at[(axis + 1) % 3] + at[(axis + 2) % 3]) % (extents[axis] - 1);
+            let alone = |d: usize| of([0, 1, 2].map(|e| if e == d { at[d] } else { 0 }));
+            let (found, product) = (of(at), alone(0) / first * (alone(1) / first) * alone(2));
+            first > 0.0 && (found - product).abs() <= TOLERANCE * product
+        })
+    })
+}
+
+/// A cell of a layer, the same every time.
+pub(super) fn sample(axis: usize, layer: usize, number: u64, extents: [usize; 3]) -> [usize; 3] {
+    let mut z = (layer as u64) << 32 | (axis as u64) << 24 | number;
+    [0, 1, 2].map(|d| {
+        z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        if d == axis { layer } else { ((mixed >> 33) % extents[d] as u64) as usize }
+    })
 }
 
 impl Separable {

@@ -118,15 +118,17 @@ fn what_does_not_fit_is_named() {
     // Layers along each axis.
     let layers = |stride: usize, n: usize| (0..24).map(|cell| 1.0 + (cell / stride % n) as f64).collect();
     for (stride, n) in [(1, 4), (4, 3), (12, 2)] {
-        assert_eq!(of(layers(stride, n), None).unwrap(), 2);
-        assert_eq!(of(layers(stride, n), Some(vec![0.5; 24])).unwrap(), 2);
-        // In one direction alone.
+        // In one direction alone: of axes, the stretched one.
         let line = [1, 4, 12].iter().position(|&other| other == stride).unwrap();
+        assert_eq!(of(layers(stride, n), None).unwrap(), line);
+        assert_eq!(of(layers(stride, n), Some(vec![0.5; 24])).unwrap(), line);
         let fields = (0..3).map(|d| if d == (line + 1) % 3 { layers(stride, n) } else { vec![1.0; 24] }).collect();
         assert_eq!(with(fields, Some(vec![0.5; 24])).unwrap(), line);
     }
     let message = of((0..24).map(|n| if n == 6 { 5.0 } else { 1.0 }).collect(), None).unwrap_err().to_string();
     assert!(message.contains("[2, 1, 0]") && message.contains("5.0") && message.contains("auto"), "{message}");
+    let message = of((0..24).map(|n| f64::from(u8::from(n % 4 != 2))).collect(), None).unwrap_err().to_string();
+    assert!(message.contains("[2, 0, 0]") && message.contains("above 0"), "{message}");
     let well = (0..24).map(|n| f64::from(u8::from(n == 5))).collect();
     let message = of(vec![1.0; 24], Some(well)).unwrap_err().to_string();
     assert!(message.contains("[1, 1, 0]") && message.contains("reaction"), "{message}");

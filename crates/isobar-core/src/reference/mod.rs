@@ -123,6 +123,10 @@ impl Backend for Reference {
         Ok(())
     }
 
+    fn has_direct(&self) -> bool {
+        true
+    }
+
     fn direct(&self, _: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         direct::direct(factors).map(Some)
     }

@@ -9,7 +9,7 @@ use super::rings::Turns;
 use super::separable::DiffusionRows;
 use super::spread::Spread;
 use crate::array::DeviceArray;
-use crate::direct::{Separable, nearest, separate};
+use crate::direct::{Separable, looks_separable, nearest, separate};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared_copy};
 use crate::layout::{Patch, Shape};
@@ -439,6 +439,11 @@ impl Stencil for Diffusion {
     fn separable(&self) -> Result<Separable> {
         self.require_host()?;
         separate(&DiffusionRows::new(self))
+    }
+
+    fn chooses_direct(&self) -> Option<Separable> {
+        let is_open = self.require_host().is_ok() && looks_separable(&DiffusionRows::new(self));
+        is_open.then(|| self.separable().ok()).flatten().filter(Separable::pays)
     }
 
     fn nearest_box(&self) -> Result<Separable> {

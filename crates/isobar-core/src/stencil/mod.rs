@@ -102,6 +102,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
+    /// Its factors where it is separable and a direct solve takes less time than iterating, as far as that can be said without them.
+    fn chooses_direct(&self) -> Option<Separable> {
+        None
+    }
+
     /// The separable matrix that is nearest to this one.
     ///
     /// # Errors

@@ -91,8 +91,10 @@ fn cycles_are_in_single_precision_where_that_is_enough() {
     let explicit = SolverOptions { method: Method::Cg, preconditioner: Preconditioner::Multigrid, ..options() };
     let mut periodic = bubbly(Shape::new(33, 20, 9), 1e3);
     periodic.boundary[1] = [Boundary::Periodic; 2];
-    for problem in [bubbly(shape, 1e3), bubbly(shape, 1e-3), layers(1e4), periodic] {
-        for options in [options(), explicit.clone()] {
+    let all = [bubbly(shape, 1e3), bubbly(shape, 1e-3), periodic, layers(1e4)];
+    for (n, problem) in all.into_iter().enumerate() {
+        // Layers are solved directly unless cycles are asked for.
+        for options in [options(), explicit.clone()].into_iter().skip(usize::from(n == 3)) {
             let (is_single, count, double) = choice(&problem, &options);
             assert!(is_single && count <= double + 1, "{count} instead of {double}");
         }

@@ -253,3 +253,36 @@ fn the_nearest_box_preconditions_basins() {
         }
     }
 }
+
+/// What is left to the choice is solved directly where that can be done, and goes on with what suits new coefficients.
+#[test]
+fn the_choice_takes_it_and_leaves_it() {
+    let case = |kappa: f64| Case {
+        widths: [6, 4, 5].map(|n| widths(n, 2.0)),
+        sides: [SIDES[1], SIDES[0], SIDES[0]],
+        layered: 2,
+        kappa: [0, 1, 2].map(|_| vec![kappa; 5]),
+        reaction: None,
+    };
+    let (first, second) = (case(1.0).stencil(), case(2.0).stencil());
+    let Coefficients::Cells { fields, axes } = first.coefficients() else { unreachable!() };
+    let rough = fields.iter().map(|field| field.iter().enumerate().map(|(n, h)| h * (1.5 + random(1, n))).collect());
+    let rough = Coefficients::Cells { fields: rough.collect(), axes: *axes };
+    let rough = Diffusion::new(Stencil::shape(&first), rough, None, first.sides()).unwrap();
+    let options = SolverOptions { tolerance: 1e-10, norm: Norm::Rhs, ..SolverOptions::default() };
+    let (shape, b) = (Stencil::shape(&first), noise(Stencil::shape(&first), false));
+    let mut system = System::new(&Reference, &first, &options).unwrap();
+    for (stencil, method) in [(&first, "direct"), (&second, "direct"), (&rough, "cg"), (&first, "cg")] {
+        system.update(stencil).unwrap();
+        let (outcome, u) = solve(&mut system, shape, &b);
+        assert_eq!(system.description().method, method);
+        assert!(outcome.converged() && residual(stencil, &u, &b) < 1e-10, "{method}: {outcome:?}");
+    }
+    // A mask of whole layers is none.
+    let closed = |n: usize| if n / 24 == 2 { 0.0 } else { 1.0 };
+    let masked = fields.iter().map(|field| field.iter().enumerate().map(|(n, h)| h * closed(n)).collect()).collect();
+    let masked = Coefficients::Cells { fields: masked, axes: *axes };
+    let masked = Diffusion::new(shape, masked, None, first.sides()).unwrap();
+    let system = System::new(&Reference, &masked, &options).unwrap();
+    assert_eq!(system.description().method, "cg");
+}

@@ -379,7 +379,7 @@ fn estimates_of_steps_do_not_depend_on_units() {
                 scheme,
                 guess: StepGuess::Previous,
             };
-            let solver = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
+            let solver = SolverOptions { tolerance: 1e-9, ..SolverOptions::default() };
             let mut stepper = HeatStepper::new(&Reference, heat.clone(), options, &solver).unwrap();
             let scaled: Vec<f64> = sine.iter().map(|u| scale * u).collect();
             stepper.set(ArrayView::c_order(&scaled, shape).unwrap().into(), None, 0).unwrap();

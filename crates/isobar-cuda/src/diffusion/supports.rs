@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isobar_core::backend::{Backend, Scalar};
+use isobar_core::direct::Separable;
 use isobar_core::error::Result;
 use isobar_core::layout::Patch;
 use isobar_core::operator::mixed::UnfusedTop;
@@ -95,6 +96,14 @@ impl Supports<stencil::Diffusion> for Cuda {
         options: &SolverOptions,
     ) -> Result<Choice> {
         stencil.choice_by(options, || measure(stencil, operator))
+    }
+
+    fn separable(&self, stencil: &stencil::Diffusion) -> Result<Separable> {
+        stencil.on_host(|array| self.read_array(array))?.separable()
+    }
+
+    fn nearest_box(&self, stencil: &stencil::Diffusion) -> Result<Separable> {
+        stencil.on_host(|array| self.read_array(array))?.nearest_box()
     }
 
     fn prepare(
