@@ -128,7 +128,8 @@ impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
         let layout = backend.layout(stencil)?;
         let solver = backend.direct(&layout, &backend.separable(stencil)?)?.ok_or_else(|| {
             Error::Unsupported(
-                "solver.method: \"direct\" is for one rank on one device; use \"auto\" or \"multigrid\" on several".into(),
+                "solver.method: \"direct\" is for one rank on one device; use \"auto\" or \"multigrid\" on several"
+                    .into(),
             )
         })?;
         let made = Direct::new(Arc::clone(&capabilities.operator) as _, Arc::clone(&solver))?;

@@ -71,12 +71,7 @@ pub fn separate(matrix: &dyn SeparableRows) -> Result<Separable> {
 }
 
 /// The factors with lines along this axis.
-fn along(
-    matrix: &dyn SeparableRows,
-    ranks: &[Option<Rank>; 3],
-    extents: [usize; 3],
-    line: usize,
-) -> Result<Separable> {
+fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3], line: usize) -> Result<Separable> {
     let across = [[1, 2], [0, 2], [0, 1]][line];
     // The masses of an axis that is transformed are the same in the couplings of both others.
     let mass = |axis: usize| {
@@ -194,11 +189,7 @@ fn not_separable(axis: usize, at: [usize; 3], found: f64, wanted: &str) -> Error
 }
 
 /// The axes that lines may go along, the best first: the one along which the others' couplings vary, where there is such.
-fn possible_lines(
-    matrix: &dyn SeparableRows,
-    ranks: &[Option<Rank>; 3],
-    extents: [usize; 3],
-) -> Result<Vec<usize>> {
+fn possible_lines(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize; 3]) -> Result<Vec<usize>> {
     // Where the masses of an axis differ between the couplings of both others, it must be the one.
     let differ = |axis: usize| {
         let mut others = (0..3).filter(|&other| other != axis).filter_map(|other| ranks[other].as_ref());
@@ -248,7 +239,8 @@ impl Separable {
         };
         let reduced = |m: usize, n: usize, k: usize| tie(place(m, n, k)) / (factors[0].mass[m] * factors[1].mass[n]);
         // From the cells that are tied least, so that nothing that is added is negative.
-        let least = |count: usize, of: &dyn Fn(usize) -> f64| (0..count).min_by(|&a, &b| of(a).total_cmp(&of(b))).unwrap_or(0);
+        let least =
+            |count: usize, of: &dyn Fn(usize) -> f64| (0..count).min_by(|&a, &b| of(a).total_cmp(&of(b))).unwrap_or(0);
         let k0 = lines.len() / 2;
         let m0 = least(factors[0].len(), &|m| reduced(m, factors[1].len() / 2, k0));
         let n0 = least(factors[1].len(), &|n| reduced(m0, n, k0));

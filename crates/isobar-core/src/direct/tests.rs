@@ -8,9 +8,8 @@ fn axis(widths: &[f64], sides: [Side; 2]) -> AxisMatrix {
     let half = |i: usize| 2.0 / widths[i];
     let couple = |a: f64, b: f64| a * b / (a + b);
     let is_periodic = sides[0] == Side::Periodic && n > 1;
-    let couplings = (0..n)
-        .map(|i| if i + 1 < n || is_periodic { couple(half(i), half((i + 1) % n)) } else { 0.0 })
-        .collect();
+    let couplings =
+        (0..n).map(|i| if i + 1 < n || is_periodic { couple(half(i), half((i + 1) % n)) } else { 0.0 }).collect();
     let mut shift = vec![0.0; n];
     shift[0] += if sides[0] == Side::Fixed { half(0) } else { 0.0 };
     shift[n - 1] += if sides[1] == Side::Fixed { half(n - 1) } else { 0.0 };

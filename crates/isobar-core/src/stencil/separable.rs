@@ -12,9 +12,9 @@ pub(super) struct DiffusionRows<'a> {
 
 impl<'a> DiffusionRows<'a> {
     pub(super) fn new(stencil: &'a Diffusion) -> Self {
-        let shift = stencil.stored_shift().map(|shift| {
-            Box::new(move |at| shift[stencil.cell(at)]) as Box<dyn Fn([usize; 3]) -> f64 + Sync>
-        });
+        let shift = stencil
+            .stored_shift()
+            .map(|shift| Box::new(move |at| shift[stencil.cell(at)]) as Box<dyn Fn([usize; 3]) -> f64 + Sync>);
         Self { stencil, shift }
     }
 }

@@ -110,7 +110,9 @@ fn check(case: &Case, tolerance: f64, most: usize) {
 
 #[test]
 fn every_pair_of_sides_is_solved_at_once() {
-    for (n, extents) in [[6, 5, 4], [7, 1, 3], [1, 6, 1], [2, 2, 2], [4, 3, 1], [1, 1, 5], [1, 1, 1]].into_iter().enumerate() {
+    for (n, extents) in
+        [[6, 5, 4], [7, 1, 3], [1, 6, 1], [2, 2, 2], [4, 3, 1], [1, 1, 5], [1, 1, 1]].into_iter().enumerate()
+    {
         for (a, x) in SIDES.into_iter().enumerate() {
             for (b, y) in SIDES.into_iter().enumerate() {
                 let z = SIDES[(a + b + n) % SIDES.len()];
@@ -130,9 +132,8 @@ fn layers_are_solved_along_their_axis() {
         for sides in SIDES {
             for contrast in [1.0, 1e6, 1e12f64] {
                 let extents = [6, 5, 7];
-                let kappa = [0, 1, 2].map(|d: u64| {
-                    (0..extents[layered]).map(|k| contrast.powf(random(d, k))).collect::<Vec<f64>>()
-                });
+                let kappa = [0, 1, 2]
+                    .map(|d: u64| (0..extents[layered]).map(|k| contrast.powf(random(d, k))).collect::<Vec<f64>>());
                 let reaction = (0..extents[layered]).map(|k| 0.1 * random(9, k)).collect();
                 let widths = extents.map(|n| widths(n, 3.0));
                 let mut all = [SIDES[1], SIDES[0], SIDES[3]];
