@@ -7,14 +7,17 @@ use std::time::Instant;
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
+use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
+use isobar_core::operator::SharedDirect;
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use pulp::{Arch, WithSimd};
 use rayon::ThreadPool;
 
 use crate::blas;
+use crate::direct;
 use crate::shared::Shared;
 use crate::vector::Vector;
 
@@ -270,6 +273,14 @@ impl Backend for Cpu {
 
     fn read(&self, scalars: &HostScalars) -> Result<[f64; Scalar::COUNT]> {
         Ok(scalars.bank())
+    }
+
+    fn has_direct(&self) -> bool {
+        true
+    }
+
+    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        direct::direct(self, layout, factors)
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -16,6 +16,7 @@ mod bilinear;
 mod blas;
 mod cpu;
 mod diffusion;
+mod direct;
 mod galerkin;
 mod geometry;
 mod halving;

@@ -1,0 +1,160 @@
+//! Transforms of a block: two packs of lines, which lie along rows or across them.
+
+use isobar_core::simd::Pack;
+use pulp::{Simd, WithSimd};
+
+use super::planes::Halves;
+use super::transform::{Both, Direction, Transform};
+use super::transpose::{MOST_LANES, transposed};
+use crate::shared::Shared;
+
+/// The most lines of a block.
+pub(super) const MOST_LINES: usize = 2 * MOST_LANES;
+
+/// Rows that a block is read from or written to.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) data: Shared<f64>,
+    /// Of a row of modes the first.
+    pub(super) starts: [Halves; MOST_LINES],
+    /// Whether rows are of cells, with even numbers first.
+    pub(super) are_cells: bool,
+}
+
+/// Transforms rows.
+pub(super) struct AlongRows<'a> {
+    pub(super) transform: &'a Transform,
+    pub(super) direction: Direction,
+    pub(super) columns: usize,
+    pub(super) from: Rows,
+    pub(super) to: Rows,
+    /// How many; those beyond are read and not written.
+    pub(super) count: usize,
+    pub(super) scratch: &'a mut [f64],
+}
+
+impl WithSimd for AlongRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { transform, direction, columns, from, to, count, scratch } = self;
+        let (block, scratch) = scratch.split_at_mut(2 * S::F64_LANES * columns);
+        let block = Shared::of(block);
+        from.read::<S>(simd, columns, block);
+        let position = |i: usize, line: usize| ((2 * i + line) * S::F64_LANES) as isize;
+        // SAFETY: the block is this thread's, and a transform writes when it has read everything.
+        let load = |i: usize| [0, 1].map(|line| unsafe { block.packs(simd, position(i, line), S::F64_LANES) }.get(0));
+        let store = |k: usize, value: Both<S>| {
+            for (line, value) in value.into_iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { block.packs_mut(simd, position(k, line), S::F64_LANES) }.set(0, value);
+            }
+        };
+        transform.apply(simd, direction, scratch, load, store);
+        to.write::<S>(simd, columns, block, count);
+    }
+}
+
+impl Rows {
+    /// Runs of columns: which of the starts they follow, how many, the number of the first and from one to the next.
+    #[inline(always)]
+    fn runs(&self, columns: usize) -> [(usize, usize, usize); 2] {
+        match self.are_cells {
+            true => [(columns.div_ceil(2), 0, 2), (columns / 2, 1, 2)],
+            false => [(columns, 0, 1), (0, 0, 1)],
+        }
+    }
+
+    #[inline(always)]
+    fn read<S: Simd>(&self, simd: S, columns: usize, block: Shared<f64>) {
+        let lanes = S::F64_LANES;
+        for (half, (count, first, step)) in self.runs(columns).into_iter().enumerate() {
+            for c in (0..count).step_by(lanes) {
+                for pack in 0..2 {
+                    let mut tile = [Pack::<S, f64>::splat(simd, 0.0).register(); MOST_LANES];
+                    for (lane, tile) in tile.iter_mut().enumerate().take(lanes) {
+                        let start = self.starts[pack * lanes + lane][half] + c as isize;
+                        // SAFETY: rows are whole numbers of packs, and nobody writes them meanwhile.
+                        *tile = unsafe { self.data.packs(simd, start, lanes) }.get(0).register();
+                    }
+                    let tile = transposed::<S>(tile);
+                    for (n, tile) in tile.into_iter().enumerate().take(lanes.min(count - c)) {
+                        let i = first + step * (c + n);
+                        // SAFETY: the block is this thread's.
+                        unsafe { block.packs_mut(simd, ((2 * i + pack) * lanes) as isize, lanes) }
+                            .set(0, Pack::new(simd, tile));
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn write<S: Simd>(&self, simd: S, columns: usize, block: Shared<f64>, lines: usize) {
+        let lanes = S::F64_LANES;
+        for (half, (count, first, step)) in self.runs(columns).into_iter().enumerate() {
+            for c in (0..count).step_by(lanes) {
+                for pack in 0..2 {
+                    // What is beyond the last column is zero.
+                    let mut tile = [Pack::<S, f64>::splat(simd, 0.0).register(); MOST_LANES];
+                    for (n, tile) in tile.iter_mut().enumerate().take(lanes.min(count - c)) {
+                        let i = first + step * (c + n);
+                        // SAFETY: the block is this thread's.
+                        *tile =
+                            unsafe { block.packs(simd, ((2 * i + pack) * lanes) as isize, lanes) }.get(0).register();
+                    }
+                    let tile = transposed::<S>(tile);
+                    let lines = lines.saturating_sub(pack * lanes).min(lanes);
+                    for (lane, tile) in tile.into_iter().enumerate().take(lines) {
+                        let start = self.starts[pack * lanes + lane][half] + c as isize;
+                        // SAFETY: rows are whole numbers of packs, and these are this thread's.
+                        unsafe { self.data.packs_mut(simd, start, lanes) }.set(0, Pack::new(simd, tile));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Transforms lines across rows.
+pub(super) struct AcrossRows<'a> {
+    pub(super) transform: &'a Transform,
+    pub(super) direction: Direction,
+    pub(super) from: Shared<f64>,
+    pub(super) to: Shared<f64>,
+    /// Where the first row has them, in either.
+    pub(super) starts: [usize; 2],
+    /// From a row to the next.
+    pub(super) pitch: usize,
+    /// Whether there is a second pack of lines beside the first.
+    pub(super) has_second: bool,
+    pub(super) scratch: &'a mut [f64],
+}
+
+impl WithSimd for AcrossRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { transform, direction, from, to, starts: [start, target], pitch, has_second, scratch } = self;
+        let lanes = S::F64_LANES;
+        let second = if has_second { lanes } else { 0 };
+        let load = |i: usize| {
+            let position = start + i * pitch;
+            // SAFETY: these lines are this thread's, and a transform writes when it has read everything.
+            [position, position + second].map(|at| unsafe { from.packs(simd, at as isize, lanes) }.get(0))
+        };
+        let store = |k: usize, [a, b]: Both<S>| {
+            let position = (target + k * pitch) as isize;
+            // SAFETY: as above.
+            unsafe {
+                to.packs_mut(simd, position, lanes).set(0, a);
+                if has_second {
+                    to.packs_mut(simd, position + lanes as isize, lanes).set(0, b);
+                }
+            }
+        };
+        transform.apply(simd, direction, scratch, load, store);
+    }
+}

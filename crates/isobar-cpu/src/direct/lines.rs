@@ -1,0 +1,191 @@
+//! Tridiagonal systems, one for each pair of modes: a mode a lane.
+
+use isobar_core::direct::Lines;
+use isobar_core::simd::Pack;
+use pulp::{Simd, WithSimd};
+
+use crate::shared::Shared;
+
+/// Packs of modes that are solved at the same time: eliminations wait for divisions, and do so together.
+pub(super) const PACKS: usize = 4;
+
+/// σ, the weights and the coupling to the next cell, a cell after another.
+#[derive(Debug)]
+pub(super) struct Systems {
+    cells: Vec<Cell>,
+    is_periodic: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    shift: f64,
+    weights: [f64; 2],
+    coupling: f64,
+}
+
+impl Systems {
+    pub(super) fn new(lines: &Lines) -> Self {
+        let cell = |k: usize| Cell {
+            shift: lines.shift[k],
+            weights: [lines.weights[0][k], lines.weights[1][k]],
+            coupling: lines.couplings[k],
+        };
+        Self { cells: (0..lines.len()).map(cell).collect(), is_periodic: lines.is_periodic() }
+    }
+
+    /// Packs of scratch.
+    pub(super) fn scratch(&self) -> usize {
+        PACKS * if self.is_periodic { 3 } else { 2 } * self.cells.len()
+    }
+
+    /// Bytes of its numbers.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.cells[..])
+    }
+}
+
+/// Where a pack of modes is: in cell 0 of its lines, in the eigenvalues of the first axis, and which eigenvalue of the second it has.
+pub(super) type Place = (usize, usize, usize);
+
+/// Solves some packs of lines, with pivots as in [`Lines::pivots`].
+pub(super) struct Solve<'a> {
+    pub(super) systems: &'a Systems,
+    pub(super) values: [&'a [f64]; 2],
+    pub(super) x: Shared<f64>,
+    /// From a cell to the next.
+    pub(super) stride: usize,
+    pub(super) places: &'a [Place],
+    pub(super) scratch: &'a mut [f64],
+}
+
+impl WithSimd for Solve<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let (fours, rest) = self.places.as_chunks::<PACKS>();
+        for four in fours {
+            self.packs(simd, four);
+        }
+        let (twos, rest) = rest.as_chunks::<2>();
+        for two in twos {
+            self.packs(simd, two);
+        }
+        for &one in rest {
+            self.packs(simd, &[one]);
+        }
+    }
+}
+
+impl Solve<'_> {
+    #[inline(always)]
+    fn packs<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
+        match self.systems.is_periodic {
+            true => self.periodic(simd, places),
+            false => self.open(simd, places),
+        }
+    }
+
+    /// ```text
+    /// e += σ + μ D_a + ν D_b;   y += b;   p = e + t;   (e, y) → (t e / p, t y / p) of the next cell
+    /// ```
+    #[inline(always)]
+    fn open<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
+        let Self { systems, values, x, stride, ref mut scratch, .. } = *self;
+        let (numbers, _) = S::as_mut_simd_f64s(scratch).0.as_chunks_mut::<2>();
+        let (numbers, _) = numbers.as_chunks_mut::<N>();
+        let zero = Pack::splat(simd, 0.0);
+        let [mu, nu] = eigenvalues(simd, values, places);
+        let (mut excess, mut y) = ([zero; N], [zero; N]);
+        let last = systems.cells.len() - 1;
+        for (k, (cell, numbers)) in systems.cells.iter().zip(numbers.iter_mut()).enumerate() {
+            let Cell { shift, weights, coupling } = *cell;
+            let [shift, coupling] = [shift, coupling].map(|value| Pack::splat(simd, value));
+            let [a, b] = weights.map(|weight| Pack::splat(simd, weight));
+            for n in 0..N {
+                let e = excess[n] + mu[n].mul_add(a, nu[n].mul_add(b, shift));
+                // SAFETY: these lines are this thread's.
+                let r = unsafe { x.packs(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.get(0);
+                let (r, pivot) = (r + y[n], e + coupling);
+                let inverse = if k == last { pivot.reciprocal() } else { Pack::splat(simd, 1.0).over(pivot) };
+                let next = coupling * inverse;
+                numbers[n] = [(inverse * r).register(), next.register()];
+                (excess[n], y[n]) = (next * e, next * r);
+            }
+        }
+        let mut above = [zero; N];
+        for (k, numbers) in numbers[..=last].iter().enumerate().rev() {
+            for n in 0..N {
+                let [y, next] = numbers[n].map(|number| Pack::new(simd, number));
+                above[n] = next.mul_add(above[n], y);
+                // SAFETY: these lines are this thread's.
+                unsafe { x.packs_mut(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.set(0, above[n]);
+            }
+        }
+    }
+
+    /// The same, with the last cell, to which all have couplings w, kept to the end.
+    #[inline(always)]
+    fn periodic<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
+        let Self { systems, values, x, stride, ref mut scratch, .. } = *self;
+        let (numbers, _) = S::as_mut_simd_f64s(scratch).0.as_chunks_mut::<3>();
+        let (numbers, _) = numbers.as_chunks_mut::<N>();
+        let zero = Pack::splat(simd, 0.0);
+        let [mu, nu] = eigenvalues(simd, values, places);
+        let row_sum = |cell: &Cell, n: usize| {
+            let [a, b] = cell.weights.map(|weight| Pack::splat(simd, weight));
+            mu[n].mul_add(a, nu[n].mul_add(b, Pack::splat(simd, cell.shift)))
+        };
+        let position = |n: usize, k: usize| (places[n].0 + k * stride) as isize;
+        // SAFETY: these lines are this thread's.
+        let load = |n: usize, k: usize| unsafe { x.packs(simd, position(n, k), S::F64_LANES) }.get(0);
+        // SAFETY: as above.
+        let store =
+            |n: usize, k: usize, value| unsafe { x.packs_mut(simd, position(n, k), S::F64_LANES) }.set(0, value);
+        let last = systems.cells.len() - 1;
+        let end = &systems.cells[last];
+        let mut to_last = [Pack::splat(simd, end.coupling); N];
+        let (mut excess, mut y) = ([zero; N], [zero; N]);
+        let mut last_excess: [Pack<S, f64>; N] = std::array::from_fn(|n| row_sum(end, n));
+        let mut last_y: [Pack<S, f64>; N] = std::array::from_fn(|n| load(n, last));
+        for (k, (cell, numbers)) in systems.cells[..last].iter().zip(numbers.iter_mut()).enumerate() {
+            let mut coupling = Pack::splat(simd, cell.coupling);
+            if k + 1 == last {
+                to_last = to_last.map(|w| w + coupling);
+                coupling = zero;
+            }
+            for n in 0..N {
+                let (e, r) = (excess[n] + row_sum(cell, n), load(n, k) + y[n]);
+                let inverse = Pack::splat(simd, 1.0).over(e + coupling + to_last[n]);
+                let (next, beyond) = (coupling * inverse, to_last[n] * inverse);
+                numbers[n] = [inverse * r, next, beyond].map(Pack::register);
+                last_excess[n] = beyond.mul_add(e, last_excess[n]);
+                last_y[n] = beyond.mul_add(r, last_y[n]);
+                to_last[n] = next * to_last[n];
+                (excess[n], y[n]) = (next * e, next * r);
+            }
+        }
+        let end: [Pack<S, f64>; N] = std::array::from_fn(|n| last_y[n] * last_excess[n].reciprocal());
+        for (n, &end) in end.iter().enumerate() {
+            store(n, last, end);
+        }
+        let mut above = [zero; N];
+        for (k, numbers) in numbers[..last].iter().enumerate().rev() {
+            for n in 0..N {
+                let [y, next, beyond] = numbers[n].map(|number| Pack::new(simd, number));
+                above[n] = next.mul_add(above[n], beyond.mul_add(end[n], y));
+                store(n, k, above[n]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn eigenvalues<const N: usize, S: Simd>(simd: S, [a, b]: [&[f64]; 2], places: &[Place; N]) -> [[Pack<S, f64>; N]; 2] {
+    let of = |&(_, at, number): &Place| {
+        let mu = Pack::new(simd, S::as_simd_f64s(&a[at..at + S::F64_LANES]).0[0]);
+        (mu, Pack::splat(simd, b[number]))
+    };
+    let both: [_; N] = std::array::from_fn(|n| of(&places[n]));
+    [both.map(|(mu, _)| mu), both.map(|(_, nu)| nu)]
+}

@@ -1,0 +1,232 @@
+//! The passes of a solve over memory.
+
+use super::Tables;
+use super::blocks::{AcrossRows, AlongRows, MOST_LINES, Rows};
+use super::lines::{Place, Solve};
+use super::transform::Direction;
+use crate::shared::Shared;
+
+/// Packs of modes whose lines a thread solves before it takes others.
+const PACKS_A_TURN: usize = 8;
+/// Cells of a row that are rearranged before those of the next row: a line of memory of either colour.
+const CELLS_A_TURN: usize = 16;
+
+/// All arrays of a solve but vectors.
+pub(super) struct Passes<'a> {
+    pub(super) tables: &'a Tables,
+    pub(super) work: Shared<f64>,
+    pub(super) passing: Shared<f64>,
+    /// For each thread.
+    pub(super) scratch: Shared<f64>,
+}
+
+/// Rows of an array.
+#[derive(Clone, Copy)]
+enum Array {
+    /// Of a vector.
+    Vector(Shared<f64>),
+    /// Of cells, in an array like the working array.
+    Cells(Shared<f64>),
+    /// Of modes, in such an array that begins with this plane.
+    Modes(Shared<f64>, isize),
+}
+
+impl Passes<'_> {
+    /// u = A⁻¹ b; both may be the same vector.
+    pub(super) fn solve(&self, b: Shared<f64>, u: Shared<f64>) {
+        let is_rearranged = self.tables.planes.is_rearranged();
+        let [mut from, mut to] = [b, u].map(Array::Vector);
+        if is_rearranged {
+            self.rearrange(b, Direction::Forward);
+            (from, to) = (Array::Cells(self.work), Array::Cells(self.work));
+        }
+        self.forward(from);
+        self.solve_lines();
+        self.backward(to);
+        if is_rearranged {
+            self.rearrange(u, Direction::Backward);
+        }
+    }
+
+    /// Transforms all planes to modes.
+    fn forward(&self, from: Array) {
+        let tables = self.tables;
+        let along = |batch: usize, block: usize, thread: usize| {
+            self.along_rows(Direction::Forward, batch, block, [from, Array::Modes(self.work, 0)], thread);
+        };
+        let across = |plane: usize, pair: usize, thread: usize| {
+            let start = tables.planes.row(plane, 0);
+            self.across_rows(Direction::Forward, pair, [(self.work, start); 2], thread);
+        };
+        if tables.divides_batches() {
+            self.each_block(along);
+            self.each_pair(across);
+        } else {
+            tables.each(tables.planes.batches(), |batch, thread| {
+                (0..tables.blocks(batch)).for_each(|block| along(batch, block, thread));
+                for plane in tables.planes.planes(batch) {
+                    (0..self.pairs()).for_each(|pair| across(plane, pair, thread));
+                }
+            });
+        }
+    }
+
+    /// Transforms all planes back to cells.
+    fn backward(&self, to: Array) {
+        let tables = self.tables;
+        let planes = &tables.planes;
+        // Without a transform across rows planes need not pass anywhere.
+        let is_passing = tables.across.is_some();
+        let across = |plane: usize, first: usize, slot: usize, pair: usize, thread: usize| {
+            let target = slot * planes.len(planes.batch) + planes.row(plane - first, 0);
+            let from = (self.work, planes.row(plane, 0));
+            self.across_rows(Direction::Backward, pair, [from, (self.passing, target)], thread);
+        };
+        let along = |batch: usize, block: usize, first: usize, slot: usize, thread: usize| {
+            let start = (slot * planes.len(planes.batch)) as isize - planes.row(first, 0) as isize;
+            let from = if is_passing { Array::Modes(self.passing, start) } else { Array::Modes(self.work, 0) };
+            self.along_rows(Direction::Backward, batch, block, [from, to], thread);
+        };
+        if tables.divides_batches() {
+            self.each_pair(|plane, pair, thread| across(plane, 0, 0, pair, thread));
+            self.each_block(|batch, block, thread| along(batch, block, 0, 0, thread));
+        } else {
+            tables.each(planes.batches(), |batch, thread| {
+                let first = planes.planes(batch).start;
+                for plane in planes.planes(batch) {
+                    (0..self.pairs()).for_each(|pair| across(plane, first, thread, pair, thread));
+                }
+                (0..tables.blocks(batch)).for_each(|block| along(batch, block, first, thread, thread));
+            });
+        }
+    }
+
+    /// Solves along the lines across all planes.
+    fn solve_lines(&self) {
+        let tables = self.tables;
+        let (planes, packs, lanes) = (&tables.planes, tables.packs(), tables.machine.lanes);
+        let all = planes.rows * packs;
+        tables.each(all.div_ceil(PACKS_A_TURN), |turn, thread| {
+            let first = turn * PACKS_A_TURN;
+            let place = |n: usize| -> Place {
+                let (row, column) = ((first + n) / packs, (first + n) % packs * lanes);
+                (planes.row(0, row) + column, column, row)
+            };
+            let places: [Place; PACKS_A_TURN] = std::array::from_fn(place);
+            tables.cpu.dispatch::<f64, _>(Solve {
+                systems: &tables.systems,
+                values: [&tables.values[0], &tables.values[1]],
+                x: self.work,
+                stride: planes.stride,
+                places: &places[..PACKS_A_TURN.min(all - first)],
+                scratch: self.scratch_of(thread),
+            });
+        });
+    }
+
+    /// Pairs of packs of columns.
+    fn pairs(&self) -> usize {
+        if self.tables.across.is_some() { self.tables.packs().div_ceil(2) } else { 0 }
+    }
+
+    /// `f(batch, block, thread)` for all blocks of rows of all batches.
+    fn each_block(&self, f: impl Fn(usize, usize, usize) + Sync) {
+        let tables = self.tables;
+        // Only the last batch may have fewer.
+        let blocks = tables.blocks(0);
+        tables.each(tables.planes.batches() * blocks, |item, thread| {
+            let (batch, block) = (item / blocks, item % blocks);
+            if block < tables.blocks(batch) {
+                f(batch, block, thread);
+            }
+        });
+    }
+
+    /// `f(plane, pair, thread)` for all pairs of packs of all planes.
+    fn each_pair(&self, f: impl Fn(usize, usize, usize) + Sync) {
+        let pairs = self.pairs();
+        self.tables.each(self.tables.planes.count * pairs, |item, thread| f(item / pairs, item % pairs, thread));
+    }
+
+    fn scratch_of(&self, thread: usize) -> &mut [f64] {
+        let len = self.tables.scratch();
+        // SAFETY: each thread has its own.
+        unsafe { self.scratch.row_mut((thread * len) as isize, len) }
+    }
+
+    /// Transforms a block of rows of a batch, from one array to another.
+    fn along_rows(&self, direction: Direction, batch: usize, block: usize, [from, to]: [Array; 2], thread: usize) {
+        let tables = self.tables;
+        let planes = &tables.planes;
+        let range = planes.planes(batch);
+        let (lines, most) = (range.len() * planes.rows, 2 * tables.machine.lanes);
+        let first = block * most;
+        // Lines that there are not are other names of the last.
+        let rows_of = |array: Array| {
+            let halves = |n: usize| {
+                let line = (first + n).min(lines - 1);
+                let (plane, row) = (range.start + line / planes.rows, line % planes.rows);
+                match array {
+                    Array::Vector(_) => planes.halves_of_vector(plane, row),
+                    Array::Cells(_) => planes.halves(plane, row),
+                    Array::Modes(_, shift) => [planes.row(plane, row) as isize + shift; 2],
+                }
+            };
+            let (data, are_cells) = match array {
+                Array::Vector(data) | Array::Cells(data) => (data, true),
+                Array::Modes(data, _) => (data, false),
+            };
+            Rows { data, starts: std::array::from_fn::<_, MOST_LINES, _>(halves), are_cells }
+        };
+        tables.cpu.dispatch::<f64, _>(AlongRows {
+            transform: &tables.along,
+            direction,
+            columns: planes.columns,
+            from: rows_of(from),
+            to: rows_of(to),
+            count: most.min(lines - first),
+            scratch: self.scratch_of(thread),
+        });
+    }
+
+    /// Transforms two packs of columns of a plane, from where it begins in one array to where it does in another.
+    fn across_rows(&self, direction: Direction, pair: usize, [from, to]: [(Shared<f64>, usize); 2], thread: usize) {
+        let tables = self.tables;
+        let Some(transform) = &tables.across else { return };
+        let column = 2 * pair * tables.machine.lanes;
+        tables.cpu.dispatch::<f64, _>(AcrossRows {
+            transform,
+            direction,
+            from: from.0,
+            to: to.0,
+            starts: [from.1 + column, to.1 + column],
+            pitch: tables.planes.pitch(),
+            has_second: 2 * pair + 1 < tables.packs(),
+            scratch: self.scratch_of(thread),
+        });
+    }
+
+    /// Copies a vector to the working array, or back, where rows go along y and lines along x.
+    fn rearrange(&self, vector: Shared<f64>, direction: Direction) {
+        let planes = &self.tables.planes;
+        let layout = planes.layout();
+        let shape = layout.shape();
+        self.tables.each(shape.nz, |k, _| {
+            for first in (0..shape.nx).step_by(CELLS_A_TURN) {
+                for j in 0..shape.ny {
+                    for i in first..(first + CELLS_A_TURN).min(shape.nx) {
+                        let here = layout.index(i, j, k) as isize;
+                        let there = (planes.row(i, k) + planes.column(j)) as isize;
+                        // SAFETY: each cell is copied once.
+                        unsafe {
+                            match direction {
+                                Direction::Forward => self.work.set(there, vector.row(here, 1)[0]),
+                                Direction::Backward => vector.set(here, self.work.row(there, 1)[0]),
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
