@@ -100,7 +100,12 @@ fn jobs(sources: &[Source]) -> Vec<(&Source, &'static str)> {
 
 fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
     let mut sources: Vec<Source> = isobar_cuda::sources().into();
-    sources.extend([isobar_cuda::direct::source(), isobar_cuda::peers::source(), isobar_cuda::nccl::source()]);
+    sources.extend([
+        isobar_cuda::direct::source(),
+        isobar_cuda::direct::axis::source(),
+        isobar_cuda::peers::source(),
+        isobar_cuda::nccl::source(),
+    ]);
     of_operators::<f64>(&mut sources);
     of_operators::<f32>(&mut sources);
     let mut seen = std::collections::HashSet::new();

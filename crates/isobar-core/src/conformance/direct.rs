@@ -89,6 +89,8 @@ pub fn boxes<B: Complete>(backend: &B) {
         [130, 2, 5],
         [4, 2, 131],
         [64, 64, 8],
+        [384, 2, 3],
+        [4, 400, 2],
     ];
     for (n, [nx, ny, nz]) in extents.into_iter().enumerate() {
         for m in 0..10 {

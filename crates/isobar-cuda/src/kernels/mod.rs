@@ -41,6 +41,8 @@ pub const ARRAY: &str = include_str!("array.cu");
 pub const AGGREGATE: &str = include_str!("aggregate.cu");
 /// Direct solves of separable boxes.
 pub const DIRECT: &str = include_str!("direct.cu");
+/// Fast transforms of uniform axes.
+pub const FOURIER: &str = include_str!("fourier.cu");
 /// Between cards.
 pub const EXCHANGE: &str = include_str!("exchange.cu");
 /// Beside NCCL.

@@ -32,7 +32,7 @@ class Solver:
     problem
         What to solve.
     method
-        ``"auto"``, ``"modes"``, ``"multigrid"``, ``"cg"``, ``"jacobi"``, ``"deflated-cg"``, ``"bicgstab"``.
+        ``"auto"``, ``"direct"``, ``"modes"``, ``"multigrid"``, ``"cg"``, ``"jacobi"``, ``"deflated-cg"``, ``"bicgstab"``.
     device
         ``"auto"`` (the first GPU that works, else the CPU), ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
     tolerance

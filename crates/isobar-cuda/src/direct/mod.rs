@@ -1,35 +1,30 @@
-//! Direct solves of separable boxes: products with eigenvectors by tensor cores, tridiagonal systems a thread each.
+//! Direct solves of separable boxes: what multiplies by eigenvectors ([`axis`]), tridiagonal systems a thread each, and the norms that judge.
+
+pub mod axis;
 
 use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{DeviceArray, Source, Target};
 use isobar_core::backend::{Backend, Scalar};
-use isobar_core::direct::{Basis, Separable, Symmetry, Trig};
+use isobar_core::direct::{Basis, Separable};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::{DirectSolver, Judged, SharedDirect};
 use isobar_core::real::Precision;
 
+use self::axis::Axis;
 use crate::array::c_order;
 use crate::compile;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// As in direct.cu: lines and columns of a block's part of a product, numbers that it takes at a time, threads.
-const LINES: usize = 64;
-const MODES: usize = 64;
-const DEPTH: usize = 16;
-const THREADS: usize = 256;
-const STAGE: usize = 2 * LINES * (DEPTH + 4) + 2 * DEPTH * (MODES + 4);
-/// Two stages of a product.
-const SHARED_BYTES: usize = 2 * STAGE * size_of::<f64>();
-/// Cells between pivots that are kept.
+/// Cells between pivots that are kept, as in direct.cu.
 const CHUNK: usize = 8;
 /// Threads of a block that solves lines.
 const LINES_A_BLOCK: usize = 128;
@@ -44,131 +39,6 @@ const NORMS: Scalar = Scalar::new(4);
 /// The kernels.
 pub fn source() -> compile::Source {
     compile::Source::new("direct", kernels::DIRECT)
-}
-
-/// A matrix in the two parts that a product takes, see direct.cu.
-struct Parts {
-    kernels: [&'static str; 2],
-    /// Of both parts.
-    depth: usize,
-    width: usize,
-    values: Vec<f64>,
-}
-
-impl Parts {
-    /// Numbers in a row, filled up.
-    fn pitch(&self) -> usize {
-        self.width.next_multiple_of(MODES)
-    }
-
-    /// From the entries of both parts, row and column.
-    fn new(kernels: [&'static str; 2], depth: usize, width: usize, entry: impl Fn(usize, usize, usize) -> f64) -> Self {
-        let (rows, pitch) = (depth.next_multiple_of(DEPTH), width.next_multiple_of(MODES));
-        let mut values = vec![0.0; 2 * rows * pitch];
-        for part in 0..2 {
-            for row in 0..depth {
-                for column in 0..width {
-                    values[(part * rows + row) * pitch + column] = entry(part, row, column);
-                }
-            }
-        }
-        Self { kernels, depth, width, values }
-    }
-}
-
-/// The eigenvectors of an axis as products take them, even ones before odd ones where there are such, and their eigenvalues in the
-/// same order.
-struct Products {
-    values: Vec<f64>,
-    /// From cells to modes and back.
-    ways: [Parts; 2],
-}
-
-impl Products {
-    fn new(basis: &Basis) -> Self {
-        let n = basis.len();
-        let half = n.div_ceil(2);
-        let is_fourier = basis.trig() == Some(Trig::Fourier);
-        if !is_fourier && basis.symmetry() != Symmetry::Reversal {
-            let values = basis.values().to_vec();
-            let vectors = basis.vectors();
-            let plain = ["multiply_x", "multiply"];
-            let entry = |k: usize, i: usize| if k < n && i < n { vectors[k * n + i] } else { 0.0 };
-            let forward = Parts::new(plain, n, half, |part, i, k| entry(part * half + k, i));
-            let back = Parts::new(plain, n, half, |part, k, i| entry(k, part * half + i));
-            return Self { values, ways: [forward, back] };
-        }
-        // The numbers of even vectors and of odd ones, and entries of the first half of their cells.
-        let number = |part: usize, k: usize| match (is_fourier, part) {
-            (false, _) => 2 * k + part,
-            (true, 0) => (2 * k).saturating_sub(1),
-            (true, _) if 2 * (k + 1) == n => n - 1,
-            (true, _) => 2 * (k + 1),
-        };
-        let count = [half, n - half];
-        let values = [0, 1].iter().flat_map(|&part| (0..count[part]).map(move |k| number(part, k)));
-        let values = values.map(|k| basis.values()[k]).collect();
-        let entry = |part: usize, k: usize, i: usize| match is_fourier {
-            _ if k >= count[part] => 0.0,
-            false => basis.entry(number(part, k), i),
-            // Around the middle of the first cell, so that the same reflection serves.
-            true => basis.scale() * waves(n, part, k, i),
-        };
-        let is_middle = |i: usize| 2 * i + 1 == n;
-        let forward = Parts::new(["to_modes_x", "to_modes"], half, half, |part, i, k| {
-            // The cell in the middle is added to itself.
-            if is_middle(i) { 0.5 * entry(part, k, i) } else { entry(part, k, i) }
-        });
-        let back = Parts::new(["from_modes_x", "from_modes"], half, half, |part, k, i| entry(part, k, i));
-        Self { values, ways: [forward, back] }
-    }
-}
-
-impl Products {
-    /// Sᵀ 1
-    fn of_constant(&self) -> Vec<f64> {
-        // From the matrix that goes back, whose rows are vectors: of even ones half, the middle apart.
-        let [_, back] = &self.ways;
-        let (n, pitch, rows) = (self.values.len(), back.pitch(), back.depth.next_multiple_of(DEPTH));
-        let row = |part: usize, k: usize| &back.values[(part * rows + k) * pitch..][..back.width];
-        let sums: Vec<f64> = if back.depth == n {
-            (0..n).map(|k| row(0, k).iter().chain(row(1, k)).sum()).collect()
-        } else {
-            let of_even = |k: usize| {
-                let half = row(0, k);
-                2.0 * half.iter().sum::<f64>() - if n.is_multiple_of(2) { 0.0 } else { half[back.width - 1] }
-            };
-            (0..n).map(|k| if k < back.depth { of_even(k) } else { 0.0 }).collect()
-        };
-        let most = sums.iter().fold(0f64, |most, sum| most.max(sum.abs()));
-        sums.into_iter().map(|sum| if sum.abs() < 1e-13 * most { 0.0 } else { sum }).collect()
-    }
-}
-
-/// Periodic waves of length 1 that are even or odd about the middle of n cells.
-fn waves(n: usize, part: usize, k: usize, i: usize) -> f64 {
-    let frequency = k + part;
-    let is_single = frequency == 0 || 2 * frequency == n;
-    let length = (if is_single { 1.0 } else { 2.0 } / n as f64).sqrt();
-    let angle = std::f64::consts::PI * (frequency * (2 * i + 1) % (2 * n)) as f64 / n as f64;
-    length * if part == 0 { angle.cos() } else { angle.sin() }
-}
-
-/// An axis on the card.
-struct Axis {
-    /// Its matrices, to modes and back.
-    matrices: [Buffer; 2],
-    values: Buffer,
-    ways: [Way; 2],
-}
-
-/// What a product is launched with.
-#[derive(Clone, Copy)]
-struct Way {
-    kernel: &'static str,
-    depth: usize,
-    width: usize,
-    pitch: usize,
 }
 
 /// `Floating` of direct.cu.
@@ -199,8 +69,6 @@ struct Direct {
     lines: Buffer,
     /// For residuals, of each axis couplings, ties, and what they are multiplied by along the others.
     tables: Buffer,
-    /// The transforms of the constant, where the matrix is singular.
-    constants: Option<[Buffer; 2]>,
     scalars: Scalars,
     /// Pivots on the way.
     kept: Buffer,
@@ -251,35 +119,13 @@ impl Direct {
         let [module] = backend.prepare([source()])?;
         let bases = factors.bases()?;
         let room = |count: usize, what: &str| Buffer::new(context, count * size_of::<f64>(), what);
-        let place = |which: usize, products: &Products| -> Result<Axis> {
-            let is_along_x = factors.across[which] == 0;
-            let ways = [0, 1].map(|way| {
-                let parts = &products.ways[way];
-                let kernel = parts.kernels[usize::from(!is_along_x)];
-                Way { kernel, depth: parts.depth, width: parts.width, pitch: parts.pitch() }
-            });
-            for way in ways {
-                module.kernel_with(way.kernel, SHARED_BYTES)?;
-            }
-            let [forward, back] = &products.ways;
-            let send = |parts: &Parts| Buffer::from_slice(context, &parts.values, "eigenvectors");
-            let matrices = [send(forward)?, send(back)?];
-            Ok(Axis { matrices, values: Buffer::from_slice(context, &products.values, "eigenvalues")?, ways })
-        };
-        let [a, b] = bases.each_ref().map(Products::new);
-        let axes = [place(0, &a)?, place(1, &b)?];
+        let [a, b] = [0, 1].map(|which| Axis::new(backend, &module, factors, which, &bases[which]));
+        let axes = [a?, b?];
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
         let periodic = if factors.lines.is_periodic() { 2 } else { 1 };
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
-            constants: factors
-                .is_singular()
-                .then(|| {
-                    let send = |products: &Products| Buffer::from_slice(context, &products.of_constant(), "transforms");
-                    Ok::<_, isobar_core::Error>([send(&a)?, send(&b)?])
-                })
-                .transpose()?,
             scalars: backend.scalars()?,
             kept: room(periodic * n.div_ceil(CHUNK) * (cells / n), "pivots of tridiagonal systems")?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
@@ -306,30 +152,8 @@ impl Direct {
     }
 
     /// Multiplies by the eigenvectors of an axis or back, from the first line on or from the last.
-    fn multiply(&self, (which, way): (usize, usize), is_descending: bool, [from, to]: [Pointer; 2]) -> Result<()> {
-        let (axis, cells) = (self.factors.across[which], self.factors.shape.cells());
-        let n = self.factors.extent(axis);
-        let lines = cells / n;
-        let Way { kernel, depth, width, pitch } = self.axes[which].ways[way];
-        let arguments = Arguments::new()
-            .with(n as i32)
-            .with(depth as i32)
-            .with(width as i32)
-            .with(pitch as i32)
-            .with(self.factors.stride(axis) as i32)
-            .with(lines as i32)
-            .with(i32::from(is_descending))
-            .with(self.axes[which].matrices[way].start())
-            .with(from)
-            .with(to);
-        let blocks = width.div_ceil(MODES) * lines.div_ceil(LINES);
-        self.backend.submit(Launch {
-            kernel: self.module.kernel_with(kernel, SHARED_BYTES)?.early(self.backend.context()),
-            grid: [blocks as u32, 1, 1],
-            block: [THREADS as u32, 1],
-            shared_bytes: SHARED_BYTES as u32,
-            arguments,
-        })
+    fn multiply(&self, (which, is_back): (usize, bool), is_descending: bool, arrays: [Pointer; 2]) -> Result<()> {
+        self.axes[which].multiply(&self.backend, is_back, is_descending, arrays)
     }
 
     /// `is_floating` says that the mean of the right-hand side is known and shall be left out.
@@ -347,8 +171,10 @@ impl Direct {
             .with(self.axes[1].values.start())
             .with(self.kept.start())
             .with(x)
-            .with(match &self.constants {
-                Some([a, b]) if is_floating => Floating([self.scalars.pointer(MEAN_OF_RHS), a.start(), b.start()]),
+            .with(match &self.axes {
+                [a, b] if is_floating => {
+                    Floating([self.scalars.pointer(MEAN_OF_RHS), a.of_constant.start(), b.of_constant.start()])
+                }
                 _ => Floating([0; 3]),
             });
         let kernel = self.kernel(self.line_kernel())?;
@@ -362,11 +188,11 @@ impl Direct {
     fn solve_c_order(&self, b: Pointer, u: Pointer, is_floating: bool) -> Result<()> {
         let [first, second] = self.work.each_ref().map(Buffer::start);
         // Each begins with what the one before wrote last, which is still in the cache: lines go up and come back down.
-        self.multiply((0, 0), false, [b, second])?;
-        self.multiply((1, 0), true, [second, first])?;
+        self.multiply((0, false), false, [b, second])?;
+        self.multiply((1, false), true, [second, first])?;
         self.solve_lines(first, is_floating)?;
-        self.multiply((1, 1), false, [first, second])?;
-        self.multiply((0, 1), true, [second, u])
+        self.multiply((1, true), false, [first, second])?;
+        self.multiply((0, true), true, [second, u])
     }
 
     /// The mean of an array, and the sum of the squares of its entries.
@@ -392,7 +218,7 @@ impl Direct {
             start
         };
         let places = axis_tables(&self.factors).map(|axis| axis.map(&mut place));
-        let mean = if self.constants.is_some() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
+        let mean = if self.factors.is_singular() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
         let arguments = Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(Tables(places));
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
         let blocks = self.backend.summing_blocks();
@@ -401,7 +227,7 @@ impl Direct {
 
     /// Solves and judges.
     fn solve_and_judge(&self, b: Pointer, u: Pointer) -> Result<()> {
-        let is_singular = self.constants.is_some();
+        let is_singular = self.factors.is_singular();
         if is_singular {
             self.find_mean(b, MEAN_OF_RHS)?;
         }
@@ -442,7 +268,8 @@ impl DirectSolver<Cuda> for Direct {
         let cells = self.factors.shape.cells();
         let overlap = b.pointer().abs_diff(u.pointer()) < (cells * size_of::<f64>()) as u64;
         // Kernels write two numbers at once.
-        if overlap || !u.pointer().is_multiple_of(16) || !self.takes(b) || !self.takes(u) {
+        if overlap || ![b, u].iter().all(|array| array.pointer().is_multiple_of(16)) || !self.takes(b) || !self.takes(u)
+        {
             return Ok(None);
         }
         self.backend.with_device_array(b, &self.layout, "a direct solve", || {
@@ -451,7 +278,7 @@ impl DirectSolver<Cuda> for Direct {
         })?;
         let bank = self.backend.read(&self.scalars)?;
         let of = |scalar: Scalar, n: usize| bank[scalar.index() + n];
-        let removed = self.constants.as_ref().map(|_| {
+        let removed = self.factors.is_singular().then(|| {
             let (mean, square) = (of(MEAN_OF_RHS, 0), of(MEAN_OF_RHS, 1));
             mean.abs() * (cells as f64).sqrt() / square.sqrt()
         });
@@ -483,7 +310,7 @@ impl DirectSolver<Cuda> for Direct {
 
     fn bytes(&self) -> usize {
         let Self { axes, lines, tables, kept, work, .. } = self;
-        let axes = axes.iter().flat_map(|axis| axis.matrices.iter().chain([&axis.values]));
-        axes.chain([lines, tables, kept]).chain(work).map(Buffer::bytes).sum()
+        let buffers = [lines, tables, kept].into_iter().chain(work).map(Buffer::bytes);
+        buffers.chain(axes.iter().map(Axis::bytes)).sum()
     }
 }

@@ -1,0 +1,318 @@
+//! What multiplies by the eigenvectors of one axis: products on tensor cores, or fast transforms.
+
+use std::sync::Arc;
+
+use isobar_core::direct::{Basis, Separable, Symmetry, Trig};
+use isobar_core::error::Result;
+
+use crate::compile::Source;
+use crate::cuda::Cuda;
+use crate::driver::Pointer;
+use crate::kernels;
+use crate::launch::{Arguments, Launch};
+use crate::memory::Buffer;
+use crate::module::Module;
+
+/// As in direct.cu: lines and columns of a block's part of a product, numbers that it takes at a time.
+const LINES: usize = 64;
+const MODES: usize = 64;
+const DEPTH: usize = 16;
+const STAGE: usize = 2 * LINES * (DEPTH + 4) + 2 * DEPTH * (MODES + 4);
+/// Two stages of a product.
+const PRODUCT_BYTES: usize = 2 * STAGE * size_of::<f64>();
+/// Threads of a block, of products and of transforms.
+const THREADS: usize = 256;
+/// What blocks of transforms have lines in, twice: more of them beat wider rows (`docs/notes/direct.md`).
+const TRANSFORM_BYTES: usize = 32 << 10;
+/// Cells of axes that are transformed: shorter ones are multiplied in less time, longer ones do not fit.
+const FAST: std::ops::RangeInclusive<usize> = 384..=1024;
+
+/// The kernels of transforms.
+pub fn source() -> Source {
+    Source::new("fourier", kernels::FOURIER)
+}
+
+/// A matrix in the two parts that a product takes, see direct.cu.
+struct Parts {
+    kernels: [&'static str; 2],
+    /// Of both parts.
+    depth: usize,
+    width: usize,
+    values: Vec<f64>,
+}
+
+impl Parts {
+    /// Numbers in a row, filled up.
+    fn pitch(&self) -> usize {
+        self.width.next_multiple_of(MODES)
+    }
+
+    /// From the entries of both parts, row and column.
+    fn new(kernels: [&'static str; 2], depth: usize, width: usize, entry: impl Fn(usize, usize, usize) -> f64) -> Self {
+        let (rows, pitch) = (depth.next_multiple_of(DEPTH), width.next_multiple_of(MODES));
+        let mut values = vec![0.0; 2 * rows * pitch];
+        for part in 0..2 {
+            for row in 0..depth {
+                for column in 0..width {
+                    values[(part * rows + row) * pitch + column] = entry(part, row, column);
+                }
+            }
+        }
+        Self { kernels, depth, width, values }
+    }
+}
+
+/// The eigenvectors of an axis as products take them, even ones before odd ones where there are such, and their eigenvalues in the
+/// same order.
+struct Products {
+    values: Vec<f64>,
+    /// From cells to modes and back.
+    ways: [Parts; 2],
+}
+
+impl Products {
+    fn new(basis: &Basis) -> Self {
+        let n = basis.len();
+        let half = n.div_ceil(2);
+        let is_fourier = basis.trig() == Some(Trig::Fourier);
+        if !is_fourier && basis.symmetry() != Symmetry::Reversal {
+            let values = basis.values().to_vec();
+            let vectors = basis.vectors();
+            let plain = ["multiply_x", "multiply"];
+            let entry = |k: usize, i: usize| if k < n && i < n { vectors[k * n + i] } else { 0.0 };
+            let forward = Parts::new(plain, n, half, |part, i, k| entry(part * half + k, i));
+            let back = Parts::new(plain, n, half, |part, k, i| entry(k, part * half + i));
+            return Self { values, ways: [forward, back] };
+        }
+        // The numbers of even vectors and of odd ones, and entries of the first half of their cells.
+        let number = |part: usize, k: usize| match (is_fourier, part) {
+            (false, _) => 2 * k + part,
+            (true, 0) => (2 * k).saturating_sub(1),
+            (true, _) if 2 * (k + 1) == n => n - 1,
+            (true, _) => 2 * (k + 1),
+        };
+        let count = [half, n - half];
+        let values = [0, 1].iter().flat_map(|&part| (0..count[part]).map(move |k| number(part, k)));
+        let values = values.map(|k| basis.values()[k]).collect();
+        let entry = |part: usize, k: usize, i: usize| match is_fourier {
+            _ if k >= count[part] => 0.0,
+            false => basis.entry(number(part, k), i),
+            // Around the middle of the first cell, so that the same reflection serves.
+            true => basis.scale() * waves(n, part, k, i),
+        };
+        let is_middle = |i: usize| 2 * i + 1 == n;
+        let forward = Parts::new(["to_modes_x", "to_modes"], half, half, |part, i, k| {
+            // The cell in the middle is added to itself.
+            if is_middle(i) { 0.5 * entry(part, k, i) } else { entry(part, k, i) }
+        });
+        let back = Parts::new(["from_modes_x", "from_modes"], half, half, |part, k, i| entry(part, k, i));
+        Self { values, ways: [forward, back] }
+    }
+}
+
+impl Products {
+    /// Sᵀ 1
+    fn of_constant(&self) -> Vec<f64> {
+        // From the matrix that goes back, whose rows are vectors: of even ones half, the middle apart.
+        let [_, back] = &self.ways;
+        let (n, pitch, rows) = (self.values.len(), back.pitch(), back.depth.next_multiple_of(DEPTH));
+        let row = |part: usize, k: usize| &back.values[(part * rows + k) * pitch..][..back.width];
+        let sums: Vec<f64> = if back.depth == n {
+            (0..n).map(|k| row(0, k).iter().chain(row(1, k)).sum()).collect()
+        } else {
+            let of_even = |k: usize| {
+                let half = row(0, k);
+                2.0 * half.iter().sum::<f64>() - if n.is_multiple_of(2) { 0.0 } else { half[back.width - 1] }
+            };
+            (0..n).map(|k| if k < back.depth { of_even(k) } else { 0.0 }).collect()
+        };
+        let most = sums.iter().fold(0f64, |most, sum| most.max(sum.abs()));
+        sums.into_iter().map(|sum| if sum.abs() < 1e-13 * most { 0.0 } else { sum }).collect()
+    }
+}
+
+/// Periodic waves of length 1 that are even or odd about the middle of n cells.
+fn waves(n: usize, part: usize, k: usize, i: usize) -> f64 {
+    let frequency = k + part;
+    let is_single = frequency == 0 || 2 * frequency == n;
+    let length = (if is_single { 1.0 } else { 2.0 } / n as f64).sqrt();
+    let angle = std::f64::consts::PI * (frequency * (2 * i + 1) % (2 * n)) as f64 / n as f64;
+    length * if part == 0 { angle.cos() } else { angle.sin() }
+}
+
+/// What a product is launched with.
+#[derive(Clone, Copy)]
+struct Way {
+    kernel: &'static str,
+    depth: usize,
+    width: usize,
+    pitch: usize,
+}
+
+/// How an axis is multiplied.
+enum By {
+    /// Its matrices, to modes and back.
+    Products([(Buffer, Way); 2]),
+    /// The roots of one, the number of the transform, the factors of n a byte each, what vectors are multiplied by.
+    Transforms { roots: Buffer, kind: i32, radices: u64, scale: f64 },
+}
+
+/// An axis on the card.
+pub(super) struct Axis {
+    module: Arc<Module>,
+    by: By,
+    /// Its eigenvalues, in the order of the modes.
+    pub(super) values: Buffer,
+    /// Sᵀ 1
+    pub(super) of_constant: Buffer,
+    is_along_x: bool,
+    n: usize,
+    inner: usize,
+    lines: usize,
+}
+
+/// The factors of n that stages of a transform take, if it has no others: the largest first.
+fn radices(n: usize) -> Option<u64> {
+    let (mut rest, mut all, mut count) = (n, 0u64, 0);
+    while rest > 1 {
+        let radix = [8, 5, 4, 3, 2].into_iter().find(|&radix| rest.is_multiple_of(radix))?;
+        rest /= radix;
+        all |= (radix as u64) << (8 * count);
+        count += 1;
+    }
+    (count <= 8).then_some(all)
+}
+
+/// exp(−2πi k/n), then exp(−πi k/2n), real and imaginary parts.
+fn roots(n: usize) -> Vec<f64> {
+    let root = |k: usize, of: usize| {
+        let angle = -2.0 * std::f64::consts::PI * k as f64 / of as f64;
+        [angle.cos(), angle.sin()]
+    };
+    (0..n).map(|k| root(k, n)).chain((0..n).map(|k| root(k, 4 * n))).flatten().collect()
+}
+
+impl Axis {
+    /// On the card; `products` has the kernels of products.
+    pub(super) fn new(
+        cuda: &Cuda,
+        products: &Arc<Module>,
+        factors: &Separable,
+        which: usize,
+        basis: &Basis,
+    ) -> Result<Self> {
+        let context = cuda.context();
+        let (axis, n) = (factors.across[which], basis.len());
+        let kind = match basis.trig() {
+            Some(Trig::Cosine) => Some(0),
+            Some(Trig::Sine) => Some(1),
+            Some(Trig::Fourier) => Some(2),
+            _ => None,
+        };
+        let send = |values: &[f64], what: &str| Buffer::from_slice(context, values, what);
+        let is_along_x = axis == 0;
+        let (module, by, values, of_constant) = match (kind, radices(n).filter(|_| FAST.contains(&n))) {
+            (Some(kind), Some(radices)) => {
+                let [module] = cuda.prepare([source()])?;
+                module.kernel_with(transform_kernel(is_along_x), TRANSFORM_BYTES)?;
+                let by =
+                    By::Transforms { roots: send(&roots(n), "roots of one")?, kind, radices, scale: basis.scale() };
+                // The first wave is the constant, but of sines, which no singular matrix has.
+                let of_constant =
+                    (0..n).map(|k| if k == 0 { basis.scale() * (n as f64).sqrt() } else { 0.0 }).collect();
+                (module, by, basis.values().to_vec(), of_constant)
+            }
+            _ => {
+                let made = Products::new(basis);
+                let of_constant = made.of_constant();
+                let place = |way: usize| {
+                    let parts = &made.ways[way];
+                    let kernel = parts.kernels[usize::from(!is_along_x)];
+                    products.kernel_with(kernel, PRODUCT_BYTES)?;
+                    let way = Way { kernel, depth: parts.depth, width: parts.width, pitch: parts.pitch() };
+                    Ok::<_, isobar_core::Error>((send(&parts.values, "eigenvectors")?, way))
+                };
+                let by = By::Products([place(0)?, place(1)?]);
+                (Arc::clone(products), by, made.values, of_constant)
+            }
+        };
+        Ok(Self {
+            module,
+            by,
+            values: send(&values, "eigenvalues")?,
+            of_constant: send(&of_constant, "transforms")?,
+            is_along_x,
+            n,
+            inner: factors.stride(axis),
+            lines: factors.shape.cells() / n,
+        })
+    }
+
+    /// Multiplies all lines by the eigenvectors, or back, from the first line on or from the last.
+    pub(super) fn multiply(
+        &self,
+        cuda: &Cuda,
+        is_back: bool,
+        is_descending: bool,
+        [from, to]: [Pointer; 2],
+    ) -> Result<()> {
+        let Self { module, n, inner, lines, .. } = self;
+        let launch = |kernel: &'static str, blocks: usize, shared_bytes: usize, arguments: Arguments| {
+            cuda.submit(Launch {
+                kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
+                grid: [blocks as u32, 1, 1],
+                block: [THREADS as u32, 1],
+                shared_bytes: shared_bytes as u32,
+                arguments,
+            })
+        };
+        match &self.by {
+            By::Products(ways) => {
+                let (matrix, Way { kernel, depth, width, pitch }) = &ways[usize::from(is_back)];
+                let arguments = Arguments::new()
+                    .with(*n as i32)
+                    .with(*depth as i32)
+                    .with(*width as i32)
+                    .with(*pitch as i32)
+                    .with(*inner as i32)
+                    .with(*lines as i32)
+                    .with(i32::from(is_descending))
+                    .with(matrix.start())
+                    .with(from)
+                    .with(to);
+                launch(kernel, width.div_ceil(MODES) * lines.div_ceil(LINES), PRODUCT_BYTES, arguments)
+            }
+            By::Transforms { roots, kind, radices, scale } => {
+                // Pairs of lines of a block, each a complex line twice.
+                let width = (TRANSFORM_BYTES / (2 * 16 * n)).min(8);
+                let arguments = Arguments::new()
+                    .with(*n as i32)
+                    .with(*inner as i32)
+                    .with(*lines as i32)
+                    .with(width as i32)
+                    .with(*kind)
+                    .with(i32::from(is_back))
+                    .with(i32::from(is_descending))
+                    .with(*scale)
+                    .with(*radices)
+                    .with(roots.start())
+                    .with(from)
+                    .with(to);
+                launch(transform_kernel(self.is_along_x), lines.div_ceil(2 * width), 2 * 16 * n * width, arguments)
+            }
+        }
+    }
+
+    /// Bytes on the card.
+    pub(super) fn bytes(&self) -> usize {
+        let by = match &self.by {
+            By::Products(ways) => ways.iter().map(|(matrix, _)| matrix.bytes()).sum(),
+            By::Transforms { roots, .. } => roots.bytes(),
+        };
+        by + self.values.bytes() + self.of_constant.bytes()
+    }
+}
+
+fn transform_kernel(is_along_x: bool) -> &'static str {
+    if is_along_x { "transform_x" } else { "transform" }
+}
