@@ -42,14 +42,17 @@ impl WithSimd for AlongRows<'_> {
         let (block, scratch) = scratch.split_at_mut(2 * S::F64_LANES * columns);
         let block = Shared::of(block);
         from.read::<S>(simd, columns, block);
-        let position = |i: usize, line: usize| ((2 * i + line) * S::F64_LANES) as isize;
-        // SAFETY: the block is this thread's, and a transform writes when it has read everything.
-        let load = |i: usize| [0, 1].map(|line| unsafe { block.packs(simd, position(i, line), S::F64_LANES) }.get(0));
-        let store = |k: usize, value: Both<S>| {
-            for (line, value) in value.into_iter().enumerate() {
-                // SAFETY: as above.
-                unsafe { block.packs_mut(simd, position(k, line), S::F64_LANES) }.set(0, value);
-            }
+        let position = |i: usize| (2 * i * S::F64_LANES) as isize;
+        let load = |i: usize| -> Both<S> {
+            // SAFETY: the block is this thread's, and a transform writes when it has read everything.
+            let row = unsafe { block.packs(simd, position(i), 2 * S::F64_LANES) };
+            [row.get(0), row.get(1)]
+        };
+        let store = |k: usize, [a, b]: Both<S>| {
+            // SAFETY: as above.
+            let mut row = unsafe { block.packs_mut(simd, position(k), 2 * S::F64_LANES) };
+            row.set(0, a);
+            row.set(1, b);
         };
         transform.apply(simd, direction, scratch, load, store);
         to.write::<S>(simd, columns, block, count);
@@ -143,7 +146,10 @@ impl WithSimd for AcrossRows<'_> {
         let load = |i: usize| {
             let position = start + i * pitch;
             // SAFETY: these lines are this thread's, and a transform writes when it has read everything.
-            [position, position + second].map(|at| unsafe { from.packs(simd, at as isize, lanes) }.get(0))
+            unsafe {
+                let first = from.packs(simd, position as isize, lanes).get(0);
+                [first, from.packs(simd, (position + second) as isize, lanes).get(0)]
+            }
         };
         let store = |k: usize, [a, b]: Both<S>| {
             let position = (target + k * pitch) as isize;

@@ -7,6 +7,8 @@ use std::f64::consts::PI;
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
+use super::transform::{packs, registers};
+
 /// A number in each lane.
 type P<S> = Pack<S, f64>;
 /// A complex number in each lane.
@@ -149,12 +151,15 @@ impl RunStage<'_> {
             for q in 0..stride {
                 // SAFETY: q < stride and p < steps, and so all of them are below R · steps · stride.
                 let load = |j: usize| unsafe { *x.get_unchecked(q + stride * (p + steps * j)) };
-                let z = std::array::from_fn(|j| load(j).map(|register| Pack::new(simd, register)));
+                let mut z = [packs(simd, load(0)); R];
+                for (j, z) in z.iter_mut().enumerate().skip(1) {
+                    *z = packs(simd, load(j));
+                }
                 let z = butterfly(simd, z);
                 for j in 0..R {
                     let z = if j == 0 || p == 0 { z[j] } else { times(simd, z[j], twiddles[j - 1]) };
                     // SAFETY: this is below R · stride.
-                    unsafe { *y.get_unchecked_mut(q + stride * j) = z.map(Pack::register) };
+                    unsafe { *y.get_unchecked_mut(q + stride * j) = registers(z) };
                 }
             }
         }
@@ -171,10 +176,10 @@ impl RunStage<'_> {
         let (mut sums, mut differences) = ([zero; HALF], [zero; HALF]);
         let half = radix / 2;
         for (p, q) in (0..steps).flat_map(|p| (0..stride).map(move |q| (p, q))) {
-            let load = |j: usize| x[q + stride * (p + steps * j)].map(|register| Pack::new(simd, register));
+            let load = |j: usize| packs(simd, x[q + stride * (p + steps * j)]);
             let mut store = |k: usize, z: Complex<S>| {
                 let z = if k == 0 { z } else { times(simd, z, twiddles[p * (radix - 1) + k - 1]) };
-                y[q + stride * (radix * p + k)] = z.map(Pack::register);
+                y[q + stride * (radix * p + k)] = registers(z);
             };
             let first = load(0);
             let mut total = first;
@@ -188,9 +193,7 @@ impl RunStage<'_> {
                 let (mut even, mut odd, mut at) = (first, zero, 0);
                 for j in 0..half {
                     at = if at + k >= *radix { at + k - radix } else { at + k };
-                    let [cos, sin] = roots[at].map(|root| Pack::splat(simd, root));
-                    even = [0, 1].map(|part| cos.mul_add(sums[j][part], even[part]));
-                    odd = [0, 1].map(|part| sin.mul_add(differences[j][part], odd[part]));
+                    (even, odd) = gathered(simd, roots[at], sums[j], differences[j], even, odd);
                 }
                 store(k, [even[0] + odd[1], even[1] - odd[0]]);
                 store(radix - k, [even[0] - odd[1], even[1] + odd[0]]);
@@ -218,8 +221,25 @@ fn turned<S: Simd>([re, im]: Complex<S>) -> Complex<S> {
 /// z times a number
 #[inline(always)]
 pub(super) fn times<S: Simd>(simd: S, [re, im]: Complex<S>, factor: [f64; 2]) -> Complex<S> {
-    let [c, s] = factor.map(|part| Pack::splat(simd, part));
+    let [c, s] = [Pack::splat(simd, factor[0]), Pack::splat(simd, factor[1])];
     [c.mul_add(re, -(s * im)), c.mul_add(im, s * re)]
+}
+
+/// even + cos · sum and odd + sin · difference
+#[inline(always)]
+fn gathered<S: Simd>(
+    simd: S,
+    [cos, sin]: [f64; 2],
+    sum: Complex<S>,
+    difference: Complex<S>,
+    even: Complex<S>,
+    odd: Complex<S>,
+) -> (Complex<S>, Complex<S>) {
+    let [cos, sin] = [Pack::splat(simd, cos), Pack::splat(simd, sin)];
+    (
+        [cos.mul_add(sum[0], even[0]), cos.mul_add(sum[1], even[1])],
+        [sin.mul_add(difference[0], odd[0]), sin.mul_add(difference[1], odd[1])],
+    )
 }
 
 #[inline(always)]
@@ -242,14 +262,20 @@ fn eight<S: Simd>(simd: S, z: [Complex<S>; 8]) -> [Complex<S>; 8] {
         // −(1 + i) / √2
         [diagonal * (odd[3][1] - odd[3][0]), -(diagonal * (odd[3][0] + odd[3][1]))],
     ];
-    std::array::from_fn(|k| if k < 4 { plus(even[k], odd[k]) } else { minus(even[k - 4], odd[k - 4]) })
+    let mut out = z;
+    for k in 0..4 {
+        (out[k], out[k + 4]) = (plus(even[k], odd[k]), minus(even[k], odd[k]));
+    }
+    out
 }
 
 /// R = 2 H + 1 numbers: even and odd parts apart.
 #[inline(always)]
 fn odd<const R: usize, const H: usize, S: Simd>(simd: S, z: [Complex<S>; R], roots: &[[f64; 2]]) -> [Complex<S>; R] {
-    let sums: [Complex<S>; H] = std::array::from_fn(|j| plus(z[j + 1], z[R - 1 - j]));
-    let differences: [Complex<S>; H] = std::array::from_fn(|j| minus(z[j + 1], z[R - 1 - j]));
+    let (mut sums, mut differences) = ([z[0]; H], [z[0]; H]);
+    for j in 0..H {
+        (sums[j], differences[j]) = (plus(z[j + 1], z[R - 1 - j]), minus(z[j + 1], z[R - 1 - j]));
+    }
     let mut out = z;
     for sum in sums {
         out[0] = plus(out[0], sum);
@@ -257,9 +283,7 @@ fn odd<const R: usize, const H: usize, S: Simd>(simd: S, z: [Complex<S>; R], roo
     for k in 1..=H {
         let (mut even, mut odd) = (z[0], [Pack::splat(simd, 0.0); 2]);
         for j in 0..H {
-            let [cos, sin] = roots[(j + 1) * k % R].map(|root| Pack::splat(simd, root));
-            even = [0, 1].map(|part| cos.mul_add(sums[j][part], even[part]));
-            odd = [0, 1].map(|part| sin.mul_add(differences[j][part], odd[part]));
+            (even, odd) = gathered(simd, roots[(j + 1) * k % R], sums[j], differences[j], even, odd);
         }
         out[k] = [even[0] + odd[1], even[1] - odd[0]];
         out[R - k] = [even[0] - odd[1], even[1] + odd[0]];

@@ -4,6 +4,7 @@ use isobar_core::direct::Lines;
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
+use super::transform::packs;
 use crate::shared::Shared;
 
 /// Packs of modes that are solved at the same time: eliminations wait for divisions, and do so together.
@@ -65,21 +66,21 @@ impl WithSimd for Solve<'_> {
     fn with_simd<S: Simd>(mut self, simd: S) {
         let (fours, rest) = self.places.as_chunks::<PACKS>();
         for four in fours {
-            self.packs(simd, four);
+            self.solve(simd, four);
         }
         let (twos, rest) = rest.as_chunks::<2>();
         for two in twos {
-            self.packs(simd, two);
+            self.solve(simd, two);
         }
         for &one in rest {
-            self.packs(simd, &[one]);
+            self.solve(simd, &[one]);
         }
     }
 }
 
 impl Solve<'_> {
     #[inline(always)]
-    fn packs<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
+    fn solve<const N: usize, S: Simd>(&mut self, simd: S, places: &[Place; N]) {
         match self.systems.is_periodic {
             true => self.periodic(simd, places),
             false => self.open(simd, places),
@@ -100,8 +101,8 @@ impl Solve<'_> {
         let last = systems.cells.len() - 1;
         for (k, (cell, numbers)) in systems.cells.iter().zip(numbers.iter_mut()).enumerate() {
             let Cell { shift, weights, coupling } = *cell;
-            let [shift, coupling] = [shift, coupling].map(|value| Pack::splat(simd, value));
-            let [a, b] = weights.map(|weight| Pack::splat(simd, weight));
+            let (shift, coupling) = (Pack::splat(simd, shift), Pack::splat(simd, coupling));
+            let (a, b) = (Pack::splat(simd, weights[0]), Pack::splat(simd, weights[1]));
             for n in 0..N {
                 let e = excess[n] + mu[n].mul_add(a, nu[n].mul_add(b, shift));
                 // SAFETY: these lines are this thread's.
@@ -116,7 +117,7 @@ impl Solve<'_> {
         let mut above = [zero; N];
         for (k, numbers) in numbers[..=last].iter().enumerate().rev() {
             for n in 0..N {
-                let [y, next] = numbers[n].map(|number| Pack::new(simd, number));
+                let [y, next] = packs(simd, numbers[n]);
                 above[n] = next.mul_add(above[n], y);
                 // SAFETY: these lines are this thread's.
                 unsafe { x.packs_mut(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.set(0, above[n]);
@@ -133,7 +134,7 @@ impl Solve<'_> {
         let zero = Pack::splat(simd, 0.0);
         let [mu, nu] = eigenvalues(simd, values, places);
         let row_sum = |cell: &Cell, n: usize| {
-            let [a, b] = cell.weights.map(|weight| Pack::splat(simd, weight));
+            let (a, b) = (Pack::splat(simd, cell.weights[0]), Pack::splat(simd, cell.weights[1]));
             mu[n].mul_add(a, nu[n].mul_add(b, Pack::splat(simd, cell.shift)))
         };
         let position = |n: usize, k: usize| (places[n].0 + k * stride) as isize;
@@ -146,34 +147,40 @@ impl Solve<'_> {
         let end = &systems.cells[last];
         let mut to_last = [Pack::splat(simd, end.coupling); N];
         let (mut excess, mut y) = ([zero; N], [zero; N]);
-        let mut last_excess: [Pack<S, f64>; N] = std::array::from_fn(|n| row_sum(end, n));
-        let mut last_y: [Pack<S, f64>; N] = std::array::from_fn(|n| load(n, last));
+        let (mut last_excess, mut last_y) = ([zero; N], [zero; N]);
+        for n in 0..N {
+            (last_excess[n], last_y[n]) = (row_sum(end, n), load(n, last));
+        }
         for (k, (cell, numbers)) in systems.cells[..last].iter().zip(numbers.iter_mut()).enumerate() {
             let mut coupling = Pack::splat(simd, cell.coupling);
             if k + 1 == last {
-                to_last = to_last.map(|w| w + coupling);
+                for w in &mut to_last {
+                    *w = *w + coupling;
+                }
                 coupling = zero;
             }
             for n in 0..N {
                 let (e, r) = (excess[n] + row_sum(cell, n), load(n, k) + y[n]);
                 let inverse = Pack::splat(simd, 1.0).over(e + coupling + to_last[n]);
                 let (next, beyond) = (coupling * inverse, to_last[n] * inverse);
-                numbers[n] = [inverse * r, next, beyond].map(Pack::register);
+                numbers[n] = [(inverse * r).register(), next.register(), beyond.register()];
                 last_excess[n] = beyond.mul_add(e, last_excess[n]);
                 last_y[n] = beyond.mul_add(r, last_y[n]);
                 to_last[n] = next * to_last[n];
                 (excess[n], y[n]) = (next * e, next * r);
             }
         }
-        let end: [Pack<S, f64>; N] = std::array::from_fn(|n| last_y[n] * last_excess[n].reciprocal());
-        for (n, &end) in end.iter().enumerate() {
-            store(n, last, end);
+        let mut end = [zero; N];
+        for n in 0..N {
+            end[n] = last_y[n] * last_excess[n].reciprocal();
+            store(n, last, end[n]);
         }
         let mut above = [zero; N];
         for (k, numbers) in numbers[..last].iter().enumerate().rev() {
             for n in 0..N {
-                let [y, next, beyond] = numbers[n].map(|number| Pack::new(simd, number));
-                above[n] = next.mul_add(above[n], beyond.mul_add(end[n], y));
+                let [y, next, beyond] = numbers[n];
+                let y = Pack::new(simd, beyond).mul_add(end[n], Pack::new(simd, y));
+                above[n] = Pack::new(simd, next).mul_add(above[n], y);
                 store(n, k, above[n]);
             }
         }
@@ -182,10 +189,11 @@ impl Solve<'_> {
 
 #[inline(always)]
 fn eigenvalues<const N: usize, S: Simd>(simd: S, [a, b]: [&[f64]; 2], places: &[Place; N]) -> [[Pack<S, f64>; N]; 2] {
-    let of = |&(_, at, number): &Place| {
-        let mu = Pack::new(simd, S::as_simd_f64s(&a[at..at + S::F64_LANES]).0[0]);
-        (mu, Pack::splat(simd, b[number]))
-    };
-    let both: [_; N] = std::array::from_fn(|n| of(&places[n]));
-    [both.map(|(mu, _)| mu), both.map(|(_, nu)| nu)]
+    let zero = Pack::splat(simd, 0.0);
+    let (mut mu, mut nu) = ([zero; N], [zero; N]);
+    for (n, &(_, at, number)) in places.iter().enumerate() {
+        mu[n] = Pack::new(simd, S::as_simd_f64s(&a[at..at + S::F64_LANES]).0[0]);
+        nu[n] = Pack::splat(simd, b[number]);
+    }
+    [mu, nu]
 }

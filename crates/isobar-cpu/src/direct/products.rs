@@ -4,7 +4,7 @@ use isobar_core::direct::{Basis, Symmetry};
 use isobar_core::simd::Pack;
 use pulp::{Simd, WithSimd};
 
-use super::transform::Both;
+use super::transform::{Both, packs, registers};
 
 /// x̂_k = Σ_i S_ik x_i and x_i = Σ_k S_ik x̂_k, even and odd parts of lines apart where vectors are even or odd.
 #[derive(Debug)]
@@ -82,25 +82,25 @@ impl Products {
         load: impl Fn(usize) -> Both<S>,
         mut store: impl FnMut(usize, Both<S>),
     ) {
-        let (packs, sizes) = (2 * S::F64_LANES, [self.mirrored.len() + self.lone.len(), self.mirrored.len()]);
-        let (even, odd) = from.split_at_mut(sizes[0] * packs);
+        let (width, sizes) = (2 * S::F64_LANES, [self.mirrored.len() + self.lone.len(), self.mirrored.len()]);
+        let (even, odd) = from.split_at_mut(sizes[0] * width);
         {
             let [(a, _), (b, _)] = [&mut *even, &mut *odd].map(|part| S::as_mut_simd_f64s(part).0.as_chunks_mut::<2>());
             for (m, &[i, mirror]) in self.mirrored.iter().enumerate() {
                 let (x, y) = (load(i), load(mirror));
-                a[m] = [0, 1].map(|line| (x[line] + y[line]).register());
-                b[m] = [0, 1].map(|line| (x[line] - y[line]).register());
+                a[m] = registers([x[0] + y[0], x[1] + y[1]]);
+                b[m] = registers([x[0] - y[0], x[1] - y[1]]);
             }
             for (a, &i) in a[self.mirrored.len()..].iter_mut().zip(&self.lone) {
-                *a = load(i).map(Pack::register);
+                *a = registers(load(i));
             }
         }
-        let (first, second) = to.split_at_mut(self.vectors[0].len() * packs);
+        let (first, second) = to.split_at_mut(self.vectors[0].len() * width);
         simd.vectorize(Times { matrix: &self.forward[0], x: &*even, y: &mut *first });
         simd.vectorize(Times { matrix: &self.forward[1], x: &*odd, y: &mut *second });
         for (part, vectors) in [&*first, &*second].into_iter().zip(&self.vectors) {
             for (x, &k) in S::as_simd_f64s(part).0.as_chunks::<2>().0.iter().zip(vectors) {
-                store(k, x.map(|part| Pack::new(simd, part)));
+                store(k, packs(simd, *x));
             }
         }
     }
@@ -113,25 +113,24 @@ impl Products {
         load: impl Fn(usize) -> Both<S>,
         mut store: impl FnMut(usize, Both<S>),
     ) {
-        let (packs, sizes) = (2 * S::F64_LANES, [self.mirrored.len() + self.lone.len(), self.mirrored.len()]);
-        let (first, second) = from.split_at_mut(self.vectors[0].len() * packs);
+        let (width, sizes) = (2 * S::F64_LANES, [self.mirrored.len() + self.lone.len(), self.mirrored.len()]);
+        let (first, second) = from.split_at_mut(self.vectors[0].len() * width);
         for (part, vectors) in [&mut *first, &mut *second].into_iter().zip(&self.vectors) {
             for (x, &k) in S::as_mut_simd_f64s(part).0.as_chunks_mut::<2>().0.iter_mut().zip(vectors) {
-                *x = load(k).map(Pack::register);
+                *x = registers(load(k));
             }
         }
-        let (even, odd) = to.split_at_mut(sizes[0] * packs);
+        let (even, odd) = to.split_at_mut(sizes[0] * width);
         simd.vectorize(Times { matrix: &self.backward[0], x: &*first, y: &mut *even });
         simd.vectorize(Times { matrix: &self.backward[1], x: &*second, y: &mut *odd });
         let [(a, _), (b, _)] = [&*even, &*odd].map(|part| S::as_simd_f64s(part).0.as_chunks::<2>());
-        let pack = |x: [S::f64s; 2]| x.map(|part| Pack::new(simd, part));
         for ((&a, &b), &[i, mirror]) in a.iter().zip(b).zip(&self.mirrored) {
-            let (a, b) = (pack(a), pack(b));
-            store(i, [0, 1].map(|line| a[line] + b[line]));
-            store(mirror, [0, 1].map(|line| a[line] - b[line]));
+            let (a, b) = (packs(simd, a), packs(simd, b));
+            store(i, [a[0] + b[0], a[1] + b[1]]);
+            store(mirror, [a[0] - b[0], a[1] - b[1]]);
         }
         for (&a, &i) in a[self.mirrored.len()..].iter().zip(&self.lone) {
-            store(i, pack(a));
+            store(i, packs(simd, a));
         }
     }
 }
@@ -193,13 +192,13 @@ impl WithSimd for Times<'_> {
 fn times<const R: usize, S: Simd>(simd: S, panel: &[f64], x: &[[S::f64s; 2]], y: &mut [[S::f64s; 2]]) {
     let mut sums = [[Pack::splat(simd, 0.0); 2]; R];
     for (entries, &x) in panel.as_chunks::<R>().0.iter().zip(x) {
-        let x = x.map(|part| Pack::new(simd, part));
+        let x = packs(simd, x);
         for (sum, &entry) in sums.iter_mut().zip(entries) {
             let entry = Pack::splat(simd, entry);
             *sum = [entry.mul_add(x[0], sum[0]), entry.mul_add(x[1], sum[1])];
         }
     }
     for (y, sum) in y.iter_mut().zip(sums) {
-        *y = sum.map(Pack::register);
+        *y = registers(sum);
     }
 }

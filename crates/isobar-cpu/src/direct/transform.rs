@@ -10,6 +10,24 @@ use super::trig::{Paired, SineOne, TypeFour};
 /// An entry of each of two packs of lines.
 pub(super) type Both<S> = [Pack<S, f64>; 2];
 
+/// From registers. `map` of arrays is not inlined where there are vector instructions, as these must be.
+#[inline(always)]
+pub(super) fn packs<S: Simd>(simd: S, [a, b]: [S::f64s; 2]) -> Both<S> {
+    [Pack::new(simd, a), Pack::new(simd, b)]
+}
+
+/// To registers.
+#[inline(always)]
+pub(super) fn registers<S: Simd>([a, b]: Both<S>) -> [S::f64s; 2] {
+    [a.register(), b.register()]
+}
+
+/// Times a number.
+#[inline(always)]
+pub(super) fn scaled<S: Simd>(factor: Pack<S, f64>, [a, b]: Both<S>) -> Both<S> {
+    [factor * a, factor * b]
+}
+
 /// To modes or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {

@@ -19,7 +19,7 @@ pub(super) fn transposed<S: Simd>(tile: [S::f64s; MOST_LANES]) -> [S::f64s; MOST
             let mut out = tile;
             let [a, b, c, d, ..] = tile;
             // SAFETY: as above.
-            let four = unsafe { x86::four([a, b, c, d].map(|pack| std::mem::transmute_copy(&pack))) };
+            let four = unsafe { x86::four(std::mem::transmute_copy(&[a, b, c, d])) };
             for (out, pack) in out.iter_mut().zip(four) {
                 // SAFETY: as above.
                 *out = unsafe { std::mem::transmute_copy(&pack) };
@@ -50,22 +50,24 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn eight(r: [__m512d; 8]) -> [__m512d; 8] {
-        // Columns 0, 2, 4, 6 of two rows, then 1, 3, 5, 7, a pair of numbers a quarter of a register.
-        let even = [0, 2, 4, 6].map(|n| _mm512_unpacklo_pd(r[n], r[n + 1]));
-        let odd = [0, 2, 4, 6].map(|n| _mm512_unpackhi_pd(r[n], r[n + 1]));
-        // Columns c, c + 4, c, c + 4 of four rows.
-        let four = |pairs: [__m512d; 4]| {
+        let mut out = r;
+        for odd in 0..2 {
+            // Columns 0, 2, 4, 6 of two rows, or 1, 3, 5, 7: a pair of numbers a quarter of a register.
+            let mut pairs = [r[0]; 4];
+            for n in 0..4 {
+                let (a, b) = (r[2 * n], r[2 * n + 1]);
+                pairs[n] = if odd == 1 { _mm512_unpackhi_pd(a, b) } else { _mm512_unpacklo_pd(a, b) };
+            }
             let [a, b, c, d] = pairs;
-            [
-                [_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0x88>(c, d)],
-                [_mm512_shuffle_f64x2::<0xdd>(a, b), _mm512_shuffle_f64x2::<0xdd>(c, d)],
-            ]
-        };
-        let ([c0, c2], [c1, c3]) = (four(even), four(odd));
-        let columns = [c0, c1, c2, c3];
-        let low = columns.map(|[a, b]| _mm512_shuffle_f64x2::<0x88>(a, b));
-        let high = columns.map(|[a, b]| _mm512_shuffle_f64x2::<0xdd>(a, b));
-        [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]]
+            // Columns c, c + 4, c, c + 4 of four rows.
+            let [low, high] = [_mm512_shuffle_f64x2::<0x88>(a, b), _mm512_shuffle_f64x2::<0x88>(c, d)];
+            out[odd] = _mm512_shuffle_f64x2::<0x88>(low, high);
+            out[odd + 4] = _mm512_shuffle_f64x2::<0xdd>(low, high);
+            let [low, high] = [_mm512_shuffle_f64x2::<0xdd>(a, b), _mm512_shuffle_f64x2::<0xdd>(c, d)];
+            out[odd + 2] = _mm512_shuffle_f64x2::<0x88>(low, high);
+            out[odd + 6] = _mm512_shuffle_f64x2::<0xdd>(low, high);
+        }
+        out
     }
 
     /// # Safety

@@ -5,7 +5,7 @@ use isobar_core::simd::Pack;
 use pulp::Simd;
 
 use super::fft::{Fft, root, times};
-use super::transform::Both;
+use super::transform::{Both, packs, registers, scaled};
 
 /// The transforms that are a complex Fourier transform of the same length of reordered lines: one line is the real, another the
 /// imaginary part.
@@ -130,14 +130,14 @@ impl Paired {
         let (z, _) = S::as_mut_simd_f64s(first).0.as_chunks_mut::<2>();
         for (i, &(place, sign)) in self.places.iter().enumerate() {
             let sign = Pack::splat(simd, sign);
-            z[place as usize] = load(i).map(|x| (sign * x).register());
+            z[place as usize] = registers(scaled(sign, load(i)));
         }
         let [z, _] = self.fft.run(simd, first, second);
         let (z, _) = S::as_simd_f64s(z).0.as_chunks::<2>();
-        let z = |f: usize| z[f].map(|part| Pack::new(simd, part));
+        let z = |f: usize| packs(simd, z[f]);
         for alone in &self.alone {
             let factor = Pack::splat(simd, alone.factor);
-            store(alone.output, z(alone.frequency).map(|part| factor * part));
+            store(alone.output, scaled(factor, z(alone.frequency)));
         }
         let n = self.places.len();
         for (f, Pair { outputs, factors }) in (1..).zip(&self.pairs) {
@@ -145,9 +145,9 @@ impl Paired {
             // The two lines' transforms, twice.
             let real = [re + other_re, im + other_im];
             let imaginary = [im - other_im, other_re - re];
-            let [ca, sa, cb, sb] = factors.map(|factor| Pack::splat(simd, factor));
-            store(outputs[0], [0, 1].map(|line| ca.mul_add(real[line], sa * imaginary[line])));
-            store(outputs[1], [0, 1].map(|line| cb.mul_add(real[line], sb * imaginary[line])));
+            let [ca, sa, cb, sb] = *factors;
+            store(outputs[0], combined(simd, [ca, sa], real, imaginary));
+            store(outputs[1], combined(simd, [cb, sb], real, imaginary));
         }
     }
 
@@ -166,24 +166,30 @@ impl Paired {
         for alone in &self.alone {
             let factor = Pack::splat(simd, alone.factor);
             let [a, b] = load(alone.output);
-            z[alone.frequency] = [b, a].map(|part| (factor * part).register());
+            z[alone.frequency] = registers(scaled(factor, [b, a]));
         }
         let n = self.places.len();
         for (f, Pair { outputs, factors }) in (1..).zip(&self.pairs) {
             let (a, b) = (load(outputs[0]), load(outputs[1]));
-            let [ca, sa, cb, sb] = factors.map(|factor| Pack::splat(simd, factor));
-            let real = [0, 1].map(|line| ca.mul_add(a[line], cb * b[line]));
-            let imaginary = [0, 1].map(|line| sa.mul_add(a[line], sb * b[line]));
-            z[f] = [imaginary[0] + real[1], real[0] - imaginary[1]].map(Pack::register);
-            z[n - f] = [real[1] - imaginary[0], real[0] + imaginary[1]].map(Pack::register);
+            let [ca, sa, cb, sb] = *factors;
+            let (real, imaginary) = (combined(simd, [ca, cb], a, b), combined(simd, [sa, sb], a, b));
+            z[f] = registers([imaginary[0] + real[1], real[0] - imaginary[1]]);
+            z[n - f] = registers([real[1] - imaginary[0], real[0] + imaginary[1]]);
         }
         let [z, _] = self.fft.run(simd, first, second);
         let (z, _) = S::as_simd_f64s(z).0.as_chunks::<2>();
         for (i, &(place, sign)) in self.places.iter().enumerate() {
             let ([b, a], sign) = (z[place as usize], Pack::splat(simd, sign));
-            store(i, [a, b].map(|part| sign * Pack::new(simd, part)));
+            store(i, scaled(sign, packs(simd, [a, b])));
         }
     }
+}
+
+/// c x + s y
+#[inline(always)]
+fn combined<S: Simd>(simd: S, [c, s]: [f64; 2], x: Both<S>, y: Both<S>) -> Both<S> {
+    let [c, s] = [Pack::splat(simd, c), Pack::splat(simd, s)];
+    [c.mul_add(x[0], s * y[0]), c.mul_add(x[1], s * y[1])]
 }
 
 /// Type IV of even length N, its own inverse: a complex transform of half the length a line,
@@ -241,14 +247,14 @@ impl TypeFour {
                 if self.is_sine {
                     (x, y) = (y, x);
                 }
-                a[k] = times(simd, [x[0], y[0]], twiddle).map(Pack::register);
-                b[k] = times(simd, [x[1], y[1]], twiddle).map(Pack::register);
+                a[k] = registers(times(simd, [x[0], y[0]], twiddle));
+                b[k] = registers(times(simd, [x[1], y[1]], twiddle));
             }
         }
         let ([a, _], [b, _]) = (self.fft.run(simd, first.0, second.0), self.fft.run(simd, first.1, second.1));
         let [(a, _), (b, _)] = [&*a, &*b].map(|part| S::as_simd_f64s(part).0.as_chunks::<2>());
         for (k, &twiddle) in self.twiddles.iter().enumerate() {
-            let [a, b] = [a[k], b[k]].map(|z| times(simd, z.map(|part| Pack::new(simd, part)), twiddle));
+            let (a, b) = (times(simd, packs(simd, a[k]), twiddle), times(simd, packs(simd, b[k]), twiddle));
             store(2 * k, [a[0], b[0]]);
             store(n - 1 - 2 * k, if self.is_sine { [a[1], b[1]] } else { [-a[1], -b[1]] });
         }
@@ -293,14 +299,14 @@ impl SineOne {
         let (n, factor, zero) = (self.n, Pack::splat(simd, self.factor), Pack::splat(simd, 0.0));
         (z[0], z[n + 1]) = ([zero.register(); 2], [zero.register(); 2]);
         for i in 0..n {
-            let x = load(i).map(|part| factor * part);
-            z[i + 1] = x.map(Pack::register);
-            z[2 * n + 1 - i] = x.map(|part| (-part).register());
+            let x = scaled(factor, load(i));
+            z[i + 1] = registers(x);
+            z[2 * n + 1 - i] = registers([-x[0], -x[1]]);
         }
         let [z, _] = self.fft.run(simd, first, second);
         let (z, _) = S::as_simd_f64s(z).0.as_chunks::<2>();
         for k in 0..n {
-            let [re, im] = z[k + 1].map(|part| Pack::new(simd, part));
+            let [re, im] = packs(simd, z[k + 1]);
             store(k, [-im, re]);
         }
     }
