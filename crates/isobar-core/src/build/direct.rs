@@ -36,6 +36,15 @@ pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
     (is_open && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
 }
 
+/// Why a matrix whose factors are products is not solved directly where several ranks share it.
+pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, method: Method) -> Option<String> {
+    let is_shared = method == Method::Auto && !backend.has_direct() && backend.device().ranks > 1;
+    (is_shared && stencil.chooses_direct().is_some()).then(|| {
+        "one rank would solve this directly; transforms of whole axes are not divided among several, which iterate"
+            .into()
+    })
+}
+
 /// The choice that goes with them.
 pub(super) fn direct_choice() -> Choice {
     let why = "a direct solve: coefficients are products of one factor a direction".to_owned();

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::direct::{chosen_directly, direct_choice};
+use super::direct::{chosen_directly, direct_choice, why_not_directly};
 use super::solve::{Description, Solve};
 use crate::array::{Source, Target};
 use crate::backend::{Scalar, copy_bandwidth};
@@ -167,6 +167,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
         notes.extend(choice.why.clone());
+        notes.extend(why_not_directly(backend, stencil, asked.method));
         notes.extend(choice.why_cycles.clone());
         notes.extend(described);
         let singular = null_space.as_ref().and_then(NullSpace::describe);

@@ -26,6 +26,8 @@ use crate::vector::Vector;
 
 /// Cells between pivots that are kept, as in direct.cu.
 const CHUNK: usize = 8;
+/// Grids of so many cells fit in the cache, with a pivot for each.
+const CACHED: usize = 1 << 21;
 /// Threads of a block that solves lines.
 const LINES_A_BLOCK: usize = 128;
 /// Threads of a block that sums up.
@@ -70,7 +72,7 @@ struct Direct {
     /// For residuals, of each axis couplings, ties, and what they are multiplied by along the others.
     tables: Buffer,
     scalars: Scalars,
-    /// Pivots on the way.
+    /// Pivots: all of them, of grids that fit in the cache, else some on the way.
     kept: Buffer,
     /// Arrays in C order.
     work: [Buffer; 2],
@@ -79,6 +81,11 @@ struct Direct {
 /// The solver of a separable matrix.
 pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<SharedDirect<Cuda>> {
     Ok(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?)))
+}
+
+/// Whether pivots are kept from solve to solve: where elimination is bound by their chain, not by memory.
+fn stores_pivots(factors: &Separable) -> bool {
+    factors.shape.cells() <= CACHED && !factors.lines.is_periodic()
 }
 
 /// σ, t, D_a and D_b, one after another.
@@ -123,11 +130,12 @@ impl Direct {
         let axes = [a?, b?];
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
         let periodic = if factors.lines.is_periodic() { 2 } else { 1 };
+        let stores = stores_pivots(factors);
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
             scalars: backend.scalars()?,
-            kept: room(periodic * n.div_ceil(CHUNK) * (cells / n), "pivots of tridiagonal systems")?,
+            kept: room(if stores { cells } else { periodic * n.div_ceil(CHUNK) * (cells / n) }, "pivots")?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
             backend: backend.clone(),
             module,
@@ -139,6 +147,7 @@ impl Direct {
         for kernel in [this.line_kernel(), "judge", "mean", "remove_mean"] {
             this.module.kernel(kernel)?;
         }
+        this.store_pivots()?;
         Ok(this)
     }
 
@@ -148,7 +157,13 @@ impl Direct {
     }
 
     fn line_kernel(&self) -> &'static str {
-        if self.factors.lines.is_periodic() { "solve_periodic_lines" } else { "solve_lines" }
+        if self.factors.lines.is_periodic() {
+            "solve_periodic_lines"
+        } else if stores_pivots(&self.factors) {
+            "substitute_lines"
+        } else {
+            "solve_lines"
+        }
     }
 
     /// Multiplies by the eigenvectors of an axis or back, from the first line on or from the last.
@@ -156,32 +171,44 @@ impl Direct {
         self.axes[which].multiply(&self.backend, is_back, is_descending, arrays)
     }
 
-    /// `is_floating` says that the mean of the right-hand side is known and shall be left out.
-    fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
-        let Separable { shape, line, across, .. } = &self.factors;
-        let n = self.factors.extent(*line);
-        let lines = shape.cells() / n;
-        let arguments = Arguments::new()
-            .with(n as i32)
+    /// What kernels of lines begin with.
+    fn line_arguments(&self) -> Arguments {
+        let Separable { line, across, .. } = &self.factors;
+        Arguments::new()
+            .with(self.factors.lines.len() as i32)
             .with(self.factors.stride(*line) as i32)
-            .with(lines as i32)
+            .with(self.line_count() as i32)
             .with(self.factors.extent(across[0]) as i32)
             .with(self.lines.start())
             .with(self.axes[0].values.start())
             .with(self.axes[1].values.start())
             .with(self.kept.start())
-            .with(x)
-            .with(match &self.axes {
-                [a, b] if is_floating => {
-                    Floating([self.scalars.pointer(MEAN_OF_RHS), a.of_constant.start(), b.of_constant.start()])
-                }
-                _ => Floating([0; 3]),
-            });
-        let kernel = self.kernel(self.line_kernel())?;
+    }
+
+    fn line_count(&self) -> usize {
+        self.factors.shape.cells() / self.factors.lines.len()
+    }
+
+    fn over_lines(&self, kernel: Kernel, arguments: Arguments) -> Result<()> {
+        let lines = self.line_count();
         // Few lines on all multiprocessors.
         let is_small = lines < LINES_A_BLOCK * self.backend.context().multiprocessors;
         let block = if is_small { LINES_A_BLOCK / 4 } else { LINES_A_BLOCK };
         self.backend.launch(kernel, [lines.div_ceil(block), 1, 1], [block, 1], arguments)
+    }
+
+    fn store_pivots(&self) -> Result<()> {
+        if !stores_pivots(&self.factors) {
+            return Ok(());
+        }
+        self.over_lines(self.module.kernel("store_pivots")?, self.line_arguments())
+    }
+
+    /// `is_floating` says that the mean of the right-hand side is known and shall be left out.
+    fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
+        let [a, b] = self.axes.each_ref().map(|axis| axis.of_constant.start());
+        let floating = if is_floating { [self.scalars.pointer(MEAN_OF_RHS), a, b] } else { [0; 3] };
+        self.over_lines(self.kernel(self.line_kernel())?, self.line_arguments().with(x).with(Floating(floating)))
     }
 
     /// u = A⁻¹ b, both in C order.
@@ -211,6 +238,10 @@ impl Direct {
 
     fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
         let isobar_core::layout::Shape { nx, ny, nz } = self.factors.shape;
+        let blocks = self.backend.summing_blocks();
+        // A tile a block at least, of which neighbours share two layers.
+        let columns = nx.div_ceil(SUMMING / 8) * ny.div_ceil(8);
+        let layers = (nz * columns / blocks).clamp(2, 32);
         let mut at = self.tables.start();
         let mut place = |values: &[f64]| {
             let start = at;
@@ -219,9 +250,9 @@ impl Direct {
         };
         let places = axis_tables(&self.factors).map(|axis| axis.map(&mut place));
         let mean = if self.factors.is_singular() { self.scalars.pointer(MEAN_OF_RHS) } else { 0 };
-        let arguments = Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(Tables(places));
+        let arguments =
+            Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(Tables(places));
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
-        let blocks = self.backend.summing_blocks();
         self.backend.launch(self.kernel("judge")?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }
 
@@ -298,7 +329,7 @@ impl DirectSolver<Cuda> for Direct {
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;
             self.factors = factors.clone();
-            return Ok(());
+            return self.store_pivots();
         }
         *self = Self::new(&self.backend, &self.layout, factors)?;
         Ok(())

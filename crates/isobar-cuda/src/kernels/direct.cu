@@ -320,6 +320,84 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
 SOLVE_LINES(solve_lines, false)
 SOLVE_LINES(solve_periodic_lines, true)
 
+// Of grids that fit in the cache, where the chain of pivots takes longer than reading them: 1/p of every cell, once for all solves.
+extern "C" __global__ void __launch_bounds__(128)
+    store_pivots(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
+                 const double* __restrict__ values_b, double* __restrict__ inverses) {
+    int line = blockIdx.x * blockDim.x + threadIdx.x;
+    if (line >= lines) return;
+    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[line % extent], values_b[line / extent], 0, 0};
+    inverses += (long long)(line / inner) * n * inner + line % inner;
+    for (int k = 0; k < n; k++) {
+        double inverse, next, last, before;
+        now.step<false>(k, inverse, next, last, before);
+        inverses[(long long)k * inner] = inverse;
+    }
+}
+
+// solve_lines with these pivots.
+extern "C" __global__ void __launch_bounds__(128)
+    substitute_lines(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
+                     const double* __restrict__ values_b, const double* __restrict__ inverses, double* __restrict__ x, Floating floating) {
+    int line = blockIdx.x * blockDim.x + threadIdx.x;
+    if (line >= lines) return;
+    int a = line % extent, b = line / extent, chunks = (n + CHUNK - 1) / CHUNK;
+    const double* couplings = table + n;
+    long long start = (long long)(line / inner) * n * inner + line % inner;
+    x += start;
+    inverses += start;
+    await_previous();
+    double removed = floating.mean ? *floating.mean * floating.constant_a[a] * floating.constant_b[b] : 0;
+    double value[CHUNK], pivot[CHUNK], ahead[CHUNK], pivot_ahead[CHUNK];
+    auto bring = [&](int chunk) {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            bool inside = k >= 0 && k < n;
+            ahead[q] = inside ? x[(long long)k * inner] : 0;
+            pivot_ahead[q] = inside ? __ldg(inverses + (long long)k * inner) : 0;
+        }
+    };
+    auto take = [&]() {
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            value[q] = ahead[q];
+            pivot[q] = pivot_ahead[q];
+        }
+    };
+    double carried = 0, after = 0, total = 0;
+    bring(0);
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        take();
+        bring(chunk + 1);
+#pragma unroll
+        for (int q = 0; q < CHUNK; q++) {
+            int k = chunk * CHUNK + q;
+            if (k < n) {
+                double scaled = pivot[q] * (value[q] - removed + carried);
+                carried = __ldg(couplings + k) * scaled;
+                x[(long long)k * inner] = scaled;
+            }
+        }
+    }
+    bring(chunks - 1);
+    for (int chunk = chunks - 1; chunk >= 0; chunk--) {
+        take();
+        bring(chunk - 1);
+#pragma unroll
+        for (int q = CHUNK - 1; q >= 0; q--) {
+            int k = chunk * CHUNK + q;
+            if (k < n) {
+                after = fma(__ldg(couplings + k) * pivot[q], after, value[q]);
+                total += after;
+                x[(long long)k * inner] = after;
+            }
+        }
+    }
+    if (floating.mean && values_a[a] == 0 && values_b[b] == 0)
+        for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
+}
+
 // ---- Residuals and sums, of arrays in C order.
 
 // One axis: couplings to the next cell (of the last, around a periodic axis) and ties, and what both are multiplied by along the other axes.
@@ -331,21 +409,21 @@ struct Tables {
     AxisTable axis[3];
 };
 
-constexpr int ROW = 32, ROWS = 8, LAYERS = 16;
+constexpr int ROW = 32, ROWS = 8;
 
-// sums = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take.
+// result = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take; so many layers a tile.
 extern "C" __global__ void __launch_bounds__(ROW * ROWS)
-    judge(int nx, int ny, int nz, Tables tables, const double* __restrict__ mean, const double* __restrict__ b,
+    judge(int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b,
           const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {
     __shared__ double scratch[2 * ROW * ROWS / 32];
     await_previous();
     double sums[2] = {0, 0}, removed = mean ? *mean : 0;
     int tiles_x = (nx + ROW - 1) / ROW, tiles_y = (ny + ROWS - 1) / ROWS;
-    long long tiles = (long long)tiles_x * tiles_y * ((nz + LAYERS - 1) / LAYERS), layer = (long long)nx * ny;
+    long long tiles = (long long)tiles_x * tiles_y * ((nz + layers - 1) / layers), layer = (long long)nx * ny;
     const AxisTable &tx = tables.axis[0], &ty = tables.axis[1], &tz = tables.axis[2];
     for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int i = (int)(tile % tiles_x) * ROW + threadIdx.x, j = (int)(tile / tiles_x % tiles_y) * ROWS + threadIdx.y;
-        int first = (int)(tile / tiles_x / tiles_y) * LAYERS, end = min(first + LAYERS, nz);
+        int first = (int)(tile / tiles_x / tiles_y) * layers, end = min(first + layers, nz);
         if (i >= nx || j >= ny) continue;
         // Neighbours; at the ends of an axis those around it, whose couplings are 0 where it is not periodic.
         int east = i + 1 < nx ? 1 : 1 - nx, west = i > 0 ? -1 : nx - 1;

@@ -282,7 +282,12 @@ impl Setup<'_> {
     fn direct(&mut self, shape: Shape) {
         let Shape { nx, ny, nz } = shape;
         let double = size_of::<f64>() as f64;
-        let kept = if self.is_cuda() { 0.25 } else { 0.0 };
+        // Pivots: of grids that fit in a card's cache all of them.
+        let kept = match self.is_cuda() {
+            true if shape.cells() <= 1 << 21 => 1.0,
+            true => 0.25,
+            false => 0.0,
+        };
         self.keep(DEVICE, (2.0 + kept) * double * shape.cells() as f64);
         let squares = [nx, ny, nz].map(|n| (n * n) as f64);
         let least = squares.iter().copied().fold(f64::INFINITY, f64::min);

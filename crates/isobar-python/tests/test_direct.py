@@ -1,0 +1,74 @@
+"""Direct solves of boxes against SciPy's transforms and its sparse factorisation."""
+
+import numpy as np
+import pytest
+
+import isobar
+
+fft = pytest.importorskip("scipy.fft")
+sparse = pytest.importorskip("scipy.sparse")
+linalg = pytest.importorskip("scipy.sparse.linalg")
+
+
+def eigenvalues(shape, angles):
+    parts = [2 - 2 * np.cos(angle(n)) for n, angle in zip(shape, angles)]
+    return sum(part.reshape([-1 if d == axis else 1 for d in range(len(shape))]) for axis, part in enumerate(parts))
+
+
+@pytest.mark.parametrize("shape", [(12, 15, 8), (7, 16), (33,)])
+def test_transforms(shape):
+    b = np.random.default_rng(1).standard_normal(shape)
+    for boundary, kind, angle in [
+        ("neumann", "dctn", lambda n: np.pi * np.arange(n) / n),
+        (0.0, "dstn", lambda n: np.pi * (np.arange(n) + 1) / n),
+    ]:
+        rhs = b - b.mean() if boundary == "neumann" else b
+        values = eigenvalues(shape, [angle] * len(shape))
+        values[values < 1e-14] = np.inf
+        expected = getattr(fft, "i" + kind)(getattr(fft, kind)(rhs, type=2, norm="ortho") / values, type=2, norm="ortho")
+        problem = isobar.Diffusion(np.ones(shape), spacing=1.0, boundary=boundary)
+        for method in ["auto", "direct"]:
+            solver = isobar.Solver(problem, method=method, device="cpu", tolerance=1e-12)
+            result = solver.solve(rhs)
+            assert solver.method == "direct" and result.converged and result.iterations == 1
+            np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_layers_on_stretched_cells(axis):
+    shape = (6, 7, 8)
+    rng = np.random.default_rng(axis)
+    layers = 10 ** rng.uniform(-3, 3, shape[axis])
+    kappa = np.broadcast_to(layers.reshape([-1 if d == axis else 1 for d in range(3)]), shape).copy()
+    widths = [np.geomspace(0.1, 2.0, n) for n in shape]
+    problem = isobar.Diffusion(kappa, spacing=widths, boundary={"x": 0.0, "south": 1.0})
+    b = problem.rhs(1.0)
+    solver = isobar.Solver(problem, device="cpu", tolerance=1e-11)
+    result = solver.solve(b)
+    assert solver.method == "direct" and result.converged
+    n = kappa.size
+    basis = np.eye(n).reshape((n, *shape))
+    matrix = sparse.csc_matrix(np.stack([solver.apply(e).ravel() for e in basis]))
+    expected = linalg.spsolve(matrix, b.ravel()).reshape(shape)
+    np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def test_what_is_not_separable():
+    kappa = np.ones((4, 5, 6))
+    kappa[1, 2, 3] = 5.0
+    problem = isobar.Diffusion(kappa)
+    with pytest.raises(ValueError, match=r"products of one factor a direction.*\[3, 2, 1\]|\[2, 2, 1\]"):
+        isobar.Solver(problem, method="direct", device="cpu")
+    assert isobar.Solver(problem, device="cpu").method != "direct"
+
+
+def test_the_nearest_box():
+    z, y, x = np.meshgrid(*(np.linspace(0, 1, n) for n in (10, 16, 20)), indexing="ij")
+    active = z > 0.2 + 0.3 * np.sin(5 * x) * np.cos(4 * y)
+    problem = isobar.Diffusion(np.ones(active.shape), spacing=(0.01, 1.0, 1.0), active=active)
+    b = np.where(active, np.random.default_rng(0).standard_normal(active.shape), 0.0)
+    solver = isobar.Solver(
+        problem, method="cg", preconditioner="direct", device="cpu", tolerance=1e-8, compatibility="project"
+    )
+    result = solver.solve(b)
+    assert result.converged and result.iterations <= 25
