@@ -41,7 +41,7 @@ fn an_unknown_choice_lists_what_there_is() {
     );
     assert_all_in(
         &message(MINIMAL, &["solver.method=sor"]),
-        &["solver.method", "available: auto, multigrid, modes, jacobi, cg, cg-textbook, deflated-cg, bicgstab"],
+        &["solver.method", "available: auto, direct, multigrid, modes, jacobi, cg, cg-textbook, deflated-cg, bicgstab"],
     );
     assert_all_in(&message("[problem]\nkind = \"helmholz\"", &[]), &["x.toml:2:8", "did you mean \"helmholtz\"?"]);
 }
@@ -269,7 +269,7 @@ fn choices_say_which_forms_there_are() {
     assert_all_in(
         &message(MINIMAL, &["solver.method=3"]),
         &[
-            "solver.method must be one of \"auto\", \"multigrid\", \"modes\", \"jacobi\", \"cg\"",
+            "solver.method must be one of \"auto\", \"direct\", \"multigrid\", \"modes\", \"jacobi\", \"cg\"",
             "not the whole number 3",
         ],
     );
