@@ -13,7 +13,7 @@ use isobar_core::solver::ignore;
 use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, threads};
 
-use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
+use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 #[test]
@@ -49,7 +49,8 @@ fn rings_of_an_odd_number_of_cells() {
 #[test]
 fn points_with_several_threads_a_rank() {
     let shape = Shape::new(48, 64, 32);
-    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![2.0; shape.cells()]));
+    let kappa = (0..shape.cells()).map(|n| uneven([n % 48, n / 48 % 64, n / 48 / 64])).collect();
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
     problem.boundary[2] = [Boundary::Dirichlet(0.0); 2];
     for options in &point_cycles()[..2] {
         check_points(|_| Cpu::new(3).unwrap(), &problem, &[2, 3], options);

@@ -10,7 +10,7 @@ use isobar_core::stencil::{Diffusion, Supports};
 use isobar_dist::Distributed;
 use isobar_dist::threads::Threads;
 
-use crate::rocks::rough;
+use crate::rocks::{rough, uneven};
 use crate::solves::{distance, solve_alone, solve_on};
 
 /// Bubbles of another κ, which lie across the borders of slabs, in a box that is fixed at one side.
@@ -135,7 +135,7 @@ pub(crate) fn rolling() -> Vec<(&'static str, DiffusionProblem, &'static [usize]
         let wave = |n: usize, of: usize, times: f64| (std::f64::consts::TAU * times * n as f64 / of as f64).sin();
         let kappa = (0..shape.cells()).map(|n| {
             let (i, j, k) = (n % nx, n / nx % ny, n / nx / ny);
-            10f64.powf(wave(i, nx, 2.0) + wave(j, ny, 1.0) + wave(k, nz.max(8), 1.0))
+            uneven([i, j, k]) * 10f64.powf(wave(i, nx, 2.0) + wave(j, ny, 1.0) + wave(k, nz.max(8), 1.0))
         });
         let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa.collect()));
         problem.boundary[1] = [Boundary::Dirichlet(1.0), Boundary::default()];
