@@ -9,6 +9,7 @@
 //! * [`TensorProduct`] and [`Diffusion`] what these stencils supply to it, [`Bilinear`] the transfers of the former,
 //!   `modes` between its grid and its vertical modes,
 //! * [`StoredMatrix`] any matrix, [`Aggregates`] sets of cells as runs of a vector's entries,
+//! * `direct` solves separable boxes by transforms and tridiagonal systems,
 //! * [`solvers`] solvers as objects.
 
 mod aggregate;

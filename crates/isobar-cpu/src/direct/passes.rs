@@ -113,13 +113,16 @@ impl Passes<'_> {
                 (planes.row(0, row) + column, column, row)
             };
             let places: [Place; PACKS_A_TURN] = std::array::from_fn(place);
+            let (start, len) = self.scratch_of(thread);
+            // SAFETY: each thread has its own.
+            let scratch = unsafe { self.scratch.row_mut(start, len) };
             tables.cpu.dispatch::<f64, _>(Solve {
                 systems: &tables.systems,
                 values: [&tables.values[0], &tables.values[1]],
                 x: self.work,
                 stride: planes.stride,
                 places: &places[..PACKS_A_TURN.min(all - first)],
-                scratch: self.scratch_of(thread),
+                scratch,
             });
         });
     }
@@ -148,10 +151,10 @@ impl Passes<'_> {
         self.tables.each(self.tables.planes.count * pairs, |item, thread| f(item / pairs, item % pairs, thread));
     }
 
-    fn scratch_of(&self, thread: usize) -> &mut [f64] {
+    /// Where a thread has its scratch.
+    fn scratch_of(&self, thread: usize) -> (isize, usize) {
         let len = self.tables.scratch();
-        // SAFETY: each thread has its own.
-        unsafe { self.scratch.row_mut((thread * len) as isize, len) }
+        ((thread * len) as isize, len)
     }
 
     /// Transforms a block of rows of a batch, from one array to another.
@@ -178,6 +181,9 @@ impl Passes<'_> {
             };
             Rows { data, starts: std::array::from_fn::<_, MOST_LINES, _>(halves), are_cells }
         };
+        let (start, len) = self.scratch_of(thread);
+        // SAFETY: each thread has its own.
+        let scratch = unsafe { self.scratch.row_mut(start, len) };
         tables.cpu.dispatch::<f64, _>(AlongRows {
             transform: &tables.along,
             direction,
@@ -185,7 +191,7 @@ impl Passes<'_> {
             from: rows_of(from),
             to: rows_of(to),
             count: most.min(lines - first),
-            scratch: self.scratch_of(thread),
+            scratch,
         });
     }
 
@@ -194,6 +200,9 @@ impl Passes<'_> {
         let tables = self.tables;
         let Some(transform) = &tables.across else { return };
         let column = 2 * pair * tables.machine.lanes;
+        let (start, len) = self.scratch_of(thread);
+        // SAFETY: each thread has its own.
+        let scratch = unsafe { self.scratch.row_mut(start, len) };
         tables.cpu.dispatch::<f64, _>(AcrossRows {
             transform,
             direction,
@@ -202,7 +211,7 @@ impl Passes<'_> {
             starts: [from.1 + column, to.1 + column],
             pitch: tables.planes.pitch(),
             has_second: 2 * pair + 1 < tables.packs(),
-            scratch: self.scratch_of(thread),
+            scratch,
         });
     }
 
