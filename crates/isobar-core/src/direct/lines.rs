@@ -79,8 +79,8 @@ impl Lines {
     pub(super) fn check(&self, least: [f64; 2], is_singular: bool) -> Result<()> {
         let last = self.len() - 1;
         for (k, pivot) in self.pivots(least).enumerate() {
-            let is_good = pivot.inverse > 0.0 && pivot.inverse.is_finite();
-            if !is_good && !(is_singular && k == last) {
+            let is_constant = is_singular && k == last;
+            if !(pivot.inverse > 0.0 && pivot.inverse.is_finite() || is_constant) {
                 return Err(Error::invalid(
                     "solver.method",
                     format!(

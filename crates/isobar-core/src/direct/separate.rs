@@ -144,7 +144,8 @@ impl Rank {
         // Closed cells.
         let closed = [0, 1, 2].iter().find_map(|&d| {
             let values = if d == axis { &along } else { &across[d] };
-            values.iter().position(|&value| !(value > 0.0 && value.is_finite())).map(|n| at(d, n))
+            let is_open = |value: f64| value > 0.0 && value.is_finite();
+            values.iter().position(|&value| !is_open(value)).map(|n| at(d, n))
         });
         if let Some(at) = closed {
             return Err(not_separable(axis, at, matrix.coupling(axis, at), "above 0"));

@@ -9,7 +9,7 @@ use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, threads};
 
 use crate::checks::{check_solves, krylov, multigrid, problem, rhs};
-use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth};
+use crate::rocks::{check_floating, check_points, check_rough, floating, point_cycles, rough, smooth, uneven};
 use crate::solves::{apply_on, check_as_alone, distance, solve_alone, solve_on, solve_updated};
 use crate::sweeps::check_sweeps;
 
@@ -108,7 +108,8 @@ fn approximate_inverses() {
 fn cycles_that_relax_points() {
     let mut problems: Vec<_> = smooth().into_iter().map(|(problem, _)| problem).collect();
     // A ring in x that is halved as y is, and one that is divided often enough for whole coarse grids to be gathered early.
-    let mut ring = DiffusionProblem::new(Shape::new(16, 16, 4), Coefficient::Isotropic(vec![1.0; 1024]));
+    let kappa = (0..1024).map(|n| uneven([n % 16, n / 16 % 16, n / 256]));
+    let mut ring = DiffusionProblem::new(Shape::new(16, 16, 4), Coefficient::Isotropic(kappa.collect()));
     ring.boundary[0] = [Boundary::Periodic; 2];
     ring.boundary[1] = [Boundary::Dirichlet(0.0); 2];
     ring.spacing = [0, 1, 2].map(|_| Spacing::Uniform(0.5));
