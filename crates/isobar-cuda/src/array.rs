@@ -71,12 +71,12 @@ impl Cuda {
     }
 
     /// Copies a vector to an array in C order on this card.
-    pub(crate) fn to_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+    pub(crate) fn take_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Export, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
 
     /// Copies an array in C order on this card to a vector.
-    pub(crate) fn from_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
+    pub(crate) fn place_c_order(&self, layout: &Layout, from: Pointer, to: Pointer) -> Result<()> {
         self.reorder::<f64>(Way::Import, Precision::F64, layout, c_order(layout.shape()), [from, to])
     }
 

@@ -105,7 +105,7 @@ impl Products {
             // The cell in the middle is added to itself.
             if is_middle(i) { 0.5 * entry(part, k, i) } else { entry(part, k, i) }
         });
-        let back = Parts::new(["from_modes_x", "from_modes"], half, half, |part, k, i| entry(part, k, i));
+        let back = Parts::new(["from_modes_x", "from_modes"], half, half, entry);
         Self { values, ways: [forward, back] }
     }
 }

@@ -282,16 +282,16 @@ impl Direct {
 impl DirectSolver<Cuda> for Direct {
     fn solve(&mut self, b: &Vector<f64>, u: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
-        self.backend.to_c_order(&self.layout, b.pointer(), work)?;
+        self.backend.take_c_order(&self.layout, b.pointer(), work)?;
         self.solve_c_order(work, work, false)?;
-        self.backend.from_c_order(&self.layout, work, u.pointer())
+        self.backend.place_c_order(&self.layout, work, u.pointer())
     }
 
     fn solve_in_place(&mut self, x: &mut Vector<f64>) -> Result<()> {
         let work = self.work[0].start();
-        self.backend.to_c_order(&self.layout, x.pointer(), work)?;
+        self.backend.take_c_order(&self.layout, x.pointer(), work)?;
         self.solve_c_order(work, work, false)?;
-        self.backend.from_c_order(&self.layout, work, x.pointer())
+        self.backend.place_c_order(&self.layout, work, x.pointer())
     }
 
     fn solve_arrays(&mut self, b: &Source<'_>, u: &mut Target<'_>) -> Result<Option<Judged>> {
