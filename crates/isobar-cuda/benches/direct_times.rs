@@ -40,7 +40,7 @@ fn times(cuda: &Cuda, shape: Shape, side: &str, stretching: f64) -> isobar_core:
     let problem = DiffusionProblem {
         boundary: [boundary; 3],
         spacing,
-        ..DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()].into()))
+        ..DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]))
     };
     let stencil = problem.stencil()?;
     let clock = Instant::now();

@@ -21,7 +21,7 @@ pub(crate) fn add_to(all: &mut OnCard) {
 fn stencil(shape: Shape, side: Boundary, stretching: f64) -> Diffusion {
     let spacing = [shape.nx, shape.ny, shape.nz]
         .map(|n| Spacing::Given((0..n).map(|i| stretching.powf(i as f64 / n as f64)).collect()));
-    let even = Coefficient::Isotropic(vec![1.0; shape.cells()].into());
+    let even = Coefficient::Isotropic(vec![1.0; shape.cells()]);
     DiffusionProblem { boundary: [[side; 2]; 3], spacing, ..DiffusionProblem::new(shape, even) }.stencil().unwrap()
 }
 
