@@ -69,13 +69,19 @@ pub(crate) fn check_as_one(mpi: &Path, folder: &Path, ranks: usize, args: &[&str
     let (report, v) = written(folder);
     assert_eq!(report["device"]["ranks"], ranks);
     assert_eq!(report["problem"], alone["problem"]);
-    assert_eq!(report["solver"], alone["solver"]);
+    // What one process solves directly, several iterate for.
+    let iterates = alone["solver"]["method"] == "direct" && report["solver"]["method"] != "direct";
+    if !iterates {
+        assert_eq!(report["solver"], alone["solver"]);
+    }
     let iterations = |report: &Value| report["outcome"]["iterations"].as_i64().unwrap();
     // Rounding may move the count of many iterations by one.
     let slack = i64::from(iterations(alone) > 100 || report["solver"]["preconditioner"] == "multigrid");
-    assert!((iterations(&report) - iterations(alone)).abs() <= slack, "{ranks} ranks, {args:?}");
+    let apart = (iterations(&report) - iterations(alone)).abs();
+    assert!(iterates || apart <= slack, "{ranks} ranks, {args:?}");
     assert_eq!(v.len(), u.len());
     let largest = u.iter().fold(0.0f64, |largest, u| largest.max(u.abs()));
     let distance = u.iter().zip(&v).fold(0.0f64, |largest, (u, v)| largest.max((u - v).abs()));
-    assert!(distance <= 1e-6 * largest, "{ranks} ranks, {args:?}: {distance:e} of {largest:e}");
+    let allowed = if iterates { 1e-5 } else { 1e-6 };
+    assert!(distance <= allowed * largest, "{ranks} ranks, {args:?}: {distance:e} of {largest:e}");
 }
