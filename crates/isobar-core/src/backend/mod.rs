@@ -257,7 +257,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         false
     }
 
-    /// What solves a separable matrix on vectors of this layout, where this back end has that.
+    /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
     ///
     /// # Errors
     /// Those of [`Separable::bases`]; what the device reports.

@@ -21,7 +21,7 @@ use crate::solver::{Iteration, Monitor, Observer};
 use crate::stencil::rings::Turns;
 use crate::stencil::{Stencil, Supports};
 
-/// The factors of a matrix that is solved directly because nobody asks for anything else, and that pays.
+/// Returns the factors of a matrix for which the options leave the method open and a direct solve pays.
 pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
     backend: &B,
     stencil: &S,
@@ -36,7 +36,7 @@ pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
     (is_open && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
 }
 
-/// Why a matrix whose factors are products is not solved directly where several ranks share it.
+/// Says why several ranks iterate for a matrix that one rank would solve directly.
 pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil: &S, method: Method) -> Option<String> {
     let is_shared = method == Method::Auto && !backend.has_direct() && backend.device().ranks > 1;
     (is_shared && stencil.chooses_direct().is_some()).then(|| {
@@ -45,7 +45,7 @@ pub(super) fn why_not_directly<B: Supports<S>, S: Stencil>(backend: &B, stencil:
     })
 }
 
-/// The choice that goes with them.
+/// The choice of a direct solve, with its reason.
 pub(super) fn direct_choice() -> Choice {
     let why = "a direct solve: coefficients are products of one factor a direction".to_owned();
     Choice { why: Some(why), ..Choice::new(Method::Direct, Kind::Multigrid) }
@@ -152,7 +152,7 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
     }
 }
 
-/// Of what transforms whole axes.
+/// The error of asking for a direct solve where axes are divided.
 fn not_direct() -> Error {
     Error::Unsupported("\"direct\" is for one rank on one device; use \"multigrid\" on several".into())
 }

@@ -49,7 +49,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) best: Option<B::Vector<f64>>,
     /// Whether the preconditioner was nobody's wish, so that another may take its place.
     pub(super) is_automatic: bool,
-    /// What was asked for, where a matrix whose factors were found is solved directly because of them.
+    /// The options as they were given, where they left the method open and a direct solve was chosen.
     pub(super) asked: Option<SolverOptions>,
     /// Whether the method was nobody's wish either, and there is a safer one.
     pub(super) is_replaceable: bool,

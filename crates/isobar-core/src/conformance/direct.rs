@@ -9,7 +9,8 @@ use crate::problem::random;
 use crate::reference::Vector;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil, Supports};
 
-const SIDES: [[Side; 2]; 5] = [
+/// All pairs of sides of an axis.
+pub const SIDES: [[Side; 2]; 5] = [
     [Side::Closed, Side::Closed],
     [Side::Fixed, Side::Fixed],
     [Side::Closed, Side::Fixed],

@@ -60,7 +60,7 @@ pub struct Basis {
     vectors: Vec<f64>,
     trig: Option<Trig>,
     symmetry: Symmetry,
-    /// What the entries of normalised trigonometric vectors are multiplied by.
+    /// The factor of the entries of normalised trigonometric vectors.
     scale: f64,
 }
 
@@ -166,7 +166,7 @@ impl Basis {
         }
     }
 
-    /// What the entries of trigonometric vectors of length 1 are multiplied by: 1/√m.
+    /// The factor 1/√m of trigonometric vectors of length 1.
     pub fn scale(&self) -> f64 {
         self.scale
     }

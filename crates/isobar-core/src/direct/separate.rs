@@ -26,7 +26,7 @@ pub trait SeparableRows: Sync {
     /// The coupling of a cell along an axis.
     fn coupling(&self, axis: usize, at: [usize; 3]) -> f64;
 
-    /// Those of the first cells of the row (j, k), one after another.
+    /// Writes the couplings of the first cells of the row (j, k), one after another.
     fn fill(&self, axis: usize, [j, k]: [usize; 2], row: &mut [f64]) {
         row.iter_mut().enumerate().for_each(|(i, coupling)| *coupling = self.coupling(axis, [i, j, k]));
     }
@@ -43,7 +43,7 @@ pub trait SeparableRows: Sync {
         [false; 2]
     }
 
-    /// What ties a cell to something fixed, [`SeparableRows::fixed_sides`] apart; nothing where that is zero everywhere.
+    /// The shift of a cell, which ties it to something fixed, without [`SeparableRows::fixed_sides`]; nothing where it is zero everywhere.
     fn shift(&self) -> Option<&(dyn Fn([usize; 3]) -> f64 + Sync)>;
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::conformance::direct::SIDES;
 use crate::layout::Shape;
 use crate::stencil::{Coefficients, Diffusion, Side, Stencil};
 
@@ -26,14 +27,6 @@ fn times(matrix: &AxisMatrix, v: &[f64]) -> Vec<f64> {
         })
         .collect()
 }
-
-const SIDES: [[Side; 2]; 5] = [
-    [Side::Closed, Side::Closed],
-    [Side::Fixed, Side::Fixed],
-    [Side::Closed, Side::Fixed],
-    [Side::Fixed, Side::Closed],
-    [Side::Periodic, Side::Periodic],
-];
 
 #[test]
 fn bases_are_eigenvectors_of_their_pencils() {

@@ -37,7 +37,7 @@ pub trait DirectSolver<B: Backend>: Send {
     /// Those of [`Separable::bases`]; what the device reports.
     fn update(&mut self, factors: &Separable) -> Result<()>;
 
-    /// What is done along each axis, in words.
+    /// Describes how each axis is treated, in words.
     fn describe(&self) -> String;
 
     /// Bytes of working space and of eigenvectors.

@@ -2,6 +2,7 @@
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
+use isobar_core::conformance::direct::SIDES;
 use isobar_core::grid::{HorizontalField, VerticalProfile};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
@@ -11,14 +12,6 @@ use isobar_core::problem::random;
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports, TensorProduct};
-
-const SIDES: [[Side; 2]; 5] = [
-    [Side::Closed, Side::Closed],
-    [Side::Fixed, Side::Fixed],
-    [Side::Closed, Side::Fixed],
-    [Side::Fixed, Side::Closed],
-    [Side::Periodic, Side::Periodic],
-];
 
 fn options(tolerance: f64) -> SolverOptions {
     SolverOptions { method: Method::Direct, tolerance, norm: Norm::Rhs, ..SolverOptions::default() }
