@@ -20,16 +20,30 @@ const DEPTH: usize = 16;
 const STAGE: usize = 2 * LINES * (DEPTH + 4) + 2 * DEPTH * (MODES + 4);
 /// Two stages of a product.
 const PRODUCT_BYTES: usize = 2 * STAGE * size_of::<f64>();
-/// Threads of a block, of products and of transforms.
+/// Threads of a block of products.
 const THREADS: usize = 256;
-/// What blocks of transforms have lines in, twice: more of them beat wider rows (`docs/notes/direct.md`).
-const TRANSFORM_BYTES: usize = 32 << 10;
-/// Cells of axes that are transformed: shorter ones are multiplied in less time, longer ones do not fit.
-const FAST: std::ops::RangeInclusive<usize> = 384..=1024;
+/// Cells of axes that are transformed: shorter ones are multiplied in less time, longer ones do not fit (`docs/notes/direct.md`).
+const FAST: std::ops::RangeInclusive<usize> = 128..=2048;
 
-/// The kernels of transforms.
-pub fn source() -> Source {
-    Source::new("fourier", kernels::FOURIER)
+/// Pairs of lines that a block transforms: fewer of long ones, but at least as many as fill a sector of memory.
+fn pairs(n: usize) -> usize {
+    if n < 256 {
+        8
+    } else if n <= 512 {
+        4
+    } else {
+        2
+    }
+}
+
+/// Shared memory of a block: a complex number of each cell of a pair of lines, and gaps, as in fourier.cu.
+fn transform_bytes(n: usize) -> usize {
+    pairs(n) * (n + n / 8) * 16
+}
+
+/// The kernels of transforms of n cells.
+pub fn source(n: usize) -> Source {
+    Source::new("fourier", kernels::FOURIER).define("N", n).define("PAIRS", pairs(n))
 }
 
 /// A matrix in the two parts that a product takes, see direct.cu.
@@ -153,8 +167,8 @@ struct Way {
 enum By {
     /// Its matrices, to modes and back.
     Products([(Buffer, Way); 2]),
-    /// The roots of one, the number of the transform, the factors of n a byte each, what vectors are multiplied by.
-    Transforms { roots: Buffer, kind: i32, radices: u64, scale: f64 },
+    /// The roots of one, the number of the transform, what vectors are multiplied by.
+    Transforms { roots: Buffer, kind: i32, scale: f64 },
 }
 
 /// An axis on the card.
@@ -165,22 +179,21 @@ pub(super) struct Axis {
     pub(super) values: Buffer,
     /// Sᵀ 1
     pub(super) of_constant: Buffer,
+    /// Its first number.
+    pub(super) first_of_constant: f64,
     is_along_x: bool,
     n: usize,
     inner: usize,
     lines: usize,
 }
 
-/// The factors of n that stages of a transform take, if it has no others: the largest first.
-fn radices(n: usize) -> Option<u64> {
-    let (mut rest, mut all, mut count) = (n, 0u64, 0);
-    while rest > 1 {
-        let radix = [8, 5, 4, 3, 2].into_iter().find(|&radix| rest.is_multiple_of(radix))?;
-        rest /= radix;
-        all |= (radix as u64) << (8 * count);
-        count += 1;
+/// Whether n has no factors but those that stages of a transform take.
+fn is_transformed(n: usize) -> bool {
+    let mut rest = n;
+    while let Some(factor) = [2, 3, 5].into_iter().find(|&factor| rest.is_multiple_of(factor)) {
+        rest /= factor;
     }
-    (count <= 8).then_some(all)
+    rest == 1 && FAST.contains(&n)
 }
 
 /// exp(−2πi k/n), then exp(−πi k/2n), real and imaginary parts.
@@ -211,18 +224,19 @@ impl Axis {
         };
         let send = |values: &[f64], what: &str| Buffer::from_slice(context, values, what);
         let is_along_x = axis == 0;
-        let (module, by, values, of_constant) = match (kind, radices(n).filter(|_| FAST.contains(&n))) {
-            (Some(kind), Some(radices)) => {
-                let [module] = cuda.prepare([source()])?;
-                module.kernel_with(transform_kernel(is_along_x), TRANSFORM_BYTES)?;
-                let by =
-                    By::Transforms { roots: send(&roots(n), "roots of one")?, kind, radices, scale: basis.scale() };
+        let (module, by, values, of_constant) = match kind.filter(|_| is_transformed(n)) {
+            Some(kind) => {
+                let [module] = cuda.prepare([source(n)])?;
+                for is_back in [false, true] {
+                    module.kernel_with(transform_kernel(is_along_x, is_back), transform_bytes(n))?;
+                }
+                let by = By::Transforms { roots: send(&roots(n), "roots of one")?, kind, scale: basis.scale() };
                 // The first wave is the constant, but of sines, which no singular matrix has.
                 let of_constant =
                     (0..n).map(|k| if k == 0 { basis.scale() * (n as f64).sqrt() } else { 0.0 }).collect();
                 (module, by, basis.values().to_vec(), of_constant)
             }
-            _ => {
+            None => {
                 let made = Products::new(basis);
                 let of_constant = made.of_constant();
                 let place = |way: usize| {
@@ -241,6 +255,7 @@ impl Axis {
             by,
             values: send(&values, "eigenvalues")?,
             of_constant: send(&of_constant, "transforms")?,
+            first_of_constant: of_constant[0],
             is_along_x,
             n,
             inner: factors.stride(axis),
@@ -257,15 +272,16 @@ impl Axis {
         [from, to]: [Pointer; 2],
     ) -> Result<()> {
         let Self { module, n, inner, lines, .. } = self;
-        let launch = |kernel: &'static str, blocks: usize, shared_bytes: usize, arguments: Arguments| {
-            cuda.submit(Launch {
-                kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
-                grid: [blocks as u32, 1, 1],
-                block: [THREADS as u32, 1],
-                shared_bytes: shared_bytes as u32,
-                arguments,
-            })
-        };
+        let launch =
+            |kernel: &'static str, [blocks, threads]: [usize; 2], shared_bytes: usize, arguments: Arguments| {
+                cuda.submit(Launch {
+                    kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
+                    grid: [blocks as u32, 1, 1],
+                    block: [threads as u32, 1],
+                    shared_bytes: shared_bytes as u32,
+                    arguments,
+                })
+            };
         match &self.by {
             By::Products(ways) => {
                 let (matrix, Way { kernel, depth, width, pitch }) = &ways[usize::from(is_back)];
@@ -280,25 +296,24 @@ impl Axis {
                     .with(matrix.start())
                     .with(from)
                     .with(to);
-                launch(kernel, width.div_ceil(MODES) * lines.div_ceil(LINES), PRODUCT_BYTES, arguments)
+                let blocks = width.div_ceil(MODES) * lines.div_ceil(LINES);
+                launch(kernel, [blocks, THREADS], PRODUCT_BYTES, arguments)
             }
-            By::Transforms { roots, kind, radices, scale } => {
-                // Pairs of lines of a block, each a complex line twice.
-                let width = (TRANSFORM_BYTES / (2 * 16 * n)).min(8);
+            By::Transforms { roots, kind, scale } => {
+                let width = pairs(*n);
                 let arguments = Arguments::new()
-                    .with(*n as i32)
                     .with(*inner as i32)
                     .with(*lines as i32)
-                    .with(width as i32)
                     .with(*kind)
-                    .with(i32::from(is_back))
                     .with(i32::from(is_descending))
                     .with(*scale)
-                    .with(*radices)
                     .with(roots.start())
                     .with(from)
                     .with(to);
-                launch(transform_kernel(self.is_along_x), lines.div_ceil(2 * width), 2 * 16 * n * width, arguments)
+                // Eight numbers a thread, as in fourier.cu.
+                let threads = (n * width / 8).next_multiple_of(32);
+                let kernel = transform_kernel(self.is_along_x, is_back);
+                launch(kernel, [lines.div_ceil(2 * width), threads], transform_bytes(*n), arguments)
             }
         }
     }
@@ -313,6 +328,11 @@ impl Axis {
     }
 }
 
-fn transform_kernel(is_along_x: bool) -> &'static str {
-    if is_along_x { "transform_x" } else { "transform" }
+fn transform_kernel(is_along_x: bool, is_back: bool) -> &'static str {
+    match (is_along_x, is_back) {
+        (true, false) => "to_waves_x",
+        (false, false) => "to_waves_across",
+        (true, true) => "from_waves_x",
+        (false, true) => "from_waves_across",
+    }
 }

@@ -30,13 +30,13 @@ const CHUNK: usize = 8;
 const CACHED: usize = 1 << 21;
 /// Threads of a block that solves lines.
 const LINES_A_BLOCK: usize = 128;
-/// Threads of a block that sums up.
+/// Threads of a block that sums up, and of the one that sums up all lines.
 const SUMMING: usize = 256;
+const SUMMING_LINES: usize = 1024;
 
-/// The mean of b and ‖b‖², of a singular matrix; the mean of u; ‖b − A u‖² and ‖b‖² without its mean.
+/// The mean of b, of a singular matrix; ‖b − A u‖² and ‖b‖² without its mean.
 const MEAN_OF_RHS: Scalar = Scalar::new(0);
-const MEAN: Scalar = Scalar::new(2);
-const NORMS: Scalar = Scalar::new(4);
+const NORMS: Scalar = Scalar::new(2);
 
 /// The kernels.
 pub fn source() -> compile::Source {
@@ -46,9 +46,9 @@ pub fn source() -> compile::Source {
 /// `Floating` of direct.cu.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Floating([Pointer; 3]);
+struct Floating([Pointer; 4]);
 
-// SAFETY: three addresses, as in direct.cu.
+// SAFETY: four addresses, as in direct.cu.
 unsafe impl Argument for Floating {}
 
 /// `Tables` of direct.cu.
@@ -74,6 +74,8 @@ struct Direct {
     scalars: Scalars,
     /// Pivots: all of them, of grids that fit in the cache, else some on the way.
     kept: Buffer,
+    /// What each line adds to the sum of all cells, of a singular matrix whose cells do not weigh the same.
+    totals: Option<Buffer>,
     /// Arrays in C order.
     work: [Buffer; 2],
 }
@@ -131,11 +133,15 @@ impl Direct {
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
         let periodic = if factors.lines.is_periodic() { 2 } else { 1 };
         let stores = stores_pivots(factors);
+        // Of cells that weigh the same, only the line of the constant has a mean.
+        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
+        let has_totals = factors.is_singular() && !factors.factors.iter().all(|axis| is_even(&axis.mass));
         let this = Self {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
             scalars: backend.scalars()?,
             kept: room(if stores { cells } else { periodic * n.div_ceil(CHUNK) * (cells / n) }, "pivots")?,
+            totals: has_totals.then(|| room(cells / n, "sums of lines")).transpose()?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
             backend: backend.clone(),
             module,
@@ -144,7 +150,7 @@ impl Direct {
             bases,
             axes,
         };
-        for kernel in [this.line_kernel(), "judge", "mean", "remove_mean"] {
+        for kernel in [this.line_kernel(), this.judging_kernel(), "sum_first_line", "center_first_line"] {
             this.module.kernel(kernel)?;
         }
         this.store_pivots()?;
@@ -204,11 +210,42 @@ impl Direct {
         self.over_lines(self.module.kernel("store_pivots")?, self.line_arguments())
     }
 
-    /// `is_floating` says that the mean of the right-hand side is known and shall be left out.
+    /// `is_floating` says that the mean of the right-hand side is to be left out, and that of the solution.
     fn solve_lines(&self, x: Pointer, is_floating: bool) -> Result<()> {
         let [a, b] = self.axes.each_ref().map(|axis| axis.of_constant.start());
-        let floating = if is_floating { [self.scalars.pointer(MEAN_OF_RHS), a, b] } else { [0; 3] };
-        self.over_lines(self.kernel(self.line_kernel())?, self.line_arguments().with(x).with(Floating(floating)))
+        let totals = self.totals.as_ref().map_or(0, Buffer::start);
+        let floating = if is_floating { [self.scalars.pointer(MEAN_OF_RHS), a, b, totals] } else { [0; 4] };
+        if is_floating {
+            self.find_mean(x)?;
+        }
+        self.over_lines(self.kernel(self.line_kernel())?, self.line_arguments().with(x).with(Floating(floating)))?;
+        if is_floating && totals != 0 { self.center(x, totals) } else { Ok(()) }
+    }
+
+    /// What kernels of the first line begin with, which is that of the constant.
+    fn first_line(&self) -> Arguments {
+        let lines = &self.factors;
+        Arguments::new().with(lines.lines.len() as i32).with(lines.stride(lines.line) as i64)
+    }
+
+    /// The product of what the vectors of the constant are in both axes, times their cells.
+    fn of_constant(&self) -> f64 {
+        self.axes[0].first_of_constant * self.axes[1].first_of_constant
+    }
+
+    /// The mean of an array from the modes of its lines.
+    fn find_mean(&self, x: Pointer) -> Result<()> {
+        let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
+        let arguments = self.first_line().with(scale).with(x).with(self.scalars.pointer(MEAN_OF_RHS));
+        self.backend.launch(self.kernel("sum_first_line")?, [1, 1, 1], [SUMMING, 1], arguments)
+    }
+
+    /// Makes the mean of a solution 0.
+    fn center(&self, x: Pointer, totals: Pointer) -> Result<()> {
+        let scale = 1.0 / (self.of_constant().powi(2) * self.factors.lines.len() as f64);
+        let lines = self.line_count() as i32;
+        let arguments = self.first_line().with(lines).with(scale).with(totals).with(x);
+        self.backend.launch(self.kernel("center_first_line")?, [1, 1, 1], [SUMMING_LINES, 1], arguments)
     }
 
     /// u = A⁻¹ b, both in C order.
@@ -222,26 +259,18 @@ impl Direct {
         self.multiply((0, true), true, [second, u])
     }
 
-    /// The mean of an array, and the sum of the squares of its entries.
-    fn find_mean(&self, x: Pointer, to: Scalar) -> Result<()> {
-        let arguments = Arguments::new().with(self.factors.shape.cells() as i64).with(x);
-        let arguments = self.backend.summing(arguments, self.scalars.pointer(to));
-        let blocks = self.backend.summing_blocks();
-        self.backend.launch(self.kernel("mean")?, [blocks, 1, 1], [SUMMING, 1], arguments)
-    }
-
-    fn remove_mean(&self, x: Pointer) -> Result<()> {
-        let cells = self.factors.shape.cells();
-        let arguments = Arguments::new().with(cells as i64).with(self.scalars.pointer(MEAN)).with(x);
-        self.backend.elementwise(self.kernel("remove_mean")?, cells, arguments)
+    /// Kernels of pairs of cells take rows that begin where two numbers are read at once.
+    fn judging_kernel(&self) -> &'static str {
+        if self.factors.shape.nx.is_multiple_of(2) { "judge_pairs" } else { "judge" }
     }
 
     fn judge(&self, b: Pointer, u: Pointer) -> Result<()> {
         let isobar_core::layout::Shape { nx, ny, nz } = self.factors.shape;
-        let blocks = self.backend.summing_blocks();
-        // A tile a block at least, of which neighbours share two layers.
-        let columns = nx.div_ceil(SUMMING / 8) * ny.div_ceil(8);
-        let layers = (nz * columns / blocks).clamp(2, 32);
+        // As many as are at work at once; neighbouring tiles share two layers.
+        let blocks = self.backend.summing_blocks().min(2 * self.backend.context().multiprocessors);
+        let width = if self.judging_kernel() == "judge" { 1 } else { 2 };
+        let columns = nx.div_ceil(width * SUMMING / 8) * ny.div_ceil(8);
+        let layers = (nz * columns).div_ceil(blocks).clamp(4, 64);
         let mut at = self.tables.start();
         let mut place = |values: &[f64]| {
             let start = at;
@@ -253,22 +282,12 @@ impl Direct {
         let arguments =
             Arguments::new().with(nx as i32).with(ny as i32).with(nz as i32).with(layers as i32).with(Tables(places));
         let arguments = self.backend.summing(arguments.with(mean).with(b).with(u), self.scalars.pointer(NORMS));
-        self.backend.launch(self.kernel("judge")?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
+        self.backend.launch(self.kernel(self.judging_kernel())?, [blocks, 1, 1], [SUMMING / 8, 8], arguments)
     }
 
     /// Solves and judges.
     fn solve_and_judge(&self, b: Pointer, u: Pointer) -> Result<()> {
-        let is_singular = self.factors.is_singular();
-        if is_singular {
-            self.find_mean(b, MEAN_OF_RHS)?;
-        }
-        self.solve_c_order(b, u, is_singular)?;
-        // Of cells that weigh the same, lines have had their mean taken.
-        let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
-        if is_singular && !self.factors.factors.iter().all(|axis| is_even(&axis.mass)) {
-            self.find_mean(u, MEAN)?;
-            self.remove_mean(u)?;
-        }
+        self.solve_c_order(b, u, self.factors.is_singular())?;
         self.judge(b, u)
     }
 
@@ -309,11 +328,12 @@ impl DirectSolver<Cuda> for Direct {
         })?;
         let bank = self.backend.read(&self.scalars)?;
         let of = |scalar: Scalar, n: usize| bank[scalar.index() + n];
+        let square = of(NORMS, 1);
         let removed = self.factors.is_singular().then(|| {
-            let (mean, square) = (of(MEAN_OF_RHS, 0), of(MEAN_OF_RHS, 1));
-            mean.abs() * (cells as f64).sqrt() / square.sqrt()
+            let of_mean = of(MEAN_OF_RHS, 0).powi(2) * cells as f64;
+            (of_mean / (of_mean + square)).sqrt()
         });
-        Ok(Some(Judged { rhs: of(NORMS, 1).sqrt(), residual: of(NORMS, 0).sqrt(), removed }))
+        Ok(Some(Judged { rhs: square.sqrt(), residual: of(NORMS, 0).sqrt(), removed }))
     }
 
     fn update(&mut self, factors: &Separable) -> Result<()> {
@@ -340,8 +360,8 @@ impl DirectSolver<Cuda> for Direct {
     }
 
     fn bytes(&self) -> usize {
-        let Self { axes, lines, tables, kept, work, .. } = self;
-        let buffers = [lines, tables, kept].into_iter().chain(work).map(Buffer::bytes);
+        let Self { axes, lines, tables, kept, totals, work, .. } = self;
+        let buffers = [lines, tables, kept].into_iter().chain(totals).chain(work).map(Buffer::bytes);
         buffers.chain(axes.iter().map(Axis::bytes)).sum()
     }
 }

@@ -211,9 +211,12 @@ struct Elimination {
 };
 
 // What a singular system takes out of right-hand sides and solutions: `mean` times the transform of the constant from the first, and the mean
-// along the line of the constant from the second.
+// from the second: along the line of the constant, where only that line has one, else by `totals`, what each line adds to the sum of all cells.
 struct Floating {
     const double *mean, *constant_a, *constant_b;
+    double* totals;
+
+    __device__ __forceinline__ double of_line(int a, int b) const { return constant_a[a] * constant_b[b]; }
 };
 
 template <bool PERIODIC>
@@ -224,7 +227,7 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
     int a = line % extent, b = line / extent;
     Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[a], values_b[b], 0, 0};
     await_previous();
-    double removed = floating.mean ? *floating.mean * floating.constant_a[a] * floating.constant_b[b] : 0;
+    double removed = floating.mean ? *floating.mean * floating.of_line(a, b) : 0;
     x += (long long)(line / inner) * n * inner + line % inner;
     // Of a periodic line the last cell waits until the end.
     int rows = PERIODIC ? n - 1 : n, chunks = (n + CHUNK - 1) / CHUNK, last_chunk = (rows + CHUNK - 1) / CHUNK - 1;
@@ -306,7 +309,9 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
             }
         }
     }
-    if (floating.mean && now.mu == 0 && now.nu == 0)
+    if (floating.totals)
+        floating.totals[line] = floating.of_line(a, b) * total;
+    else if (floating.mean && now.mu == 0 && now.nu == 0)
         for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
 }
 
@@ -347,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(128)
     x += start;
     inverses += start;
     await_previous();
-    double removed = floating.mean ? *floating.mean * floating.constant_a[a] * floating.constant_b[b] : 0;
+    double removed = floating.mean ? *floating.mean * floating.of_line(a, b) : 0;
     double value[CHUNK], pivot[CHUNK], ahead[CHUNK], pivot_ahead[CHUNK];
     auto bring = [&](int chunk) {
 #pragma unroll
@@ -394,7 +399,9 @@ extern "C" __global__ void __launch_bounds__(128)
             }
         }
     }
-    if (floating.mean && values_a[a] == 0 && values_b[b] == 0)
+    if (floating.totals)
+        floating.totals[line] = floating.of_line(a, b) * total;
+    else if (floating.mean && values_a[a] == 0 && values_b[b] == 0)
         for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
 }
 
@@ -411,41 +418,71 @@ struct Tables {
 
 constexpr int ROW = 32, ROWS = 8;
 
-// result = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take; so many layers a tile.
-extern "C" __global__ void __launch_bounds__(ROW * ROWS)
-    judge(int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b,
-          const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {
+// Neighbours along x.
+template <int W> struct Cells {
+    double value[W];
+};
+
+// W numbers one after another, both of two at once.
+template <int W> __device__ __forceinline__ Cells<W> cells_at(const double* from) {
+    if constexpr (W == 2) {
+        double2 both = __ldg(reinterpret_cast<const double2*>(from));
+        return {both.x, both.y};
+    } else {
+        return {__ldg(from)};
+    }
+}
+
+// result = ||b - mean - A u||^2 and ||b - mean||^2, with no mean where there is none to take; so many layers a tile, W cells a thread.
+template <int W>
+__device__ __forceinline__ void judge_cells(int nx, int ny, int nz, int layers, const Tables& tables, const double* mean,
+                                            const double* __restrict__ b, const double* __restrict__ u, double* partial,
+                                            unsigned int* counter, double* result) {
     __shared__ double scratch[2 * ROW * ROWS / 32];
     await_previous();
     double sums[2] = {0, 0}, removed = mean ? *mean : 0;
-    int tiles_x = (nx + ROW - 1) / ROW, tiles_y = (ny + ROWS - 1) / ROWS;
+    int tiles_x = (nx + W * ROW - 1) / (W * ROW), tiles_y = (ny + ROWS - 1) / ROWS;
     long long tiles = (long long)tiles_x * tiles_y * ((nz + layers - 1) / layers), layer = (long long)nx * ny;
     const AxisTable &tx = tables.axis[0], &ty = tables.axis[1], &tz = tables.axis[2];
     for (long long tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int i = (int)(tile % tiles_x) * ROW + threadIdx.x, j = (int)(tile / tiles_x % tiles_y) * ROWS + threadIdx.y;
+        int i = W * ((int)(tile % tiles_x) * ROW + threadIdx.x), j = (int)(tile / tiles_x % tiles_y) * ROWS + threadIdx.y;
         int first = (int)(tile / tiles_x / tiles_y) * layers, end = min(first + layers, nz);
         if (i >= nx || j >= ny) continue;
         // Neighbours; at the ends of an axis those around it, whose couplings are 0 where it is not periodic.
-        int east = i + 1 < nx ? 1 : 1 - nx, west = i > 0 ? -1 : nx - 1;
+        int east = i + W < nx ? W : W - nx, west = i > 0 ? -1 : nx - 1;
         long long north = j + 1 < ny ? nx : nx - layer, south = j > 0 ? -nx : layer - nx;
-        double to_east = __ldg(tx.coupling + i), to_west = __ldg(tx.coupling + (i > 0 ? i - 1 : nx - 1));
+        double along_x[W + 1], tie_x[W], of_y[W], of_z[W];
+        along_x[0] = __ldg(tx.coupling + (i > 0 ? i - 1 : nx - 1));
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            along_x[w + 1] = __ldg(tx.coupling + i + w);
+            tie_x[w] = __ldg(tx.shift + i + w);
+            of_y[w] = __ldg(ty.across[0] + i + w);
+            of_z[w] = __ldg(tz.across[0] + i + w) * __ldg(tz.across[1] + j);
+        }
         double to_north = __ldg(ty.coupling + j), to_south = __ldg(ty.coupling + (j > 0 ? j - 1 : ny - 1));
-        double tie_x = __ldg(tx.shift + i), tie_y = __ldg(ty.shift + j);
-        double of_x = __ldg(tx.across[0] + j), of_y = __ldg(ty.across[0] + i);
-        double of_z = __ldg(tz.across[0] + i) * __ldg(tz.across[1] + j);
+        double tie_y = __ldg(ty.shift + j), of_x = __ldg(tx.across[0] + j);
         long long at = i + nx * (long long)j + layer * first;
-        double below = u[first > 0 ? at - layer : at + layer * (nz - 1)], here = u[at];
+        Cells<W> below = cells_at<W>(u + (first > 0 ? at - layer : at + layer * (nz - 1))), here = cells_at<W>(u + at);
         double to_below = __ldg(tz.coupling + (first > 0 ? first - 1 : nz - 1));
         for (int k = first; k < end; k++, at += layer) {
-            double above = u[k + 1 < nz ? at + layer : at - layer * (nz - 1)], to_above = __ldg(tz.coupling + k);
-            double x = fma(tie_x, here, fma(to_east, here - u[at + east], to_west * (here - u[at + west])));
-            double y = fma(tie_y, here, fma(to_north, here - u[at + north], to_south * (here - u[at + south])));
-            double z = fma(__ldg(tz.shift + k), here, fma(to_above, here - above, to_below * (here - below)));
-            double given = b[at] - removed;
-            double product = fma(of_x * __ldg(tx.across[1] + k), x, fma(of_y * __ldg(ty.across[1] + k), y, of_z * z));
-            double rest = given - product;
-            sums[0] = fma(rest, rest, sums[0]);
-            sums[1] = fma(given, given, sums[1]);
+            Cells<W> above = cells_at<W>(u + (k + 1 < nz ? at + layer : at - layer * (nz - 1))), given = cells_at<W>(b + at);
+            Cells<W> behind = cells_at<W>(u + at + south), beyond = cells_at<W>(u + at + north);
+            double left = __ldg(u + at + west), right = __ldg(u + at + east);
+            double to_above = __ldg(tz.coupling + k), tie_z = __ldg(tz.shift + k);
+            double scale_x = of_x * __ldg(tx.across[1] + k), scale_y = __ldg(ty.across[1] + k);
+#pragma unroll
+            for (int w = 0; w < W; w++) {
+                double value = here.value[w];
+                double before = w > 0 ? here.value[w - 1] : left, after = w + 1 < W ? here.value[w + 1] : right;
+                double x = fma(tie_x[w], value, fma(along_x[w + 1], value - after, along_x[w] * (value - before)));
+                double y = fma(tie_y, value, fma(to_north, value - beyond.value[w], to_south * (value - behind.value[w])));
+                double z = fma(tie_z, value, fma(to_above, value - above.value[w], to_below * (value - below.value[w])));
+                double wanted = given.value[w] - removed;
+                double rest = wanted - fma(scale_x, x, fma(scale_y * of_y[w], y, of_z[w] * z));
+                sums[0] = fma(rest, rest, sums[0]);
+                sums[1] = fma(wanted, wanted, sums[1]);
+            }
             below = here;
             here = above;
             to_below = to_above;
@@ -454,34 +491,40 @@ extern "C" __global__ void __launch_bounds__(ROW * ROWS)
     grid_sum<2>(sums, scratch, partial, counter, result);
 }
 
-// result = the mean of n numbers, and the sum of their squares. The first ones come last, and are still in the cache afterwards.
-extern "C" __global__ void __launch_bounds__(256)
-    mean(long long n, const double* __restrict__ x, double* partial, unsigned int* counter, double* result) {
-    constexpr int AT_ONCE = 8;
-    __shared__ double scratch[2 * 256 / 32];
-    double sums[2] = {0, 0};
-    long long piece = 256 * AT_ONCE, pieces = (n + piece - 1) / piece;
-    await_previous();
-    for (long long block = pieces - 1 - blockIdx.x; block >= 0; block -= gridDim.x) {
-        double value[AT_ONCE];
-#pragma unroll
-        for (int q = 0; q < AT_ONCE; q++) {
-            long long at = block * piece + q * 256 + threadIdx.x;
-            value[q] = at < n ? x[at] : 0;
-        }
-#pragma unroll
-        for (int q = 0; q < AT_ONCE; q++) {
-            sums[0] += value[q];
-            sums[1] = fma(value[q], value[q], sums[1]);
-        }
+// `judge_pairs` where nx is even.
+#define JUDGE(name, width)                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(ROW* ROWS, 2)                                                               \
+        name(int nx, int ny, int nz, int layers, Tables tables, const double* __restrict__ mean, const double* __restrict__ b, \
+             const double* __restrict__ u, double* partial, unsigned int* counter, double* result) {                         \
+        judge_cells<width>(nx, ny, nz, layers, tables, mean, b, u, partial, counter, result);                                \
     }
-    sums[0] /= n;
-    grid_sum<2>(sums, scratch, partial, counter, result);
+
+JUDGE(judge, 1)
+JUDGE(judge_pairs, 2)
+
+// ---- Means, from lines of modes: the vector of the constant is the first of both axes, and only it has a mean where cells weigh the same.
+
+// result = scale times the sum of the first line.
+extern "C" __global__ void __launch_bounds__(256)
+    sum_first_line(int n, long long stride, double scale, const double* __restrict__ x, double* result) {
+    __shared__ double scratch[256 / 32];
+    await_previous();
+    double sum[1] = {0};
+    for (int k = threadIdx.x; k < n; k += 256) sum[0] += x[k * stride];
+    block_sum<1>(sum, scratch);
+    if (threadIdx.x == 0) *result = scale * sum[0];
 }
 
-// x -= mean
-extern "C" __global__ void __launch_bounds__(256) remove_mean(long long n, const double* __restrict__ mean, double* __restrict__ x) {
+// Takes out of the first line what makes the sum of all lines' totals that of numbers with the mean 0: scale times that sum.
+extern "C" __global__ void __launch_bounds__(1024)
+    center_first_line(int n, long long stride, int lines, double scale, const double* __restrict__ totals, double* __restrict__ x) {
+    __shared__ double scratch[1024 / 32], removed;
     await_previous();
-    double removed = *mean;
-    for (long long at = blockIdx.x * 256LL + threadIdx.x; at < n; at += 256LL * gridDim.x) x[at] -= removed;
+    double sum[1] = {0};
+#pragma unroll 8
+    for (int line = threadIdx.x; line < lines; line += 1024) sum[0] += totals[line];
+    block_sum<1>(sum, scratch);
+    if (threadIdx.x == 0) removed = scale * sum[0];
+    __syncthreads();
+    for (int k = threadIdx.x; k < n; k += 1024) x[k * stride] -= removed;
 }

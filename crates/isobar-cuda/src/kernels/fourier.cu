@@ -1,8 +1,11 @@
 // Fast transforms of the lines of one axis: cosines, sines or Fourier waves, as eigenvectors of uniform axes (isobar-core/src/direct/basis.rs). Arrays
 // in C order, lines as in direct.cu. Two real lines are one complex line, so that lines of any length cost half.
+//
+// Compiled for each number N of cells. A block has PAIRS pairs of lines; a thread has the numbers of one butterfly, or of a few, in registers, and
+// passes them on through shared memory.
 #include "intrinsics.cuh"
 
-constexpr int THREADS = 256;
+constexpr int THREADS = (N * PAIRS / 8 + 31) / 32 * 32;
 
 typedef double2 Complex;
 
@@ -65,151 +68,226 @@ __device__ __forceinline__ void small(Complex (&v)[8], bool back) {
     }
 }
 
-// One stage (Stockham's, sorted as it goes): blocks of `done` numbers become blocks of R times as many.
-template <int R>
-__device__ __forceinline__ void stage(int n, int width, int done, bool back, const Complex* __restrict__ roots, const Complex* from, Complex* to) {
-    int count = n / R, step = count / done;
-    for (int work = threadIdx.x; work < count * width; work += THREADS) {
-        int line = work % width, j = work / width, inside = j % done;
-        Complex v[R];
+// The factor of the next stage.
+__host__ __device__ constexpr int radix_of(int rest) { return rest % 8 == 0 ? 8 : rest % 5 == 0 ? 5 : rest % 4 == 0 ? 4 : rest % 3 == 0 ? 3 : 2; }
+
+// Where a number is in shared memory: with a gap after eight, so that no bank is met twice. Along x neighbours in a line are neighbours, else pairs.
+constexpr int STRIDE = N + N / 8;
+template <bool ALONG_X> __device__ __forceinline__ int at(int pair, int k) {
+    int place = k + k / 8;
+    return ALONG_X ? pair * STRIDE + place : place * PAIRS + pair;
+}
+
+// The work of a thread in a step that has `COUNT` items a pair.
+template <bool ALONG_X, int COUNT> struct Share {
+    static constexpr int TURNS = (COUNT * PAIRS + THREADS - 1) / THREADS;
+    int pair, item;
+    bool is_there;
+
+    __device__ __forceinline__ Share(int turn) {
+        int work = threadIdx.x + turn * THREADS;
+        pair = ALONG_X ? work / COUNT : work % PAIRS;
+        item = ALONG_X ? work % COUNT : work / PAIRS;
+        is_there = COUNT * PAIRS % THREADS == 0 || work < COUNT * PAIRS;
+    }
+};
+
+// One stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` has the number at
+// place k of the line, `leave(pair, k, value)` takes it; `SHARED` says that both are in shared memory.
+template <bool ALONG_X, int DONE, bool SHARED, class Bring, class Leave>
+__device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roots, Bring bring, Leave leave) {
+    constexpr int R = radix_of(N / DONE), COUNT = N / R;
+    using Mine = Share<ALONG_X, COUNT>;
+    Complex value[Mine::TURNS][R];
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            v[r] = from[(j + r * count) * width + line];
-            if (r > 0 && done > 1) {
-                Complex root = __ldg(roots + inside * r * step);
-                if (back) root.y = -root.y;
-                v[r] = times(v[r], root);
-            }
+    for (int turn = 0; turn < Mine::TURNS; turn++) {
+        Mine mine(turn);
+        if (!mine.is_there) continue;
+        Complex(&v)[R] = value[turn];
+#pragma unroll
+        for (int r = 0; r < R; r++) v[r] = bring(mine.pair, mine.item + r * COUNT);
+        if (DONE > 1) {
+            Complex power[R];
+            power[1] = __ldg(roots + mine.item % DONE * (COUNT / DONE));
+            if (back) power[1].y = -power[1].y;
+#pragma unroll
+            for (int r = 2; r < R; r++) power[r] = times(power[r / 2], power[r - r / 2]);
+#pragma unroll
+            for (int r = 1; r < R; r++) v[r] = times(v[r], power[r]);
         }
         small(v, back);
-        Complex* target = to + ((j - inside) * R + inside) * width + line;
+    }
+    if (SHARED) __syncthreads();
 #pragma unroll
-        for (int r = 0; r < R; r++) target[r * done * width] = v[r];
+    for (int turn = 0; turn < Mine::TURNS; turn++) {
+        Mine mine(turn);
+        if (!mine.is_there) continue;
+        int inside = mine.item % DONE, start = (mine.item - inside) * R + inside;
+#pragma unroll
+        for (int r = 0; r < R; r++) leave(mine.pair, start + r * DONE, value[turn][r]);
     }
 }
 
+// All stages from the one that finds blocks of DONE numbers, in shared memory, up to blocks of END.
+template <bool ALONG_X, int DONE, int END>
+__device__ __forceinline__ void stages(bool back, const Complex* __restrict__ roots, Complex* shared) {
+    if constexpr (DONE < END) {
+        auto bring = [&](int pair, int k) { return shared[at<ALONG_X>(pair, k)]; };
+        auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
+        stage<ALONG_X, DONE, true>(back, roots, bring, leave);
+        __syncthreads();
+        stages<ALONG_X, DONE * radix_of(N / DONE), END>(back, roots, shared);
+    }
+}
+
+// The numbers that the last stage finds in a block.
+__host__ __device__ constexpr int before_last(int done) { return done * radix_of(N / done) == N ? done : before_last(done * radix_of(N / done)); }
+constexpr int FIRST = radix_of(N), LAST = before_last(1);
+
 enum Kind { COSINE, SINE, FOURIER };
 
-// Where cell i is before the transform (Makhoul, 1980): even cells first, odd ones after them in the opposite order.
-__device__ __forceinline__ int place(int kind, int n, int i) { return kind == FOURIER ? i : i & 1 ? n - 1 - (i >> 1) : i >> 1; }
+// Where cell i is before the transform (Makhoul, 1980): even cells first, odd ones after them in the opposite order; and the cell at a place.
+__device__ __forceinline__ int place(int kind, int i) { return kind == FOURIER ? i : i & 1 ? N - 1 - (i >> 1) : i >> 1; }
+__device__ __forceinline__ int cell(int kind, int k) { return kind == FOURIER ? k : 2 * k < N ? 2 * k : 2 * (N - k) - 1; }
 
-// to = S^T from along each line, or S from on the way back, with S the normalised vectors of `kind` times `scale`. `width` pairs of lines a
-// block; `radices` has the factors of n, a byte each; `roots` exp(-2 pi i k / n), then exp(-i pi k / 2 n).
-template <bool ALONG_X>
-__device__ __forceinline__ void transform_lines(int n, int inner, int lines, int width, int kind, int back, int descending, double scale,
-                                          unsigned long long radices, const Complex* __restrict__ roots,
-                                          const double* __restrict__ from, double* __restrict__ to) {
-    extern __shared__ Complex storage[];
-    Complex *now = storage, *next = storage + n * width;
-    const Complex* ends = roots + n;
-    int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x, first = block * 2 * width;
-    auto start_of = [&](int line) {
-        return ALONG_X ? (long long)line * n : (long long)(line / inner) * n * inner + line % inner;
-    };
-    long long step = ALONG_X ? 1 : inner;
+// The pairs of lines of a block.
+template <bool ALONG_X> struct Block {
+    int first, lines, inner;
+    const double* from;
+    double* to;
     // Pairs that lie side by side at even places are read and written at once.
-    bool in_pairs = !ALONG_X && inner % 2 == 0;
-    auto read = [&](int pair, int at) {
+    bool in_pairs;
+
+    __device__ __forceinline__ long long start_of(int line) const {
+        return ALONG_X ? (long long)line * N : (long long)(line / inner) * N * inner + line % inner;
+    }
+    __device__ __forceinline__ long long step() const { return ALONG_X ? 1 : inner; }
+
+    __device__ __forceinline__ Complex read(int pair, int k) const {
         int line = first + 2 * pair;
         if (line >= lines) return make_double2(0, 0);
-        const double* source = from + start_of(line) + at * step;
-        if (in_pairs) return *reinterpret_cast<const double2*>(source);
-        return make_double2(*source, line + 1 < lines ? from[start_of(line + 1) + at * step] : 0);
-    };
-    auto write = [&](int pair, int at, Complex value) {
+        const double* source = from + start_of(line) + k * step();
+        if (in_pairs) return __ldg(reinterpret_cast<const double2*>(source));
+        return make_double2(__ldg(source), line + 1 < lines ? __ldg(from + start_of(line + 1) + k * step()) : 0);
+    }
+
+    __device__ __forceinline__ void write(int pair, int k, Complex value) const {
         int line = first + 2 * pair;
         if (line >= lines) return;
-        double* target = to + start_of(line) + at * step;
+        double* target = to + start_of(line) + k * step();
         if (in_pairs) {
             *reinterpret_cast<double2*>(target) = value;
             return;
         }
         *target = value.x;
-        if (line + 1 < lines) to[start_of(line + 1) + at * step] = value.y;
+        if (line + 1 < lines) to[start_of(line + 1) + k * step()] = value.y;
+    }
+};
+
+// to = S^T from along each line, with S the normalised vectors of `kind` times `scale`. `roots` has exp(-2 pi i k / N), then exp(-i pi k / 2 N).
+template <bool ALONG_X>
+__device__ __forceinline__ void to_waves(const Block<ALONG_X>& block, int kind, double scale, const Complex* __restrict__ roots) {
+    extern __shared__ Complex shared[];
+    double whole = scale * rsqrt(double(N)), usual = scale * sqrt(2.0 / N);
+    auto bring = [&](int pair, int k) {
+        Complex value = block.read(pair, cell(kind, k));
+        return kind == SINE && 2 * k >= N ? make_double2(-value.x, -value.y) : value;
     };
-    // Along x neighbours in a line are neighbours in memory, else pairs are.
-    auto pair_of = [&](int work) { return ALONG_X ? work / n : work % width; };
-    auto place_of = [&](int work) { return ALONG_X ? work % n : work / width; };
-    double whole = scale * rsqrt(double(n)), usual = scale * sqrt(2.0 / n);
+    auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
     await_previous();
-    for (int work = threadIdx.x; work < n * width; work += THREADS) {
-        int pair = pair_of(work), i = place_of(work);
-        if (!back) {
-            Complex value = read(pair, i);
-            if (kind == SINE && (i & 1)) value = make_double2(-value.x, -value.y);
-            now[place(kind, n, i) * width + pair] = value;
-        } else if (kind == FOURIER) {
-            // Z_k = V_k of both lines, V_k = (a_k - i b_k) / 2 from the amplitudes of cosine and sine, and Z_(n-k) the conjugates'.
-            if (2 * i > n) continue;
-            bool is_single = i == 0 || 2 * i == n;
-            double factor = is_single ? whole : 0.5 * usual;
-            Complex a = factor * read(pair, i == 0 ? 0 : 2 * i - 1), b = is_single ? make_double2(0, 0) : factor * read(pair, 2 * i);
-            now[i * width + pair] = make_double2(a.x + b.y, a.y - b.x);
-            if (!is_single) now[(n - i) * width + pair] = make_double2(a.x - b.y, a.y + b.x);
-        } else {
-            next[i * width + pair] = (i == (kind == SINE ? n - 1 : 0) ? whole : 0.5 * usual) * read(pair, i);
-        }
-    }
+    stage<ALONG_X, 1, false>(false, roots, bring, leave);
     __syncthreads();
-    if (back && kind != FOURIER) {
-        for (int work = threadIdx.x; work < n * width; work += THREADS) {
-            int pair = work % width, k = work / width;
-            // V_k = exp(i pi k / 2 n) (C_k - i C_(n-k)), C_n = 0; both lines at once.
-            auto amplitude = [&](int k) { return k == n ? make_double2(0, 0) : next[(kind == SINE ? n - 1 - k : k) * width + pair]; };
-            Complex c = amplitude(k), d = amplitude(n - k), root = __ldg(ends + k);
-            Complex one = times(make_double2(c.x, -d.x), make_double2(root.x, -root.y));
-            Complex two = times(make_double2(c.y, -d.y), make_double2(root.x, -root.y));
-            now[k * width + pair] = make_double2(one.x - two.y, one.y + two.x);
-        }
-        __syncthreads();
-    }
-    for (int done = 1; done < n; radices >>= 8) {
-        int radix = int(radices & 255);
-        switch (radix) {
-        case 8: stage<8>(n, width, done, back, roots, now, next); break;
-        case 5: stage<5>(n, width, done, back, roots, now, next); break;
-        case 4: stage<4>(n, width, done, back, roots, now, next); break;
-        case 3: stage<3>(n, width, done, back, roots, now, next); break;
-        default: stage<2>(n, width, done, back, roots, now, next);
-        }
-        __syncthreads();
-        Complex* other = now;
-        now = next;
-        next = other;
-        done *= radix;
-    }
-    for (int work = threadIdx.x; work < n * width; work += THREADS) {
-        int pair = pair_of(work), i = place_of(work);
-        if (back) {
-            Complex value = now[place(kind, n, i) * width + pair];
-            if (kind == SINE && (i & 1)) value = make_double2(-value.x, -value.y);
-            write(pair, i, value);
-            continue;
-        }
-        // The wave that mode i is of.
-        int k = kind == FOURIER ? (i + 1) >> 1 : kind == SINE ? n - 1 - i : i;
-        Complex z = now[k * width + pair], w = now[(k == 0 ? 0 : n - k) * width + pair];
-        // Of the first line, and of the second.
+    stages<ALONG_X, FIRST, N>(false, roots, shared);
+    using Mine = Share<ALONG_X, N / 2 + 1>;
+#pragma unroll
+    for (int turn = 0; turn < Mine::TURNS; turn++) {
+        Mine mine(turn);
+        if (!mine.is_there) continue;
+        int pair = mine.pair, k = mine.item;
+        bool is_single = k == 0 || 2 * k == N;
+        Complex z = shared[at<ALONG_X>(pair, k)], w = shared[at<ALONG_X>(pair, k == 0 ? 0 : N - k)];
+        // V_k of the first line, and of the second; V_(N-k) are the conjugates.
         Complex one = make_double2(0.5 * (z.x + w.x), 0.5 * (z.y - w.y)), two = make_double2(0.5 * (z.y + w.y), 0.5 * (w.x - z.x));
         if (kind == FOURIER) {
-            double factor = k == 0 || 2 * k == n ? whole : usual;
-            bool is_sine = i > 0 && i % 2 == 0;
-            write(pair, i, factor * (is_sine ? make_double2(-one.y, -two.y) : make_double2(one.x, two.x)));
-        } else {
-            Complex root = __ldg(ends + k);
-            double factor = k == 0 ? whole : usual;
-            write(pair, i, factor * make_double2(fma(root.x, one.x, -root.y * one.y), fma(root.x, two.x, -root.y * two.y)));
+            double factor = is_single ? whole : usual;
+            block.write(pair, k == 0 ? 0 : 2 * k - 1, factor * make_double2(one.x, two.x));
+            if (!is_single) block.write(pair, 2 * k, factor * make_double2(-one.y, -two.y));
+            continue;
         }
+        Complex root = __ldg(roots + N + k);
+        double factor = k == 0 ? whole : usual, c = factor * root.x, s = -factor * root.y;
+        block.write(pair, kind == SINE ? N - 1 - k : k, make_double2(fma(c, one.x, s * one.y), fma(c, two.x, s * two.y)));
+        if (!is_single)
+            block.write(pair, kind == SINE ? k - 1 : N - k, make_double2(fma(s, one.x, -c * one.y), fma(s, two.x, -c * two.y)));
     }
 }
 
-#define TRANSFORM(name, along_x)                                                                                           \
+// to = S from along each line.
+template <bool ALONG_X>
+__device__ __forceinline__ void from_waves(const Block<ALONG_X>& block, int kind, double scale, const Complex* __restrict__ roots) {
+    extern __shared__ Complex shared[];
+    double whole = scale * rsqrt(double(N)), usual = 0.5 * scale * sqrt(2.0 / N);
+    using Mine = Share<ALONG_X, N / 2 + 1>;
+    await_previous();
+#pragma unroll
+    for (int turn = 0; turn < Mine::TURNS; turn++) {
+        Mine mine(turn);
+        if (!mine.is_there) continue;
+        int pair = mine.pair, k = mine.item;
+        // V_k of both lines, V_(N-k) the conjugates.
+        Complex one, two;
+        if (kind == FOURIER) {
+            bool is_single = k == 0 || 2 * k == N;
+            double factor = is_single ? whole : usual;
+            Complex a = block.read(pair, k == 0 ? 0 : 2 * k - 1), b = is_single ? make_double2(0, 0) : block.read(pair, 2 * k);
+            one = factor * make_double2(a.x, -b.x);
+            two = factor * make_double2(a.y, -b.y);
+        } else {
+            // exp(i pi k / 2 N) (C_k - i C_(N-k)), C_N = 0
+            Complex c = (k == 0 ? whole : usual) * block.read(pair, kind == SINE ? N - 1 - k : k);
+            Complex d = k == 0 ? make_double2(0, 0) : usual * block.read(pair, kind == SINE ? k - 1 : N - k);
+            Complex root = __ldg(roots + N + k);
+            root.y = -root.y;
+            one = times(make_double2(c.x, -d.x), root);
+            two = times(make_double2(c.y, -d.y), root);
+        }
+        shared[at<ALONG_X>(pair, k)] = make_double2(one.x - two.y, one.y + two.x);
+        if (k > 0) shared[at<ALONG_X>(pair, N - k)] = make_double2(one.x + two.y, two.x - one.y);
+    }
+    __syncthreads();
+    stages<ALONG_X, 1, LAST>(true, roots, shared);
+    auto bring = [&](int pair, int k) { return shared[at<ALONG_X>(pair, k)]; };
+    auto finish = [&](int pair, int k, Complex value) {
+        block.write(pair, cell(kind, k), kind == SINE && 2 * k >= N ? make_double2(-value.x, -value.y) : value);
+    };
+    if (!ALONG_X) {
+        stage<ALONG_X, LAST, false>(true, roots, bring, finish);
+        return;
+    }
+    // Through shared memory, so that neighbours are written together.
+    auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
+    stage<ALONG_X, LAST, true>(true, roots, bring, leave);
+    __syncthreads();
+    using Cells = Share<ALONG_X, N>;
+#pragma unroll
+    for (int turn = 0; turn < Cells::TURNS; turn++) {
+        Cells mine(turn);
+        if (!mine.is_there) continue;
+        Complex value = shared[at<ALONG_X>(mine.pair, place(kind, mine.item))];
+        block.write(mine.pair, mine.item, kind == SINE && (mine.item & 1) ? make_double2(-value.x, -value.y) : value);
+    }
+}
+
+#define TRANSFORM(name, way, along_x)                                                                                      \
     extern "C" __global__ void __launch_bounds__(THREADS)                                                                  \
-        name(int n, int inner, int lines, int width, int kind, int back, int descending, double scale,                     \
-             unsigned long long radices, const Complex* __restrict__ roots, const double* __restrict__ from,               \
-             double* __restrict__ to) {                                                                                    \
-        transform_lines<along_x>(n, inner, lines, width, kind, back, descending, scale, radices, roots, from, to);               \
+        name(int inner, int lines, int kind, int descending, double scale, const Complex* __restrict__ roots,              \
+             const double* __restrict__ from, double* __restrict__ to) {                                                   \
+        int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;                                                  \
+        Block<along_x> mine = {block * 2 * PAIRS, lines, inner, from, to, !along_x && inner % 2 == 0};                     \
+        way<along_x>(mine, kind, scale, roots);                                                                            \
     }
 
-TRANSFORM(transform_x, true)
-TRANSFORM(transform, false)
+TRANSFORM(to_waves_x, to_waves, true)
+TRANSFORM(to_waves_across, to_waves, false)
+TRANSFORM(from_waves_x, from_waves, true)
+TRANSFORM(from_waves_across, from_waves, false)
