@@ -41,7 +41,7 @@ fn factors(extents: [usize; 3], line: usize, ends: [Option<[f64; 2]>; 3], stretc
         line,
         across,
         factors: across.map(of),
-        lines: Lines { shift, couplings, weights: [vary(1), vary(2)] },
+        lines: Lines { shift, couplings, weights: [vary(1), vary(2)], least_pivot: 0.0 },
     }
 }
 

@@ -159,10 +159,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                  \"multigrid\", or \"bicgstab\" with the preconditioner \"modes\"",
             ));
         }
+        if options.method != Method::Direct {
+            stencil.check_iterated()?;
+        }
         backend.prepare(stencil, &operator, &options)?;
         let capabilities = backend.capabilities(&operator);
-        let aggregates = capabilities.aggregates.clone();
-        let null_space = aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()?;
+        let null_space = null_space(&capabilities, stencil, &options)?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
             assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
@@ -230,6 +232,16 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             description,
         })
     }
+}
+
+/// The null space of a matrix. Whether a piece is tied to nothing is seen from its ties, but not where some are negative.
+fn null_space<B: Supports<S>, S: Stencil>(
+    capabilities: &Capabilities<B, f64>,
+    stencil: &S,
+    options: &SolverOptions,
+) -> Result<Option<NullSpace<B>>> {
+    let aggregates = capabilities.aggregates.clone().filter(|_| stencil.check_iterated().is_ok());
+    aggregates.map(|operator| NullSpace::new(operator, options.compatibility)).transpose()
 }
 
 /// For callers whose vectors are on the device already: fill [`System::rhs_mut`], and
@@ -367,15 +379,18 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
+        // Nothing has been changed yet.
         let mut is_left = false;
-        if self.options.method == Method::Direct
-            && let Err(error) = self.backend.separable(stencil)
-        {
-            // Nothing has been changed yet.
-            if self.asked.is_none() {
-                return Err(error);
+        if self.options.method == Method::Direct {
+            if let Err(error) = self.backend.separable(stencil) {
+                if self.asked.is_none() {
+                    return Err(error);
+                }
+                is_left = true;
             }
-            is_left = true;
+        }
+        if self.options.method != Method::Direct || is_left {
+            stencil.check_iterated()?;
         }
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
@@ -384,8 +399,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
             update(stencil)?;
         }
         let was_floating = self.is_floating();
-        if let Some(space) = &mut self.null_space {
-            space.update()?;
+        match &mut self.null_space {
+            Some(space) if stencil.check_iterated().is_ok() => space.update()?,
+            space => *space = null_space(&self.capabilities, stencil, &self.options)?,
         }
         if is_left {
             return self.leave_direct();

@@ -133,7 +133,7 @@ pub fn suite<B: Complete, T: Real>() -> Checks<B> {
                 "modes_in_single" => modes::steps::<B, f64, f32>,
             ],
             "diffusion": ["mixed_top" => levels::mixed_top::<B, Diffusion>],
-            "direct": ["boxes" => direct::boxes::<B>, "update" => direct::update::<B>],
+            "direct": ["boxes" => direct::boxes::<B>, "indefinite" => direct::indefinite::<B>, "update" => direct::update::<B>],
         });
     }
     all

@@ -1,6 +1,7 @@
 //! The tridiagonal systems that are left after the transforms.
 
 use crate::error::{Error, Result};
+use crate::execute::{Host, rows};
 
 /// T + μ D_a + ν D_b along one axis, for every pair of eigenvalues: (T v)_k = σ_k v_k + Σ t (v_k − v_neighbour).
 #[derive(Clone, Debug, PartialEq)]
@@ -11,6 +12,8 @@ pub struct Lines {
     pub couplings: Vec<f64>,
     /// D_a and D_b, one number a cell each.
     pub weights: [Vec<f64>; 2],
+    /// Pivots nearer to 0 than this are moved away from it, and refinement removes what that changes; 0 where none is negative.
+    pub least_pivot: f64,
 }
 
 /// Elimination, a cell after another, with the last cell kept to the end because a periodic axis couples it to the first.
@@ -58,7 +61,7 @@ impl Lines {
         (0..=last).map(move |k| {
             if k == last {
                 // What row k − 1 handed on is the same sum by another name.
-                let inverse = if last_excess == 0.0 { 0.0 } else { 1.0 / last_excess };
+                let inverse = if last_excess == 0.0 { 0.0 } else { 1.0 / self.moved(last_excess) };
                 return Pivot { inverse, next: 0.0, last: 0.0 };
             }
             excess += row_sum(k);
@@ -66,13 +69,18 @@ impl Lines {
             if k + 1 == last {
                 (to_last, coupling) = (to_last + coupling, 0.0);
             }
-            let inverse = 1.0 / (excess + coupling + to_last);
+            let inverse = 1.0 / self.moved(excess + coupling + to_last);
             let pivot = Pivot { inverse, next: coupling * inverse, last: to_last * inverse };
             last_excess += pivot.last * excess;
             excess *= pivot.next;
             to_last *= pivot.next;
             pivot
         })
+    }
+
+    /// A pivot, far enough from 0.
+    fn moved(&self, pivot: f64) -> f64 {
+        if pivot.abs() < self.least_pivot { self.least_pivot.copysign(pivot) } else { pivot }
     }
 
     /// Fails where elimination with the smallest eigenvalues meets a pivot that is not positive.
@@ -84,13 +92,42 @@ impl Lines {
                 return Err(Error::invalid(
                     "solver.method",
                     format!(
-                        "\"direct\" needs a positive definite matrix, and elimination meets the pivot {:.3e} in cell {k} of its \
-                         lines; use \"multigrid\"",
+                        "\"direct\" needs a positive definite matrix where no reaction is negative, and elimination meets the pivot \
+                         {:.3e} in cell {k} of its lines; use \"multigrid\"",
                         1.0 / pivot.inverse
                     ),
                 ));
             }
         }
         Ok(())
+    }
+
+    /// Fails where an indefinite matrix has an eigenvalue that vanishes, as far as the last pivots of all lines tell.
+    pub(super) fn check_indefinite(&self, values: [&[f64]; 2]) -> Result<()> {
+        /// A pivot this small beside what it is a difference of is rounding.
+        const VANISHING: f64 = 1e-12;
+        let last = self.len() - 1;
+        let size = |mu: f64, nu: f64| {
+            let couplings = self.couplings[last] + if last > 0 { self.couplings[last - 1] } else { 0.0 };
+            couplings + self.shift[last].abs() + mu * self.weights[0][last] + nu * self.weights[1][last]
+        };
+        let vanishing = |mu: f64, nu: f64| {
+            let pivot = self.pivots([mu, nu]).last().map_or(0.0, |pivot| 1.0 / pivot.inverse);
+            (!(pivot.abs() > self.least_pivot.max(VANISHING * size(mu, nu)))).then_some(pivot)
+        };
+        let found: Vec<Option<[f64; 3]>> = rows(&Host, values[1].len(), 1, |b, found| {
+            let nu = values[1][b];
+            found[0] = values[0].iter().find_map(|&mu| vanishing(mu, nu).map(|pivot| [mu, nu, pivot]));
+        });
+        let Some([mu, nu, pivot]) = found.into_iter().flatten().next() else { return Ok(()) };
+        Err(Error::invalid(
+            "diffusion.reaction",
+            format!(
+                "the matrix has an eigenvalue that vanishes: with the eigenvalues {mu:.6e} and {nu:.6e} of two axes, the last pivot along \
+                 the third is {pivot:.1e} where its row has numbers of {:.1e}. Such a problem has no solution or many; change the reaction \
+                 a little",
+                size(mu, nu)
+            ),
+        ))
     }
 }

@@ -93,11 +93,15 @@ impl Separable {
         Ok(bases)
     }
 
-    /// Fails where the matrix is not positive definite, a constant apart.
+    /// Fails where the matrix is not positive definite, a constant apart, though nothing that ties its cells is negative; or where it has
+    /// an eigenvalue that vanishes.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) naming the pivot.
     pub fn check(&self, bases: &[Basis; 2]) -> Result<()> {
+        if self.lines.least_pivot > 0.0 {
+            return self.lines.check_indefinite(bases.each_ref().map(Basis::values));
+        }
         let least = bases.each_ref().map(|basis| basis.values().iter().copied().fold(f64::INFINITY, f64::min));
         self.lines.check(least, self.is_singular())
     }

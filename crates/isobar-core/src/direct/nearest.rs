@@ -52,7 +52,7 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Separable> {
         line,
         across,
         factors,
-        lines: Lines { shift: sides(line), couplings: couplings(line), weights },
+        lines: Lines { shift: sides(line), couplings: couplings(line), weights, least_pivot: 0.0 },
     };
     this.add_mean_ties(matrix, extents);
     if this.is_singular() {

@@ -100,7 +100,7 @@ fn along(matrix: &dyn SeparableRows, ranks: &[Option<Rank>; 3], extents: [usize;
         Some(rank) => rank.across[line].clone(),
         None => vec![0.0; extents[line]],
     });
-    let lines = Lines { shift: sides(line), couplings: faces(line), weights };
+    let lines = Lines { shift: sides(line), couplings: faces(line), weights, least_pivot: 0.0 };
     let mut this = Separable { shape: matrix.shape(), line, across, factors, lines };
     // An axis of one cell has no couplings, and its sides are ties like all others.
     let fixed: Vec<usize> =
@@ -352,6 +352,10 @@ impl Separable {
         lines.shift.iter_mut().zip(&layer).for_each(|(shift, tie)| *shift += tie);
         for (factor, profile) in factors.iter_mut().zip(&profiles) {
             factor.shift.iter_mut().zip(profile).for_each(|(shift, tie)| *shift += tie);
+        }
+        if lines.shift.iter().any(|&shift| shift < 0.0) {
+            let sizes = lines.couplings.iter().zip(&lines.shift).map(|(coupling, shift)| coupling + shift.abs());
+            lines.least_pivot = f64::EPSILON.sqrt() * sizes.fold(0.0, f64::max);
         }
         Ok(())
     }

@@ -78,8 +78,9 @@ pub enum Coefficients {
 ///
 /// (A u)_n = s_n u_n + Σ_faces T_nm (u_n − u_m),
 ///
-/// T the transmissibility of a face, s ≥ 0 whatever ties a cell to something fixed: c times its volume, a
-/// Dirichlet side (2κA/d), a well. A cell with κ = 0 is inactive: its row and column are zero.
+/// T the transmissibility of a face, s whatever ties a cell to something fixed: c times its volume, a
+/// Dirichlet side (2κA/d), a well. A cell with κ = 0 is inactive: its row and column are zero. Where c is negative, as in the
+/// Helmholtz equation of waves, the matrix may be indefinite, and [`Method::Direct`] alone solves it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diffusion {
     shape: Shape,
@@ -88,6 +89,8 @@ pub struct Diffusion {
     spreads: Vec<Spread>,
     /// Beside what Dirichlet sides add to [`Coefficients::Cells`].
     shift: Option<Arc<[f64]>>,
+    /// The first cell whose shift is negative.
+    negative: Option<usize>,
     /// Lower and upper side of each direction.
     sides: [[Side; 2]; 3],
 }
@@ -96,8 +99,8 @@ impl Diffusion {
     /// From its parts; `shift` is s without the Dirichlet sides, and nothing means zero.
     ///
     /// # Errors
-    /// [`Error::Shape`] for arrays of other lengths, [`Error::Invalid`] for coefficients or shifts that are
-    /// negative or not finite (naming the cell), and for a direction with one periodic side.
+    /// [`Error::Shape`] for arrays of other lengths, [`Error::Invalid`] for coefficients that are negative or not finite and shifts
+    /// that are not finite (naming the cell), and for a direction with one periodic side.
     pub fn new(
         shape: Shape,
         coefficients: Coefficients,
@@ -153,9 +156,10 @@ impl Diffusion {
                 }
             }
         }
-        if let Some(shift) = &shift {
-            check("the shift", shift)?;
-        }
+        let negative = match &shift {
+            Some(shift) => Spread::first_negative("the shift", shape, shift)?,
+            None => None,
+        };
         for [lower, upper] in sides {
             if (lower == Side::Periodic) != (upper == Side::Periodic) {
                 return Err(Error::invalid(
@@ -165,7 +169,7 @@ impl Diffusion {
             }
         }
         let shift = shift.map(|shift| shared_copy(&Host, &shift));
-        Ok(Self { shape, coefficients, spreads: found, shift, sides })
+        Ok(Self { shape, coefficients, spreads: found, shift, negative, sides })
     }
 
     /// The same on another grid, with no coefficients in its fields.
@@ -174,7 +178,8 @@ impl Diffusion {
         let fields = axes.iter().map(|(field, _)| field + 1).max().unwrap_or(1);
         let coefficients = Coefficients::Cells { fields: (0..fields).map(|_| none()).collect(), axes };
         let spreads = vec![Spread::NONE; fields];
-        Self { shape, coefficients, spreads, shift: self.has_shift().then(none), sides: self.sides }
+        let shift = self.has_shift().then(none);
+        Self { shape, coefficients, spreads, shift, negative: None, sides: self.sides }
     }
 
     /// Where transmissibilities come from.
@@ -407,7 +412,7 @@ impl Diffusion {
     pub fn is_active(&self, at: [usize; 3]) -> bool {
         match &self.coefficients {
             Coefficients::Cells { .. } | Coefficients::DeviceCells { .. } => {
-                Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) > 0.0
+                Axis::ALL.iter().any(|&axis| self.half(axis, at) > 0.0) || self.shift(at) != 0.0
             }
             Coefficients::Faces(_) => self.diagonal(at) > 0.0,
         }
@@ -429,7 +434,22 @@ impl Stencil for Diffusion {
     }
 
     fn is_definite(&self) -> bool {
-        true
+        self.negative.is_none()
+    }
+
+    fn check_iterated(&self) -> Result<()> {
+        let Some(n) = self.negative else { return Ok(()) };
+        let Shape { nx, ny, .. } = self.shape;
+        let (i, j, k) = (n % nx, n / nx % ny, n / (nx * ny));
+        let value = self.shift.as_ref().map_or(0.0, |shift| shift[n]);
+        Err(Error::invalid(
+            "diffusion.reaction",
+            format!(
+                "negative in cell (i, j, k) = ({i}, {j}, {k}), whose row it adds {value:.6e} to: the matrix may be indefinite, which \
+                 iterations cannot solve. \"direct\" can, on one rank, where coefficients are products of one factor a direction and the \
+                 reaction varies along one axis"
+            ),
+        ))
     }
 
     fn choice(&self, options: &SolverOptions) -> Choice {

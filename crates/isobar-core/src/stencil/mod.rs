@@ -70,6 +70,14 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Fails where a method that iterates is known to be wrong for the matrix.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) naming the number that makes it so.
+    fn check_iterated(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether no cell is coupled to one beside its line along x, as far as that is known without asking a device.
     fn has_lines_apart(&self) -> bool {
         false

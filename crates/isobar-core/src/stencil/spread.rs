@@ -31,15 +31,21 @@ impl Spread {
     /// # Errors
     /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for what is negative or not finite, naming the first cell.
     pub(crate) fn of_cells(what: &str, shape: Shape, values: &[f64]) -> error::Result<Self> {
-        if values.len() != shape.cells() {
-            return Err(Error::shape(what, format!("{} cells", values.len()), format!("{} = {shape}", shape.cells())));
+        check_length(what, shape, values)?;
+        Self::of(&Host, values).map_err(|n| wrong(what, shape, values, n, "finite and not negative"))
+    }
+
+    /// Returns the first cell whose number is negative.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells, [`Error::Invalid`] for what is not finite, naming the first cell.
+    pub(crate) fn first_negative(what: &str, shape: Shape, values: &[f64]) -> error::Result<Option<usize>> {
+        check_length(what, shape, values)?;
+        let Err(first) = Self::of(&Host, values) else { return Ok(None) };
+        match values[first..].iter().position(|value| !value.is_finite()) {
+            Some(n) => Err(wrong(what, shape, values, first + n, "finite")),
+            None => Ok(Some(first)),
         }
-        Self::of(&Host, values).map_err(|n| {
-            let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
-            let value = values[n];
-            let message = format!("{value} in cell (i, j, k) = ({i}, {j}, {k}); it must be finite and not negative");
-            Error::invalid(what, message)
-        })
     }
 
     fn of_piece(values: &[f64]) -> Result<Self, usize> {
@@ -72,6 +78,18 @@ impl Spread {
     pub fn contrast(self) -> f64 {
         if self.least > 0.0 { self.most / self.least } else { f64::INFINITY }
     }
+}
+
+fn check_length(what: &str, shape: Shape, values: &[f64]) -> error::Result<()> {
+    if values.len() == shape.cells() {
+        return Ok(());
+    }
+    Err(Error::shape(what, format!("{} cells", values.len()), format!("{} = {shape}", shape.cells())))
+}
+
+fn wrong(what: &str, shape: Shape, values: &[f64], n: usize, wanted: &str) -> Error {
+    let (i, j, k) = (n % shape.nx, n / shape.nx % shape.ny, n / shape.nx / shape.ny);
+    Error::invalid(what, format!("{} in cell (i, j, k) = ({i}, {j}, {k}); it must be {wanted}", values[n]))
 }
 
 #[cfg(test)]

@@ -147,6 +147,75 @@ fn strong_stretching_keeps_all_digits() {
     }
 }
 
+/// The Helmholtz equation of waves, −Δu − k² u = f: pivots that vanish with cells of width 1 among them, and what is wrong for it.
+#[test]
+fn indefinite_boxes_are_solved_and_refined() {
+    let case = |sides: [[Side; 2]; 3], c: f64| Case {
+        widths: [6, 8, 10].map(|n| vec![1.0; n]),
+        sides,
+        layered: 2,
+        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
+        reaction: Some(vec![c; 10]),
+    };
+    for sides in
+        [[SIDES[0]; 3], [SIDES[1]; 3], [SIDES[4]; 3], [SIDES[2], SIDES[0], SIDES[4]], [SIDES[4], SIDES[4], SIDES[1]]]
+    {
+        for c in [-0.05, -0.37, -1.1, -2.3, -5.7, -13.0] {
+            check(&case(sides, c), 1e-10, 4);
+        }
+    }
+    // The first pivot of closed lines with cells of width 1 is 0 although the matrix has no such eigenvalue.
+    let lines = Case {
+        widths: [vec![1.0], vec![1.0], vec![1.0; 10]],
+        sides: [SIDES[0]; 3],
+        layered: 2,
+        kappa: [0, 1, 2].map(|_| vec![1.0; 10]),
+        reaction: Some(vec![-1.0; 10]),
+    };
+    check(
+        &Case {
+            widths: [1, 1, 11].map(|n| vec![1.0; n]),
+            kappa: [0, 1, 2].map(|_| vec![1.0; 11]),
+            reaction: Some(vec![-1.0; 11]),
+            ..lines
+        },
+        1e-10,
+        4,
+    );
+    let shape = Shape::new(6, 8, 10);
+    let new = |case: &Case, options: &SolverOptions| System::new(&Reference, &case.stencil(), options);
+    // −4 is an eigenvalue of the axis of 6 periodic cells.
+    let singular = case([SIDES[4], SIDES[0], SIDES[0]], -4.0);
+    let message = new(&singular, &options(1e-8)).err().unwrap().to_string();
+    assert!(message.contains("eigenvalue that vanishes"), "{message}");
+    // Nothing that iterates takes it; what is left open is solved directly.
+    let wave = case([SIDES[1]; 3], -1.1);
+    for method in [Method::Cg, Method::Multigrid, Method::Bicgstab, Method::Jacobi] {
+        let message = new(&wave, &SolverOptions { method, ..options(1e-8) }).err().unwrap().to_string();
+        assert!(message.contains("negative in cell (i, j, k) = (0, 0, 0)"), "{message}");
+    }
+    let mut system = new(&wave, &SolverOptions { method: Method::Auto, ..options(1e-8) }).unwrap();
+    assert_eq!(system.description().method, "direct");
+    // From definite to indefinite and back, also where nothing but the reaction ties cells.
+    let b = noise(shape, false);
+    for (sides, c) in [([SIDES[1]; 3], 0.5), ([SIDES[1]; 3], -1.1), ([SIDES[1]; 3], 0.1)] {
+        let stencil = case(sides, c).stencil();
+        system.update(&stencil).unwrap();
+        let (outcome, u) = solve(&mut system, shape, &b);
+        assert!(outcome.converged() && residual(&stencil, &u, &b) < 1e-8, "{c}: {outcome:?}");
+    }
+}
+
+/// Several hundred cells whose widths grow by a million, and eigenvectors of as many; the residual's own rounding is 10⁻⁹ here.
+#[test]
+fn long_stretched_axes_keep_all_digits() {
+    let widths = [384, 1, 200].map(|n| widths(n, 1e6));
+    let kappa = [0, 1, 2].map(|_| vec![1.0; 200]);
+    for sides in [[SIDES[0]; 3], [SIDES[1], SIDES[0], SIDES[2]]] {
+        check(&Case { widths: widths.clone(), sides, layered: 2, kappa: kappa.clone(), reaction: None }, 1e-7, 2);
+    }
+}
+
 #[test]
 fn a_box_of_the_atmosphere_is_solved() {
     let (nx, ny, nz) = (6, 5, 8);

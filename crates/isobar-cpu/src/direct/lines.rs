@@ -15,6 +15,8 @@ pub(super) const PACKS: usize = 4;
 pub(super) struct Systems {
     cells: Vec<Cell>,
     is_periodic: bool,
+    /// As [`Lines::least_pivot`].
+    least: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,8 @@ impl Systems {
             weights: [lines.weights[0][k], lines.weights[1][k]],
             coupling: lines.couplings[k],
         };
-        Self { cells: (0..lines.len()).map(cell).collect(), is_periodic: lines.is_periodic() }
+        let cells = (0..lines.len()).map(cell).collect();
+        Self { cells, is_periodic: lines.is_periodic(), least: lines.least_pivot }
     }
 
     /// Packs of scratch.
@@ -108,7 +111,8 @@ impl Solve<'_> {
                 // SAFETY: these lines are this thread's.
                 let r = unsafe { x.packs(simd, (places[n].0 + k * stride) as isize, S::F64_LANES) }.get(0);
                 let (r, pivot) = (r + y[n], e + coupling);
-                let inverse = if k == last { pivot.reciprocal() } else { Pack::splat(simd, 1.0).over(pivot) };
+                let least = systems.least;
+                let inverse = if k == last { last_inverse(simd, pivot, least) } else { inverse(simd, pivot, least) };
                 let next = coupling * inverse;
                 numbers[n] = [(inverse * r).register(), next.register()];
                 (excess[n], y[n]) = (next * e, next * r);
@@ -161,7 +165,7 @@ impl Solve<'_> {
             }
             for n in 0..N {
                 let (e, r) = (excess[n] + row_sum(cell, n), load(n, k) + y[n]);
-                let inverse = Pack::splat(simd, 1.0).over(e + coupling + to_last[n]);
+                let inverse = inverse(simd, e + coupling + to_last[n], systems.least);
                 let (next, beyond) = (coupling * inverse, to_last[n] * inverse);
                 numbers[n] = [(inverse * r).register(), next.register(), beyond.register()];
                 last_excess[n] = beyond.mul_add(e, last_excess[n]);
@@ -172,7 +176,7 @@ impl Solve<'_> {
         }
         let mut end = [zero; N];
         for n in 0..N {
-            end[n] = last_y[n] * last_excess[n].reciprocal();
+            end[n] = last_y[n] * last_inverse(simd, last_excess[n], systems.least);
             store(n, last, end[n]);
         }
         let mut above = [zero; N];
@@ -185,6 +189,26 @@ impl Solve<'_> {
             }
         }
     }
+}
+
+/// 1 / p, of an indefinite matrix with pivots moved away from 0.
+#[inline(always)]
+fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
+    let one = Pack::splat(simd, 1.0);
+    if least == 0.0 {
+        return one.over(pivot);
+    }
+    let splat = |value: f64| simd.splat_f64s(value);
+    let p = pivot.register();
+    let far = simd.select_f64s(simd.greater_than_f64s(splat(0.0), p), splat(-least), splat(least));
+    let is_near = simd.greater_than_f64s(splat(least), simd.abs_f64s(p));
+    one.over(Pack::new(simd, simd.select_f64s(is_near, far, p)))
+}
+
+/// The same of the last cell, where the pivot of a singular system is 0 and has the inverse 0.
+#[inline(always)]
+fn last_inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
+    if least == 0.0 { pivot.reciprocal() } else { inverse(simd, pivot, least) }
 }
 
 #[inline(always)]

@@ -90,10 +90,11 @@ fn stores_pivots(factors: &Separable) -> bool {
     factors.shape.cells() <= CACHED && !factors.lines.is_periodic()
 }
 
-/// σ, t, D_a and D_b, one after another.
+/// σ, t, D_a and D_b, one after another, and the least pivot.
 fn table(factors: &Separable) -> Vec<f64> {
     let lines = &factors.lines;
-    [&lines.shift, &lines.couplings, &lines.weights[0], &lines.weights[1]].into_iter().flatten().copied().collect()
+    let all = [&lines.shift, &lines.couplings, &lines.weights[0], &lines.weights[1]].into_iter().flatten().copied();
+    all.chain([lines.least_pivot]).collect()
 }
 
 /// Of x, y and z: couplings, ties, and what they are multiplied by along the two other axes.

@@ -185,7 +185,14 @@ constexpr int CHUNK = 8;
 struct Elimination {
     const double *shift, *coupling, *weight_a, *weight_b;
     int n;
-    double mu, nu, excess, to_last;
+    double mu, nu, least, excess = 0, to_last = 0;
+
+    // From the table of a matrix and a pair of eigenvalues.
+    __device__ __forceinline__ Elimination(const double* table, int n, double mu, double nu)
+        : shift(table), coupling(table + n), weight_a(table + 2 * n), weight_b(table + 3 * n), n(n), mu(mu), nu(nu), least(__ldg(table + 4 * n)) {}
+
+    // A pivot of an indefinite matrix that is too near to 0 is moved away from it.
+    __device__ __forceinline__ double moved(double pivot) const { return fabs(pivot) < least ? copysign(least, pivot) : pivot; }
 
     __device__ __forceinline__ double row_sum(int k) const {
         return fma(nu, __ldg(weight_b + k), fma(mu, __ldg(weight_a + k), __ldg(shift + k)));
@@ -199,7 +206,7 @@ struct Elimination {
             to_last += coupled;
             coupled = 0;
         }
-        double pivot = excess + coupled + (PERIODIC ? to_last : 0);
+        double pivot = moved(excess + coupled + (PERIODIC ? to_last : 0));
         // The constant of a singular system: its last cell gets 0.
         inverse = pivot == 0 ? 0 : reciprocal(pivot);
         next = coupled * inverse;
@@ -225,7 +232,7 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
     int line = blockIdx.x * blockDim.x + threadIdx.x;
     if (line >= lines) return;
     int a = line % extent, b = line / extent;
-    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[a], values_b[b], 0, 0};
+    Elimination now(table, n, values_a[a], values_b[b]);
     await_previous();
     double removed = floating.mean ? *floating.mean * floating.of_line(a, b) : 0;
     x += (long long)(line / inner) * n * inner + line % inner;
@@ -271,7 +278,7 @@ __device__ __forceinline__ void eliminate(int n, int inner, int lines, int exten
     double after = 0, at_last = 0, total = 0;
     if (PERIODIC) {
         double sum = x[(long long)(n - 1) * inner] - removed + last_value;
-        at_last = last_excess == 0 ? 0 : sum * reciprocal(last_excess);
+        at_last = last_excess == 0 ? 0 : sum * reciprocal(now.moved(last_excess));
         x[(long long)(n - 1) * inner] = total = at_last;
     }
     bring(last_chunk);
@@ -331,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(128)
                  const double* __restrict__ values_b, double* __restrict__ inverses) {
     int line = blockIdx.x * blockDim.x + threadIdx.x;
     if (line >= lines) return;
-    Elimination now = {table, table + n, table + 2 * n, table + 3 * n, n, values_a[line % extent], values_b[line / extent], 0, 0};
+    Elimination now(table, n, values_a[line % extent], values_b[line / extent]);
     inverses += (long long)(line / inner) * n * inner + line % inner;
     for (int k = 0; k < n; k++) {
         double inverse, next, last, before;
