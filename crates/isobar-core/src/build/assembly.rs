@@ -66,6 +66,8 @@ pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
     pub(super) backend: &'a B,
     pub(super) stencil: &'a S,
     options: &'a SolverOptions,
+    /// Of the matrix or of the nearest box, where they have been found already.
+    pub(super) factors: Option<&'a Separable>,
     /// Whether a part of the grid is tied to nothing.
     is_floating: bool,
     operator: Arc<B::Operator<T>>,
@@ -85,14 +87,14 @@ pub(super) fn assemble<B: Supports<S>, S: Stencil>(
     factors: Option<&Separable>,
     is_floating: bool,
 ) -> Result<Parts<S, dyn Iteration<B, f64>>> {
-    let double = Maker::new(backend, stencil, options, Arc::clone(operator), is_floating);
+    let double = Maker { factors, ..Maker::new(backend, stencil, options, Arc::clone(operator), is_floating) };
     if let Some(own) = own {
         let own = Own::new(backend, backend.layout(stencil)?, own);
         return Parts::new(Box::new(own) as Box<dyn Preconditioner<B, f64>>)
             .with(|preconditioner| double.krylov(preconditioner));
     }
     if options.method == Method::Direct {
-        return double.direct(factors);
+        return double.direct();
     }
     match options.storage() {
         Precision::F64 => double.iteration(),
@@ -163,7 +165,7 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
         is_floating: bool,
     ) -> Self {
         let capabilities = backend.capabilities(&operator);
-        Self { backend, stencil, options, is_floating, operator, capabilities }
+        Self { backend, stencil, options, factors: None, is_floating, operator, capabilities }
     }
 
     /// The same in another precision, with an operator of its own.

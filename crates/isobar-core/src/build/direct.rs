@@ -27,13 +27,29 @@ pub(super) fn chosen_directly<B: Supports<S>, S: Stencil>(
     stencil: &S,
     options: &SolverOptions,
 ) -> Option<Separable> {
-    let is_open = options.method == Method::Auto
+    (is_open(options) && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
+}
+
+/// Whether nothing has been said of how to solve.
+fn is_open(options: &SolverOptions) -> bool {
+    options.method == Method::Auto
         && options.preconditioner == Kind::Auto
         && options.deflation.is_none()
         && options.norm != Norm::Scaled
         && options.precision == Precision::F64
-        && options.multigrid == MultigridOptions::default();
-    (is_open && backend.has_direct()).then(|| stencil.chooses_direct()).flatten()
+        && options.multigrid == MultigridOptions::default()
+}
+
+/// Returns the factors of the nearest box, and why they are tried, where conjugate gradients may be faster with it than with the
+/// multigrid that was chosen.
+pub(super) fn box_to_try<B: Supports<S>, S: Stencil>(
+    backend: &B,
+    stencil: &S,
+    options: &SolverOptions,
+    choice: &Choice,
+) -> Option<(Separable, String)> {
+    let has_multigrid = choice.method == Method::Cg && choice.preconditioner == Kind::Multigrid;
+    (has_multigrid && is_open(options) && backend.has_direct()).then(|| stencil.tries_box()).flatten()
 }
 
 /// Says why several ranks iterate for a matrix that one rank would solve directly.
@@ -120,10 +136,10 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
 
 impl<B: Supports<S>, S: Stencil> Maker<'_, B, S, f64> {
     /// Transforms and tridiagonal systems.
-    pub(super) fn direct(&self, factors: Option<&Separable>) -> Result<Parts<S, dyn Iteration<B, f64>>> {
+    pub(super) fn direct(&self) -> Result<Parts<S, dyn Iteration<B, f64>>> {
         let Self { backend, stencil, capabilities, .. } = self;
         let layout = backend.layout(stencil)?;
-        let solver = match factors {
+        let solver = match self.factors {
             Some(factors) => backend.direct(&layout, factors)?,
             None => backend.direct(&layout, &backend.separable(stencil)?)?,
         };
@@ -142,8 +158,12 @@ impl<B: Supports<S>, S: Stencil, T: Real> Maker<'_, B, S, T> {
     pub(super) fn nearest_box(&self) -> Result<Parts<S, dyn Preconditioner<B, T>>> {
         let Self { backend, stencil, .. } = self;
         let layout = backend.layout(stencil)?;
-        let solver = backend.direct(&layout, &backend.nearest_box(stencil)?)?.ok_or_else(not_direct)?;
-        let made = NearestBox::new(*backend, layout, Arc::clone(&solver))?;
+        let solver = match self.factors {
+            Some(factors) => backend.direct(&layout, factors)?,
+            None => backend.direct(&layout, &backend.nearest_box(stencil)?)?,
+        };
+        let solver = solver.ok_or_else(not_direct)?;
+        let made = NearestBox::new::<T>(*backend, layout, Arc::clone(&solver))?;
         let mut parts: Parts<S, dyn Preconditioner<B, T>> = Parts::new(Box::new(made));
         parts.notes.push(format!("the nearest box, {}", locked(&solver).describe()));
         let device = (*backend).clone();

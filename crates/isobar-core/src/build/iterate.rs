@@ -55,6 +55,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         ranks.watch_first(self, monitor);
         self.watch_single(monitor);
         self.watch_points(monitor);
+        self.watch_box(monitor);
         // Of a first guess of zero no copy is needed.
         let zero = (guess == Guess::Zero).then_some(initial);
         if zero.is_some() {
@@ -77,9 +78,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             let has_gained = residual <= GAIN * before && restarts < MAX_RESTARTS;
             match monitor.stop() {
                 None | Some(Stop::Stagnated | Stop::Diverged | Stop::Breakdown)
-                    if self.is_replaceable && residual.is_finite() =>
+                    if (self.is_replaceable || self.after_box.is_some()) && residual.is_finite() =>
                 {
-                    told.notes.push(self.replace_points(monitor, residual)?);
+                    let note = match self.after_box.take() {
+                        Some(options) => self.replace_box(options, monitor, residual)?,
+                        None => self.replace_points(monitor, residual)?,
+                    };
+                    told.notes.push(note);
                     ranks = Ranks::new(self);
                     ranks.watch_first(self, monitor);
                     self.watch_single(monitor);

@@ -27,6 +27,18 @@ const PROBE_SINGLE: usize = 30;
 /// That pace is too slow where the tolerance would take so many: with rounding in double precision few matrices do.
 const SLOW_SINGLE: f64 = 100.0;
 
+/// Iterations in which the nearest box must show its pace, and keep it from then on.
+const PROBE_BOX: usize = 8;
+/// That pace is too slow where the tolerance would take so many: an iteration takes a third to a fifth of the time of one with multigrid,
+/// which takes ten where cells are thin.
+const SLOW_BOX: f64 = 36.0;
+
+/// The same with the nearest box as the preconditioner.
+pub(super) fn with_box(mut options: SolverOptions) -> SolverOptions {
+    options.preconditioner = Preconditioner::Direct;
+    in_double(options)
+}
+
 /// The same with everything in double precision.
 pub(super) fn in_double(mut options: SolverOptions) -> SolverOptions {
     options.precision = Precision::F64;
@@ -97,6 +109,26 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         Ok(format!(
             "cycles that relax points were slow up to cycle {at}, {left:.3} a cycle; went on with cg, preconditioner {to}"
         ))
+    }
+
+    /// Has the nearest box watched, where it is only tried.
+    pub(super) fn watch_box(&self, monitor: &mut Monitor<'_>) {
+        if self.after_box.is_some() {
+            monitor.watch_on(PROBE_BOX, -self.options.tolerance.ln() / SLOW_BOX);
+        }
+    }
+
+    /// Goes on with multigrid. Says so.
+    pub(super) fn replace_box(
+        &mut self,
+        options: SolverOptions,
+        monitor: &mut Monitor<'_>,
+        residual: f64,
+    ) -> Result<String> {
+        let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        self.replace(options)?;
+        monitor.change(residual);
+        Ok(format!("the nearest box was slow up to iteration {at}, {left:.3} an iteration; went on with multigrid"))
     }
 
     /// Makes room for the best iterate, which Krylov methods keep.

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::arrays::{CallersGrid, download, find_not_finite, upload};
 use super::assembly::{Parts, assemble};
-use super::direct::{chosen_directly, direct_choice, why_not_directly};
+use super::direct::{box_to_try, chosen_directly, direct_choice, why_not_directly};
+use super::replace::with_box;
 use super::solve::{Description, Solve};
 use crate::array::{Source, Target};
 use crate::backend::{Scalar, copy_bandwidth};
@@ -51,6 +52,8 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_automatic: bool,
     /// The options as they were given, where they left the method open and a direct solve was chosen.
     pub(super) asked: Option<SolverOptions>,
+    /// What takes the place of the nearest box as a preconditioner, where that is only tried.
+    pub(super) after_box: Option<SolverOptions>,
     /// Whether the method was nobody's wish either, and there is a safer one.
     pub(super) is_replaceable: bool,
     /// The preconditioner of that one.
@@ -144,7 +147,12 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let is_replaceable = options.method == Method::Auto
             && options.multigrid.smoother == Smoother::Auto
             && resolved.multigrid.smoother.begins_with_points();
-        let options = resolved;
+        let tried = if is_own || factors.is_some() { None } else { box_to_try(backend, stencil, options, &choice) };
+        let after_box = tried.is_some().then(|| resolved.clone());
+        let (options, is_replaceable) = match tried {
+            Some(_) => (with_box(resolved), false),
+            None => (resolved, is_replaceable),
+        };
         if !stencil.is_symmetric() && options.method == Method::Cg {
             return Err(Error::invalid(
                 "solver.method",
@@ -166,11 +174,13 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let capabilities = backend.capabilities(&operator);
         let null_space = null_space(&capabilities, stencil, &options)?;
         let is_floating = null_space.as_ref().is_some_and(NullSpace::is_floating);
+        let known = factors.as_ref().or(tried.as_ref().map(|(factors, _)| factors));
         let Parts { made: iteration, levels, mut notes, coefficient_bytes, updates } =
-            assemble(backend, stencil, &options, &operator, own, factors.as_ref(), is_floating)?;
-        notes.extend(choice.why.clone());
+            assemble(backend, stencil, &options, &operator, own, known, is_floating)?;
+        notes.extend(choice.why.clone().filter(|_| tried.is_none()));
+        notes.extend(tried.map(|(_, why)| format!("conjugate gradients with the nearest box: {why}")));
         notes.extend(why_not_directly(backend, stencil, asked.method));
-        notes.extend(choice.why_cycles.clone());
+        notes.extend(choice.why_cycles.clone().filter(|_| after_box.is_none()));
         notes.extend(described);
         let singular = null_space.as_ref().and_then(NullSpace::describe);
         let is_incomplete = matches!(options.preconditioner, Preconditioner::Ic { .. } | Preconditioner::Mic { .. });
@@ -213,6 +223,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
             best: keeps_best.then(|| backend.zeros(&layout)).transpose()?,
             is_automatic,
             asked: factors.is_some().then(|| asked.clone()),
+            after_box,
             is_replaceable,
             reserve: choice.preconditioner,
             is_capped: false,
@@ -395,8 +406,12 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates);
-        for update in self.updates.iter().chain(other).filter(|_| !is_left) {
-            update(stencil)?;
+        let updates = self.updates.iter().chain(other).filter(|_| !is_left);
+        // A box that is only tried need not be had any more.
+        let updated = updates.map(|update| update(stencil)).collect::<Result<()>>();
+        let is_boxless = updated.is_err() && self.after_box.is_some();
+        if !is_boxless {
+            updated?;
         }
         let was_floating = self.is_floating();
         match &mut self.null_space {
@@ -405,6 +420,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         if is_left {
             return self.leave_direct();
+        }
+        if let Some(options) = self.after_box.take_if(|_| is_boxless) {
+            return self.replace(options);
         }
         if self.options.method == Method::Jacobi && self.is_floating() != was_floating {
             // Relaxation depends on it.

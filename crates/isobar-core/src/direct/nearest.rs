@@ -9,12 +9,23 @@ const SAMPLES: u64 = 256;
 /// Passes in which the factors of each axis are fitted given the others'.
 const FITS: usize = 8;
 
+/// The separable matrix that is nearest to another, and how near it is.
+#[derive(Clone, Debug)]
+pub struct Nearest {
+    /// Its factors.
+    pub factors: Separable,
+    /// How many of the cells that were looked at are open, in parts of 1.
+    pub open: f64,
+    /// The standard deviation of the logarithms of open cells' couplings from those of the factors.
+    pub spread: f64,
+}
+
 /// Finds the separable matrix that is nearest to another, closed cells left out: couplings are fitted by products of one factor an axis, in
 /// their logarithms, ties by their mean along lines. It is positive definite: where nothing is tied, everything is, a little.
 ///
 /// # Errors
 /// [`Error::Invalid`] where no cell is open.
-pub fn nearest(matrix: &dyn SeparableRows) -> Result<Separable> {
+pub fn nearest(matrix: &dyn SeparableRows) -> Result<Nearest> {
     let shape = matrix.shape();
     let extents = [shape.nx, shape.ny, shape.nz];
     let fits = [0, 1, 2].map(|axis| (extents[axis] > 1).then(|| Fit::of(matrix, axis, extents)).transpose());
@@ -58,13 +69,18 @@ pub fn nearest(matrix: &dyn SeparableRows) -> Result<Separable> {
     if this.is_singular() {
         this.tie_a_little();
     }
-    Ok(this)
+    let fits = || fits.iter().flatten();
+    let open = fits().map(|fit| fit.open).fold(1.0, f64::min);
+    Ok(Nearest { factors: this, open, spread: fits().map(|fit| fit.spread).fold(0.0, f64::max) })
 }
 
 /// log h ≈ the sum of one number an axis.
 struct Fit {
     /// Along the couplings' own axis with the mean in it, along the others 0 on average.
     logs: [Vec<f64>; 3],
+    /// As in [`Nearest`].
+    open: f64,
+    spread: f64,
 }
 
 impl Fit {
@@ -72,8 +88,10 @@ impl Fit {
         let has_last = matrix.is_by_cells() || matrix.is_periodic(axis);
         let layers = (0..3).flat_map(|d| (0..extents[d]).map(move |n| (d, n)));
         let cells = layers.flat_map(|(d, n)| (0..SAMPLES).map(move |number| sample(d, n, number, extents)));
+        let cells: Vec<_> = cells.filter(|at| has_last || at[axis] + 1 < extents[axis]).collect();
+        let count = cells.len();
         let open: Vec<([usize; 3], f64)> = cells
-            .filter(|at| has_last || at[axis] + 1 < extents[axis])
+            .into_iter()
             .map(|at| (at, matrix.coupling(axis, at)))
             .filter(|&(_, coupling)| coupling > 0.0 && coupling.is_finite())
             .map(|(at, coupling)| (at, coupling.ln()))
@@ -107,7 +125,10 @@ impl Fit {
                 }
             }
         }
-        Ok(Self { logs })
+        let product = |at: [usize; 3]| (0..3).map(|d| logs[d][at[d]]).sum::<f64>();
+        let squares: f64 = open.iter().map(|&(at, log)| (log - product(at)).powi(2)).sum();
+        let (found, spread) = (open.len() as f64, (squares / open.len() as f64).sqrt());
+        Ok(Self { open: found / count as f64, spread, logs })
     }
 
     fn along(&self, axis: usize) -> Vec<f64> {

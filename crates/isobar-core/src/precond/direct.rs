@@ -1,12 +1,14 @@
 //! A direct solve of a box as a preconditioner.
 
+use std::any::Any;
+
 use super::Preconditioner;
 use crate::backend::Backend;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::operator::SharedDirect;
 use crate::operator::direct::locked;
-use crate::real::Real;
+use crate::real::{Precision, Real};
 use crate::traffic::{self, StepTraffic};
 
 /// z = M⁻¹ r with M the separable matrix that is nearest to A, in double precision.
@@ -14,21 +16,24 @@ use crate::traffic::{self, StepTraffic};
 /// Few iterations where cells are thin and most are open, as in ocean basins; none of its business are pores and coefficients that vary much
 /// (`docs/notes/direct.md`).
 ///
-/// Storage: a vector in double precision, and that of the [`DirectSolver`](crate::operator::DirectSolver).
+/// Storage: that of the [`DirectSolver`](crate::operator::DirectSolver), and a vector in double precision where others are not.
 pub struct NearestBox<B: Backend> {
     backend: B,
     layout: Layout,
     solver: SharedDirect<B>,
-    x: B::Vector<f64>,
+    /// Where vectors of another precision are converted to.
+    x: Option<B::Vector<f64>>,
 }
 
 impl<B: Backend> NearestBox<B> {
-    /// Takes what solves the box.
+    /// Takes what solves the box, for vectors of this precision.
     ///
     /// # Errors
     /// Where its vector does not fit in memory.
-    pub fn new(backend: &B, layout: Layout, solver: SharedDirect<B>) -> Result<Self> {
-        Ok(Self { backend: backend.clone(), layout, solver, x: backend.zeros(&layout)? })
+    pub fn new<T: Real>(backend: &B, layout: Layout, solver: SharedDirect<B>) -> Result<Self> {
+        let is_double = T::PRECISION == Precision::F64;
+        let x = if is_double { None } else { Some(backend.zeros(&layout)?) };
+        Ok(Self { backend: backend.clone(), layout, solver, x })
     }
 }
 
@@ -38,19 +43,27 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for NearestBox<B> {
     }
 
     fn apply(&mut self, r: &B::Vector<T>, z: &mut B::Vector<T>) -> Result<()> {
-        self.backend.convert(r, &mut self.x)?;
-        locked(&self.solver).solve_in_place(&mut self.x)?;
-        self.backend.convert(&self.x, z)
+        let Self { backend, layout, solver, x } = self;
+        let (from, to): (&dyn Any, &mut dyn Any) = (r, z);
+        if let (Some(r), Some(z)) = (from.downcast_ref(), to.downcast_mut()) {
+            return locked(solver).solve(r, z);
+        }
+        let x = match x {
+            Some(x) => x,
+            None => x.insert(backend.zeros(layout)?),
+        };
+        backend.convert(r, x)?;
+        locked(solver).solve_in_place(x)?;
+        backend.convert(x, z)
     }
 
     fn apply_traffic(&self, cells: usize) -> Vec<StepTraffic> {
-        vec![
-            StepTraffic::once::<f64>(traffic::DIRECT_SOLVE, cells),
-            StepTraffic::once::<f64>(traffic::COPY, cells).times(2.0),
-        ]
+        let conversions = self.x.as_ref().map(|_| StepTraffic::once::<f64>(traffic::COPY, cells).times(2.0));
+        [StepTraffic::once::<f64>(traffic::DIRECT_SOLVE, cells)].into_iter().chain(conversions).collect()
     }
 
     fn workspace_bytes(&self) -> usize {
-        self.layout.len() * size_of::<f64>() + locked(&self.solver).bytes()
+        let converted = if self.x.is_some() { self.layout.len() * size_of::<f64>() } else { 0 };
+        converted + locked(&self.solver).bytes()
     }
 }

@@ -125,6 +125,11 @@ pub trait Stencil: Clone + Send + Sync + 'static {
         ))
     }
 
+    /// That matrix where conjugate gradients may be faster with it than with multigrid, and why: a few iterations tell.
+    fn tries_box(&self) -> Option<(Separable, String)> {
+        None
+    }
+
     /// Fails where `new` has more than other coefficients: what [`Supports::update`] cannot change.
     ///
     /// # Errors

@@ -294,7 +294,7 @@ impl Stencil for TensorProduct {
     }
 
     fn nearest_box(&self) -> Result<Separable> {
-        nearest(&TensorProductRows::new(self))
+        Ok(nearest(&TensorProductRows::new(self))?.factors)
     }
 
     fn check_update(&self, new: &Self) -> Result<()> {

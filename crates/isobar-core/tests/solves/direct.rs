@@ -316,6 +316,44 @@ fn the_nearest_box_preconditions_basins() {
     }
 }
 
+/// Thin cells of which most are open: the box is tried, kept where it is fast, and left where obstacles are too many.
+#[test]
+fn the_choice_tries_the_nearest_box() {
+    let shape = Shape::new(24, 20, 12);
+    let cell = |n: usize| [n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny)];
+    let basin = |n: usize| cell(n)[2] >= 2 && (cell(n)[0] as f64 - 15.0).hypot(cell(n)[1] as f64 - 6.0) > 3.0;
+    let pores = |n: usize| random(5, n) > 0.7;
+    let stencil = |is_open: &dyn Fn(usize) -> bool| {
+        let field = |factor: f64| (0..shape.cells()).map(|n| if is_open(n) { factor } else { 0.0 }).collect::<Vec<_>>();
+        let cells = Coefficients::Cells {
+            fields: vec![field(0.1).into(), field(10.0).into()],
+            axes: [(0, 2.0), (0, 2.0), (1, 2.0)],
+        };
+        Diffusion::new(shape, cells, None, [SIDES[1], SIDES[0], SIDES[0]]).unwrap()
+    };
+    let options = SolverOptions {
+        tolerance: 1e-8,
+        norm: Norm::Rhs,
+        compatibility: Compatibility::Project,
+        ..SolverOptions::default()
+    };
+    for (is_open, is_kept) in [(&basin as &dyn Fn(usize) -> bool, true), (&|n| !pores(n), false)] {
+        let stencil = stencil(is_open);
+        let mut system = System::new(&Reference, &stencil, &options).unwrap();
+        assert_eq!(system.description().preconditioner, "direct");
+        let notes = system.description().notes.join("; ");
+        assert!(notes.contains("of the cells are open"), "{notes}");
+        let b: Vec<f64> = (0..shape.cells()).map(|n| if is_open(n) { random(2, n) } else { 0.0 }).collect();
+        for _ in 0..2 {
+            let (outcome, u) = solve(&mut system, shape, &b);
+            assert!(outcome.converged(), "{outcome:?}");
+            assert!(residual(&stencil, &u, &b) <= 1.01e-8, "{outcome:?}");
+        }
+        let wanted = if is_kept { "direct" } else { "multigrid" };
+        assert_eq!(system.description().preconditioner, wanted);
+    }
+}
+
 /// What is left to the choice is solved directly where that can be done, and goes on with what suits new coefficients.
 #[test]
 fn the_choice_takes_it_and_leaves_it() {
