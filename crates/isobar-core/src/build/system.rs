@@ -392,13 +392,13 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         // Nothing has been changed yet.
         let mut is_left = false;
-        if self.options.method == Method::Direct {
-            if let Err(error) = self.backend.separable(stencil) {
-                if self.asked.is_none() {
-                    return Err(error);
-                }
-                is_left = true;
+        if self.options.method == Method::Direct
+            && let Err(error) = self.backend.separable(stencil)
+        {
+            if self.asked.is_none() {
+                return Err(error);
             }
+            is_left = true;
         }
         if self.options.method != Method::Direct || is_left {
             stencil.check_iterated()?;
@@ -406,9 +406,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
         let other = self.symmetric.iter().flat_map(|(_, updates)| updates);
-        let updates = self.updates.iter().chain(other).filter(|_| !is_left);
+        let mut updates = self.updates.iter().chain(other).filter(|_| !is_left);
         // A box that is only tried need not be had any more.
-        let updated = updates.map(|update| update(stencil)).collect::<Result<()>>();
+        let updated = updates.try_for_each(|update| update(stencil));
         let is_boxless = updated.is_err() && self.after_box.is_some();
         if !is_boxless {
             updated?;

@@ -113,7 +113,8 @@ impl Lines {
         };
         let vanishing = |mu: f64, nu: f64| {
             let pivot = self.pivots([mu, nu]).last().map_or(0.0, |pivot| 1.0 / pivot.inverse);
-            (!(pivot.abs() > self.least_pivot.max(VANISHING * size(mu, nu)))).then_some(pivot)
+            let is_apart = pivot.abs() > self.least_pivot.max(VANISHING * size(mu, nu));
+            if is_apart { None } else { Some(pivot) }
         };
         let found: Vec<Option<[f64; 3]>> = rows(&Host, values[1].len(), 1, |b, found| {
             let nu = values[1][b];

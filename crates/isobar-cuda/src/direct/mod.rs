@@ -18,18 +18,16 @@ use crate::compile;
 use crate::cuda::Cuda;
 use crate::driver::Pointer;
 use crate::kernels;
-use crate::launch::{Argument, Arguments, Kernel, refuse_while_recording};
+use crate::launch::{Argument, Arguments, Kernel, Launch, refuse_while_recording};
 use crate::memory::Buffer;
 use crate::module::Module;
 use crate::scalars::Scalars;
 use crate::vector::Vector;
 
-/// Cells between pivots that are kept, as in direct.cu.
-const CHUNK: usize = 8;
-/// Grids of so many cells fit in the cache, with a pivot for each.
-const CACHED: usize = 1 << 21;
+/// Cells of a segment of a line in registers, as in direct.cu: those that are eliminated, and the last.
+const MOST_IN_SEGMENT: usize = 16 + 1;
 /// Threads of a block that solves lines.
-const LINES_A_BLOCK: usize = 128;
+const MOST_THREADS: usize = 512;
 /// Threads of a block that sums up, and of the one that sums up all lines.
 const SUMMING: usize = 256;
 const SUMMING_LINES: usize = 1024;
@@ -72,8 +70,8 @@ struct Direct {
     /// For residuals, of each axis couplings, ties, and what they are multiplied by along the others.
     tables: Buffer,
     scalars: Scalars,
-    /// Pivots: all of them, of grids that fit in the cache, else some on the way.
-    kept: Buffer,
+    /// Pivots, of lines whose segments do not fit in registers.
+    kept: Option<Buffer>,
     /// What each line adds to the sum of all cells, of a singular matrix whose cells do not weigh the same.
     totals: Option<Buffer>,
     /// Arrays in C order.
@@ -85,16 +83,54 @@ pub(crate) fn direct(backend: &Cuda, layout: &Layout, factors: &Separable) -> Re
     Ok(Arc::new(Mutex::new(Direct::new(backend, layout, factors)?)))
 }
 
-/// Whether pivots are kept from solve to solve: where elimination is bound by their chain, not by memory.
-fn stores_pivots(factors: &Separable) -> bool {
-    factors.shape.cells() <= CACHED && !factors.lines.is_periodic()
+/// How lines are shared out: the threads of each, a power of two, and the lines of a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Segments {
+    count: usize,
+    width: usize,
+    in_registers: bool,
 }
 
-/// σ, t, D_a and D_b, one after another, and the least pivot.
+impl Segments {
+    /// Of lines of n cells. Short segments and few of them take the least time: about as many as each has cells.
+    fn of(n: usize) -> Self {
+        let fits = |count: usize| 2 * count <= n && 2 * count <= MOST_THREADS;
+        let mut count = 1;
+        while fits(count) && (n.div_ceil(count) > MOST_IN_SEGMENT || count * count < n.min(256)) {
+            count *= 2;
+        }
+        // Neighbouring lines fill a line of the cache, and a block has a few warps.
+        let mut width = 16;
+        while width > 1 && width * count > MOST_THREADS {
+            width /= 2;
+        }
+        while width < 128 && 2 * width * count <= 256 {
+            width *= 2;
+        }
+        Self { count, width, in_registers: n.div_ceil(count) <= MOST_IN_SEGMENT }
+    }
+
+    fn kernel(self) -> &'static str {
+        if self.in_registers { "solve_lines" } else { "solve_long_lines" }
+    }
+
+    fn threads(self) -> usize {
+        self.count * self.width
+    }
+
+    /// Shared memory: four numbers a thread.
+    fn bytes(self) -> usize {
+        4 * self.threads() * size_of::<f64>()
+    }
+}
+
+/// σ, t, D_a and D_b, one after another, the least pivot, and what ties the last cell of the line of a constant, which is 0 then.
 fn table(factors: &Separable) -> Vec<f64> {
     let lines = &factors.lines;
     let all = [&lines.shift, &lines.couplings, &lines.weights[0], &lines.weights[1]].into_iter().flatten().copied();
-    all.chain([lines.least_pivot]).collect()
+    let coupling = if lines.len() > 1 { lines.couplings[lines.len() - 2] } else { 1.0 };
+    let tie = if factors.is_singular() { coupling } else { 0.0 };
+    all.chain([lines.least_pivot, tie]).collect()
 }
 
 /// Of x, y and z: couplings, ties, and what they are multiplied by along the two other axes.
@@ -132,8 +168,7 @@ impl Direct {
         let [a, b] = [0, 1].map(|which| Axis::new(backend, &module, factors, which, &bases[which]));
         let axes = [a?, b?];
         let (cells, n) = (factors.shape.cells(), factors.lines.len());
-        let periodic = if factors.lines.is_periodic() { 2 } else { 1 };
-        let stores = stores_pivots(factors);
+        let segments = Segments::of(n);
         // Of cells that weigh the same, only the line of the constant has a mean.
         let is_even = |mass: &[f64]| mass.iter().all(|m| (m - mass[0]).abs() <= 1e-13 * mass[0]);
         let has_totals = factors.is_singular() && !factors.factors.iter().all(|axis| is_even(&axis.mass));
@@ -141,7 +176,7 @@ impl Direct {
             lines: Buffer::from_slice(context, &table(factors), "tridiagonal systems")?,
             tables: Buffer::from_slice(context, &tables(factors), "factors of a separable matrix")?,
             scalars: backend.scalars()?,
-            kept: room(if stores { cells } else { periodic * n.div_ceil(CHUNK) * (cells / n) }, "pivots")?,
+            kept: (!segments.in_registers).then(|| room(cells, "pivots")).transpose()?,
             totals: has_totals.then(|| room(cells / n, "sums of lines")).transpose()?,
             work: [room(cells, "the box in its own order")?, room(cells, "the box in its own order")?],
             backend: backend.clone(),
@@ -151,10 +186,9 @@ impl Direct {
             bases,
             axes,
         };
-        for kernel in [this.line_kernel(), this.judging_kernel(), "sum_first_line", "center_first_line"] {
+        for kernel in [segments.kernel(), this.judging_kernel(), "sum_first_line", "center_first_line"] {
             this.module.kernel(kernel)?;
         }
-        this.store_pivots()?;
         Ok(this)
     }
 
@@ -163,52 +197,13 @@ impl Direct {
         Ok(self.module.kernel(name)?.early(self.backend.context()))
     }
 
-    fn line_kernel(&self) -> &'static str {
-        if self.factors.lines.is_periodic() {
-            "solve_periodic_lines"
-        } else if stores_pivots(&self.factors) {
-            "substitute_lines"
-        } else {
-            "solve_lines"
-        }
-    }
-
     /// Multiplies by the eigenvectors of an axis or back, from the first line on or from the last.
     fn multiply(&self, (which, is_back): (usize, bool), is_descending: bool, arrays: [Pointer; 2]) -> Result<()> {
         self.axes[which].multiply(&self.backend, is_back, is_descending, arrays)
     }
 
-    /// What kernels of lines begin with.
-    fn line_arguments(&self) -> Arguments {
-        let Separable { line, across, .. } = &self.factors;
-        Arguments::new()
-            .with(self.factors.lines.len() as i32)
-            .with(self.factors.stride(*line) as i32)
-            .with(self.line_count() as i32)
-            .with(self.factors.extent(across[0]) as i32)
-            .with(self.lines.start())
-            .with(self.axes[0].values.start())
-            .with(self.axes[1].values.start())
-            .with(self.kept.start())
-    }
-
     fn line_count(&self) -> usize {
         self.factors.shape.cells() / self.factors.lines.len()
-    }
-
-    fn over_lines(&self, kernel: Kernel, arguments: Arguments) -> Result<()> {
-        let lines = self.line_count();
-        // Few lines on all multiprocessors.
-        let is_small = lines < LINES_A_BLOCK * self.backend.context().multiprocessors;
-        let block = if is_small { LINES_A_BLOCK / 4 } else { LINES_A_BLOCK };
-        self.backend.launch(kernel, [lines.div_ceil(block), 1, 1], [block, 1], arguments)
-    }
-
-    fn store_pivots(&self) -> Result<()> {
-        if !stores_pivots(&self.factors) {
-            return Ok(());
-        }
-        self.over_lines(self.module.kernel("store_pivots")?, self.line_arguments())
     }
 
     /// `is_floating` says that the mean of the right-hand side is to be left out, and that of the solution.
@@ -219,7 +214,27 @@ impl Direct {
         if is_floating {
             self.find_mean(x)?;
         }
-        self.over_lines(self.kernel(self.line_kernel())?, self.line_arguments().with(x).with(Floating(floating)))?;
+        let Separable { line, across, lines, .. } = &self.factors;
+        let segments = Segments::of(lines.len());
+        let arguments = Arguments::new()
+            .with(lines.len() as i32)
+            .with(self.factors.stride(*line) as i32)
+            .with(self.line_count() as i32)
+            .with(self.factors.extent(across[0]) as i32)
+            .with(segments.width as i32)
+            .with(self.lines.start())
+            .with(self.axes[0].values.start())
+            .with(self.axes[1].values.start())
+            .with(self.kept.as_ref().map_or(0, Buffer::start))
+            .with(x)
+            .with(Floating(floating));
+        self.backend.submit(Launch {
+            kernel: self.kernel(segments.kernel())?,
+            grid: [self.line_count().div_ceil(segments.width) as u32, 1, 1],
+            block: [segments.threads() as u32, 1],
+            shared_bytes: segments.bytes() as u32,
+            arguments,
+        })?;
         if is_floating && totals != 0 { self.center(x, totals) } else { Ok(()) }
     }
 
@@ -341,7 +356,6 @@ impl DirectSolver<Cuda> for Direct {
         refuse_while_recording("new coefficients")?;
         let keeps = |which: usize| factors.factors[which] == self.factors.factors[which];
         let is_same_kind = factors.line == self.factors.line
-            && factors.lines.is_periodic() == self.factors.lines.is_periodic()
             && [keeps(0), keeps(1)] == [true; 2]
             && factors.is_singular() == self.factors.is_singular();
         if is_same_kind {
@@ -350,7 +364,7 @@ impl DirectSolver<Cuda> for Direct {
             self.lines.write(&table(factors))?;
             self.tables.write(&tables(factors))?;
             self.factors = factors.clone();
-            return self.store_pivots();
+            return Ok(());
         }
         *self = Self::new(&self.backend, &self.layout, factors)?;
         Ok(())
@@ -362,7 +376,7 @@ impl DirectSolver<Cuda> for Direct {
 
     fn bytes(&self) -> usize {
         let Self { axes, lines, tables, kept, totals, work, .. } = self;
-        let buffers = [lines, tables, kept].into_iter().chain(totals).chain(work).map(Buffer::bytes);
+        let buffers = [lines, tables].into_iter().chain(kept).chain(totals).chain(work).map(Buffer::bytes);
         buffers.chain(axes.iter().map(Axis::bytes)).sum()
     }
 }

@@ -178,44 +178,15 @@ PRODUCT(to_modes, false, TO_MODES)
 PRODUCT(from_modes_x, true, FROM_MODES)
 PRODUCT(from_modes, false, FROM_MODES)
 
-// ---- Tridiagonal systems T + mu D_a + nu D_b, a thread each, in place. Elimination carries row sums along (isobar-core/src/direct/lines.rs);
-// on the way back pivots are computed again from those that were kept before every CHUNK cells.
-constexpr int CHUNK = 8;
+// ---- Tridiagonal systems T + mu D_a + nu D_b, in place. Elimination carries row sums along (isobar-core/src/direct/lines.rs).
+//
+// The threads of a line, a power of two, share it in segments. Each eliminates all cells of its own but the last, whose couplings reach as far as
+// the last cell of the segment before then. What is left is a periodic system of the last cells, halved until each is alone (parallel cyclic
+// reduction; Hockney and Jesshope, 1981), and then all know both ends of their segment. All numbers are still sums and products of positive
+// ones. Pivots of segments, which do not depend on the right-hand side, come first, while the kernel before is still at work.
 
-struct Elimination {
-    const double *shift, *coupling, *weight_a, *weight_b;
-    int n;
-    double mu, nu, least, excess = 0, to_last = 0;
-
-    // From the table of a matrix and a pair of eigenvalues.
-    __device__ __forceinline__ Elimination(const double* table, int n, double mu, double nu)
-        : shift(table), coupling(table + n), weight_a(table + 2 * n), weight_b(table + 3 * n), n(n), mu(mu), nu(nu), least(__ldg(table + 4 * n)) {}
-
-    // A pivot of an indefinite matrix that is too near to 0 is moved away from it.
-    __device__ __forceinline__ double moved(double pivot) const { return fabs(pivot) < least ? copysign(least, pivot) : pivot; }
-
-    __device__ __forceinline__ double row_sum(int k) const {
-        return fma(nu, __ldg(weight_b + k), fma(mu, __ldg(weight_a + k), __ldg(shift + k)));
-    }
-
-    // Eliminates cell k: 1/p, and what its next and the last cell are multiplied by; `before` is the row sum that it had.
-    template <bool PERIODIC> __device__ __forceinline__ void step(int k, double& inverse, double& next, double& last, double& before) {
-        excess += row_sum(k);
-        double coupled = __ldg(coupling + k);
-        if (PERIODIC && k == n - 2) {
-            to_last += coupled;
-            coupled = 0;
-        }
-        double pivot = moved(excess + coupled + (PERIODIC ? to_last : 0));
-        // The constant of a singular system: its last cell gets 0.
-        inverse = pivot == 0 ? 0 : reciprocal(pivot);
-        next = coupled * inverse;
-        last = PERIODIC ? to_last * inverse : 0;
-        before = excess;
-        excess *= next;
-        if (PERIODIC) to_last *= next;
-    }
-};
+// Cells of a segment that are eliminated in registers.
+constexpr int MOST = 16;
 
 // What a singular system takes out of right-hand sides and solutions: `mean` times the transform of the constant from the first, and the mean
 // from the second: along the line of the constant, where only that line has one, else by `totals`, what each line adds to the sum of all cells.
@@ -226,191 +197,142 @@ struct Floating {
     __device__ __forceinline__ double of_line(int a, int b) const { return constant_a[a] * constant_b[b]; }
 };
 
-template <bool PERIODIC>
-__device__ __forceinline__ void eliminate(int n, int inner, int lines, int extent, const double* table, const double* values_a,
-                                          const double* values_b, double* kept, double* x, Floating floating) {
-    int line = blockIdx.x * blockDim.x + threadIdx.x;
-    if (line >= lines) return;
+// A pivot's reciprocal; one of an indefinite matrix that is too near to 0 is moved away from it.
+__device__ __forceinline__ double inverse_of(double pivot, double least) {
+    return reciprocal(fabs(pivot) < least ? copysign(least, pivot) : pivot);
+}
+
+// `width` lines a block; segments of more cells than MOST and one have their numbers in x and `kept`. After the table of n cells are the least
+// pivot and a tie of the last cell, for the constant of a singular system.
+template <bool IN_REGISTERS>
+__device__ __forceinline__ void solve(int n, int inner, int lines, int extent, int width, const double* __restrict__ table,
+                                      const double* __restrict__ values_a, const double* __restrict__ values_b, double* kept, double* x,
+                                      const Floating& floating) {
+    extern __shared__ double nodes[];
+    enum Of { EXCESS, SUM, COUPLING, INVERSE, BEFORE_EXCESS = COUPLING, BEFORE_SUM = INVERSE, TOTAL = SUM };
+    int within = threadIdx.x % width, segment = threadIdx.x / width, segments = blockDim.x / width;
+    auto node = [&](Of what, int j) -> double& { return nodes[(what * segments + (j & segments - 1)) * width + within]; };
+    int number = blockIdx.x * width + within, line = min(number, lines - 1);
+    bool is_there = number < lines;
     int a = line % extent, b = line / extent;
-    Elimination now(table, n, values_a[a], values_b[b]);
-    await_previous();
-    double removed = floating.mean ? *floating.mean * floating.of_line(a, b) : 0;
-    x += (long long)(line / inner) * n * inner + line % inner;
-    // Of a periodic line the last cell waits until the end.
-    int rows = PERIODIC ? n - 1 : n, chunks = (n + CHUNK - 1) / CHUNK, last_chunk = (rows + CHUNK - 1) / CHUNK - 1;
-    now.to_last = PERIODIC ? __ldg(now.coupling + n - 1) : 0;
-    double last_excess = PERIODIC ? now.row_sum(n - 1) : 0, last_value = 0, carried = 0;
-    // Values are on their way while those before them are worked on.
-    double value[CHUNK], ahead[CHUNK];
-    auto bring = [&](int chunk) {
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            ahead[q] = k >= 0 && k < rows ? x[(long long)k * inner] : 0;
-        }
-    };
-    auto take = [&]() {
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) value[q] = ahead[q];
-    };
-    bring(0);
-    for (int chunk = 0; chunk <= last_chunk; chunk++) {
-        take();
-        bring(chunk + 1);
-        kept[(long long)chunk * lines + line] = now.excess;
-        if (PERIODIC) kept[(long long)(chunks + chunk) * lines + line] = now.to_last;
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            if (k < rows) {
-                double inverse, next, last, before;
-                now.step<PERIODIC>(k, inverse, next, last, before);
-                double sum = value[q] - removed + carried;
-                carried = next * sum;
-                if (PERIODIC) {
-                    last_value = fma(last, sum, last_value);
-                    last_excess = fma(last, before, last_excess);
-                }
-                x[(long long)k * inner] = inverse * sum;
-            }
-        }
-    }
-    double after = 0, at_last = 0, total = 0;
-    if (PERIODIC) {
-        double sum = x[(long long)(n - 1) * inner] - removed + last_value;
-        at_last = last_excess == 0 ? 0 : sum * reciprocal(now.moved(last_excess));
-        x[(long long)(n - 1) * inner] = total = at_last;
-    }
-    bring(last_chunk);
-    double excess = kept[(long long)last_chunk * lines + line];
-    double to_last = PERIODIC ? kept[(long long)(chunks + last_chunk) * lines + line] : 0;
-    for (int chunk = last_chunk; chunk >= 0; chunk--) {
-        take();
-        now.excess = excess;
-        now.to_last = to_last;
-        bring(chunk - 1);
-        if (chunk > 0) {
-            excess = kept[(long long)(chunk - 1) * lines + line];
-            if (PERIODIC) to_last = kept[(long long)(chunks + chunk - 1) * lines + line];
-        }
-        double factor[CHUNK], around[PERIODIC ? CHUNK : 1];
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            factor[q] = 0;
-            if (PERIODIC) around[q] = 0;
-            if (k < rows) {
-                double inverse, last, before;
-                now.step<PERIODIC>(k, inverse, factor[q], last, before);
-                if (PERIODIC) around[q] = last;
-            }
-        }
-#pragma unroll
-        for (int q = CHUNK - 1; q >= 0; q--) {
-            int k = chunk * CHUNK + q;
-            if (k < rows) {
-                after = fma(factor[q], after, value[q]);
-                if (PERIODIC) after = fma(around[q], at_last, after);
-                total += after;
-                x[(long long)k * inner] = after;
-            }
-        }
-    }
-    if (floating.totals)
-        floating.totals[line] = floating.of_line(a, b) * total;
-    else if (floating.mean && now.mu == 0 && now.nu == 0)
-        for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
-}
-
-#define SOLVE_LINES(name, periodic)                                                                                          \
-    extern "C" __global__ void __launch_bounds__(128, 4)                                                                      \
-        name(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,  \
-             const double* __restrict__ values_b, double* __restrict__ kept, double* __restrict__ x, Floating floating) {      \
-        eliminate<periodic>(n, inner, lines, extent, table, values_a, values_b, kept, x, floating);                           \
-    }
-
-SOLVE_LINES(solve_lines, false)
-SOLVE_LINES(solve_periodic_lines, true)
-
-// Of grids that fit in the cache, where the chain of pivots takes longer than reading them: 1/p of every cell, once for all solves.
-extern "C" __global__ void __launch_bounds__(128)
-    store_pivots(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
-                 const double* __restrict__ values_b, double* __restrict__ inverses) {
-    int line = blockIdx.x * blockDim.x + threadIdx.x;
-    if (line >= lines) return;
-    Elimination now(table, n, values_a[line % extent], values_b[line / extent]);
-    inverses += (long long)(line / inner) * n * inner + line % inner;
-    for (int k = 0; k < n; k++) {
-        double inverse, next, last, before;
-        now.step<false>(k, inverse, next, last, before);
-        inverses[(long long)k * inner] = inverse;
-    }
-}
-
-// solve_lines with these pivots.
-extern "C" __global__ void __launch_bounds__(128)
-    substitute_lines(int n, int inner, int lines, int extent, const double* __restrict__ table, const double* __restrict__ values_a,
-                     const double* __restrict__ values_b, const double* __restrict__ inverses, double* __restrict__ x, Floating floating) {
-    int line = blockIdx.x * blockDim.x + threadIdx.x;
-    if (line >= lines) return;
-    int a = line % extent, b = line / extent, chunks = (n + CHUNK - 1) / CHUNK;
+    double mu = values_a[a], nu = values_b[b], least = __ldg(table + 4 * n);
     const double* couplings = table + n;
-    long long start = (long long)(line / inner) * n * inner + line % inner;
-    x += start;
-    inverses += start;
+    auto row_sum = [&](int k) { return fma(nu, __ldg(table + 3 * n + k), fma(mu, __ldg(table + 2 * n + k), __ldg(table + k))); };
+    auto first_of = [&](int j) { return (int)((long long)j * n / segments); };
+    int first = first_of(segment), last = first_of(segment + 1) - 1, count = is_there ? last - first : 0;
+    double* mine = x + (long long)(line / inner) * n * inner + line % inner + (long long)first * inner;
+    double* kept_here = IN_REGISTERS ? nullptr : kept + (mine - x);
+    double in_value[IN_REGISTERS ? MOST : 1], in_inverse[IN_REGISTERS ? MOST : 1];
+    auto value = [&](int q) -> double& {
+        if constexpr (IN_REGISTERS) return in_value[q];
+        else return mine[(long long)q * inner];
+    };
+    auto inverse = [&](int q) -> double& {
+        if constexpr (IN_REGISTERS) return in_inverse[q];
+        else return kept_here[(long long)q * inner];
+    };
+    const int bound = IN_REGISTERS ? MOST : count;
+
+    // To the last cell of the segment before, which of the first is the last of all.
+    double to_before = __ldg(couplings + (first > 0 ? first - 1 : n - 1)), coupling = to_before, excess = 0, before_excess = 0;
+#pragma unroll(IN_REGISTERS ? MOST : 1)
+    for (int q = 0; q < bound; q++) {
+        if (q >= count) continue;
+        double next = __ldg(couplings + first + q);
+        excess += row_sum(first + q);
+        double found = inverse_of(excess + next + coupling, least);
+        inverse(q) = found;
+        next *= found;
+        before_excess = fma(coupling * found, excess, before_excess);
+        excess *= next;
+        coupling *= next;
+    }
+    excess += row_sum(last);
+    if (mu == 0 && nu == 0 && segment == segments - 1) excess += __ldg(table + 4 * n + 1);
+
     await_previous();
     double removed = floating.mean ? *floating.mean * floating.of_line(a, b) : 0;
-    double value[CHUNK], pivot[CHUNK], ahead[CHUNK], pivot_ahead[CHUNK];
-    auto bring = [&](int chunk) {
+    if (IN_REGISTERS) {
 #pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            bool inside = k >= 0 && k < n;
-            ahead[q] = inside ? x[(long long)k * inner] : 0;
-            pivot_ahead[q] = inside ? __ldg(inverses + (long long)k * inner) : 0;
-        }
-    };
-    auto take = [&]() {
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            value[q] = ahead[q];
-            pivot[q] = pivot_ahead[q];
-        }
-    };
-    double carried = 0, after = 0, total = 0;
-    bring(0);
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        take();
-        bring(chunk + 1);
-#pragma unroll
-        for (int q = 0; q < CHUNK; q++) {
-            int k = chunk * CHUNK + q;
-            if (k < n) {
-                double scaled = pivot[q] * (value[q] - removed + carried);
-                carried = __ldg(couplings + k) * scaled;
-                x[(long long)k * inner] = scaled;
-            }
-        }
+        for (int q = 0; q < MOST; q++)
+            if (q < count) value(q) = mine[(long long)q * inner];
     }
-    bring(chunks - 1);
-    for (int chunk = chunks - 1; chunk >= 0; chunk--) {
-        take();
-        bring(chunk - 1);
-#pragma unroll
-        for (int q = CHUNK - 1; q >= 0; q--) {
-            int k = chunk * CHUNK + q;
-            if (k < n) {
-                after = fma(__ldg(couplings + k) * pivot[q], after, value[q]);
-                total += after;
-                x[(long long)k * inner] = after;
-            }
-        }
+    double own = mine[(long long)(last - first) * inner], reach = to_before, carried = 0, before_sum = 0;
+#pragma unroll(IN_REGISTERS ? MOST : 1)
+    for (int q = 0; q < bound; q++) {
+        if (q >= count) continue;
+        double next = __ldg(couplings + first + q), scaled = inverse(q) * (value(q) - removed + carried);
+        value(q) = scaled;
+        carried = next * scaled;
+        before_sum = fma(reach, scaled, before_sum);
+        reach *= next * inverse(q);
     }
-    if (floating.totals)
-        floating.totals[line] = floating.of_line(a, b) * total;
-    else if (floating.mean && values_a[a] == 0 && values_b[b] == 0)
-        for (int k = 0; k < n; k++) x[(long long)k * inner] -= total / n;
+    node(BEFORE_EXCESS, segment) = before_excess;
+    node(BEFORE_SUM, segment) = before_sum;
+    __syncthreads();
+    excess += node(BEFORE_EXCESS, segment + 1);
+    double sum = own - removed + carried + node(BEFORE_SUM, segment + 1);
+    for (int apart = 1; apart < segments; apart *= 2) {
+        __syncthreads();
+        node(EXCESS, segment) = excess;
+        node(SUM, segment) = sum;
+        node(COUPLING, segment) = coupling;
+        __syncthreads();
+        double above = node(COUPLING, segment + apart);
+        node(INVERSE, segment) = inverse_of(excess + coupling + above, least);
+        __syncthreads();
+        int lower = segment - apart, upper = segment + apart;
+        double from_lower = coupling * node(INVERSE, lower), from_upper = above * node(INVERSE, upper);
+        excess = fma(from_lower, node(EXCESS, lower), fma(from_upper, node(EXCESS, upper), excess));
+        sum = fma(from_lower, node(SUM, lower), fma(from_upper, node(SUM, upper), sum));
+        coupling = from_lower * node(COUPLING, lower);
+    }
+    own = sum * inverse_of(excess, least);
+    __syncthreads();
+    node(SUM, segment) = own;
+    __syncthreads();
+    double from_before = to_before * node(SUM, segment - 1), after = own, total = own;
+#pragma unroll(IN_REGISTERS ? MOST : 1)
+    for (int q = 0; q < bound; q++) {
+        if (q >= count) continue;
+        value(q) = fma(inverse(q), from_before, value(q));
+        from_before *= __ldg(couplings + first + q) * inverse(q);
+    }
+#pragma unroll(IN_REGISTERS ? MOST : 1)
+    for (int q = bound - 1; q >= 0; q--) {
+        if (q >= count) continue;
+        value(q) = after = fma(__ldg(couplings + first + q) * inverse(q), after, value(q));
+        total += after;
+    }
+    double lowered = 0;
+    if (floating.mean) {
+        __syncthreads();
+        node(TOTAL, segment) = total;
+        __syncthreads();
+        total = 0;
+        for (int j = 0; j < segments; j++) total += node(TOTAL, j);
+        if (!floating.totals)
+            lowered = mu == 0 && nu == 0 ? total / n : 0;
+        else if (is_there && segment == 0)
+            floating.totals[line] = floating.of_line(a, b) * total;
+    }
+    if (!is_there) return;
+#pragma unroll(IN_REGISTERS ? MOST : 1)
+    for (int q = 0; q < bound; q++)
+        if (q < count) mine[(long long)q * inner] = value(q) - lowered;
+    mine[(long long)(last - first) * inner] = own - lowered;
 }
+
+#define SOLVE_LINES(name, in_registers)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(512)                                                                         \
+        name(int n, int inner, int lines, int extent, int width, const double* __restrict__ table,                            \
+             const double* __restrict__ values_a, const double* __restrict__ values_b, double* __restrict__ kept,              \
+             double* __restrict__ x, Floating floating) {                                                                     \
+        solve<in_registers>(n, inner, lines, extent, width, table, values_a, values_b, kept, x, floating);             \
+    }
+
+SOLVE_LINES(solve_lines, true)
+SOLVE_LINES(solve_long_lines, false)
 
 // ---- Residuals and sums, of arrays in C order.
 

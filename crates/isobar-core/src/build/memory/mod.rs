@@ -278,17 +278,11 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// A direct solver: two arrays of the box and what is kept of pivots, eigenvectors of two axes there and back.
+    /// A direct solver: two arrays of the box, eigenvectors of two axes there and back.
     fn direct(&mut self, shape: Shape) {
         let Shape { nx, ny, nz } = shape;
         let double = size_of::<f64>() as f64;
-        // Pivots: of grids that fit in a card's cache all of them.
-        let kept = match self.is_cuda() {
-            true if shape.cells() <= 1 << 21 => 1.0,
-            true => 0.25,
-            false => 0.0,
-        };
-        self.keep(DEVICE, (2.0 + kept) * double * shape.cells() as f64);
+        self.keep(DEVICE, 2.0 * double * shape.cells() as f64);
         let squares = [nx, ny, nz].map(|n| (n * n) as f64);
         let least = squares.iter().copied().fold(f64::INFINITY, f64::min);
         let eigenvectors = 2.0 * double * (squares.iter().sum::<f64>() - least);
