@@ -472,19 +472,7 @@ impl Stencil for Diffusion {
     }
 
     fn tries_box(&self) -> Option<(Separable, String)> {
-        /// Couplings of one direction are so many times another's where cells are thin: relaxation of lines takes longest there.
-        const THIN: f64 = 10.0;
-        /// Parts of the cells that are open, and what factors leave of couplings' logarithms, where the box is near.
-        const OPEN: f64 = 0.6;
-        const SPREAD: f64 = 0.3;
-        let stiffness = self.require_host().is_ok().then(|| self.stiffness()).filter(|&stiffness| stiffness >= THIN)?;
-        let found = nearest(&DiffusionRows::new(self)).ok()?;
-        let is_near = found.open >= OPEN && found.spread <= SPREAD && found.factors.pays();
-        let why = format!(
-            "couplings of one direction are {stiffness:.0} times another's, and {:.0} % of the cells are open and like those of a box",
-            100.0 * found.open
-        );
-        is_near.then_some((found.factors, why))
+        self.box_to_try(|| nearest(&DiffusionRows::new(self)).ok())
     }
 
     fn turns(&self) -> Turns {

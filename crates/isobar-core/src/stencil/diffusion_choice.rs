@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::point_levels::{ends_small, steps};
 use super::{Coefficients, Diffusion, Stencil};
+use crate::direct::{Nearest, Separable};
 use crate::error::Result;
 use crate::execute::{Host, map_pieces};
 use crate::layout::Shape;
@@ -30,6 +31,13 @@ pub const MOST_CONTRAST_SINGLE: f64 = 1e5;
 const MOST_MEETING_SINGLE: f64 = 1e3;
 /// Couplings from one over this to this, and their products with residuals, are far within the range of single precision.
 pub const MOST_SINGLE: f64 = 1e12;
+
+/// Where cells are closed, and where couplings of one direction are so many times another's, cycles with multigrid take longest…
+const THIN: f64 = 10.0;
+/// …and the nearest box suffices where so many parts of the cells are open…
+const MOSTLY_OPEN: f64 = 0.6;
+/// …and where factors leave no more than this of the logarithms of couplings, in the root of the mean square.
+const MOST_SPREAD: f64 = 0.3;
 
 /// What coefficients are like, as far as it matters to relaxation of points and to rounding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,6 +134,24 @@ impl Diffusion {
         let Shape { nx, ny, nz } = Stencil::shape(self);
         let strengths = self.strengths().into_iter().zip([nx, ny, nz]).filter(|&(_, n)| n > 1);
         stiffness_of(strengths.map(|(strength, _)| strength))
+    }
+
+    /// The nearest box, which `find` finds, where conjugate gradients may be faster with it than with multigrid; and why.
+    pub(super) fn box_to_try(&self, find: impl FnOnce() -> Option<Nearest>) -> Option<(Separable, String)> {
+        self.require_host().ok()?;
+        let Shape { nx, ny, nz } = Stencil::shape(self);
+        let is_line = [nx, ny, nz].into_iter().filter(|&n| n > 1).count() < 2;
+        let (stiffness, has_closed) = (self.stiffness(), self.spreads().iter().any(|field| field.least == 0.0));
+        if is_line || !(has_closed || stiffness >= THIN) {
+            return None;
+        }
+        let Nearest { factors, open, spread } = find()?;
+        let is_near = open >= MOSTLY_OPEN && spread <= MOST_SPREAD && factors.pays();
+        let why = format!(
+            "{:.0} % of the cells are open and like those of a box, and couplings of one direction are {stiffness:.1} times another's",
+            100.0 * open
+        );
+        is_near.then_some((factors, why))
     }
 
     /// Coefficients of cells on the host, measured; of others nothing is known.
