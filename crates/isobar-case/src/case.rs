@@ -20,7 +20,7 @@ use crate::text::shorten;
 use crate::{diffusion, explain, heat, memory, problem, reader};
 
 /// The sections of a case file.
-const SECTIONS: [&str; 5] = ["problem", "grid", "diffusion", "heat", "solver"];
+const SECTIONS: [&str; 6] = ["problem", "grid", "diffusion", "faces", "heat", "solver"];
 
 /// Everything a case file says.
 #[derive(Clone, Debug, PartialEq)]

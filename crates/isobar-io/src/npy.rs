@@ -43,6 +43,14 @@ pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
 
+/// Reads an array of any shape; `axes` names the shape in messages, as "(nz, ny)".
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { shape, axes, rows: None })
+}
+
 /// The shape that an array must have, and what is read of it.
 struct Wanted<'a> {
     shape: &'a [usize],

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::diffusion::{Boundary, CheckedProblem, DiffusionProblem};
-use super::{RhsKind, Spacing, Weighting, random, smooth};
+use super::diffusion::{CheckedProblem, DiffusionProblem};
+use super::{Boundary, RhsKind, Spacing, Weighting, random, smooth};
 use crate::error::{Error, Result};
 use crate::execute::{Host, for_each_row, rows};
 use crate::layout::Shape;
@@ -60,14 +60,12 @@ impl DiffusionProblem {
         );
         for axis in Axis::ALL {
             let d = axis as usize;
-            for (side, is_upper) in self.boundary[d].iter().zip([false, true]) {
-                if matches!(side, Boundary::Dirichlet(0.0) | Boundary::Neumann(0.0) | Boundary::Periodic) {
-                    continue;
-                }
+            for is_upper in [false, true].into_iter().filter(|&is_upper| self.is_driven(d, is_upper)) {
                 for at in self.end(d, is_upper).filter(is_own).filter(|&at| self.is_active(at)) {
-                    values[place(at)] += match side {
+                    values[place(at)] += match self.side_at(axis, is_upper, at) {
                         Boundary::Dirichlet(value) => self.half(axis, at) * value,
-                        Boundary::Neumann(flux) => flux * self.volume(at) / self.widths(at)[d],
+                        Boundary::Neumann(flux) => flux * self.area(axis, at),
+                        Boundary::Robin { coefficient, value } => self.through(axis, at, coefficient) * value,
                         Boundary::Periodic => 0.0,
                     };
                 }

@@ -3,15 +3,18 @@
 //! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
 //! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
+//! * [`FaceProblem`] a conductance for every face,
 //! * [`Heat`] the heat equation, discretised in space (paper E),
 //! * [`materials`] coefficient fields: two phases, bubbles, layers.
 
 mod diffusion;
 mod diffusion_rhs;
+mod faces;
 mod heat;
 mod helmholtz;
 pub mod materials;
 mod points;
+mod sides;
 mod spacing;
 #[cfg(test)]
 mod tests;
@@ -20,10 +23,12 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use faces::FaceProblem;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use points::PointProblem;
+pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;
 
 /// The right-hand sides that every implementation can share.
