@@ -187,9 +187,10 @@ class Solver:
         """B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors, a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from
         z = 0, where M is this solver's preconditioner, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method.
 
-        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. That of `Helmholtz` and `TensorProduct` is so only
-        nearly, as restriction is not the transpose of prolongation there: cg takes it, with ``preconditioner={"kind": "line"}`` it is
-        symmetric. Of a singular problem r and z lose their means.
+        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. By default that of `Helmholtz` and `TensorProduct` is
+        so, and linear, only to some six digits, as restriction is not the transpose of prolongation there and vertical modes are in single
+        precision: cg takes it. With ``method="cg", preconditioner={"kind": "line"}`` it is symmetric. Of a singular problem r and z lose
+        their means.
         """
         if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
