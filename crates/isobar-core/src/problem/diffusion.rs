@@ -359,7 +359,7 @@ impl DiffusionProblem {
     }
 
     /// Distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
-    fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
+    pub(super) fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let ratio = (self.coefficient.along(Axis::Y)[n] / self.coefficient.along(Axis::X)[n]).sqrt();
         let ratio = if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 };

@@ -8,6 +8,7 @@
 
 mod diffusion;
 mod diffusion_rhs;
+mod gradient;
 mod heat;
 mod helmholtz;
 pub mod materials;
@@ -21,6 +22,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use gradient::Gradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use points::PointProblem;

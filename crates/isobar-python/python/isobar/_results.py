@@ -125,9 +125,8 @@ class Result:
         verdict = "converged" if self.converged else f"NOT converged ({self.stop.replace('_', ' ')})"
         count = self.iterations
         iterations = f"{count} iteration{'' if count == 1 else 's'}"
-        shape = "×".join(str(n) for n in reversed(tuple(self.x.shape)))
         steps = "" if self.steps is None else f", {len(self.steps)} steps"
-        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x on {shape}>"
+        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x {tuple(self.x.shape)}>"
 
 
 def _draw_history(ax, history, tolerance):

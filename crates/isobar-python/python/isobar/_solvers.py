@@ -47,7 +47,7 @@ class Solver:
 
     >>> solver = isobar.Solver(isobar.Helmholtz.panel(16, 16, 8), tolerance=1e-6, device="cpu")
     >>> solver.solve(np.ones((8, 16, 16)))  # doctest: +ELLIPSIS
-    <isobar.Result: converged in ... x on 16×16×8>
+    <isobar.Result: converged in ... x (8, 16, 16)>
     """
 
     def __init__(
@@ -222,8 +222,7 @@ class Solver:
 
     def __repr__(self) -> str:
         with_ = f" with {self.preconditioner}" if self.preconditioner else ""
-        shape = "×".join(str(n) for n in reversed(self.shape))
-        return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {shape}, {self.device}>"
+        return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {self.shape}, {self.device}>"
 
     def __reduce__(self):
         raise TypeError("isobar.Solver cannot be pickled: it holds threads and the memory of a device; make one in every process")
