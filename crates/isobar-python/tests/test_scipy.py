@@ -130,3 +130,31 @@ def test_eigenvalues(rng):
     solver = isobar.Solver(isobar.Diffusion(kappa, boundary={"y": 0.0}))
     ours = sla.eigsh(solver.as_linear_operator(), k=3, return_eigenvectors=False)
     np.testing.assert_allclose(ours, sla.eigsh(A, k=3, return_eigenvectors=False), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", problems())
+def test_matrices_are_in_the_order_of_arrays(rng, tmp_path, name):
+    problem = problems()[name]
+    if isinstance(problem, str):
+        (tmp_path / "case.toml").write_text(problem)
+        problem = isobar.Case(tmp_path / "case.toml")
+    A = problem.to_scipy()
+    assert A.shape == (problem.size, problem.size) and A.has_sorted_indices and A.has_canonical_format
+    x = rng.standard_normal(problem.shape)
+    expected = isobar.Solver(problem, device="cpu").apply(x)
+    np.testing.assert_allclose(A @ x.ravel(), expected.ravel(), atol=1e-13 * abs(expected).max())
+    if "masked" in name:
+        empty = np.diff(A.indptr) == 0
+        assert empty.any() and not expected.ravel()[empty].any()
+
+
+def test_matrices_of_scipy_can_be_changed_and_solved_with(rng):
+    kappa = rng.uniform(1.0, 2.0, (4, 5, 6))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    A, b = problem.to_scipy(), problem.rhs(1.0)
+    ours, _ = oracle.assemble(kappa, boundary=[(None, None), (None, None), (0.0, 0.0)])
+    assert abs(A - ours).max() < 1e-12 * abs(A).max()
+    x = sla.spsolve(A.tocsc(), b.ravel()).reshape(b.shape)
+    np.testing.assert_allclose(isobar.Solver(problem, tolerance=1e-12).solve(b).x, x, atol=1e-10 * abs(x).max())
+    A.data *= 2.0
+    np.testing.assert_allclose(A @ x.ravel(), 2 * b.ravel(), atol=1e-10 * abs(b).max())

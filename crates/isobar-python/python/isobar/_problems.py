@@ -28,6 +28,7 @@ class Problem:
             raise TypeError("a problem is made by Diffusion, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
+        self._regular = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,6 +76,12 @@ class Problem:
             target = writable(out, "out")
         self._system.rhs(body and body[0], fitted(target, self._system.shape, "out"))
         return target.array
+
+    def _is_regular(self) -> bool:
+        """Whether all cells take part and no constant is free."""
+        if self._regular is None:
+            self._regular = self._system.is_regular
+        return self._regular
 
     def to_scipy(self) -> Any:
         """A as a `scipy.sparse.csr_array`, rows and columns in the order of the arrays: ``A @ x.ravel()``. Those of cells that take no part
@@ -176,6 +183,7 @@ class Diffusion(Problem):
     ):
         given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells)
         super().__init__(_isobar.System.diffusion(given), dimensions)
+        self._solvers = {}
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
         """The same problem with other coefficients, and another reaction if one is given, for `Solver.update`.
@@ -192,6 +200,7 @@ class Diffusion(Problem):
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
+        other._solvers = {}
         return other
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._arrays import fitted, like, native, readable, writable
+from isobar._gradient import describe
 from isobar._options import overrides, to_json
 from isobar._problems import Case, Problem, _load
 from isobar._results import NotConvergedWarning, Result
@@ -126,7 +127,15 @@ class Solver:
         >>> float(result.x.max().round(4))
         0.125
         """
-        shape = self._problem._system.shape
+        result = self._solve(b, x0, out, progress)
+        if not result.converged:
+            warnings.warn(describe(result), NotConvergedWarning, stacklevel=2)
+        return result
+
+    def _solve(self, b, x0=None, out=None, progress=None) -> Result:
+        """The same without a warning."""
+        problem = self._problem
+        shape = problem._system.shape
         given = readable(b, "b")
         rhs = fitted(given, shape, "b")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
@@ -144,10 +153,7 @@ class Solver:
             outcome = self._solver.solve(rhs, x, x0 is not None, shown.function)
         finally:
             shown.close()
-        result = Result(native(target, given) if out is None else out, outcome, self._tolerance)
-        if not outcome.converged:
-            _warn(result, stacklevel=3)
-        return result
+        return Result(native(target, given) if out is None else out, outcome, self._tolerance, origin=(self, problem))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x
@@ -275,12 +281,6 @@ def _copy(source, target, shape):
         target.array.copy_(source.array)
     else:
         target.array[...] = source.array
-
-
-def _warn(result, stacklevel):
-    advice = f"; {result.advice}" if result.advice else ""
-    text = f"not converged: {result.stop.replace('_', ' ')} after {result.iterations} iterations, relative residual {result.residual:.1e}{advice}"
-    warnings.warn(text, NotConvergedWarning, stacklevel=stacklevel)
 
 
 class _Progress:
