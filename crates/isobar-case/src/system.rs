@@ -2,7 +2,7 @@
 
 use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
-use isobar::problem::{Coefficient, DiffusionProblem, Gradient, Heat, Weighting};
+use isobar::problem::{Coefficient, DiffusionProblem, Heat, Weighting};
 use isobar::stencil::Stencil;
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
@@ -90,8 +90,16 @@ impl LinearSystem {
     ///
     /// # Errors
     /// Those of it; a system that is not from [`LinearSystem::from_diffusion`].
-    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Gradient> {
+    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
         Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
+    }
+
+    /// Volumes of cells, C order, 0 of those that take no part.
+    ///
+    /// # Errors
+    /// A system that is not from [`LinearSystem::from_diffusion`].
+    pub fn volumes(&self) -> Result<Vec<f64>> {
+        Ok(self.diffusion()?.volumes())
     }
 
     fn diffusion(&self) -> Result<&DiffusionProblem> {

@@ -211,7 +211,12 @@ impl System {
         bytes_of(py, &py.detach(|| self.inner.project(values)))
     }
 
-    /// Derivatives by each κ, by the reaction and by the source density.
+    /// Volumes of cells, 0 of those that take no part.
+    fn volumes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
+        bytes_of(py, &py.detach(|| self.inner.volumes()).map_err(raise_case)?)
+    }
+
+    /// Derivatives by each κ.
     fn gradient<'py>(
         &self,
         py: Python<'py>,
@@ -221,7 +226,7 @@ impl System {
     ) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
         let (u, adjoint) = (u.values()?, adjoint.values()?);
         let found = py.detach(|| self.inner.gradient(&u, &adjoint, moves_rhs)).map_err(raise_case)?;
-        found.coefficient.iter().chain([&found.reaction, &found.source]).map(|values| bytes_of(py, values)).collect()
+        found.iter().map(|values| bytes_of(py, values)).collect()
     }
 
     /// Every entry of A, rows and columns in the order of the matrix: i + nx (k + nz j).

@@ -164,6 +164,8 @@ def test_import_asks_for_little():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+# JAX warns of any fork once it has been imported, as other tests do.
+@pytest.mark.filterwarnings("ignore:os.fork")
 class TestFork:
     """What a process that was forked can do: make new solvers, and none of the old ones' calls."""
 

@@ -159,7 +159,7 @@ impl DiffusionProblem {
     }
 
     /// Whether nobody has closed cell n.
-    fn is_open(&self, n: usize) -> bool {
+    pub(super) fn is_open(&self, n: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[n])
     }
 

@@ -3,24 +3,8 @@
 use super::{Boundary, Coefficient, DiffusionProblem, Well};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
+use crate::layout::Shape;
 use crate::stencil::Axis;
-
-/// Derivatives of a number J(u) by what a [`DiffusionProblem`] is made of, u its solution. Arrays have shape (nz, ny, nx), C order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Gradient {
-    /// By κ of every cell: one array for each of the [`Coefficient`]'s.
-    pub coefficient: Vec<Vec<f64>>,
-    /// By c of every cell.
-    pub reaction: Vec<f64>,
-    /// By the source density f of every cell.
-    pub source: Vec<f64>,
-}
-
-/// What lies on one side of a cell.
-enum Beyond {
-    Cell([usize; 3]),
-    Side(Boundary),
-}
 
 /// A solution u of A u = b, its adjoint λ = A⁻¹ ∂J/∂u, and whether b follows the coefficients.
 #[derive(Clone, Copy)]
@@ -35,19 +19,26 @@ impl Pair<'_> {
     fn by_tie(&self, n: usize, value: f64) -> f64 {
         self.adjoint[n] * (if self.moves_rhs { value } else { 0.0 } - self.u[n])
     }
+
+    /// ∂J/∂T of the face between cells m and n.
+    fn by_face(&self, m: usize, n: usize) -> f64 {
+        (self.adjoint[m] - self.adjoint[n]) * (self.u[n] - self.u[m])
+    }
 }
 
 impl DiffusionProblem {
-    /// Computes the derivatives of J(u) from a solution `u` of A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u, which is ∂J/∂b as well.
+    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each of the [`Coefficient`]'s, from a solution `u` of
+    /// A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
     ///
     /// By the transmissibility of a face between cells m and n the derivative is −(λ_m − λ_n)(u_m − u_n), by what ties cell n to a value
-    /// v it is λ_n (v − u_n); by κ it follows from these by the chain rule. With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which κ
-    /// changes where values on sides, wells and sources are; else b stays as it is. What is closed stays closed: cells that take no part
-    /// and faces where κ is 0 on either side add nothing.
+    /// v it is λ_n (v − u_n); by κ it follows from these by the chain rule. By c of a cell it would be −V λ u, by f V λ, V the cell's
+    /// [volume](DiffusionProblem::volumes). With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which κ changes where values on sides,
+    /// wells and sources are; else b stays as it is. What is closed stays closed: cells that take no part and faces where κ is 0 on
+    /// either side add nothing.
     ///
     /// # Errors
     /// [`Error::Shape`] for arrays of another length; [`Error::Invalid`] for a well or a source outside of the active cells.
-    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Gradient> {
+    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
         let count = self.shape.cells();
         for (what, values) in [("the solution", u), ("the adjoint", adjoint)] {
             if values.len() != count {
@@ -60,64 +51,73 @@ impl DiffusionProblem {
             Coefficient::Layered { .. } => &[&[Axis::X, Axis::Y], &[Axis::Z]],
             Coefficient::Diagonal(_) => &[&[Axis::X], &[Axis::Y], &[Axis::Z]],
         };
-        let of_cells = |value: &(dyn Fn([usize; 3], usize) -> f64 + Sync)| {
-            let (nx, ny) = (self.shape.nx, self.shape.ny);
-            rows(&Host, count, nx, |row, values: &mut [f64]| {
-                for (i, of_cell) in values.iter_mut().enumerate() {
-                    let n = i + nx * row;
-                    if self.takes_part(n) {
-                        *of_cell = value([i, row % ny, row / ny], n);
-                    }
-                }
+        let of_field = |axes: &&[Axis]| {
+            rows(&Host, count, self.shape.nx, |row, values: &mut [f64]| {
+                axes.iter().for_each(|&axis| self.add_row(axis, row, values, pair));
             })
         };
-        let coefficient =
-            fields.iter().map(|axes| of_cells(&|at, _| axes.iter().map(|&axis| self.by_kappa(axis, at, pair)).sum()));
-        let mut gradient = Gradient {
-            coefficient: coefficient.collect(),
-            reaction: of_cells(&|at, n| -adjoint[n] * u[n] * self.volume(at)),
-            source: of_cells(&|at, n| adjoint[n] * self.volume(at)),
-        };
-        self.add_points(&mut gradient.coefficient, pair)?;
+        let mut gradient: Vec<Vec<f64>> = fields.iter().map(of_field).collect();
+        self.add_points(&mut gradient, pair)?;
         Ok(gradient)
     }
 
-    /// ∂J/∂κ of a cell along an axis, by its faces and sides.
-    fn by_kappa(&self, axis: Axis, at: [usize; 3], pair: Pair<'_>) -> f64 {
-        let (n, d) = (self.cell(at), axis as usize);
-        let half = self.half(axis, at);
-        let mut by_half = 0.0;
+    /// Adds ∂J/∂κ of the cells of row j + ny k, by their faces and sides across an axis.
+    fn add_row(&self, axis: Axis, row: usize, values: &mut [f64], pair: Pair<'_>) {
+        let Shape { nx, ny, .. } = self.shape;
+        let (d, count) = (axis as usize, self.extents()[axis as usize]);
+        let place = [0, row % ny, row / ny];
         for is_upper in [false, true] {
-            by_half += match self.beyond(axis, at, is_upper) {
-                Beyond::Cell(other) => {
-                    let m = self.cell(other);
-                    let beyond = if m != n && self.takes_part(m) { self.half(axis, other) } else { 0.0 };
-                    if half > 0.0 && beyond > 0.0 {
-                        // T = h h'/(h + h'), so that ∂T/∂h = (h'/(h + h'))².
-                        let share = beyond / (half + beyond);
-                        -(pair.adjoint[n] - pair.adjoint[m]) * (pair.u[n] - pair.u[m]) * share * share
-                    } else {
-                        0.0
-                    }
-                }
-                Beyond::Side(Boundary::Dirichlet(value)) => pair.by_tie(n, value),
-                Beyond::Side(Boundary::Neumann(_) | Boundary::Periodic) => 0.0,
+            let side = self.boundary[d][usize::from(is_upper)];
+            // Blocks of the row's cells whose neighbours are a block too, or lie beyond a side.
+            let end = if is_upper { count - 1 } else { 0 };
+            let blocks = match (axis, is_upper) {
+                (Axis::X, false) => [0..1, 1..nx],
+                (Axis::X, true) => [0..nx - 1, nx - 1..nx],
+                _ => [0..nx, nx..nx],
             };
+            for block in blocks.into_iter().filter(|block| !block.is_empty()) {
+                let at = [block.start, place[1], place[2]];
+                let mut other = at;
+                other[d] = (at[d] + if is_upper { 1 } else { count - 1 }) % count;
+                if at[d] == end && side != Boundary::Periodic {
+                    self.add_side(axis, side, at, &mut values[block], pair);
+                } else if other != at {
+                    self.add_faces(axis, [at, other], &mut values[block], pair);
+                }
+            }
         }
-        let width = self.widths(at)[d];
-        by_half * 2.0 * self.volume(at) / (width * width)
     }
 
-    /// The neighbour of a cell, or what holds on its side.
-    fn beyond(&self, axis: Axis, mut at: [usize; 3], is_upper: bool) -> Beyond {
-        let (d, count) = (axis as usize, self.extents()[axis as usize]);
-        let is_last = at[d] == if is_upper { count - 1 } else { 0 };
-        let side = self.boundary[d][usize::from(is_upper)];
-        if is_last && side != Boundary::Periodic {
-            return Beyond::Side(side);
+    /// Adds what faces change between the cells of a row from the first place on and those from the other on.
+    fn add_faces(&self, axis: Axis, [first, other]: [[usize; 3]; 2], values: &mut [f64], pair: Pair<'_>) {
+        let (d, kappa) = (axis as usize, self.coefficient.along(axis));
+        let along_row = |[i, j, k]: [usize; 3], more: usize| [i + more, j, k];
+        let (start, beyond) = (self.cell(first), self.cell(other));
+        for (i, value) in values.iter_mut().enumerate() {
+            let (n, m) = (start + i, beyond + i);
+            if kappa[n] > 0.0 && kappa[m] > 0.0 && self.is_open(n) && self.is_open(m) {
+                let at = along_row(first, i);
+                let [own, across] = [at, along_row(other, i)].map(|at| self.spacing[d].width(at[d]));
+                // T = h h'/(h + h'), so that ∂T/∂h = (h'/(h + h'))², where h = 2κA/d.
+                let share = kappa[m] * own / (kappa[n] * across + kappa[m] * own);
+                *value += pair.by_face(n, m) * share * share * self.by_kappa(axis, at);
+            }
         }
-        at[d] = (at[d] + if is_upper { 1 } else { count - 1 }) % count;
-        Beyond::Cell(at)
+    }
+
+    /// Adds what a side changes in the cells of a row from the first place on.
+    fn add_side(&self, axis: Axis, side: Boundary, first: [usize; 3], values: &mut [f64], pair: Pair<'_>) {
+        let Boundary::Dirichlet(given) = side else { return };
+        let start = self.cell(first);
+        for (i, value) in values.iter_mut().enumerate().filter(|(i, _)| self.takes_part(start + i)) {
+            *value += pair.by_tie(start + i, given) * self.by_kappa(axis, [first[0] + i, first[1], first[2]]);
+        }
+    }
+
+    /// ∂h/∂κ of a cell, where h = 2κA/d is the transmissibility from its centre to a face.
+    fn by_kappa(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        let width = self.spacing[axis as usize].width(at[axis as usize]);
+        2.0 * self.volume(at) / (width * width)
     }
 
     /// Adds what wells and sources, whose rates κ divides among their cells, change.
@@ -232,7 +232,7 @@ mod tests {
             for fixed in [None, Some(rhs.as_slice())] {
                 let found = problem.gradient(&u, &adjoint, fixed.is_none()).unwrap();
                 let slope = |f: &dyn Fn(f64) -> f64, step: f64| (f(step) - f(-step)) / (2.0 * step);
-                for (part, field) in found.coefficient.iter().enumerate() {
+                for (part, field) in found.iter().enumerate() {
                     for n in 0..SHAPE.cells() {
                         let at = |step: f64| {
                             let mut other = problem.clone();
@@ -243,21 +243,14 @@ mod tests {
                         assert!((field[n] - expected).abs() < 1e-7 * (1.0 + expected.abs()), "{part} {n}");
                     }
                 }
-                for n in 0..SHAPE.cells() {
-                    if problem.reaction.is_some() {
-                        let at = |step: f64| {
-                            let mut other = problem.clone();
-                            other.reaction.as_mut().unwrap()[n] += step;
-                            residual(&other, &u, &adjoint, &body, fixed)
-                        };
-                        assert!((found.reaction[n] - slope(&at, 1e-2)).abs() < 1e-10);
-                    }
+                let volumes = problem.volumes();
+                for n in (0..SHAPE.cells()).filter(|_| problem.reaction.is_some()) {
                     let at = |step: f64| {
-                        let mut other = body.clone();
-                        other[n] += step;
-                        residual(&problem, &u, &adjoint, &other, None)
+                        let mut other = problem.clone();
+                        other.reaction.as_mut().unwrap()[n] += step;
+                        residual(&other, &u, &adjoint, &body, fixed)
                     };
-                    assert!((found.source[n] - slope(&at, 1e-2)).abs() < 1e-10);
+                    assert!((-volumes[n] * adjoint[n] * u[n] - slope(&at, 1e-2)).abs() < 1e-10);
                 }
             }
         }

@@ -22,7 +22,6 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
-pub use gradient::Gradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use points::PointProblem;

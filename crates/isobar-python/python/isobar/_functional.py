@@ -44,8 +44,8 @@ class Call:
         with kept.lock:
             problem = kept.take(kappa, reaction)
             adjoint = self._solve(kept.solver, adjoint_rhs(problem, np.asarray(xbar, np.float64)), "the adjoint solve")
-        *by_kappa, by_reaction, by_f = pulled_back(problem, np.asarray(x, np.float64), adjoint)
-        return by_kappa, by_reaction, by_f
+        volumes = problem._volumes()
+        return pulled_back(problem, x, adjoint), -volumes * adjoint * np.asarray(x, np.float64), volumes * adjoint
 
     def _solve(self, solver, b, what):
         result = solver._solve(b)
@@ -74,7 +74,7 @@ class _Kept:
         wanted = [*kappa] if reaction is None else [*kappa, reaction]
         if self._has is not None and all(np.array_equal(a, b) for a, b in zip(self._has, wanted)):
             return self._problem
-        problem = self._template.replace(kappa if len(kappa) > 1 else kappa[0], reaction)
+        problem = self._template.replace(tuple(kappa), reaction)
         # Nothing is known of a solver whose update failed.
         solver, self.solver, self._has = self.solver, None, None
         if solver is not None:

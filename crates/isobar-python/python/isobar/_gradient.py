@@ -12,7 +12,7 @@ from isobar._arrays import fitted, is_numpy, like_library, on_host, readable
 class Gradient:
     """Derivatives of a number J by what a solve was given, as `Result.gradient` returns them.
 
-    `b` is there at once; what follows from it is computed when it is first asked for, in one pass over the grid.
+    `b` is there at once; what follows from it is computed when it is asked for, in one pass over the grid.
     """
 
     __slots__ = {
@@ -31,30 +31,26 @@ class Gradient:
     @property
     def kappa(self) -> np.ndarray | tuple[np.ndarray, ...]:
         """∂J/∂κ of every cell, an array, or a tuple of as many as the problem was given. 0 where κ = 0, as what is closed stays closed."""
-        *fields, _, _ = self._all()
-        return fields[0] if len(fields) == 1 else tuple(fields)
+        if self._parts is None:
+            self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
+        return self._parts[0] if len(self._parts) == 1 else tuple(self._parts)
 
     @property
     def reaction(self) -> np.ndarray:
         """∂J/∂c of every cell."""
-        return self._all()[-2]
+        return -self._problem._volumes() * on_host(self.b) * on_host(self._x)
 
     @property
     def f(self) -> np.ndarray:
         """∂J/∂f of every cell, where b is ``problem.rhs(f)``."""
-        return self._all()[-1]
-
-    def _all(self):
-        if self._parts is None:
-            self._parts = pulled_back(self._problem, on_host(self._x), on_host(self.b), self._fixed_b)
-        return self._parts
+        return self._problem._volumes() * on_host(self.b)
 
     def __repr__(self) -> str:
         return f"<isobar.Gradient {tuple(self.b.shape)}: b, kappa, reaction, f>"
 
 
 def pulled_back(problem, x, adjoint, fixed_b=False):
-    """Derivatives by each κ, the reaction and f, from a solution and its adjoint on the host."""
+    """Derivatives by each κ from a solution and its adjoint on the host."""
     shape = problem._system.shape
     u, adjoint = readable(x, "x"), readable(adjoint, "b")
     found = problem._system.gradient(fitted(u, shape, "x"), fitted(adjoint, shape, "b"), not fixed_b)

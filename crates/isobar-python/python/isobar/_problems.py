@@ -83,6 +83,10 @@ class Problem:
             self._regular = self._system.is_regular
         return self._regular
 
+    def _volumes(self) -> np.ndarray:
+        """Those of cells, 0 of cells that take no part."""
+        return np.frombuffer(self._system.volumes(), np.float64).reshape(self.shape)
+
     def to_scipy(self) -> Any:
         """A as a `scipy.sparse.csr_array`, rows and columns in the order of the arrays: ``A @ x.ravel()``. Those of cells that take no part
         are empty.
