@@ -14,7 +14,7 @@ A *problem* says what is to be solved: :class:`Diffusion`, :class:`Helmholtz`, :
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
 :class:`Result`. The heat equation is :class:`Heat`, and steps through time.
 
-:meth:`Result.gradient` differentiates a solve; :mod:`isobar.torch` and :mod:`isobar.jax` are solves that PyTorch and JAX differentiate.
+:meth:`Result.gradient` differentiates a solve; ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX differentiate.
 
 Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
 """
