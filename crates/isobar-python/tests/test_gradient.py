@@ -1,10 +1,15 @@
 """Derivatives of solutions, held to differences of a model in SciPy."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import oracle
 import pytest
 
 import isobar
+from isobar._functional import Call
 
 STRETCHED = {n: np.linspace(1.0, 2.0, n) for n in range(3, 12)}
 
@@ -189,6 +194,10 @@ def test_what_did_not_converge_has_no_derivatives(rng):
         result.gradient(kappa[1:])
     with pytest.raises(ValueError, match="NaN|nan"):
         result.gradient(np.full(kappa.shape, np.nan))
+    closed = isobar.Diffusion(kappa)
+    wrong = np.where(np.arange(kappa.size).reshape(kappa.shape) == 9, np.inf, 1.0)
+    with pytest.raises(ValueError, match=r"xbar: inf at \(0, 1, 1\)"):
+        isobar.Solver(closed).solve(np.zeros(kappa.shape)).gradient(wrong)
     solver.update(problem.replace(2 * kappa))
     with pytest.raises(ValueError, match="updated"):
         result.gradient(kappa)
@@ -221,3 +230,54 @@ def test_replaced_coefficients(rng):
         problem.replace(other.T)
     with pytest.raises(ValueError, match="coefficient"):
         problem.replace(-other)
+
+
+def call(problem, **options):
+    return Call(problem, "raise", {"tolerance": 1e-12, "device": "cpu", **options})
+
+
+def test_functions_of_coefficients(rng):
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 1.0, "south": {"neumann": 0.5}})
+    given = rng.uniform(0.5, 2.0, (4, 4, 5))
+    xbar = rng.standard_normal((4, 5))
+    function = call(problem)
+
+    def value(across, along, reaction, f):
+        return np.vdot(xbar, function.forward((across, along), reaction, f))
+
+    x = function.forward(given[:2], given[2], given[3])
+    by_kappa, by_reaction, by_f = function.backward(given[:2], given[2], x, xbar)
+    for n, found in enumerate((*by_kappa, by_reaction, by_f)):
+        expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
+        np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
+
+
+def test_kept_solvers_take_whatever_coefficients_come(rng):
+    problem = isobar.Diffusion(np.ones((6, 7, 8)), boundary={"all": 1.0})
+    function = call(problem)
+    f = rng.standard_normal((6, 7, 8))
+    # Constant, rough, with closed cells here and there, and constant again.
+    fields = [np.ones(f.shape), *(np.exp(2 * rng.standard_normal(f.shape)) * (rng.random(f.shape) > part) for part in (0.0, 0.05, 0.1)), 2 * np.ones(f.shape)]
+    for kappa in fields:
+        kappa[1:5, 2:5, 2:6] += 0.1
+        new = problem.replace(kappa)
+        expected = isobar.Solver(new, tolerance=1e-12, device="cpu").solve(new.rhs(f)).x
+        np.testing.assert_allclose(function.forward((kappa,), None, f), expected, atol=1e-9 * abs(expected).max())
+    assert len(problem._solvers) == 1
+
+
+def test_functions_of_several_threads(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary=0.0)
+    fields = rng.uniform(0.5, 2.0, (12, 6, 7))
+    function = call(problem, threads=1)
+    expected = [function.forward((kappa,), None, 1.0) for kappa in fields]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda kappa: function.forward((kappa,), None, 1.0), fields))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_optional_libraries_are_not_imported():
+    code = "import isobar, sys; print([name for name in ('torch', 'jax') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'tensorflow'"):
+        isobar.tensorflow

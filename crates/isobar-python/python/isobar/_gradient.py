@@ -65,6 +65,10 @@ def adjoint_rhs(problem, xbar):
     if problem._is_regular():
         return xbar if hasattr(xbar, "shape") else given.array
     values = readable(on_host(given.array), "xbar")
+    wrong = np.argwhere(~np.isfinite(values.array))
+    if len(wrong):
+        # Taking out a mean would spread it.
+        raise ValueError(f"xbar: {values.array[tuple(wrong[0])]} at {tuple(wrong[0].tolist())}; every entry must be finite")
     projected = np.frombuffer(problem._system.project(fitted(values, shape, "xbar")), np.float64).reshape(values.shape)
     return projected if is_numpy(given.array) else like_library(projected, given.array)
 
