@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -198,9 +199,23 @@ def test_what_did_not_converge_has_no_derivatives(rng):
     wrong = np.where(np.arange(kappa.size).reshape(kappa.shape) == 9, np.inf, 1.0)
     with pytest.raises(ValueError, match=r"xbar: inf at \(0, 1, 1\)"):
         isobar.Solver(closed).solve(np.zeros(kappa.shape)).gradient(wrong)
+
+
+def test_solvers_that_are_gone_or_have_been_updated(rng):
+    kappa, xbar = rng.uniform(1.0, 2.0, (2, 6, 7))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    solver = isobar.Solver(problem, "cg", tolerance=1e-11, device="cpu", preconditioner={"kind": "line"})
+    result = solver.solve(problem.rhs(1.0))
+    expected = result.gradient(xbar).kappa
     solver.update(problem.replace(2 * kappa))
-    with pytest.raises(ValueError, match="updated"):
-        result.gradient(kappa)
+    np.testing.assert_allclose(result.gradient(xbar).kappa, expected, atol=1e-9 * abs(expected).max())
+    alive = weakref.ref(solver)
+    del solver
+    # A result keeps no solver with its memory.
+    assert alive() is None
+    again = result.gradient(xbar)
+    np.testing.assert_allclose(again.kappa, expected, atol=1e-9 * abs(expected).max())
+    assert "line" in str(again.adjoint.report)
 
 
 def test_types_and_trivial_values(rng):

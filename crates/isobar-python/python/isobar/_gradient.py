@@ -76,18 +76,21 @@ def adjoint_rhs(problem, xbar):
 def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
     """As `Result.gradient`."""
     from isobar._results import NotConvergedError
+    from isobar._solvers import Solver
 
     if failure not in ("raise", "nan"):
         raise ValueError(f"failure {failure!r}; use \"raise\" or \"nan\"")
     if result._origin is None:
         raise TypeError("gradient() needs the result of one solve; a run of time steps has none yet")
-    solver, problem = result._origin
-    require_symmetric(problem)
-    if solver._problem is not problem:
-        raise ValueError("the solver was updated after this solve, and has other coefficients now; take the gradient before, or solve again")
+    reference, problem, made_with = result._origin
+    if not problem._system.is_symmetric:
+        raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
     rhs = adjoint_rhs(problem, xbar)
     adjoint = None
     if result.converged:
+        solver = reference()
+        if solver is None or solver._problem is not problem:
+            solver = Solver(problem, **made_with)
         adjoint = solver._solve(rhs)
         if adjoint.converged:
             return Gradient(problem, result.x, adjoint.x, adjoint, fixed_b)
@@ -96,12 +99,6 @@ def gradient(result, xbar: Any, fixed_b: bool, failure: str) -> Gradient:
         raise NotConvergedError(f"no gradient: {which} was {describe(adjoint or result)}; use failure=\"nan\" to go on with NaN")
     nothing = like_library(np.full(problem.shape, np.nan), rhs)
     return Gradient(problem, result.x, nothing, adjoint, fixed_b)
-
-
-def require_symmetric(problem):
-    """Fails where A⁻ᵀ is not A⁻¹."""
-    if not problem._system.is_symmetric:
-        raise ValueError("gradient() needs a symmetric matrix, and this one is not: c of a layer differs from b of the layer below it")
 
 
 def describe(result) -> str:

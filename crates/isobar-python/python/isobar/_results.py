@@ -46,7 +46,7 @@ class Result:
         self.steps = steps
         self._outcome = outcome
         self._report = None
-        # The solver and the problem.
+        # The solver, whose memory is not to be kept, the problem, and what another such solver is made with.
         self._origin = origin
 
     @property
@@ -124,7 +124,8 @@ class Result:
         failure
             What to do if the solve or the adjoint solve did not converge: ``"raise"`` `NotConvergedError`, or return ``"nan"`` everywhere.
 
-        It needs the solver as it was: take it before `Solver.update`. Its errors are in proportion to the tolerance of the solver.
+        Its errors are in proportion to the tolerance of the solver. One that is gone, or has been updated since, is made once more, which takes
+        time: take gradients while the solver is what it was.
 
         >>> problem = isobar.Diffusion(np.ones(8), boundary={"x": 0.0})
         >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs(1.0))

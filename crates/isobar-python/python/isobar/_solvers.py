@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import warnings
+import weakref
 from typing import Any, Callable, Union
 
 import numpy as np
@@ -71,6 +72,7 @@ class Solver:
         if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
             raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
         self._problem = problem
+        self._made_with = {"method": method, "device": device, "tolerance": tolerance, "threads": threads, "norm": norm, **options}
         asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}
         asked = {key: value for key, value in asked.items() if value is not None}
         if not isinstance(problem, Case):
@@ -153,7 +155,7 @@ class Solver:
             outcome = self._solver.solve(rhs, x, x0 is not None, shown.function)
         finally:
             shown.close()
-        return Result(native(target, given) if out is None else out, outcome, self._tolerance, origin=(self, problem))
+        return Result(native(target, given) if out is None else out, outcome, self._tolerance, origin=(weakref.ref(self), problem, self._made_with))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x
