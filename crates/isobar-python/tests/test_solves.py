@@ -190,6 +190,22 @@ def test_updates_and_first_guesses(rng):
         solver.update(isobar.Diffusion(np.ones((6, 8, 4)), boundary={"x": 0.0}))
 
 
+def test_results_of_xarray(rng):
+    pytest.importorskip("xarray")
+    problem = isobar.Diffusion(rng.uniform(1.0, 2.0, (4, 6)), spacing=(0.5, np.linspace(1.0, 2.0, 6)), boundary={"x": 0.0})
+    result = isobar.Solver(problem).solve(problem.rhs(1.0))
+    array = result.to_xarray("head")
+    assert array.dims == ("y", "x") and array.name == "head" and array.attrs["stop"] == "converged"
+    np.testing.assert_array_equal(array.values, result.x)
+    for name, centres in zip("yx", problem.coordinates):
+        np.testing.assert_array_equal(array.coords[name], centres)
+    # Where nothing is known of the cells.
+    ones = np.ones((3, 3))
+    column = isobar.TensorProduct(np.ones(2), np.zeros(2), np.zeros(2), -np.ones(2), ones, np.ones((3, 4)), np.ones((4, 3)))
+    array = isobar.Solver(column).solve(np.ones((2, 3, 3))).to_xarray()
+    assert array.dims == ("z", "y", "x") and not array.coords
+
+
 def test_results_read_well(rng):
     problem = isobar.Diffusion(rng.uniform(1.0, 2.0, (4, 6, 8)), boundary={"x": 0.0})
     solver = isobar.Solver(problem, device="cpu", threads=1)

@@ -135,6 +135,22 @@ class Result:
         """
         return gradient(self, xbar, fixed_b, failure)
 
+    def to_xarray(self, name: str = "u") -> Any:
+        """The solution as an `xarray.DataArray` with the dimensions z, y and x, and the centres of cells as coordinates where they are known.
+
+        On the host; its attributes say how the solve ended.
+        """
+        try:
+            from xarray import DataArray
+        except ImportError:
+            raise ImportError("to_xarray() needs xarray: pip install xarray") from None
+        values = on_host(self.x)
+        dims = ("z", "y", "x")[3 - values.ndim :]
+        centres = None if self._origin is None else self._origin[1].coordinates
+        coords = None if centres is None or len(centres) != values.ndim else dict(zip(dims, centres))
+        attributes = {"stop": self.stop, "relative_residual": self.residual, "iterations": self.iterations}
+        return DataArray(values, coords=coords, dims=dims, name=name, attrs=attributes)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the convergence, and a slice of the solution, with matplotlib; returns the figure."""
         try:
