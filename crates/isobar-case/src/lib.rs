@@ -28,6 +28,7 @@
 //! | [`Fingerprint`] | what a run that goes on must have in common with the one before |
 //! | [`assembled`], [`matrix`] | the linear system that comes of it |
 //! | [`LinearSystem`] | one from a case, or from arrays, for other languages |
+//! | [`devices`] | what this machine can compute on |
 //! | `document` | the tree of keys and values, with their places |
 //! | `reader` | options out of that tree |
 //! | `explain` | error messages |
@@ -37,6 +38,7 @@
 
 pub mod assembled;
 mod case;
+pub mod devices;
 pub mod diffusion;
 mod document;
 mod error;

@@ -1,11 +1,13 @@
 //! Linear systems for callers in other languages: from a case, or from a problem or a matrix of the caller's own.
 
+use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
-use isobar::problem::{DiffusionProblem, FaceProblem, Heat, Weighting};
+use isobar::problem::{Coefficient, DiffusionProblem, FaceProblem, Heat, Weighting};
+use isobar::stencil::Stencil;
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
 
-use crate::assembled::mesh_of;
+use crate::assembled::{mesh_of, without_constants};
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -68,6 +70,80 @@ impl LinearSystem {
                 "time steps need a problem of diffusion from arrays; a case that is to be stepped is of kind \"heat\"",
             )),
         }
+    }
+
+    /// The same problem of diffusion with other coefficients, and another reaction where one is given.
+    ///
+    /// # Errors
+    /// Those of [`DiffusionProblem::stencil`]; a system that is not from [`LinearSystem::from_diffusion`].
+    pub fn with_coefficients(&self, coefficient: Coefficient, reaction: Option<Vec<f64>>) -> Result<Self> {
+        let known = self.diffusion()?;
+        let reaction = reaction.or_else(|| known.reaction.clone());
+        // The known coefficients, which may be large, are not copied.
+        Self::from_diffusion(DiffusionProblem {
+            shape: known.shape,
+            spacing: known.spacing.clone(),
+            coefficient,
+            reaction,
+            active: known.active.clone(),
+            boundary: known.boundary,
+            side_fields: known.side_fields.clone(),
+            sources: known.sources.clone(),
+            wells: known.wells.clone(),
+        })
+    }
+
+    /// Computes derivatives as [`DiffusionProblem::gradient`].
+    ///
+    /// # Errors
+    /// Those of it; a system that is not from [`LinearSystem::from_diffusion`].
+    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
+        Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
+    }
+
+    /// Volumes of cells, C order, 0 of those that take no part.
+    ///
+    /// # Errors
+    /// A system that is not from [`LinearSystem::from_diffusion`].
+    pub fn volumes(&self) -> Result<Vec<f64>> {
+        Ok(self.diffusion()?.volumes())
+    }
+
+    fn diffusion(&self) -> Result<&DiffusionProblem> {
+        match &self.origin {
+            Origin::Diffusion(problem) => Ok(problem),
+            _ => Err(Error::new(
+                "coefficients by cell belong to isobar.Diffusion; make the problem by that, from arrays",
+            )),
+        }
+    }
+
+    /// Whether A = Aᵀ.
+    pub fn is_symmetric(&self) -> bool {
+        match &self.matrix {
+            Matrix::TensorProduct(matrix) => matrix.is_symmetric(),
+            Matrix::Diffusion(_) => true,
+        }
+    }
+
+    /// Whether all cells take part, hang together and are tied to something fixed, so that A is regular.
+    pub fn is_regular(&self) -> bool {
+        match &self.matrix {
+            Matrix::TensorProduct(_) => true,
+            Matrix::Diffusion(matrix) => matrix.components(&Host).is_none(),
+        }
+    }
+
+    /// Projects values of all cells onto the range of A: 0 in cells that take no part, and the mean taken out wherever a constant is free.
+    pub fn project(&self, mut values: Vec<f64>) -> Vec<f64> {
+        let Matrix::Diffusion(matrix) = &self.matrix else { return values };
+        let Shape { nx, ny, .. } = self.shape();
+        for_each_row(&Host, &mut values, nx, |row, values| {
+            let mut is_active = vec![true; nx];
+            matrix.find_active(row, &mut is_active);
+            values.iter_mut().zip(is_active).filter(|(_, is_active)| !is_active).for_each(|(value, _)| *value = 0.0);
+        });
+        without_constants(values, matrix, &(0..ny))
     }
 
     /// Of a matrix, about which nothing else is known.

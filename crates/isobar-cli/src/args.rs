@@ -39,6 +39,8 @@ pub enum Command {
     Devices(DevicesArgs),
     /// Write the matrix and right-hand side of a case as Matrix Market files
     Export(ExportArgs),
+    /// Print what completes the command in a shell: isobar completions bash > /etc/bash_completion.d/isobar
+    Completions(CompletionsArgs),
     /// Moved to isobar-papers
     #[command(hide = true, disable_help_flag = true)]
     Reproduce(MovedArgs),
@@ -186,6 +188,13 @@ pub struct DevicesArgs {
     /// Threads of the CPU back end [default: one a core]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
+}
+
+/// `isobar completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
 }
 
 /// `--parts`

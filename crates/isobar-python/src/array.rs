@@ -3,6 +3,7 @@
 use isobar::{Precision, RawArray, RawMemory};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 use crate::error::raise;
 
@@ -32,4 +33,20 @@ impl Array {
         // SAFETY: the Python part keeps the array while it calls.
         unsafe { self.0.read() }.map_err(raise)
     }
+}
+
+/// Numbers as bytes in the order of this machine, of which NumPy makes an array without copying them again.
+pub(crate) fn bytes<'py, const N: usize>(
+    py: Python<'py>,
+    numbers: impl ExactSizeIterator<Item = [u8; N]>,
+) -> PyResult<Bound<'py, PyByteArray>> {
+    PyByteArray::new_with(py, N * numbers.len(), |all| {
+        all.chunks_exact_mut(N).zip(numbers).for_each(|(bytes, number)| bytes.copy_from_slice(&number));
+        Ok(())
+    })
+}
+
+/// The same of values.
+pub(crate) fn bytes_of<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyByteArray>> {
+    bytes(py, values.iter().map(|value| value.to_ne_bytes()))
 }

@@ -28,6 +28,24 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| isobar_cli::main_with(arguments))
 }
 
+/// Of every device: what options call it, its name, bytes of memory, threads, compute capability, bytes a second of a copy where that is
+/// measured, and why it cannot be used.
+type GivenDevice = (String, String, Option<f64>, Option<usize>, Option<(i32, i32)>, Option<f64>, Option<String>);
+
+/// The devices of this machine.
+#[pyfunction]
+fn devices(py: Python<'_>, measure: bool) -> PyResult<Vec<GivenDevice>> {
+    let (found, _) = py.detach(|| isobar_case::devices::find(None, measure)).map_err(error::raise)?;
+    let given = found.into_iter().map(|found| {
+        let (bandwidth, problem) = match found.bandwidth {
+            Ok(bandwidth) => (bandwidth, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        (found.device, found.name, found.memory, found.threads, found.capability, bandwidth, problem)
+    });
+    Ok(given.collect())
+}
+
 /// Native part of isobar; use the package `isobar`.
 #[pymodule]
 fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -38,5 +56,6 @@ fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<outcome::Outcome>()?;
     module.add_class::<dlpack::Borrowed>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
     Ok(())
 }

@@ -10,8 +10,9 @@ use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
-use crate::array::Array;
+use crate::array::{Array, bytes, bytes_of};
 use crate::error::{raise, raise_case};
 
 /// A linear system.
@@ -77,21 +78,8 @@ impl Given {
         if shape.cells() == 0 {
             return Err(PyValueError::new_err(format!("kappa has shape {shape}; one cell or more is needed")));
         }
-        let read = |name: &str, array: &Array| {
-            let found = array.0.shape();
-            if found == shape {
-                array.values()
-            } else {
-                Err(raise(isobar::Error::shape(name, found.to_string(), shape.to_string())))
-            }
-        };
-        let mut kappa = self.kappa.iter().map(|array| read("kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
-        let coefficient = match (kappa.next(), kappa.next(), kappa.next()) {
-            (Some(x), Some(y), Some(z)) => Coefficient::Diagonal([x, y, z]),
-            (Some(horizontal), Some(vertical), None) => Coefficient::Layered { horizontal, vertical },
-            (all, ..) => Coefficient::Isotropic(all.unwrap_or_default()),
-        };
-        let mut problem = DiffusionProblem::new(shape, coefficient);
+        let read = |name: &str, array: &Array| read(shape, name, array);
+        let mut problem = DiffusionProblem::new(shape, coefficient(shape, &self.kappa)?);
         problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
         let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
         problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
@@ -117,6 +105,29 @@ impl Given {
         Ok(problem)
     }
 }
+
+/// An array of this shape.
+fn read(shape: Shape, name: &str, array: &Array) -> PyResult<Vec<f64>> {
+    let found = array.0.shape();
+    if found == shape {
+        array.values()
+    } else {
+        Err(raise(isobar::Error::shape(name, found.to_string(), shape.to_string())))
+    }
+}
+
+/// One κ, two or three.
+fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
+    let mut kappa = kappa.iter().map(|array| read(shape, "kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
+    Ok(match (kappa.next(), kappa.next(), kappa.next()) {
+        (Some(x), Some(y), Some(z)) => Coefficient::Diagonal([x, y, z]),
+        (Some(horizontal), Some(vertical), None) => Coefficient::Layered { horizontal, vertical },
+        (all, ..) => Coefficient::Isotropic(all.unwrap_or_default()),
+    })
+}
+
+/// Row starts, columns and values of a matrix: 64-bit and 32-bit whole numbers, and double precision.
+type Entries<'py> = [Bound<'py, PyByteArray>; 3];
 
 #[pymethods]
 impl System {
@@ -217,6 +228,62 @@ impl System {
     #[getter]
     fn coordinates(&self) -> Option<[Vec<f64>; 3]> {
         self.inner.coordinates()
+    }
+
+    /// Whether A = Aᵀ.
+    #[getter]
+    fn is_symmetric(&self) -> bool {
+        self.inner.is_symmetric()
+    }
+
+    /// Whether all cells take part and a unique solution is there.
+    #[getter]
+    fn is_regular(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.inner.is_regular())
+    }
+
+    /// The same with other coefficients.
+    fn with_coefficients(&self, py: Python<'_>, kappa: Vec<Array>, reaction: Option<Array>) -> PyResult<Self> {
+        let shape = self.inner.shape();
+        let coefficient = coefficient(shape, &kappa)?;
+        let reaction = reaction.map(|array| read(shape, "reaction", &array)).transpose()?;
+        py.detach(|| self.inner.with_coefficients(coefficient, reaction))
+            .map(|inner| Self { inner })
+            .map_err(raise_case)
+    }
+
+    /// Values projected onto the range of A.
+    fn project<'py>(&self, py: Python<'py>, values: Array) -> PyResult<Bound<'py, PyByteArray>> {
+        let values = read(self.inner.shape(), "xbar", &values)?;
+        bytes_of(py, &py.detach(|| self.inner.project(values)))
+    }
+
+    /// Volumes of cells, 0 of those that take no part.
+    fn volumes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
+        bytes_of(py, &py.detach(|| self.inner.volumes()).map_err(raise_case)?)
+    }
+
+    /// Derivatives by each κ.
+    fn gradient<'py>(
+        &self,
+        py: Python<'py>,
+        u: Array,
+        adjoint: Array,
+        moves_rhs: bool,
+    ) -> PyResult<Vec<Bound<'py, PyByteArray>>> {
+        let (u, adjoint) = (u.values()?, adjoint.values()?);
+        let found = py.detach(|| self.inner.gradient(&u, &adjoint, moves_rhs)).map_err(raise_case)?;
+        found.iter().map(|values| bytes_of(py, values)).collect()
+    }
+
+    /// Every entry of A, rows and columns in the order of the matrix: i + nx (k + nz j).
+    fn entries<'py>(&self, py: Python<'py>) -> PyResult<Entries<'py>> {
+        let matrix = py.detach(|| self.inner.matrix.to_csr()).map_err(raise)?;
+        Ok([
+            bytes(py, matrix.row_starts().iter().map(|&start| (start as u64).to_ne_bytes()))?,
+            bytes(py, matrix.column_indices().iter().map(|column| column.to_ne_bytes()))?,
+            bytes_of(py, matrix.values())?,
+        ])
     }
 
     /// Writes the right-hand side of a source density.

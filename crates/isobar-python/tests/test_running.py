@@ -101,6 +101,18 @@ def test_ctrl_c_ends_a_solve():
         time.sleep(1)
 
 
+def test_devices():
+    first, *cards = isobar.devices()
+    assert first.device == "cpu" and first.threads >= 1 and first.name and first.bandwidth is None and first.problem is None
+    assert first.memory is None or first.memory > 1e6
+    assert all(card.device.startswith("cuda:") and card.capability for card in cards)
+    for device in isobar.devices():
+        if device.problem is None:
+            problem = isobar.Diffusion(np.ones(4), boundary={"x": 0.0})
+            assert isobar.Solver(problem, device=device.device).solve(problem.rhs(1.0)).converged
+    assert isobar.devices(measure=True)[0].bandwidth > 1e8
+
+
 def resident():
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -152,6 +164,8 @@ def test_import_asks_for_little():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+# JAX warns of any fork once it has been imported, as other tests do.
+@pytest.mark.filterwarnings("ignore:os.fork")
 class TestFork:
     """What a process that was forked can do: make new solvers, and none of the old ones' calls."""
 

@@ -1,6 +1,7 @@
 //! One module a subcommand. Each returns the exit status of the process.
 
 pub mod bench;
+pub mod completions;
 pub mod devices;
 pub mod export;
 mod heat;

@@ -307,6 +307,16 @@ fn devices_are_listed() {
 }
 
 #[test]
+fn completions_are_printed() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = isobar(["completions", shell]).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(stdout(&output).contains("threads"), "{shell}");
+    }
+    assert_eq!(isobar(["completions", "tcsh"]).output().unwrap().status.code(), Some(1));
+}
+
+#[test]
 fn every_case_of_the_repository_is_valid() {
     let mut count = 0;
     for entry in fs::read_dir(case(".")).unwrap() {

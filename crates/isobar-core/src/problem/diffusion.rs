@@ -145,7 +145,7 @@ impl DiffusionProblem {
     }
 
     /// Whether nobody has closed cell n.
-    fn is_open(&self, n: usize) -> bool {
+    pub(super) fn is_open(&self, n: usize) -> bool {
         self.active.as_ref().is_none_or(|active| active[n])
     }
 
@@ -334,7 +334,7 @@ impl DiffusionProblem {
     }
 
     /// Distance at which the pressure of a well's cell holds (Peaceman, 1983), for κ_x ≠ κ_y too.
-    fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
+    pub(super) fn equivalent_radius(&self, at: [usize; 3]) -> f64 {
         let n = self.cell(at);
         let ratio = (self.coefficient.along(Axis::Y)[n] / self.coefficient.along(Axis::X)[n]).sqrt();
         let ratio = if ratio.is_finite() && ratio > 0.0 { ratio } else { 1.0 };

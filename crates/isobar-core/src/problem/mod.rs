@@ -10,6 +10,7 @@
 mod diffusion;
 mod diffusion_rhs;
 mod faces;
+mod gradient;
 mod heat;
 mod helmholtz;
 pub mod materials;

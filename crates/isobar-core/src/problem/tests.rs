@@ -246,8 +246,8 @@ fn wrong_conductances_name_the_face() {
     assert!(message(short, None, None).contains("conductances in y has shape 15 faces, but 16 for"));
     assert!(message(faces(), Some(vec![0.0; 5]), None).contains("5 cells"));
     let mut shift = vec![0.0; 24];
-    shift[13] = -1.0;
-    assert!(message(faces(), Some(shift), None).contains("-1 in cell (i, j, k) = (1, 0, 1)"));
+    shift[13] = f64::NAN;
+    assert!(message(faces(), Some(shift), None).contains("NaN in cell (i, j, k) = (1, 0, 1)"));
     assert!(message(faces(), None, Some(&[true; 3])).contains("active has shape 3"));
     assert!(message(faces(), None, Some(&[false; 24])).contains("none of the 24 cells"));
 }

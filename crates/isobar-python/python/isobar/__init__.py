@@ -14,21 +14,38 @@ A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :clas
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
 :class:`Result`. The heat equation is :class:`Heat`, and steps through time.
 
+:meth:`Result.gradient` differentiates a solve; ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX differentiate.
+
 Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
 """
 
+from isobar._devices import Device, devices
+from isobar._gradient import Gradient
 from isobar._isobar import __version__
 from isobar._problems import Case, Diffusion, Faces, Helmholtz, Problem, TensorProduct
-from isobar._results import NotConvergedWarning, Result
+from isobar._results import NotConvergedError, NotConvergedWarning, Result
 from isobar._solvers import Solver, solve
 from isobar._time import Heat, Step
 
+
+def __getattr__(name):
+    # Only whoever uses them needs these libraries.
+    if name in ("jax", "torch"):
+        import importlib
+
+        return importlib.import_module(f"isobar.{name}")
+    raise AttributeError(f"module 'isobar' has no attribute {name!r}")
+
+
 __all__ = [
     "Case",
+    "Device",
     "Diffusion",
     "Faces",
+    "Gradient",
     "Heat",
     "Helmholtz",
+    "NotConvergedError",
     "NotConvergedWarning",
     "Problem",
     "Result",
@@ -36,5 +53,6 @@ __all__ = [
     "Step",
     "TensorProduct",
     "__version__",
+    "devices",
     "solve",
 ]

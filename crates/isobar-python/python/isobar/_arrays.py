@@ -92,6 +92,34 @@ def native(handle: Handle, beside: Handle):
     return handle.array
 
 
+def on_host(array) -> np.ndarray:
+    """The values of an array of any library in host memory."""
+    if hasattr(array, "get") and not is_numpy(array):
+        return array.get()
+    if hasattr(array, "cpu"):
+        return array.detach().cpu().numpy()
+    return np.asarray(array)
+
+
+def like_library(values: np.ndarray, beside):
+    """The same values as an array of the library, the type and the device of another one."""
+    library = _library(beside)
+    if library == "torch":
+        import torch
+
+        return torch.from_numpy(values).to(beside)
+    if library == "cupy":
+        import cupy
+
+        with cupy.cuda.Device(beside.device.id):
+            return cupy.asarray(values, dtype=beside.dtype)
+    if library == "jax":
+        import jax
+
+        return jax.device_put(values.astype(beside.dtype), next(iter(beside.devices())))
+    return values
+
+
 def host_values(value, what: str) -> Handle:
     """A small array of a problem, in host memory and double precision: `Handle` of it."""
     handle = readable(value, what)

@@ -28,6 +28,7 @@ class Problem:
             raise TypeError("a problem is made by Diffusion, Faces, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
+        self._regular = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,8 +78,42 @@ class Problem:
         self._system.rhs(body and body[0], fitted(target, self._system.shape, "out"))
         return target.array
 
+    def _is_regular(self) -> bool:
+        """Whether all cells take part and no constant is free."""
+        if self._regular is None:
+            self._regular = self._system.is_regular
+        return self._regular
+
+    def _volumes(self) -> np.ndarray:
+        """Those of cells, 0 of cells that take no part."""
+        return np.frombuffer(self._system.volumes(), np.float64).reshape(self.shape)
+
+    def to_scipy(self) -> Any:
+        """A as a `scipy.sparse.csr_array`, rows and columns in the order of the arrays: ``A @ x.ravel()``. Those of cells that take no part
+        are empty.
+
+        >>> problem = isobar.Diffusion(np.ones(3), spacing=1.0, boundary={"west": 0.0})
+        >>> problem.to_scipy().toarray().tolist()
+        [[3.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]]
+        """
+        try:
+            from scipy.sparse import csr_array
+        except ImportError:
+            raise ImportError("to_scipy() needs SciPy: pip install scipy") from None
+        starts, columns, values = self._system.entries()
+        starts, columns = np.frombuffer(starts, np.int64), np.frombuffer(columns, np.uint32)
+        index = np.int32 if max(len(columns), self.size) < 2**31 else np.int64
+        A = csr_array((np.frombuffer(values, np.float64), columns.astype(index), starts.astype(index)), shape=(self.size,) * 2)
+        nz, ny, nx = self._system.shape
+        if ny > 1 and nz > 1:
+            # Of the native part, z runs before y.
+            order = np.arange(self.size, dtype=index).reshape(ny, nz, nx).transpose(1, 0, 2).reshape(-1)
+            A = A[order][:, order]
+            A.sort_indices()
+        return A
+
     def __repr__(self) -> str:
-        return f"<isobar.{type(self).__name__}: {self._system.description}>"
+        return f"<isobar.{type(self).__name__} {self.shape}, {self.size} cell{'' if self.size == 1 else 's'}>"
 
     def __reduce__(self):
         raise TypeError(f"isobar.{type(self).__name__} cannot be pickled: make it anew where it is needed, from its arrays or its case")
@@ -93,6 +128,9 @@ class Case(Problem):
     def __init__(self, path: str | os.PathLike[str], **changes: Any):
         self._path, self._changes = os.fspath(path), overrides(changes)
         super().__init__(_load(_isobar.System.from_case, self._path, self._changes))
+
+    def __repr__(self) -> str:
+        return f"<isobar.Case {self._path!r}, {self._system.kind} {self.shape}, {self.size} cell{'' if self.size == 1 else 's'}>"
 
     def _options(self, asked: dict) -> str:
         """The case's solver options with some changed, as JSON."""
@@ -160,13 +198,30 @@ class Diffusion(Problem):
     ):
         given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells)
         super().__init__(_isobar.System.diffusion(given), dimensions)
+        self._solvers = {}
+
+    def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
+        """The same problem with other coefficients, and another reaction if one is given, for `Solver.update`.
+
+        >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"x": 0.0})
+        >>> problem.replace(np.full(4, 3.0)).rhs(1.0).tolist()
+        [1.0, 1.0, 1.0, 1.0]
+        """
+        fields, found = _fields(kappa)
+        if tuple(found) != self.shape:
+            raise ValueError(f"kappa has shape {tuple(found)}; the problem's is {self.shape}")
+        shape = self._system.shape
+        given = None if reaction is None else host_values(np.broadcast_to(np.float64(reaction), found) if np.ndim(reaction) == 0 else reaction, "reaction")
+        other = object.__new__(type(self))
+        parts = [fitted(field, shape, "kappa") for field in fields]
+        Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
+        other._solvers = {}
+        return other
 
 
 def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
     """What the native part takes, the number of dimensions, and the arrays to be kept until it has."""
-    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
-    fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
-    found = fields[0].shape
+    fields, found = _fields(kappa)
     shape = (1,) * (3 - len(found)) + tuple(found)
     kept = list(fields)
 
@@ -187,6 +242,13 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
         "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
     }
     return given, len(found), kept
+
+
+def _fields(kappa):
+    """The arrays of κ, and their shape."""
+    several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
+    fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
+    return fields, fields[0].shape
 
 
 def _widths(spacing, shape):

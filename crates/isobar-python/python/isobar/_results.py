@@ -7,9 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from isobar._arrays import on_host
+from isobar._gradient import Gradient, describe, gradient
+
 
 class NotConvergedWarning(UserWarning):
     """A solve stopped before it met the tolerance. Its result says why, and what to try."""
+
+
+class NotConvergedError(RuntimeError):
+    """A derivative was asked for whose solve, or adjoint solve, did not converge."""
 
 
 class Batch(NamedTuple):
@@ -25,6 +32,7 @@ class Result:
     """What came of a solve. `converged` means that the true residual, computed from `x` in double precision, meets the tolerance."""
 
     __slots__ = {
+        "_origin": None,
         "_outcome": None,
         "_report": None,
         "steps": "Of the heat equation, the steps that were taken; else None.",
@@ -32,12 +40,14 @@ class Result:
         "x": "The solution, an array of the library of b.",
     }
 
-    def __init__(self, x, outcome, tolerance, steps=None):
+    def __init__(self, x, outcome, tolerance, steps=None, origin=None):
         self.x = x
         self.tolerance = tolerance
         self.steps = steps
         self._outcome = outcome
         self._report = None
+        # The solver, whose memory is not to be kept, the problem, and what another such solver is made with.
+        self._origin = origin
 
     @property
     def converged(self) -> bool:
@@ -99,6 +109,48 @@ class Result:
                 self._report["steps"] = [step.as_dict() for step in self.steps]
         return self._report
 
+    def gradient(self, xbar: Any, *, fixed_b: bool = False, failure: str = "raise") -> Gradient:
+        """The derivatives of a number J(x) by b, κ, c and f, from ``xbar`` = ∂J/∂x, by one more solve with the same solver.
+
+        As A is symmetric, ∂J/∂b = λ with A λ = ∂J/∂x. By the transmissibility of the face between cells m and n the derivative is
+        −(λ_m − λ_n)(x_m − x_n), by κ (`Diffusion` only) it follows from that. Of a singular problem, whose x has the mean 0, λ has it too.
+
+        Parameters
+        ----------
+        xbar
+            ∂J/∂x, an array of the problem's shape; on the host or on the device.
+        fixed_b
+            False: b is ``problem.rhs(f)``, which changes with κ where values on sides, wells or sources are given. True: it does not change.
+        failure
+            What to do if the solve or the adjoint solve did not converge: ``"raise"`` `NotConvergedError`, or return ``"nan"`` everywhere.
+
+        Its errors are in proportion to the tolerance of the solver. One that is gone, or has been updated since, is made once more, which takes
+        time: take gradients while the solver is what it was.
+
+        >>> problem = isobar.Diffusion(np.ones(8), boundary={"x": 0.0})
+        >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs(1.0))
+        >>> gradient = result.gradient(np.full(8, 1 / 8))              # of the mean of x
+        >>> round(float(gradient.kappa.sum()), 6) == round(-float(result.x.mean()), 6)    # as x is in proportion to 1/κ
+        True
+        """
+        return gradient(self, xbar, fixed_b, failure)
+
+    def to_xarray(self, name: str = "u") -> Any:
+        """The solution as an `xarray.DataArray` with the dimensions z, y and x, and the centres of cells as coordinates where they are known.
+
+        On the host; its attributes say how the solve ended.
+        """
+        try:
+            from xarray import DataArray
+        except ImportError:
+            raise ImportError("to_xarray() needs xarray: pip install xarray") from None
+        values = on_host(self.x)
+        dims = ("z", "y", "x")[3 - values.ndim :]
+        centres = None if self._origin is None else self._origin[1].coordinates
+        coords = None if centres is None or len(centres) != values.ndim else dict(zip(dims, centres))
+        attributes = {"stop": self.stop, "relative_residual": self.residual, "iterations": self.iterations}
+        return DataArray(values, coords=coords, dims=dims, name=name, attrs=attributes)
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the convergence, and a slice of the solution, with matplotlib; returns the figure."""
         try:
@@ -109,7 +161,7 @@ class Result:
         if ax is not None:
             _draw_history(ax, history, self.tolerance)
             return ax.figure
-        values = _on_host(self.x)
+        values = on_host(self.x)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         _draw_history(left, history, self.tolerance)
         if values.ndim == 1:
@@ -125,20 +177,11 @@ class Result:
         verdict = "converged" if self.converged else f"NOT converged ({self.stop.replace('_', ' ')})"
         count = self.iterations
         iterations = f"{count} iteration{'' if count == 1 else 's'}"
-        shape = "×".join(str(n) for n in reversed(tuple(self.x.shape)))
         steps = "" if self.steps is None else f", {len(self.steps)} steps"
-        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x on {shape}>"
+        return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x {tuple(self.x.shape)}>"
 
 
 def _draw_history(ax, history, tolerance):
     ax.semilogy(history, marker="o", markersize=3)
     ax.axhline(tolerance, linestyle="--", linewidth=1, color="grey")
     ax.set(xlabel="iteration", ylabel="relative residual")
-
-
-def _on_host(array):
-    if hasattr(array, "get") and not isinstance(array, np.ndarray):
-        return array.get()
-    if hasattr(array, "cpu"):
-        return array.detach().cpu().numpy()
-    return np.asarray(array)

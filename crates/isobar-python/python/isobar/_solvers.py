@@ -6,12 +6,14 @@ import json
 import os
 import sys
 import warnings
+import weakref
 from typing import Any, Callable, Union
 
 import numpy as np
 
 from isobar import _isobar
 from isobar._arrays import fitted, like, native, readable, writable
+from isobar._gradient import describe
 from isobar._options import overrides, to_json
 from isobar._problems import Case, Problem, _load
 from isobar._results import NotConvergedWarning, Result
@@ -47,7 +49,7 @@ class Solver:
 
     >>> solver = isobar.Solver(isobar.Helmholtz.panel(16, 16, 8), tolerance=1e-6, device="cpu")
     >>> solver.solve(np.ones((8, 16, 16)))  # doctest: +ELLIPSIS
-    <isobar.Result: converged in ... x on 16×16×8>
+    <isobar.Result: converged in ... x (8, 16, 16)>
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Solver:
         if threads is not None and (isinstance(threads, bool) or int(threads) != threads or threads < 1):
             raise ValueError(f"threads: {threads!r}; use a whole number, 1 or more")
         self._problem = problem
+        self._made_with = {"method": method, "device": device, "tolerance": tolerance, "threads": threads, "norm": norm, **options}
         asked = {"method": method, "tolerance": tolerance, "norm": norm, **options}
         asked = {key: value for key, value in asked.items() if value is not None}
         if not isinstance(problem, Case):
@@ -126,7 +129,15 @@ class Solver:
         >>> float(result.x.max().round(4))
         0.125
         """
-        shape = self._problem._system.shape
+        result = self._solve(b, x0, out, progress)
+        if not result.converged:
+            warnings.warn(describe(result), NotConvergedWarning, stacklevel=2)
+        return result
+
+    def _solve(self, b, x0=None, out=None, progress=None) -> Result:
+        """The same without a warning."""
+        problem = self._problem
+        shape = problem._system.shape
         given = readable(b, "b")
         rhs = fitted(given, shape, "b")
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
@@ -144,10 +155,7 @@ class Solver:
             outcome = self._solver.solve(rhs, x, x0 is not None, shown.function)
         finally:
             shown.close()
-        result = Result(native(target, given) if out is None else out, outcome, self._tolerance)
-        if not outcome.converged:
-            _warn(result, stacklevel=3)
-        return result
+        return Result(native(target, given) if out is None else out, outcome, self._tolerance, origin=(weakref.ref(self), problem, self._made_with))
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x
@@ -187,9 +195,10 @@ class Solver:
         """B ≈ A⁻¹ as a `scipy.sparse.linalg.LinearOperator` on flat vectors, a fixed linear map: `iterations` steps z += M⁻¹ (r − A z) from
         z = 0, where M is this solver's preconditioner, or one cycle of multigrid or of vertical modes, or the diagonal of Jacobi's method.
 
-        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. That of `Helmholtz` and `TensorProduct` is so only
-        nearly, as restriction is not the transpose of prolongation there: cg takes it, with ``preconditioner={"kind": "line"}`` it is
-        symmetric. Of a singular problem r and z lose their means.
+        B of a diffusion problem is symmetric, so that `scipy.sparse.linalg.cg` can use it. By default that of `Helmholtz` and `TensorProduct` is
+        so, and linear, only to some six digits, as restriction is not the transpose of prolongation there and vertical modes are in single
+        precision: cg takes it. With ``method="cg", preconditioner={"kind": "line"}`` it is symmetric. Of a singular problem r and z lose
+        their means.
         """
         if isinstance(iterations, bool) or int(iterations) != iterations or iterations < 1:
             raise ValueError(f"iterations: {iterations!r}; use a whole number, 1 or more")
@@ -221,8 +230,7 @@ class Solver:
 
     def __repr__(self) -> str:
         with_ = f" with {self.preconditioner}" if self.preconditioner else ""
-        shape = "×".join(str(n) for n in reversed(self.shape))
-        return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {shape}, {self.device}>"
+        return f"<isobar.Solver: {self.method}{with_} in {self._solver.precision} on {self.shape}, {self.device}>"
 
     def __reduce__(self):
         raise TypeError("isobar.Solver cannot be pickled: it holds threads and the memory of a device; make one in every process")
@@ -275,12 +283,6 @@ def _copy(source, target, shape):
         target.array.copy_(source.array)
     else:
         target.array[...] = source.array
-
-
-def _warn(result, stacklevel):
-    advice = f"; {result.advice}" if result.advice else ""
-    text = f"not converged: {result.stop.replace('_', ' ')} after {result.iterations} iterations, relative residual {result.residual:.1e}{advice}"
-    warnings.warn(text, NotConvergedWarning, stacklevel=stacklevel)
 
 
 class _Progress:

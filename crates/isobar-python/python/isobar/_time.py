@@ -152,8 +152,8 @@ class Heat:
         return self.steps(initial, **options).run(progress)
 
     def __repr__(self) -> str:
-        shape = "×".join(str(n) for n in reversed(self.shape))
-        return f"<isobar.Heat on {shape} = {int(np.prod(self.shape))} cells>"
+        size = int(np.prod(self.shape))
+        return f"<isobar.Heat {tuple(self.shape)}, {size} cell{'' if size == 1 else 's'}>"
 
     def __reduce__(self):
         raise TypeError("isobar.Heat cannot be pickled: make it anew where it is needed, from its arrays")

@@ -1,0 +1,83 @@
+//! What this machine can compute on, and which libraries it has.
+
+use isobar::internals::backend::Backend;
+use isobar::internals::cpu::Cpu;
+use isobar::internals::cuda;
+use isobar::internals::cuda::cusparse::Cusparse;
+use isobar::internals::cuda::nccl::Nccl;
+use isobar::internals::cuda::nvrtc::Nvrtc;
+use isobar::{Device, Error, Result, Shape};
+
+use crate::memory;
+
+/// Vectors of this shape, 128 MiB each, are far beyond any cache that they would be copied within.
+const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
+
+/// A device of this machine.
+#[derive(Debug)]
+pub struct Found {
+    /// What options call it: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Its model.
+    pub name: String,
+    /// Bytes of memory: all of a GPU's, and of the processor's what can be had without swapping.
+    pub memory: Option<f64>,
+    /// Threads of the processor that a solver would use.
+    pub threads: Option<usize>,
+    /// Compute capability of a GPU, major and minor.
+    pub capability: Option<(i32, i32)>,
+    /// Bytes a second that a copy of a vector moves, where that was to be measured; why the device cannot be used.
+    pub bandwidth: Result<Option<f64>>,
+}
+
+/// Finds the devices: the processor with so many threads or all, and GPUs, or why there are none.
+///
+/// # Errors
+/// Threads that cannot be started; the processor fails while its bandwidth is measured.
+pub fn find(threads: Option<usize>, measures: bool) -> Result<(Vec<Found>, Option<Error>)> {
+    let measure = |device: Device| measures.then(|| device.copy_bandwidth(COPIED)).transpose();
+    let cpu = threads.map_or_else(Cpu::with_all_threads, Cpu::new)?;
+    let info = cpu.device();
+    let mut found = vec![Found {
+        device: info.kind.to_owned(),
+        name: info.name,
+        memory: memory::available(),
+        threads: Some(info.threads),
+        capability: None,
+        bandwidth: Ok(measure(Device::Cpu(cpu))?),
+    }];
+    let cards = match cuda::devices() {
+        Ok(cards) => cards,
+        Err(error) => return Ok((found, Some(error))),
+    };
+    found.extend(cards.into_iter().map(|card| Found {
+        device: format!("cuda:{}", card.ordinal),
+        name: card.name,
+        memory: Some(card.memory as f64),
+        threads: None,
+        capability: Some(card.capability),
+        bandwidth: Device::cuda(card.ordinal).and_then(measure),
+    }));
+    Ok((found, None))
+}
+
+/// Looks for the libraries that are found at run time: the name of each, and its version and place, or why there is none.
+pub fn libraries() -> [(&'static str, Result<String>); 4] {
+    let of_cuda =
+        |((major, minor), path): ((i32, i32), &std::path::Path)| format!("{major}.{minor}, {}", path.display());
+    [
+        ("NVRTC", Nvrtc::get().map(|found| of_cuda((found.version(), found.path())))),
+        ("cuSPARSE", Cusparse::get().map(|found| of_cuda((found.version(), found.path())))),
+        ("NCCL", Nccl::get().map(|found| of_cuda((found.version(), found.path())))),
+        ("MPI", mpi()),
+    ]
+}
+
+/// The MPI that ranks would use.
+fn mpi() -> Result<String> {
+    #[cfg(unix)]
+    return isobar::internals::dist::mpi::find()
+        .map(|found| format!("{}, {}, {}", found.version, found.family, found.library));
+    #[cfg(not(unix))]
+    Err(Error::Unsupported("not on this system".into()))
+}

@@ -1,0 +1,279 @@
+//! Derivatives by what a problem of diffusion is made of, from a solution and its adjoint.
+
+use super::{Boundary, Coefficient, DiffusionProblem, Well};
+use crate::error::{Error, Result};
+use crate::execute::{Host, rows};
+use crate::layout::Shape;
+use crate::stencil::Axis;
+
+/// A solution u of A u = b, its adjoint λ = A⁻¹ ∂J/∂u, and whether b follows the coefficients.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    u: &'a [f64],
+    adjoint: &'a [f64],
+    moves_rhs: bool,
+}
+
+impl Pair<'_> {
+    /// ∂J/∂s of what ties cell n to `value`: λ_n (value − u_n), as s adds s to the diagonal and s times `value` to b.
+    fn by_tie(&self, n: usize, value: f64) -> f64 {
+        self.adjoint[n] * (if self.moves_rhs { value } else { 0.0 } - self.u[n])
+    }
+
+    /// ∂J/∂T of the face between cells m and n.
+    fn by_face(&self, m: usize, n: usize) -> f64 {
+        (self.adjoint[m] - self.adjoint[n]) * (self.u[n] - self.u[m])
+    }
+}
+
+impl DiffusionProblem {
+    /// Computes the derivatives of a number J(u) by κ of every cell, C order, an array for each of the [`Coefficient`]'s, from a solution `u` of
+    /// A u = b and its `adjoint` λ = A⁻¹ ∂J/∂u.
+    ///
+    /// By the transmissibility of a face between cells m and n the derivative is −(λ_m − λ_n)(u_m − u_n), by what ties cell n to a value
+    /// v it is λ_n (v − u_n); by κ it follows from these by the chain rule. By c of a cell it would be −V λ u, by f V λ, V the cell's
+    /// [volume](DiffusionProblem::volumes). With `moves_rhs`, b is that of [`DiffusionProblem::rhs`], which κ changes where values on sides,
+    /// wells and sources are; else b stays as it is. What is closed stays closed: cells that take no part and faces where κ is 0 on
+    /// either side add nothing.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for arrays of another length; [`Error::Invalid`] for a well or a source outside of the active cells.
+    pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
+        let count = self.shape.cells();
+        for (what, values) in [("the solution", u), ("the adjoint", adjoint)] {
+            if values.len() != count {
+                return Err(Error::shape(what, values.len().to_string(), count.to_string()));
+            }
+        }
+        let pair = Pair { u, adjoint, moves_rhs };
+        let fields: &[&[Axis]] = match self.coefficient {
+            Coefficient::Isotropic(_) => &[&Axis::ALL],
+            Coefficient::Layered { .. } => &[&[Axis::X, Axis::Y], &[Axis::Z]],
+            Coefficient::Diagonal(_) => &[&[Axis::X], &[Axis::Y], &[Axis::Z]],
+        };
+        let of_field = |axes: &&[Axis]| {
+            rows(&Host, count, self.shape.nx, |row, values: &mut [f64]| {
+                axes.iter().for_each(|&axis| self.add_row(axis, row, values, pair));
+            })
+        };
+        let mut gradient: Vec<Vec<f64>> = fields.iter().map(of_field).collect();
+        self.add_points(&mut gradient, pair)?;
+        Ok(gradient)
+    }
+
+    /// Adds ∂J/∂κ of the cells of row j + ny k, by their faces and sides across an axis.
+    fn add_row(&self, axis: Axis, row: usize, values: &mut [f64], pair: Pair<'_>) {
+        let Shape { nx, ny, .. } = self.shape;
+        let (d, count) = (axis as usize, self.extents()[axis as usize]);
+        let place = [0, row % ny, row / ny];
+        for is_upper in [false, true] {
+            let side = self.boundary[d][usize::from(is_upper)];
+            // Blocks of the row's cells whose neighbours are a block too, or lie beyond a side.
+            let end = if is_upper { count - 1 } else { 0 };
+            let blocks = match (axis, is_upper) {
+                (Axis::X, false) => [0..1, 1..nx],
+                (Axis::X, true) => [0..nx - 1, nx - 1..nx],
+                _ => [0..nx, nx..nx],
+            };
+            for block in blocks.into_iter().filter(|block| !block.is_empty()) {
+                let at = [block.start, place[1], place[2]];
+                let mut other = at;
+                other[d] = (at[d] + if is_upper { 1 } else { count - 1 }) % count;
+                if at[d] == end && side != Boundary::Periodic {
+                    self.add_side(axis, is_upper, at, &mut values[block], pair);
+                } else if other != at {
+                    self.add_faces(axis, [at, other], &mut values[block], pair);
+                }
+            }
+        }
+    }
+
+    /// Adds what faces change between the cells of a row from the first place on and those from the other on.
+    fn add_faces(&self, axis: Axis, [first, other]: [[usize; 3]; 2], values: &mut [f64], pair: Pair<'_>) {
+        let (d, kappa) = (axis as usize, self.coefficient.along(axis));
+        let along_row = |[i, j, k]: [usize; 3], more: usize| [i + more, j, k];
+        let (start, beyond) = (self.cell(first), self.cell(other));
+        for (i, value) in values.iter_mut().enumerate() {
+            let (n, m) = (start + i, beyond + i);
+            if kappa[n] > 0.0 && kappa[m] > 0.0 && self.is_open(n) && self.is_open(m) {
+                let at = along_row(first, i);
+                let [own, across] = [at, along_row(other, i)].map(|at| self.spacing[d].width(at[d]));
+                // T = h h'/(h + h'), so that ∂T/∂h = (h'/(h + h'))², where h = 2κA/d.
+                let share = kappa[m] * own / (kappa[n] * across + kappa[m] * own);
+                *value += pair.by_face(n, m) * share * share * self.by_kappa(axis, at);
+            }
+        }
+    }
+
+    /// Adds what the lower or the upper side of an axis changes in the cells of a row from the first place on.
+    fn add_side(&self, axis: Axis, is_upper: bool, first: [usize; 3], values: &mut [f64], pair: Pair<'_>) {
+        let start = self.cell(first);
+        for (i, value) in values.iter_mut().enumerate().filter(|(i, _)| self.takes_part(start + i)) {
+            let at = [first[0] + i, first[1], first[2]];
+            *value += match self.side_at(axis, is_upper, at) {
+                Boundary::Dirichlet(given) => pair.by_tie(start + i, given) * self.by_kappa(axis, at),
+                Boundary::Robin { coefficient, value } => {
+                    // T = h f/(h + f), f that of the film.
+                    let (half, film) = (self.half(axis, at), coefficient * self.area(axis, at));
+                    let share = film / (half + film);
+                    pair.by_tie(start + i, value) * share * share * self.by_kappa(axis, at)
+                }
+                Boundary::Neumann(_) | Boundary::Periodic => 0.0,
+            };
+        }
+    }
+
+    /// ∂h/∂κ of a cell, where h = 2κA/d is the transmissibility from its centre to a face.
+    fn by_kappa(&self, axis: Axis, at: [usize; 3]) -> f64 {
+        let width = self.spacing[axis as usize].width(at[axis as usize]);
+        2.0 * self.volume(at) / (width * width)
+    }
+
+    /// Adds what wells and sources, whose rates κ divides among their cells, change.
+    fn add_points(&self, coefficient: &mut [Vec<f64>], pair: Pair<'_>) -> Result<()> {
+        let field = |axis: Axis| match self.coefficient {
+            Coefficient::Isotropic(_) => 0,
+            Coefficient::Layered { .. } => usize::from(axis == Axis::Z),
+            Coefficient::Diagonal(_) => axis as usize,
+        };
+        for source in self.sources.iter().filter(|_| pair.moves_rhs) {
+            let cells = self.completed("diffusion.sources", 0, [source.i, source.j], source.k)?;
+            let weight = |&at: &[usize; 3]| self.coefficient.along(Axis::X)[self.cell(at)] * self.widths(at)[2];
+            let total: f64 = cells.iter().map(weight).sum();
+            let mean = cells.iter().map(|at| weight(at) * pair.adjoint[self.cell(*at)]).sum::<f64>() / total;
+            for at in cells {
+                let n = self.cell(at);
+                coefficient[field(Axis::X)][n] += source.rate * (pair.adjoint[n] - mean) * self.widths(at)[2] / total;
+            }
+        }
+        for well in &self.wells {
+            for at in self.completed("diffusion.wells", 0, [well.i, well.j], well.k)? {
+                let (n, slopes) = (self.cell(at), self.well_slopes(well, at));
+                let by_tie = pair.by_tie(n, well.value);
+                for (axis, slope) in [Axis::X, Axis::Y].into_iter().zip(slopes) {
+                    coefficient[field(axis)][n] += by_tie * slope;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Derivatives of the well index 2π √(κ_x κ_y) d_z / ln(r_e / r) by κ_x and κ_y, on whose ratio r_e depends.
+    fn well_slopes(&self, well: &Well, at: [usize; 3]) -> [f64; 2] {
+        let n = self.cell(at);
+        let index = self.well_index(well, at);
+        if index == 0.0 {
+            return [0.0; 2];
+        }
+        let [x, y] = [Axis::X, Axis::Y].map(|axis| self.coefficient.along(axis)[n]);
+        let ratio = (y / x).sqrt();
+        let [dx, dy, _] = self.widths(at);
+        let (across, along) = (ratio * dx * dx, dy * dy / ratio);
+        // d ln r_e / d ln √(κ_y/κ_x)
+        let by_ratio = 0.5 * (across - along) / (across + along) - 0.5 * (ratio - 1.0) / (ratio + 1.0);
+        let tilt = 0.5 * by_ratio / (self.equivalent_radius(at) / well.radius).ln();
+        [index / x * (0.5 + tilt), index / y * (0.5 - tilt)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shape;
+    use crate::problem::{Source, Spacing, Weighting, random};
+
+    const SHAPE: Shape = Shape { nx: 4, ny: 3, nz: 3 };
+
+    fn field(seed: u64) -> Vec<f64> {
+        (0..SHAPE.cells()).map(|n| (1.5 * random(seed, n)).exp()).collect()
+    }
+
+    fn widths(n: usize) -> Spacing {
+        Spacing::Given((0..n).map(|m| 1.0 + 0.3 * (m % 3) as f64).collect())
+    }
+
+    /// Every part that a derivative goes through, somewhere.
+    fn problems() -> Vec<DiffusionProblem> {
+        let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
+        let mut sides = plain.clone();
+        sides.boundary[0] = [Boundary::Dirichlet(2.0), Boundary::Neumann(0.7)];
+        sides.boundary[1] = [Boundary::Periodic; 2];
+        sides.active = Some((0..SHAPE.cells()).map(|n| n % 7 != 3).collect());
+        sides.reaction = Some(field(5));
+        let mut layered = plain.clone();
+        layered.coefficient = Coefficient::Layered { horizontal: field(2), vertical: field(3) };
+        layered.spacing = [widths(SHAPE.nx), widths(SHAPE.ny), widths(SHAPE.nz)];
+        layered.boundary[2] = [Boundary::Dirichlet(-1.0), Boundary::Dirichlet(3.0)];
+        layered.sources = vec![Source { i: 1, j: 2, k: [0, 2], rate: 2.0 }];
+        let mut diagonal = layered.clone();
+        diagonal.coefficient = Coefficient::Diagonal([field(4), field(5), field(6)]);
+        diagonal.boundary = [[Boundary::Neumann(0.0); 2]; 3];
+        diagonal.wells = vec![Well { i: 2, j: 1, k: [0, 1], value: 1.5, radius: 0.02 }];
+        let mut films = sides.clone();
+        films.boundary[0] = [Boundary::Robin { coefficient: 0.8, value: 1.5 }, Boundary::Dirichlet(0.0)];
+        films.side_fields[0][0].coefficient = Some((0..9).map(|n| 0.3 * n as f64).collect());
+        films.side_fields[0][1].value = Some((0..9).map(|n| 1.0 - 0.2 * n as f64).collect());
+        vec![sides, layered, diagonal, films]
+    }
+
+    /// A u, or b, weighted: λᵀ(b − A u), whose derivatives for fixed u and λ are the gradient.
+    fn residual(problem: &DiffusionProblem, u: &[f64], adjoint: &[f64], body: &[f64], moved: Option<&[f64]>) -> f64 {
+        let b = problem.rhs_from(body.to_vec(), Weighting::Volume).unwrap();
+        let product = problem.stencil().unwrap().times(u);
+        let b = moved.unwrap_or(&b);
+        (0..u.len()).map(|n| adjoint[n] * (b[n] - product[n])).sum()
+    }
+
+    fn change(problem: &mut DiffusionProblem, part: usize) -> &mut Vec<f64> {
+        match (&mut problem.coefficient, part) {
+            (Coefficient::Isotropic(all), 0) => all,
+            (Coefficient::Layered { horizontal, .. }, 0) => horizontal,
+            (Coefficient::Layered { vertical, .. }, 1) => vertical,
+            (Coefficient::Diagonal(fields), part) => &mut fields[part],
+            _ => panic!("no such field"),
+        }
+    }
+
+    #[test]
+    fn derivatives_are_those_of_matrix_and_right_hand_side() {
+        let active = |problem: &DiffusionProblem, seed| -> Vec<f64> {
+            (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect()
+        };
+        for problem in problems() {
+            let (u, adjoint, body) = (active(&problem, 7), active(&problem, 8), field(9));
+            let rhs = problem.rhs_from(body.clone(), Weighting::Volume).unwrap();
+            for fixed in [None, Some(rhs.as_slice())] {
+                let found = problem.gradient(&u, &adjoint, fixed.is_none()).unwrap();
+                let slope = |f: &dyn Fn(f64) -> f64, step: f64| (f(step) - f(-step)) / (2.0 * step);
+                for (part, field) in found.iter().enumerate() {
+                    for (n, found) in field.iter().enumerate() {
+                        let at = |step: f64| {
+                            let mut other = problem.clone();
+                            change(&mut other, part)[n] += step;
+                            residual(&other, &u, &adjoint, &body, fixed)
+                        };
+                        let expected = slope(&at, 1e-5);
+                        assert!((found - expected).abs() < 1e-7 * (1.0 + expected.abs()), "{part} {n}");
+                    }
+                }
+                let volumes = problem.volumes();
+                for n in (0..SHAPE.cells()).filter(|_| problem.reaction.is_some()) {
+                    let at = |step: f64| {
+                        let mut other = problem.clone();
+                        other.reaction.as_mut().unwrap()[n] += step;
+                        residual(&other, &u, &adjoint, &body, fixed)
+                    };
+                    assert!((-volumes[n] * adjoint[n] * u[n] - slope(&at, 1e-2)).abs() < 1e-10);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn arrays_of_another_length_are_refused() {
+        let problem = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
+        let right = field(2);
+        assert!(matches!(problem.gradient(&right, &right[1..], true), Err(Error::Shape { .. })));
+        assert!(matches!(problem.gradient(&right[1..], &right, true), Err(Error::Shape { .. })));
+    }
+}

@@ -1,0 +1,298 @@
+"""Derivatives of solutions, held to differences of a model in SciPy."""
+
+import subprocess
+import sys
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import oracle
+import pytest
+
+import isobar
+from isobar._functional import Call
+
+STRETCHED = {n: np.linspace(1.0, 2.0, n) for n in range(3, 12)}
+
+
+def cases():
+    """kappa, and what both `isobar.Diffusion` and the model take: (arguments, boundary of the model)."""
+    rng = np.random.default_rng(5)
+    kappa = np.exp(rng.standard_normal((4, 5, 6)))
+    mask = rng.random(kappa.shape) > 0.2
+    widths = tuple(STRETCHED[n] for n in kappa.shape)
+    reaction = rng.uniform(0.1, 1.0, kappa.shape)
+    return {
+        "1D": (kappa[0, 0], {}, [(1.0, None)]),
+        "1D, both sides, stretched": (kappa[0, 0], {"spacing": widths[2]}, [(2.0, -1.0)]),
+        "2D, flux": (kappa[0], {"spacing": widths[1:]}, [(("flux", 0.5), 0.0), (3.0, None)]),
+        "2D, periodic": (kappa[0], {"reaction": reaction[0]}, [(None, None), ("periodic", "periodic")]),
+        "3D": (kappa, {}, [(1.0, 2.0), (None, -1.0), (0.0, None)]),
+        "3D, stretched, masked": (kappa, {"spacing": widths, "active": mask, "reaction": reaction}, [(1.0, None), (None, None), (None, 2.0)]),
+        "3D, periodic": (kappa, {}, [(0.0, 1.0), ("periodic",) * 2, ("periodic",) * 2]),
+        "closed": (kappa, {}, None),
+        "closed, masked": (kappa, {"active": mask}, None),
+        "closed, periodic": (kappa[0], {}, [("periodic",) * 2, ("periodic",) * 2]),
+    }
+
+
+def boundary_of(model):
+    """What `isobar.Diffusion` calls the model's sides."""
+    if model is None:
+        return None
+    names = [("bottom", "top"), ("south", "north"), ("west", "east")][3 - len(model) :]
+    sides = {}
+    for pair, given in zip(names, model):
+        for name, value in zip(pair, given):
+            sides[name] = "neumann" if value is None else {"neumann": value[1]} if isinstance(value, tuple) else value
+    return sides
+
+
+def modelled(kappa, arguments, boundary, f):
+    """x of the model."""
+    arguments = {"spacing": None, "active": None, "reaction": 0.0, **arguments}
+    spacing = arguments["spacing"]
+    spacing = (spacing,) if isinstance(spacing, np.ndarray) else spacing
+    A, b = oracle.assemble(kappa, spacing, boundary, arguments["reaction"], arguments["active"], f)
+    if boundary is None or all(side == ("periodic",) * 2 for side in boundary):
+        # The range of A: solvers are asked for nothing else.
+        return pseudo_inverse(A) @ b.ravel()
+    return oracle.solve(A, b).ravel()
+
+
+def pseudo_inverse(A):
+    return np.linalg.pinv(A.toarray(), rcond=1e-12, hermitian=True)
+
+
+def differences(function, values, step):
+    """The central differences of a function of an array."""
+    found = np.zeros(values.shape)
+    for at in np.ndindex(values.shape):
+        both = []
+        for sign in (1, -1):
+            other = values.copy()
+            other[at] += sign * step
+            both.append(function(other))
+        found[at] = (both[0] - both[1]) / (2 * step)
+    return found
+
+
+@pytest.mark.parametrize("name", cases())
+def test_derivatives_are_those_of_the_model(rng, name):
+    kappa, arguments, boundary = cases()[name]
+    f = rng.standard_normal(kappa.shape)
+    xbar = rng.standard_normal(kappa.shape)
+    active = arguments.get("active", np.ones(kappa.shape, bool))
+    problem = isobar.Diffusion(kappa, boundary=boundary_of(boundary), **arguments)
+    b = problem.rhs(f)
+    if "closed" in name:
+        b = (problem.to_scipy() @ (pseudo_inverse(problem.to_scipy()) @ b.ravel())).reshape(b.shape)
+    solver = isobar.Solver(problem, tolerance=1e-13, device="cpu")
+    result = solver.solve(b)
+    np.testing.assert_allclose(result.x.ravel(), modelled(kappa, arguments, boundary, f), atol=1e-10 * abs(result.x).max())
+    gradient = result.gradient(xbar)
+    assert gradient.adjoint.converged and gradient.b.shape == gradient.kappa.shape == kappa.shape
+
+    def value(kappa=kappa, f=f, **other):
+        return xbar.ravel() @ modelled(kappa, {**arguments, **other}, boundary, f)
+
+    expected = differences(lambda other: value(kappa=other), kappa, 1e-5)
+    expected[~active] = 0
+    np.testing.assert_allclose(gradient.kappa, expected, atol=2e-7 * abs(expected).max())
+    expected = differences(lambda other: value(f=other), f, 1e-2)
+    np.testing.assert_allclose(gradient.f, expected, atol=1e-8 * abs(expected).max())
+    if "reaction" in arguments:
+        expected = differences(lambda other: value(reaction=other), arguments["reaction"], 1e-5)
+        np.testing.assert_allclose(gradient.reaction, expected, atol=1e-7 * abs(expected).max())
+    # And that of b itself, which is not the model's.
+    inverse = pseudo_inverse(problem.to_scipy())
+    np.testing.assert_allclose(gradient.b.ravel(), inverse @ xbar.ravel(), atol=1e-9 * abs(gradient.b).max())
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_coefficients_sources_and_wells(rng, count):
+    shape = (3, 4, 5)
+    fields = tuple(np.exp(rng.standard_normal(shape)) for _ in range(count))
+    points = {"sources": [{"i": 1, "j": 2, "rate": 3.0}], "wells": [{"i": 3, "j": 1, "k": [0, 1], "value": 2.0, "radius": 0.005}]}
+    options = {"boundary": {"east": 1.0}, "spacing": tuple(STRETCHED[n] for n in shape), **points}
+    xbar = rng.standard_normal(shape)
+
+    def value(fields, b=None):
+        problem = isobar.Diffusion(fields, **options)
+        A = problem.to_scipy().toarray()
+        return xbar.ravel() @ np.linalg.solve(A, (problem.rhs(1.0) if b is None else b).ravel())
+
+    problem = isobar.Diffusion(fields, **options)
+    solver = isobar.Solver(problem, tolerance=1e-13, device="cpu")
+    b = problem.rhs(1.0)
+    result = solver.solve(b)
+    for fixed in (None, b):
+        found = result.gradient(xbar, fixed_b=fixed is not None).kappa
+        assert isinstance(found, tuple) and len(found) == count
+        for n, field in enumerate(found):
+            expected = differences(lambda other: value((*fields[:n], other, *fields[n + 1 :]), fixed), fields[n], 1e-5)
+            np.testing.assert_allclose(field, expected, atol=1e-6 * abs(expected).max())
+
+
+def test_derivatives_in_a_direction_of_many_unknowns(rng):
+    shape = (24, 32, 40)
+    kappa, direction = np.exp(rng.standard_normal(shape)), rng.standard_normal(shape)
+    xbar = rng.standard_normal(shape)
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    solver = isobar.Solver(problem, tolerance=1e-12, device="cpu")
+    result = solver.solve(problem.rhs(1.0))
+    gradient = result.gradient(xbar)
+    # ⟨x̄, A⁻¹ b⟩ = ⟨A⁻¹ x̄, b⟩
+    b = problem.rhs(1.0)
+    assert np.vdot(xbar, result.x) == pytest.approx(np.vdot(gradient.b, b), rel=1e-8)
+    step = 1e-5
+    values = []
+    for sign in (1, -1):
+        solver.update(problem.replace(kappa * np.exp(sign * step * direction)))
+        values.append(np.vdot(xbar, solver.solve(b).x))
+    slope = np.vdot(gradient.kappa, kappa * direction)
+    assert (values[0] - values[1]) / (2 * step) == pytest.approx(slope, rel=1e-5)
+
+
+def test_other_problems(rng):
+    problem = isobar.Helmholtz.panel(8, 8, 4)
+    result = isobar.Solver(problem, tolerance=1e-10).solve(problem.rhs(1.0))
+    xbar = rng.standard_normal(problem.shape)
+    gradient = result.gradient(xbar)
+    assert np.vdot(xbar, result.x) == pytest.approx(np.vdot(gradient.b, problem.rhs(1.0)), rel=1e-7)
+    with pytest.raises(ValueError, match="isobar.Diffusion"):
+        gradient.kappa
+    ones = np.ones((3, 3))
+    faces = np.ones((3, 4))
+    skew = isobar.TensorProduct(2 * np.ones(2), [-1.0, 0.0], [0.0, -0.5], -np.ones(2), ones, faces, faces.T)
+    result = isobar.Solver(skew).solve(np.ones((2, 3, 3)))
+    with pytest.raises(ValueError, match="symmetric"):
+        result.gradient(np.ones((2, 3, 3)))
+    heat = isobar.Heat(np.ones(8), boundary=0.0).solve(1.0, dt=0.1, end_time=0.1)
+    with pytest.raises(TypeError, match="time steps"):
+        heat.gradient(np.ones(8))
+
+
+def test_what_did_not_converge_has_no_derivatives(rng):
+    kappa = np.exp(2 * rng.standard_normal((8, 8, 8)))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    solver = isobar.Solver(problem, max_iterations=2, tolerance=1e-12, device="cpu")
+    with pytest.warns(isobar.NotConvergedWarning):
+        result = solver.solve(problem.rhs(1.0))
+    with pytest.raises(isobar.NotConvergedError, match="the solve was not converged: max iterations after 2"):
+        result.gradient(kappa)
+    gradient = result.gradient(kappa, failure="nan")
+    assert np.isnan(gradient.b).all() and np.isnan(gradient.kappa).all() and gradient.adjoint is None
+    # The solve is trivial, and the adjoint one is not.
+    result = solver.solve(np.zeros(kappa.shape))
+    assert result.converged
+    with pytest.raises(isobar.NotConvergedError, match="the adjoint solve"):
+        result.gradient(kappa)
+    assert np.isnan(result.gradient(kappa, failure="nan").kappa).all()
+    with pytest.raises(ValueError, match="failure"):
+        result.gradient(kappa, failure="ignore")
+    with pytest.raises(ValueError, match="xbar has shape"):
+        result.gradient(kappa[1:])
+    with pytest.raises(ValueError, match="NaN|nan"):
+        result.gradient(np.full(kappa.shape, np.nan))
+    closed = isobar.Diffusion(kappa)
+    wrong = np.where(np.arange(kappa.size).reshape(kappa.shape) == 9, np.inf, 1.0)
+    with pytest.raises(ValueError, match=r"xbar: inf at \(0, 1, 1\)"):
+        isobar.Solver(closed).solve(np.zeros(kappa.shape)).gradient(wrong)
+
+
+def test_solvers_that_are_gone_or_have_been_updated(rng):
+    kappa, xbar = rng.uniform(1.0, 2.0, (2, 6, 7))
+    problem = isobar.Diffusion(kappa, boundary={"x": 0.0})
+    solver = isobar.Solver(problem, "cg", tolerance=1e-11, device="cpu", preconditioner={"kind": "line"})
+    result = solver.solve(problem.rhs(1.0))
+    expected = result.gradient(xbar).kappa
+    solver.update(problem.replace(2 * kappa))
+    np.testing.assert_allclose(result.gradient(xbar).kappa, expected, atol=1e-9 * abs(expected).max())
+    alive = weakref.ref(solver)
+    del solver
+    # A result keeps no solver with its memory.
+    assert alive() is None
+    again = result.gradient(xbar)
+    np.testing.assert_allclose(again.kappa, expected, atol=1e-9 * abs(expected).max())
+    assert "line" in str(again.adjoint.report)
+
+
+def test_types_and_trivial_values(rng):
+    kappa = rng.uniform(1.0, 2.0, (6, 7)).astype(np.float32)
+    problem = isobar.Diffusion(kappa, boundary=0.0)
+    result = isobar.Solver(problem, tolerance=1e-6).solve(problem.rhs(1.0).astype(np.float32))
+    gradient = result.gradient(np.ones((6, 7), np.float32))
+    assert gradient.b.dtype == np.float32 and gradient.kappa.dtype == np.float64
+    nothing = result.gradient(np.zeros((6, 7)))
+    assert not nothing.b.any() and not nothing.kappa.any()
+    # Lists are arrays too.
+    assert result.gradient(np.ones((6, 7)).tolist()).b.shape == (6, 7)
+    assert repr(gradient) == "<isobar.Gradient (6, 7): b, kappa, reaction, f>"
+
+
+def test_replaced_coefficients(rng):
+    kappa, other = rng.uniform(1.0, 2.0, (2, 4, 5))
+    arguments = dict(spacing=(0.5, 0.25), boundary={"west": 2.0}, active=rng.random((4, 5)) > 0.2, wells=[{"i": 2, "j": 2, "value": 1.0, "radius": 0.01}])
+    arguments["active"][2, 2] = True
+    problem = isobar.Diffusion(kappa, reaction=1.0, **arguments)
+    replaced, made = problem.replace(other), isobar.Diffusion(other, reaction=1.0, **arguments)
+    assert replaced.shape == made.shape and abs(replaced.to_scipy() - made.to_scipy()).max() == 0
+    np.testing.assert_array_equal(replaced.rhs(3.0), made.rhs(3.0))
+    more = isobar.Diffusion(other, reaction=2.0, **arguments).to_scipy()
+    assert abs(problem.replace(other, 2.0).to_scipy() - more).max() == 0
+    with pytest.raises(ValueError, match=r"kappa has shape \(5, 4\)"):
+        problem.replace(other.T)
+    with pytest.raises(ValueError, match="coefficient"):
+        problem.replace(-other)
+
+
+def call(problem, **options):
+    return Call(problem, "raise", {"tolerance": 1e-12, "device": "cpu", **options})
+
+
+def test_functions_of_coefficients(rng):
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 1.0, "south": {"neumann": 0.5}})
+    given = rng.uniform(0.5, 2.0, (4, 4, 5))
+    xbar = rng.standard_normal((4, 5))
+    function = call(problem)
+
+    def value(across, along, reaction, f):
+        return np.vdot(xbar, function.forward((across, along), reaction, f))
+
+    x = function.forward(given[:2], given[2], given[3])
+    by_kappa, by_reaction, by_f = function.backward(given[:2], given[2], x, xbar)
+    for n, found in enumerate((*by_kappa, by_reaction, by_f)):
+        expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
+        np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
+
+
+def test_kept_solvers_take_whatever_coefficients_come(rng):
+    problem = isobar.Diffusion(np.ones((6, 7, 8)), boundary={"all": 1.0})
+    function = call(problem)
+    f = rng.standard_normal((6, 7, 8))
+    # Constant, rough, with closed cells here and there, and constant again.
+    fields = [np.ones(f.shape), *(np.exp(2 * rng.standard_normal(f.shape)) * (rng.random(f.shape) > part) for part in (0.0, 0.05, 0.1)), 2 * np.ones(f.shape)]
+    for kappa in fields:
+        kappa[1:5, 2:5, 2:6] += 0.1
+        new = problem.replace(kappa)
+        expected = isobar.Solver(new, tolerance=1e-12, device="cpu").solve(new.rhs(f)).x
+        np.testing.assert_allclose(function.forward((kappa,), None, f), expected, atol=1e-9 * abs(expected).max())
+    assert len(problem._solvers) == 1
+
+
+def test_functions_of_several_threads(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary=0.0)
+    fields = rng.uniform(0.5, 2.0, (12, 6, 7))
+    function = call(problem, threads=1)
+    expected = [function.forward((kappa,), None, 1.0) for kappa in fields]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda kappa: function.forward((kappa,), None, 1.0), fields))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_optional_libraries_are_not_imported():
+    code = "import isobar, sys; print([name for name in ('torch', 'jax') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    with pytest.raises(AttributeError, match="no attribute 'tensorflow'"):
+        isobar.tensorflow

@@ -1,0 +1,117 @@
+"""Solves that PyTorch differentiates."""
+
+import numpy as np
+import pytest
+
+import isobar
+
+torch = pytest.importorskip("torch")
+
+
+def tensor(values, **options):
+    return torch.tensor(values, dtype=torch.float64, requires_grad=True, **options)
+
+
+def problems():
+    rng = np.random.default_rng(2)
+    shape = (3, 4)
+    mask = np.ones(shape, bool)
+    mask[1, 2] = False
+    return {
+        "1D": isobar.Diffusion(np.ones(5), boundary={"west": 2.0}),
+        "2D": isobar.Diffusion(np.ones(shape), boundary={"west": 1.0, "south": {"neumann": 0.5}, "north": 0.0}),
+        "masked": isobar.Diffusion(np.ones(shape), boundary={"x": 1.0}, active=mask),
+        "stretched, periodic": isobar.Diffusion(np.ones(shape), ([1.0, 2.0, 1.5], 0.5), boundary={"x": "periodic", "south": 3.0}),
+        "3D": isobar.Diffusion(rng.uniform(1.0, 2.0, (2, 3, 2)), boundary={"bottom": 1.0}),
+    }
+
+
+@pytest.mark.parametrize("name", problems())
+def test_gradients_are_those_of_differences(rng, name):
+    problem = problems()[name]
+    kappa, f, reaction = (tensor(rng.uniform(0.5, 2.0, problem.shape)) for _ in range(3))
+
+    def solve(kappa, f, reaction):
+        return isobar.torch.solve(problem, kappa, f, reaction, tolerance=1e-13, device="cpu")
+
+    x = solve(kappa, f, reaction)
+    expected = isobar.Solver(problem.replace(kappa.detach().numpy(), reaction.detach().numpy()), tolerance=1e-13, device="cpu")
+    np.testing.assert_allclose(x.detach().numpy(), expected.solve(problem.replace(kappa.detach().numpy()).rhs(f.detach().numpy())).x, rtol=1e-9)
+    assert torch.autograd.gradcheck(solve, (kappa, f, reaction), eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
+def test_several_coefficients(rng):
+    problem = isobar.Diffusion(np.ones((2, 3, 2)), boundary={"x": 1.0, "top": 0.0})
+    fields = [tensor(rng.uniform(0.5, 2.0, problem.shape)) for _ in range(3)]
+    for count in (2, 3):
+        solve = lambda *kappa: isobar.torch.solve(problem, kappa, 1.0, tolerance=1e-13, device="cpu")
+        assert torch.autograd.gradcheck(solve, fields[:count], eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
+def test_numbers_are_of_all_cells(rng):
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary=0.0)
+    kappa, f = tensor(2.0), tensor(3.0)
+    x = isobar.torch.solve(problem, kappa, f, tolerance=1e-12)
+    x.sum().backward()
+    # x is in proportion to f/κ.
+    assert float(f.grad) == pytest.approx(float(x.detach().sum()) / 3.0) and float(kappa.grad) == pytest.approx(-float(x.detach().sum()) / 2.0)
+
+
+def test_one_graph_may_have_several_solves(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
+    kappa = tensor(rng.uniform(0.5, 2.0, problem.shape))
+    both = lambda kappa: isobar.torch.solve(problem, 1.0 + isobar.torch.solve(problem, kappa, 1.0, tolerance=1e-12), 1.0, tolerance=1e-12)
+    both(kappa).sum().backward()
+    (kept,) = problem._solvers.values()
+    assert kept.solver is not None
+    step, direction = 1e-5, torch.tensor(rng.standard_normal(problem.shape))
+    with torch.no_grad():
+        high, low = (both(kappa + sign * step * direction).sum() for sign in (1, -1))
+    assert float((high - low) / (2 * step)) == pytest.approx(float((kappa.grad * direction).sum()), rel=1e-6)
+
+
+def test_solvers_are_kept(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
+    for kappa in rng.uniform(0.5, 2.0, (3, 6, 7)):
+        isobar.torch.solve(problem, torch.tensor(kappa), 1.0)
+    solvers = [kept.solver for kept in problem._solvers.values()]
+    assert len(solvers) == 1
+    isobar.torch.solve(problem, torch.tensor(kappa), 1.0, method="cg")
+    assert len(problem._solvers) == 2
+
+
+def test_types(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
+    kappa = torch.ones(6, 7, requires_grad=True)
+    x = isobar.torch.solve(problem, kappa, 1.0)
+    x.sum().backward()
+    assert x.dtype == kappa.grad.dtype == torch.float32
+    transposed = torch.ones(7, 6, dtype=torch.float64).T
+    assert isobar.torch.solve(problem, transposed, 1.0).shape == (6, 7)
+
+
+def test_misuse(rng):
+    problem = isobar.Diffusion(np.ones((6, 7)), boundary={"x": 0.0})
+    kappa = tensor(rng.uniform(0.5, 2.0, (6, 7)))
+    with pytest.raises(ValueError, match=r"kappa has shape \(7, 6\); the problem's is \(6, 7\)"):
+        isobar.torch.solve(problem, kappa.T, 1.0)
+    with pytest.raises(ValueError, match="f has shape"):
+        isobar.torch.solve(problem, kappa, torch.ones(7))
+    with pytest.raises(TypeError, match="int64"):
+        isobar.torch.solve(problem, torch.ones(6, 7, dtype=torch.int64))
+    with pytest.raises(TypeError, match="isobar.Diffusion"):
+        isobar.torch.solve(isobar.Helmholtz.panel(4, 4, 4), kappa)
+    with pytest.raises(ValueError, match="coefficient"):
+        isobar.torch.solve(problem, -kappa)
+    # It still works.
+    assert torch.isfinite(isobar.torch.solve(problem, kappa, 1.0)).all()
+    options = dict(method="cg", preconditioner={"kind": "none"}, max_iterations=2)
+    with pytest.raises(isobar.NotConvergedError, match="the solve was not converged"):
+        isobar.torch.solve(problem, kappa, 1.0, **options)
+    x = isobar.torch.solve(problem, kappa, 1.0, failure="nan", **options)
+    x.sum().backward()
+    assert torch.isnan(x).all() and torch.isnan(kappa.grad).all()
+    kappa.grad = None
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        (first,) = torch.autograd.grad(isobar.torch.solve(problem, kappa, 1.0).pow(2).sum(), kappa, create_graph=True)
+        first.sum().backward()
