@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use isobar_core::backend::Backend;
 use isobar_core::layout::{Layout, Shape};
+use isobar_core::operator::DirectBackend;
 use isobar_core::operator::direct::locked;
 use isobar_core::problem::random;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil};

@@ -10,7 +10,7 @@ use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, colu
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::SharedDirect;
+use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::{Precision, Real};
 use isobar_core::reference::check_shape;
 use pulp::{Arch, WithSimd};
@@ -275,14 +275,6 @@ impl Backend for Cpu {
         Ok(scalars.bank())
     }
 
-    fn has_direct(&self) -> bool {
-        true
-    }
-
-    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        direct::direct(self, layout, factors)
-    }
-
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
@@ -306,6 +298,16 @@ impl Backend for Cpu {
             best = best.min(clock.elapsed().as_secs_f64());
         }
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / best.max(1e-9))
+    }
+}
+
+impl DirectBackend for Cpu {
+    fn has_direct(&self) -> bool {
+        true
+    }
+
+    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        direct::direct(self, layout, factors)
     }
 }
 

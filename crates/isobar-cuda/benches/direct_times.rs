@@ -7,7 +7,7 @@ use isobar_core::array::DeviceArray;
 use isobar_core::backend::Backend;
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
-use isobar_core::operator::Guess;
+use isobar_core::operator::{DirectBackend, Guess};
 use isobar_core::options::{Method, Norm, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, random};
 use isobar_core::solver::ignore;

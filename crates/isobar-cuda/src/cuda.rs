@@ -8,7 +8,7 @@ use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Shape};
-use isobar_core::operator::SharedDirect;
+use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
 
 use crate::array;
@@ -369,15 +369,6 @@ impl Backend for Cuda {
         self.check_link()
     }
 
-    fn has_direct(&self) -> bool {
-        true
-    }
-
-    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        let is_whole = layout.origin() == [0; 2] && layout.halo() == [0; 2];
-        is_whole.then(|| direct::direct(self, layout, factors)).transpose()
-    }
-
     fn synchronize(&self) -> Result<()> {
         self.context().synchronize()?;
         self.check_link()
@@ -398,5 +389,16 @@ impl Backend for Cuda {
             best = best.min(clock.elapsed().as_secs_f64());
         }
         Ok((2 * COPIES * x.buffer().bytes()) as f64 / best.max(1e-9))
+    }
+}
+
+impl DirectBackend for Cuda {
+    fn has_direct(&self) -> bool {
+        true
+    }
+
+    fn direct(&self, layout: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        let is_whole = layout.origin() == [0; 2] && layout.halo() == [0; 2];
+        is_whole.then(|| direct::direct(self, layout, factors)).transpose()
     }
 }

@@ -10,8 +10,8 @@ use isobar_core::backend::{
 };
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Patch, Shape, needs_whole_rows};
-use isobar_core::operator::PointSmoother;
 use isobar_core::operator::part::Handed;
+use isobar_core::operator::{DirectBackend, PointSmoother};
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 use isobar_core::stencil::parts::SupportsParts;
@@ -405,6 +405,9 @@ pub struct Aggregates<A> {
 }
 
 /// Sums are those over all ranks.
+// Transforms of whole axes are not divided.
+impl<B: PartBackend> DirectBackend for Distributed<B> {}
+
 impl<B: AggregateBackend + PartBackend> AggregateBackend for Distributed<B> {
     type Aggregates = Aggregates<B::Aggregates>;
     type AggregateVector = B::AggregateVector;

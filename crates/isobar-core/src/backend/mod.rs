@@ -14,10 +14,8 @@ use std::ops::ControlFlow;
 
 use self::part::Shares;
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
-use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Patch, Shape};
-use crate::operator::SharedDirect;
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
@@ -250,19 +248,6 @@ pub trait Backend: Clone + Send + Sync + 'static {
             }
         }
         Ok(())
-    }
-
-    /// Whether [`Backend::direct`] solves separable matrices on whole grids.
-    fn has_direct(&self) -> bool {
-        false
-    }
-
-    /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
-    ///
-    /// # Errors
-    /// Those of [`Separable::bases`]; what the device reports.
-    fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        Ok(None)
     }
 
     /// Runs a piece of work, such as a whole iteration, from wherever steps are cheapest to start.

@@ -390,10 +390,10 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         if !stencil.is_symmetric() && self.options.method == Method::Cg {
             return Err(Error::invalid("the new operator", "not symmetric, which conjugate gradients need it to be"));
         }
-        // Nothing has been changed yet.
+        // What refuses the new factors leaves the old ones.
         let mut is_left = false;
         if self.options.method == Method::Direct
-            && let Err(error) = self.backend.separable(stencil)
+            && let Err(error) = self.updates.iter().try_for_each(|update| update(stencil))
         {
             if self.asked.is_none() {
                 return Err(error);
@@ -405,8 +405,9 @@ impl<B: Supports<S>, S: Stencil> Solve<S> for System<B, S> {
         }
         self.stencil = stencil.clone();
         self.backend.update(&*self.operator, stencil)?;
-        let other = self.symmetric.iter().flat_map(|(_, updates)| updates);
-        let mut updates = self.updates.iter().chain(other).filter(|_| !is_left);
+        let own = if self.options.method == Method::Direct { &[] } else { &self.updates[..] };
+        let other = self.symmetric.iter().flat_map(|(_, updates)| updates).filter(|_| !is_left);
+        let mut updates = own.iter().chain(other);
         // A box that is only tried need not be had any more.
         let updated = updates.try_for_each(|update| update(stencil));
         let is_boxless = updated.is_err() && self.after_box.is_some();

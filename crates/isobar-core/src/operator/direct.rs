@@ -6,6 +6,23 @@ use crate::array::{Source, Target};
 use crate::backend::Backend;
 use crate::direct::Separable;
 use crate::error::Result;
+use crate::layout::Layout;
+
+/// What a back end has for separable matrices.
+pub trait DirectBackend: Backend {
+    /// Whether [`DirectBackend::direct`] solves them on whole grids.
+    fn has_direct(&self) -> bool {
+        false
+    }
+
+    /// Makes the direct solver of a separable matrix for vectors of this layout, where this back end has one.
+    ///
+    /// # Errors
+    /// Those of [`Separable::bases`]; what the device reports.
+    fn direct(&self, _layout: &Layout, _factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        Ok(None)
+    }
+}
 
 /// Transforms along two axes of a box and tridiagonal systems along the third, see [`crate::direct`].
 pub trait DirectSolver<B: Backend>: Send {

@@ -75,7 +75,8 @@ pub struct DiffusionProblem {
     pub spacing: [Spacing; 3],
     /// κ
     pub coefficient: Coefficient,
-    /// c, where it is not zero: one number, or one a cell.
+    /// c, where it is not zero, one number a cell. A matrix with a negative one may be indefinite, and only
+    /// [`Method::Direct`](crate::options::Method::Direct) solves it.
     pub reaction: Option<Vec<f64>>,
     /// Which cells take part; nothing means all. Faces to others are closed.
     pub active: Option<Vec<bool>>,

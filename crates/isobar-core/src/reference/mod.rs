@@ -20,7 +20,7 @@ use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
 use crate::layout::{Colour, Layout, Shape, Slab};
-use crate::operator::SharedDirect;
+use crate::operator::{DirectBackend, SharedDirect};
 use crate::real::Real;
 
 pub use aggregate::DenseMatrix;
@@ -123,14 +123,6 @@ impl Backend for Reference {
         Ok(())
     }
 
-    fn has_direct(&self) -> bool {
-        true
-    }
-
-    fn direct(&self, _: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
-        direct::direct(factors).map(Some)
-    }
-
     fn scalars(&self) -> Result<HostScalars> {
         Ok(HostScalars::default())
     }
@@ -153,6 +145,16 @@ impl Backend for Reference {
         let clock = std::time::Instant::now();
         self.convert(&x, &mut y)?;
         Ok(2.0 * (layout.len() * size_of::<f64>()) as f64 / clock.elapsed().as_secs_f64().max(1e-9))
+    }
+}
+
+impl DirectBackend for Reference {
+    fn has_direct(&self) -> bool {
+        true
+    }
+
+    fn direct(&self, _: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
+        direct::direct(factors).map(Some)
     }
 }
 

@@ -40,7 +40,7 @@ use crate::backend::AggregateBackend;
 use crate::direct::Separable;
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, LineSolver, MixedTop, Relaxation};
+use crate::operator::{Capabilities, CgOperator, DirectBackend, LineSolver, MixedTop, Relaxation};
 use crate::options::{Choice, SolverOptions};
 use crate::real::Real;
 use rings::Turns;
@@ -158,7 +158,7 @@ pub struct Lines<B: AggregateBackend, S, T: Real> {
 }
 
 /// A back end that can put a kind of stencil on its device.
-pub trait Supports<S: Stencil>: AggregateBackend {
+pub trait Supports<S: Stencil>: AggregateBackend + DirectBackend {
     /// The matrix with its coefficients on the device.
     type Operator<T: Real>: CgOperator<Self, T> + 'static;
 

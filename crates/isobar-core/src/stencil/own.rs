@@ -8,7 +8,7 @@ use crate::array::{ArrayView, ArrayViewMut};
 use crate::backend::{AggregateBackend, Backend};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Shape};
-use crate::operator::{Capabilities, CgOperator, Diagonal, Operator};
+use crate::operator::{Capabilities, CgOperator, Diagonal, DirectBackend, Operator};
 use crate::options::{Choice, Method, Preconditioner, SolverOptions};
 use crate::real::Real;
 
@@ -156,7 +156,7 @@ impl<B: Backend, T: Real> Diagonal<B, T> for HostOperator<B> {
     }
 }
 
-impl<B: AggregateBackend> Supports<OwnOperator> for B {
+impl<B: AggregateBackend + DirectBackend> Supports<OwnOperator> for B {
     type Operator<T: Real> = HostOperator<B>;
 
     fn operator<T: Real>(&self, stencil: &OwnOperator) -> Result<Arc<HostOperator<B>>> {

@@ -167,7 +167,8 @@ class Diffusion(Problem):
     active
         Which cells take part; all where it is not given.
     reaction
-        c, a number or an array.
+        c, a number or an array. Where it is negative (−∇·(κ∇u) − k² u = f, waves of one frequency) the matrix may be indefinite, and only
+        ``method="direct"`` solves it, which ``"auto"`` takes where κ and c are those of a box.
     sources
         ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
     wells
