@@ -102,8 +102,8 @@ fn every_kernel_compiles_without_a_warning(nvrtc: &Nvrtc) {
     let mut sources: Vec<Source> = isobar_cuda::sources().into();
     sources.extend([
         isobar_cuda::direct::source(),
-        isobar_cuda::direct::axis::source(256),
-        isobar_cuda::direct::axis::source(405),
+        isobar_cuda::direct::axis::source(256, true, false),
+        isobar_cuda::direct::axis::source(405, false, true),
         isobar_cuda::peers::source(),
         isobar_cuda::nccl::source(),
     ]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::modes::KeptModes;
 use super::separable::TensorProductRows;
 use super::{Coarsen, Csr, Stencil, StoredMatrix};
-use crate::direct::{Separable, nearest, separate};
+use crate::direct::{Separable, looks_separable, nearest, separate};
 use crate::error::{Error, Result};
 use crate::grid::horizontal::Metric;
 use crate::grid::{Geometry, GridOptions, HorizontalField, VerticalProfile};
@@ -260,6 +260,16 @@ impl TensorProduct {
     }
 }
 
+impl TensorProduct {
+    /// Whether no column is coupled to one beyond the edges of the grid.
+    fn has_closed_edges(&self) -> bool {
+        let (Shape { nx, ny, .. }, field) = (self.shape, &self.horizontal);
+        let is_closed = |coupling: f64| coupling == 0.0;
+        (0..ny).all(|j| is_closed(field.west[nx * j]) && is_closed(field.east[nx * (j + 1) - 1]))
+            && (0..nx).all(|i| is_closed(field.south[i]) && is_closed(field.north[nx * (ny - 1) + i]))
+    }
+}
+
 impl Stencil for TensorProduct {
     fn shape(&self) -> Shape {
         self.shape
@@ -291,6 +301,11 @@ impl Stencil for TensorProduct {
             ));
         }
         separate(&TensorProductRows::new(self))
+    }
+
+    fn chooses_direct(&self) -> Option<Separable> {
+        let may_be = self.is_symmetric() && self.has_closed_edges() && looks_separable(&TensorProductRows::new(self));
+        may_be.then(|| self.separable().ok()).flatten().filter(Separable::pays)
     }
 
     fn nearest_box(&self) -> Result<Separable> {

@@ -41,9 +41,29 @@ fn transform_bytes(n: usize) -> usize {
     pairs(n) * (n + n / 8) * 16
 }
 
-/// The kernels of transforms of n cells.
-pub fn source(n: usize) -> Source {
-    Source::new("fourier", kernels::FOURIER).define("N", n).define("PAIRS", pairs(n))
+/// The kernel of transforms of n cells, along x or across, to waves or back.
+pub fn source(n: usize, is_along_x: bool, is_back: bool) -> Source {
+    let flag = |is_set: bool| u8::from(is_set);
+    let source = Source::new("fourier", kernels::FOURIER).define("N", n).define("PAIRS", pairs(n));
+    source.define("ALONG_X", flag(is_along_x)).define("BACK", flag(is_back))
+}
+
+/// The number of the transform that an axis has, where it is one that is fast on a card.
+fn kind_of(basis: &Basis) -> Option<i32> {
+    let kind = match basis.trig()? {
+        Trig::Cosine => 0,
+        Trig::Sine => 1,
+        Trig::Fourier => 2,
+        _ => return None,
+    };
+    is_transformed(basis.len()).then_some(kind)
+}
+
+/// What must be compiled for an axis.
+pub(super) fn sources(axis: usize, basis: &Basis) -> impl Iterator<Item = Source> {
+    let n = basis.len();
+    let ways = if kind_of(basis).is_some() { &[false, true][..] } else { &[] };
+    ways.iter().map(move |&is_back| source(n, axis == 0, is_back))
 }
 
 /// A matrix in the two parts that a product takes, see direct.cu.
@@ -166,14 +186,13 @@ struct Way {
 /// How an axis is multiplied.
 enum By {
     /// Its matrices, to modes and back.
-    Products([(Buffer, Way); 2]),
-    /// The roots of one, the number of the transform, what vectors are multiplied by.
-    Transforms { roots: Buffer, kind: i32, scale: f64 },
+    Products { module: Arc<Module>, ways: [(Buffer, Way); 2] },
+    /// The kernels to modes and back, the roots of one, the number of the transform, what vectors are multiplied by.
+    Transforms { modules: [Arc<Module>; 2], roots: Buffer, kind: i32, scale: f64 },
 }
 
 /// An axis on the card.
 pub(super) struct Axis {
-    module: Arc<Module>,
     by: By,
     /// Its eigenvalues, in the order of the modes.
     pub(super) values: Buffer,
@@ -181,11 +200,13 @@ pub(super) struct Axis {
     pub(super) of_constant: Buffer,
     /// Its first number.
     pub(super) first_of_constant: f64,
-    is_along_x: bool,
     n: usize,
     inner: usize,
     lines: usize,
 }
+
+/// The name of every kernel of transforms.
+const TRANSFORM: &str = "transform";
 
 /// Whether n has no factors but those that stages of a transform take.
 fn is_transformed(n: usize) -> bool {
@@ -216,25 +237,20 @@ impl Axis {
     ) -> Result<Self> {
         let context = cuda.context();
         let (axis, n) = (factors.across[which], basis.len());
-        let kind = match basis.trig() {
-            Some(Trig::Cosine) => Some(0),
-            Some(Trig::Sine) => Some(1),
-            Some(Trig::Fourier) => Some(2),
-            _ => None,
-        };
         let send = |values: &[f64], what: &str| Buffer::from_slice(context, values, what);
         let is_along_x = axis == 0;
-        let (module, by, values, of_constant) = match kind.filter(|_| is_transformed(n)) {
+        let (by, values, of_constant) = match kind_of(basis) {
             Some(kind) => {
-                let [module] = cuda.prepare([source(n)])?;
-                for is_back in [false, true] {
-                    module.kernel_with(transform_kernel(is_along_x, is_back), transform_bytes(n))?;
+                let modules = [false, true].map(|is_back| cuda.module(source(n, is_along_x, is_back)));
+                for module in &modules {
+                    module.kernel_with(TRANSFORM, transform_bytes(n))?;
                 }
-                let by = By::Transforms { roots: send(&roots(n), "roots of one")?, kind, scale: basis.scale() };
+                let by =
+                    By::Transforms { modules, roots: send(&roots(n), "roots of one")?, kind, scale: basis.scale() };
                 // The first wave is the constant, but of sines, which no singular matrix has.
                 let of_constant =
                     (0..n).map(|k| if k == 0 { basis.scale() * (n as f64).sqrt() } else { 0.0 }).collect();
-                (module, by, basis.values().to_vec(), of_constant)
+                (by, basis.values().to_vec(), of_constant)
             }
             None => {
                 let made = Products::new(basis);
@@ -246,17 +262,15 @@ impl Axis {
                     let way = Way { kernel, depth: parts.depth, width: parts.width, pitch: parts.pitch() };
                     Ok::<_, isobar_core::Error>((send(&parts.values, "eigenvectors")?, way))
                 };
-                let by = By::Products([place(0)?, place(1)?]);
-                (Arc::clone(products), by, made.values, of_constant)
+                let ways = [place(0)?, place(1)?];
+                (By::Products { module: Arc::clone(products), ways }, made.values, of_constant)
             }
         };
         Ok(Self {
-            module,
             by,
             values: send(&values, "eigenvalues")?,
             of_constant: send(&of_constant, "transforms")?,
             first_of_constant: of_constant[0],
-            is_along_x,
             n,
             inner: factors.stride(axis),
             lines: factors.shape.cells() / n,
@@ -271,19 +285,21 @@ impl Axis {
         is_descending: bool,
         [from, to]: [Pointer; 2],
     ) -> Result<()> {
-        let Self { module, n, inner, lines, .. } = self;
-        let launch =
-            |kernel: &'static str, [blocks, threads]: [usize; 2], shared_bytes: usize, arguments: Arguments| {
-                cuda.submit(Launch {
-                    kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
-                    grid: [blocks as u32, 1, 1],
-                    block: [threads as u32, 1],
-                    shared_bytes: shared_bytes as u32,
-                    arguments,
-                })
-            };
+        let Self { n, inner, lines, .. } = self;
+        let launch = |(module, kernel): (&Module, &'static str),
+                      [blocks, threads]: [usize; 2],
+                      shared_bytes: usize,
+                      arguments: Arguments| {
+            cuda.submit(Launch {
+                kernel: module.kernel_with(kernel, shared_bytes)?.early(cuda.context()),
+                grid: [blocks as u32, 1, 1],
+                block: [threads as u32, 1],
+                shared_bytes: shared_bytes as u32,
+                arguments,
+            })
+        };
         match &self.by {
-            By::Products(ways) => {
+            By::Products { module, ways } => {
                 let (matrix, Way { kernel, depth, width, pitch }) = &ways[usize::from(is_back)];
                 let arguments = Arguments::new()
                     .with(*n as i32)
@@ -297,9 +313,9 @@ impl Axis {
                     .with(from)
                     .with(to);
                 let blocks = width.div_ceil(MODES) * lines.div_ceil(LINES);
-                launch(kernel, [blocks, THREADS], PRODUCT_BYTES, arguments)
+                launch((module, kernel), [blocks, THREADS], PRODUCT_BYTES, arguments)
             }
-            By::Transforms { roots, kind, scale } => {
+            By::Transforms { modules, roots, kind, scale } => {
                 let width = pairs(*n);
                 let arguments = Arguments::new()
                     .with(*inner as i32)
@@ -312,7 +328,7 @@ impl Axis {
                     .with(to);
                 // Eight numbers a thread, as in fourier.cu.
                 let threads = (n * width / 8).next_multiple_of(32);
-                let kernel = transform_kernel(self.is_along_x, is_back);
+                let kernel = (&*modules[usize::from(is_back)], TRANSFORM);
                 launch(kernel, [lines.div_ceil(2 * width), threads], transform_bytes(*n), arguments)
             }
         }
@@ -321,18 +337,9 @@ impl Axis {
     /// Bytes on the card.
     pub(super) fn bytes(&self) -> usize {
         let by = match &self.by {
-            By::Products(ways) => ways.iter().map(|(matrix, _)| matrix.bytes()).sum(),
+            By::Products { ways, .. } => ways.iter().map(|(matrix, _)| matrix.bytes()).sum(),
             By::Transforms { roots, .. } => roots.bytes(),
         };
         by + self.values.bytes() + self.of_constant.bytes()
-    }
-}
-
-fn transform_kernel(is_along_x: bool, is_back: bool) -> &'static str {
-    match (is_along_x, is_back) {
-        (true, false) => "to_waves_x",
-        (false, false) => "to_waves_across",
-        (true, true) => "from_waves_x",
-        (false, true) => "from_waves_across",
     }
 }

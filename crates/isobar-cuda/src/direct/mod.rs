@@ -162,8 +162,10 @@ impl Direct {
     fn new(backend: &Cuda, layout: &Layout, factors: &Separable) -> Result<Self> {
         refuse_while_recording("allocating")?;
         let context = backend.context();
-        let [module] = backend.prepare([source()])?;
         let bases = factors.bases()?;
+        let axes = factors.across.iter().zip(&bases).flat_map(|(&axis, basis)| axis::sources(axis, basis));
+        backend.prepare_all(std::iter::once(source()).chain(axes).collect())?;
+        let module = backend.module(source());
         let room = |count: usize, what: &str| Buffer::new(context, count * size_of::<f64>(), what);
         let [a, b] = [0, 1].map(|which| Axis::new(backend, &module, factors, which, &bases[which]));
         let axes = [a?, b?];
@@ -258,7 +260,7 @@ impl Direct {
 
     /// Makes the mean of a solution 0.
     fn center(&self, x: Pointer, totals: Pointer) -> Result<()> {
-        let scale = 1.0 / (self.of_constant().powi(2) * self.factors.lines.len() as f64);
+        let scale = 1.0 / (self.of_constant() * self.factors.lines.len() as f64);
         let lines = self.line_count() as i32;
         let arguments = self.first_line().with(lines).with(scale).with(totals).with(x);
         self.backend.launch(self.kernel("center_first_line")?, [1, 1, 1], [SUMMING_LINES, 1], arguments)

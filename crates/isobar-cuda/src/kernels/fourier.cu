@@ -1,7 +1,7 @@
 // Fast transforms of the lines of one axis: cosines, sines or Fourier waves, as eigenvectors of uniform axes (isobar-core/src/direct/basis.rs). Arrays
 // in C order, lines as in direct.cu. Two real lines are one complex line, so that lines of any length cost half.
 //
-// Compiled for each number N of cells. A block has PAIRS pairs of lines; a thread has the numbers of one butterfly, or of a few, in registers, and
+// Compiled for each number N of cells, for lines along x (ALONG_X) or across it, to waves or BACK. A block has PAIRS pairs of lines; a thread has the numbers of one butterfly, or of a few, in registers, and
 // passes them on through shared memory.
 #include "intrinsics.cuh"
 
@@ -73,13 +73,13 @@ __host__ __device__ constexpr int radix_of(int rest) { return rest % 8 == 0 ? 8 
 
 // Where a number is in shared memory: with a gap after eight, so that no bank is met twice. Along x neighbours in a line are neighbours, else pairs.
 constexpr int STRIDE = N + N / 8;
-template <bool ALONG_X> __device__ __forceinline__ int at(int pair, int k) {
+__device__ __forceinline__ int at(int pair, int k) {
     int place = k + k / 8;
     return ALONG_X ? pair * STRIDE + place : place * PAIRS + pair;
 }
 
 // The work of a thread in a step that has `COUNT` items a pair.
-template <bool ALONG_X, int COUNT> struct Share {
+template <int COUNT> struct Share {
     static constexpr int TURNS = (COUNT * PAIRS + THREADS - 1) / THREADS;
     int pair, item;
     bool is_there;
@@ -94,10 +94,10 @@ template <bool ALONG_X, int COUNT> struct Share {
 
 // One stage (Stockham's, sorted as it goes): blocks of DONE numbers become blocks of R times as many. `bring(pair, k)` has the number at
 // place k of the line, `leave(pair, k, value)` takes it; `SHARED` says that both are in shared memory.
-template <bool ALONG_X, int DONE, bool SHARED, class Bring, class Leave>
+template <int DONE, bool SHARED, class Bring, class Leave>
 __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roots, Bring bring, Leave leave) {
     constexpr int R = radix_of(N / DONE), COUNT = N / R;
-    using Mine = Share<ALONG_X, COUNT>;
+    using Mine = Share<COUNT>;
     Complex value[Mine::TURNS][R];
 #pragma unroll
     for (int turn = 0; turn < Mine::TURNS; turn++) {
@@ -129,14 +129,14 @@ __device__ __forceinline__ void stage(bool back, const Complex* __restrict__ roo
 }
 
 // All stages from the one that finds blocks of DONE numbers, in shared memory, up to blocks of END.
-template <bool ALONG_X, int DONE, int END>
+template <int DONE, int END>
 __device__ __forceinline__ void stages(bool back, const Complex* __restrict__ roots, Complex* shared) {
     if constexpr (DONE < END) {
-        auto bring = [&](int pair, int k) { return shared[at<ALONG_X>(pair, k)]; };
-        auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
-        stage<ALONG_X, DONE, true>(back, roots, bring, leave);
+        auto bring = [&](int pair, int k) { return shared[at(pair, k)]; };
+        auto leave = [&](int pair, int k, Complex value) { shared[at(pair, k)] = value; };
+        stage<DONE, true>(back, roots, bring, leave);
         __syncthreads();
-        stages<ALONG_X, DONE * radix_of(N / DONE), END>(back, roots, shared);
+        stages<DONE * radix_of(N / DONE), END>(back, roots, shared);
     }
 }
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ int place(int kind, int i) { return kind == FOURIER ?
 __device__ __forceinline__ int cell(int kind, int k) { return kind == FOURIER ? k : 2 * k < N ? 2 * k : 2 * (N - k) - 1; }
 
 // The pairs of lines of a block.
-template <bool ALONG_X> struct Block {
+struct Block {
     int first, lines, inner;
     const double* from;
     double* to;
@@ -185,27 +185,26 @@ template <bool ALONG_X> struct Block {
 };
 
 // to = S^T from along each line, with S the normalised vectors of `kind` times `scale`. `roots` has exp(-2 pi i k / N), then exp(-i pi k / 2 N).
-template <bool ALONG_X>
-__device__ __forceinline__ void to_waves(const Block<ALONG_X>& block, int kind, double scale, const Complex* __restrict__ roots) {
+__device__ __forceinline__ void to_waves(const Block& block, int kind, double scale, const Complex* __restrict__ roots) {
     extern __shared__ Complex shared[];
     double whole = scale * rsqrt(double(N)), usual = scale * sqrt(2.0 / N);
     auto bring = [&](int pair, int k) {
         Complex value = block.read(pair, cell(kind, k));
         return kind == SINE && 2 * k >= N ? make_double2(-value.x, -value.y) : value;
     };
-    auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
+    auto leave = [&](int pair, int k, Complex value) { shared[at(pair, k)] = value; };
     await_previous();
-    stage<ALONG_X, 1, false>(false, roots, bring, leave);
+    stage<1, false>(false, roots, bring, leave);
     __syncthreads();
-    stages<ALONG_X, FIRST, N>(false, roots, shared);
-    using Mine = Share<ALONG_X, N / 2 + 1>;
+    stages<FIRST, N>(false, roots, shared);
+    using Mine = Share<N / 2 + 1>;
 #pragma unroll
     for (int turn = 0; turn < Mine::TURNS; turn++) {
         Mine mine(turn);
         if (!mine.is_there) continue;
         int pair = mine.pair, k = mine.item;
         bool is_single = k == 0 || 2 * k == N;
-        Complex z = shared[at<ALONG_X>(pair, k)], w = shared[at<ALONG_X>(pair, k == 0 ? 0 : N - k)];
+        Complex z = shared[at(pair, k)], w = shared[at(pair, k == 0 ? 0 : N - k)];
         // V_k of the first line, and of the second; V_(N-k) are the conjugates.
         Complex one = make_double2(0.5 * (z.x + w.x), 0.5 * (z.y - w.y)), two = make_double2(0.5 * (z.y + w.y), 0.5 * (w.x - z.x));
         if (kind == FOURIER) {
@@ -223,11 +222,10 @@ __device__ __forceinline__ void to_waves(const Block<ALONG_X>& block, int kind, 
 }
 
 // to = S from along each line.
-template <bool ALONG_X>
-__device__ __forceinline__ void from_waves(const Block<ALONG_X>& block, int kind, double scale, const Complex* __restrict__ roots) {
+__device__ __forceinline__ void from_waves(const Block& block, int kind, double scale, const Complex* __restrict__ roots) {
     extern __shared__ Complex shared[];
     double whole = scale * rsqrt(double(N)), usual = 0.5 * scale * sqrt(2.0 / N);
-    using Mine = Share<ALONG_X, N / 2 + 1>;
+    using Mine = Share<N / 2 + 1>;
     await_previous();
 #pragma unroll
     for (int turn = 0; turn < Mine::TURNS; turn++) {
@@ -251,43 +249,41 @@ __device__ __forceinline__ void from_waves(const Block<ALONG_X>& block, int kind
             one = times(make_double2(c.x, -d.x), root);
             two = times(make_double2(c.y, -d.y), root);
         }
-        shared[at<ALONG_X>(pair, k)] = make_double2(one.x - two.y, one.y + two.x);
-        if (k > 0) shared[at<ALONG_X>(pair, N - k)] = make_double2(one.x + two.y, two.x - one.y);
+        shared[at(pair, k)] = make_double2(one.x - two.y, one.y + two.x);
+        if (k > 0) shared[at(pair, N - k)] = make_double2(one.x + two.y, two.x - one.y);
     }
     __syncthreads();
-    stages<ALONG_X, 1, LAST>(true, roots, shared);
-    auto bring = [&](int pair, int k) { return shared[at<ALONG_X>(pair, k)]; };
+    stages<1, LAST>(true, roots, shared);
+    auto bring = [&](int pair, int k) { return shared[at(pair, k)]; };
     auto finish = [&](int pair, int k, Complex value) {
         block.write(pair, cell(kind, k), kind == SINE && 2 * k >= N ? make_double2(-value.x, -value.y) : value);
     };
     if (!ALONG_X) {
-        stage<ALONG_X, LAST, false>(true, roots, bring, finish);
+        stage<LAST, false>(true, roots, bring, finish);
         return;
     }
     // Through shared memory, so that neighbours are written together.
-    auto leave = [&](int pair, int k, Complex value) { shared[at<ALONG_X>(pair, k)] = value; };
-    stage<ALONG_X, LAST, true>(true, roots, bring, leave);
+    auto leave = [&](int pair, int k, Complex value) { shared[at(pair, k)] = value; };
+    stage<LAST, true>(true, roots, bring, leave);
     __syncthreads();
-    using Cells = Share<ALONG_X, N>;
+    using Cells = Share<N>;
 #pragma unroll
     for (int turn = 0; turn < Cells::TURNS; turn++) {
         Cells mine(turn);
         if (!mine.is_there) continue;
-        Complex value = shared[at<ALONG_X>(mine.pair, place(kind, mine.item))];
+        Complex value = shared[at(mine.pair, place(kind, mine.item))];
         block.write(mine.pair, mine.item, kind == SINE && (mine.item & 1) ? make_double2(-value.x, -value.y) : value);
     }
 }
 
-#define TRANSFORM(name, way, along_x)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(THREADS)                                                                  \
-        name(int inner, int lines, int kind, int descending, double scale, const Complex* __restrict__ roots,              \
-             const double* __restrict__ from, double* __restrict__ to) {                                                   \
-        int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;                                                  \
-        Block<along_x> mine = {block * 2 * PAIRS, lines, inner, from, to, !along_x && inner % 2 == 0};                     \
-        way<along_x>(mine, kind, scale, roots);                                                                            \
-    }
-
-TRANSFORM(to_waves_x, to_waves, true)
-TRANSFORM(to_waves_across, to_waves, false)
-TRANSFORM(from_waves_x, from_waves, true)
-TRANSFORM(from_waves_across, from_waves, false)
+extern "C" __global__ void __launch_bounds__(THREADS)
+    transform(int inner, int lines, int kind, int descending, double scale, const Complex* __restrict__ roots,
+              const double* __restrict__ from, double* __restrict__ to) {
+    int block = descending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    Block mine = {block * 2 * PAIRS, lines, inner, from, to, !ALONG_X && inner % 2 == 0};
+#if BACK
+    from_waves(mine, kind, scale, roots);
+#else
+    to_waves(mine, kind, scale, roots);
+#endif
+}
