@@ -219,7 +219,7 @@ impl GivenSides {
             let periodic = [0, 1].map(|side| of_axis[side] == Side::Periodic);
             if periodic[0] != periodic[1] {
                 let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
-                let message = format!("\"periodic\", but {} is not; make both so", NAMES[d][other]);
+                let message = format!("\"periodic\", but diffusion.boundary.{} is not; make both so", NAMES[d][other]);
                 return Err(document.failure_at_key(&key(this), &message));
             }
             for (side, condition) in of_axis.iter().enumerate() {

@@ -305,7 +305,7 @@ fn choices_say_which_forms_there_are() {
     );
     assert_all_in(&side("{ file = \"\" }"), &["an empty path"]);
     let half = message(&with(""), &["diffusion.boundary.x=periodic", "diffusion.boundary.east=1"]);
-    assert_all_in(&half, &["diffusion.boundary.x: \"periodic\", but east is not"]);
+    assert_all_in(&half, &["diffusion.boundary.x: \"periodic\", but diffusion.boundary.east is not"]);
 }
 
 #[test]
