@@ -21,7 +21,7 @@ pub(crate) struct Solver {
     // Outside of the lock, which another thread may have held when the process was forked.
     inner: OfProcess<Mutex<isobar::Solver>>,
     label: Arc<Label>,
-    description: Arc<Description>,
+    description: Mutex<Arc<Description>>,
     setup: f64,
 }
 
@@ -43,7 +43,7 @@ impl Solver {
             None => system.options(),
         };
         let solver = py.detach(|| system.matrix.solver(&Device::parse(device, threads)?, &options)).map_err(raise)?;
-        let (label, description) = (Arc::new(system.label()), Arc::new(solver.description().clone()));
+        let (label, description) = (Arc::new(system.label()), Mutex::new(Arc::new(solver.description().clone())));
         let inner = OfProcess::new("the solver", Mutex::new(solver));
         Ok(Self { inner, label, description, setup: clock.elapsed().as_secs_f64() })
     }
@@ -62,11 +62,13 @@ impl Solver {
         let solved = watched(py, self.number(), progress, |watch| {
             let mut solver = self.lock()?;
             // SAFETY: the Python part keeps both arrays while it calls.
-            unsafe { solver.solve_raw(&b.0, &u.0, guess, &mut |seen| watch.observe(seen)) }
+            let solved = unsafe { solver.solve_raw(&b.0, &u.0, guess, &mut |seen| watch.observe(seen)) };
+            self.describe(&solver);
+            solved
         })?;
         let inner = solved.map_err(raise)?;
         let seconds = Seconds::of_solve(self.setup, &inner, clock.elapsed().as_secs_f64());
-        let (label, description) = (Arc::clone(&self.label), Arc::clone(&self.description));
+        let (label, description) = (Arc::clone(&self.label), self.description());
         Ok(Outcome { inner, label, description, seconds })
     }
 
@@ -92,40 +94,59 @@ impl Solver {
 
     /// Other coefficients.
     fn update(&self, py: Python<'_>, system: &System) -> PyResult<()> {
-        let updated = watched(py, self.number(), None, |_| system.inner.matrix.update(&mut *self.lock()?))?;
+        let updated = watched(py, self.number(), None, |_| {
+            let mut solver = self.lock()?;
+            let updated = system.inner.matrix.update(&mut solver);
+            self.describe(&solver);
+            updated
+        })?;
         updated.map_err(raise)
     }
 
     #[getter]
     fn method(&self) -> String {
-        self.description.method.clone()
+        self.description().method.clone()
     }
 
     #[getter]
     fn preconditioner(&self) -> String {
-        self.description.preconditioner.clone()
+        self.description().preconditioner.clone()
     }
 
     #[getter]
     fn precision(&self) -> String {
-        self.description.precision.to_string()
+        self.description().precision.to_string()
     }
 
     /// ("cpu" or "cuda", its name)
     #[getter]
     fn device(&self) -> (String, String) {
-        (self.description.device.kind.to_owned(), self.description.device.name.clone())
+        let description = self.description();
+        (description.device.kind.to_owned(), description.device.name.clone())
     }
 
     #[getter]
     fn notes(&self) -> Vec<String> {
-        self.description.notes.clone()
+        self.description().notes.clone()
     }
 }
 
 impl Solver {
     fn lock(&self) -> isobar::Result<MutexGuard<'_, isobar::Solver>> {
         self.inner.get().map(|solver| solver.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn description(&self) -> Arc<Description> {
+        Arc::clone(&self.description.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keeps what the solver says of itself: a solve or an update may have put another method in the place of one that was slow.
+    fn describe(&self, solver: &isobar::Solver) {
+        let (now, mut known) = (solver.description(), self.description.lock().unwrap_or_else(PoisonError::into_inner));
+        let named = |of: &Description| (of.method.clone(), of.preconditioner.clone(), of.precision, of.notes.len());
+        if named(now) != named(&known) {
+            *known = Arc::new(now.clone());
+        }
     }
 
     /// Tells it from others.

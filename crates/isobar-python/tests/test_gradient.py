@@ -134,6 +134,35 @@ def test_several_coefficients_sources_and_wells(rng, count):
             np.testing.assert_allclose(field, expected, atol=1e-6 * abs(expected).max())
 
 
+def test_robin_sides_and_values_of_faces(rng):
+    shape = (3, 4, 5)
+    kappa = np.exp(rng.standard_normal(shape))
+    film = {"robin": {"coefficient": rng.uniform(0.0, 3.0, (3, 4)), "value": 2.0}}
+    options = {"boundary": {"west": film, "south": rng.standard_normal((3, 5)), "top": {"robin": {"coefficient": 0.5, "value": -1.0}}}}
+    xbar = rng.standard_normal(shape)
+
+    def value(kappa):
+        problem = isobar.Diffusion(kappa, **options)
+        return xbar.ravel() @ np.linalg.solve(problem.to_scipy().toarray(), problem.rhs(1.0).ravel())
+
+    problem = isobar.Diffusion(np.ones(shape), **options).replace(kappa)
+    result = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(1.0))
+    assert np.vdot(xbar, result.x) == pytest.approx(value(kappa), rel=1e-9)
+    expected = differences(value, kappa, 1e-5)
+    np.testing.assert_allclose(result.gradient(xbar).kappa, expected, atol=1e-7 * abs(expected).max())
+
+
+def test_conductances(rng):
+    tx, ty = rng.uniform(0.5, 2.0, (4, 4)), rng.uniform(0.5, 2.0, (3, 5))
+    shift, b, xbar = rng.uniform(0.1, 1.0, (3, 4, 5))
+    problem = isobar.Faces(tx, ty, shift=shift)
+    gradient = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(b).gradient(xbar)
+    expected = np.linalg.solve(problem.to_scipy().toarray(), xbar.ravel())
+    np.testing.assert_allclose(gradient.b.ravel(), expected, rtol=1e-9)
+    with pytest.raises(ValueError, match="isobar.Diffusion"):
+        gradient.kappa
+
+
 def test_derivatives_in_a_direction_of_many_unknowns(rng):
     shape = (24, 32, 40)
     kappa, direction = np.exp(rng.standard_normal(shape)), rng.standard_normal(shape)

@@ -112,11 +112,11 @@ impl DiffusionProblem {
             let at = [first[0] + i, first[1], first[2]];
             *value += match self.side_at(axis, is_upper, at) {
                 Boundary::Dirichlet(given) => pair.by_tie(start + i, given) * self.by_kappa(axis, at),
-                Boundary::Robin { coefficient, value } => {
-                    // T = h f/(h + f), f that of the film.
+                Boundary::Robin { coefficient, value: outside } => {
+                    // The half cell in series with the film, whose conductance κ does not change.
                     let (half, film) = (self.half(axis, at), coefficient * self.area(axis, at));
-                    let share = film / (half + film);
-                    pair.by_tie(start + i, value) * share * share * self.by_kappa(axis, at)
+                    let share = if half > 0.0 { film / (half + film) } else { 0.0 };
+                    pair.by_tie(start + i, outside) * share * share * self.by_kappa(axis, at)
                 }
                 Boundary::Neumann(_) | Boundary::Periodic => 0.0,
             };
@@ -209,10 +209,11 @@ mod tests {
         diagonal.coefficient = Coefficient::Diagonal([field(4), field(5), field(6)]);
         diagonal.boundary = [[Boundary::Neumann(0.0); 2]; 3];
         diagonal.wells = vec![Well { i: 2, j: 1, k: [0, 1], value: 1.5, radius: 0.02 }];
-        let mut films = sides.clone();
-        films.boundary[0] = [Boundary::Robin { coefficient: 0.8, value: 1.5 }, Boundary::Dirichlet(0.0)];
-        films.side_fields[0][0].coefficient = Some((0..9).map(|n| 0.3 * n as f64).collect());
-        films.side_fields[0][1].value = Some((0..9).map(|n| 1.0 - 0.2 * n as f64).collect());
+        let mut films = diagonal.clone();
+        films.boundary[0][1] = Boundary::Robin { coefficient: 3.0, value: 2.0 };
+        films.boundary[1] = [Boundary::Dirichlet(0.0), Boundary::Robin { coefficient: 0.0, value: 1.0 }];
+        films.side_fields[0][1].coefficient = Some((0..9).map(|face| 0.1 + f64::from(face)).collect());
+        films.side_fields[1][0].value = Some((0..12).map(|face| f64::from(face) - 4.0).collect());
         vec![sides, layered, diagonal, films]
     }
 
