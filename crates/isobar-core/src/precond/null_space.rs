@@ -1,6 +1,6 @@
 //! Singular systems: components of the grid that are tied to nothing fixed.
 //!
-//! Where no Dirichlet side, reaction term or well ties a connected component of the grid, a constant can be
+//! Where no Dirichlet or Robin side, reaction term or well ties a connected component of the grid, a constant can be
 //! added to its solution (pure Neumann and periodic problems, pockets cut off by inactive cells). Such a
 //! system has solutions only if the right-hand side sums to zero over the component, and then infinitely many.
 
@@ -213,7 +213,7 @@ impl<B: AggregateBackend> Found<B> {
                 format!(
                     "it has no solution: a component of {} cells is tied to nothing fixed, so its sources must add up to 0, but \
                      they add up to {:.3e} ({:.1e} of their norm). Balance the sources, fix a value somewhere in it \
-                     (a dirichlet side or a well), or set solver.compatibility = \"project\" to have the mean removed",
+                     (a dirichlet or robin side, or a well), or set solver.compatibility = \"project\" to have the mean removed",
                     self.sizes[worst],
                     -self.host[worst] * self.sizes[worst] as f64,
                     share(worst),
