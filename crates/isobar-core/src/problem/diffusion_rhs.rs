@@ -65,11 +65,9 @@ impl DiffusionProblem {
                     continue;
                 }
                 for at in self.end(d, is_upper).filter(is_own).filter(|&at| self.is_active(at)) {
-                    values[place(at)] += match side {
-                        Boundary::Dirichlet(value) => self.half(axis, at) * value,
-                        Boundary::Neumann(flux) => flux * self.volume(at) / self.widths(at)[d],
-                        Boundary::Periodic => 0.0,
-                    };
+                    let area = self.volume(at) / self.widths(at)[d];
+                    let face = side.face(self.half(axis, at), area);
+                    values[place(at)] += face.conductance * face.value + face.inflow;
                 }
             }
         }

@@ -2,12 +2,14 @@
 //!
 //! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
+//! * [`Flow`] what flows through its faces,
 //! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
 //! * [`Heat`] the heat equation, discretised in space (paper E),
 //! * [`materials`] coefficient fields: two phases, bubbles, layers.
 
 mod diffusion;
 mod diffusion_rhs;
+mod flux;
 mod heat;
 mod helmholtz;
 pub mod materials;
@@ -21,6 +23,7 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use flux::{Flow, SIDES};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use points::PointProblem;
