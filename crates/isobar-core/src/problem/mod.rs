@@ -5,13 +5,14 @@
 //! * [`Flow`] what flows through its faces,
 //! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
 //! * [`Heat`] the heat equation, discretised in space (paper E),
-//! * [`materials`] coefficient fields: two phases, bubbles, layers.
+//! * [`materials`] coefficient fields: two phases, bubbles, layers; [`LabelTable`] those of images.
 
 mod diffusion;
 mod diffusion_rhs;
 mod flux;
 mod heat;
 mod helmholtz;
+mod labels;
 pub mod materials;
 mod points;
 mod spacing;
@@ -26,6 +27,7 @@ pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Sou
 pub use flux::{Flow, SIDES};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
+pub use labels::{Label, LabelTable};
 pub use points::PointProblem;
 pub use spacing::Spacing;
 
