@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod devices;
+pub mod effective;
 pub mod export;
 mod heat;
 mod restart;
