@@ -12,11 +12,12 @@ True
 
 A *problem* says what is to be solved: :class:`Diffusion`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
-:class:`Result`. The heat equation is :class:`Heat`, and steps through time.
+:class:`Result`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
 
 Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
 """
 
+from isobar._effective import Effective, effective
 from isobar._isobar import __version__
 from isobar._problems import Case, Diffusion, Helmholtz, Problem, TensorProduct
 from isobar._results import NotConvergedWarning, Result
@@ -26,6 +27,7 @@ from isobar._time import Heat, Step
 __all__ = [
     "Case",
     "Diffusion",
+    "Effective",
     "Heat",
     "Helmholtz",
     "NotConvergedWarning",
@@ -35,5 +37,6 @@ __all__ = [
     "Step",
     "TensorProduct",
     "__version__",
+    "effective",
     "solve",
 ]

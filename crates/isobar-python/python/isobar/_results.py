@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from isobar._arrays import on_host
+
 
 class NotConvergedWarning(UserWarning):
     """A solve stopped before it met the tolerance. Its result says why, and what to try."""
@@ -109,7 +111,7 @@ class Result:
         if ax is not None:
             _draw_history(ax, history, self.tolerance)
             return ax.figure
-        values = _on_host(self.x)
+        values = on_host(self.x)
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         _draw_history(left, history, self.tolerance)
         if values.ndim == 1:
@@ -134,11 +136,3 @@ def _draw_history(ax, history, tolerance):
     ax.semilogy(history, marker="o", markersize=3)
     ax.axhline(tolerance, linestyle="--", linewidth=1, color="grey")
     ax.set(xlabel="iteration", ylabel="relative residual")
-
-
-def _on_host(array):
-    if hasattr(array, "get") and not isinstance(array, np.ndarray):
-        return array.get()
-    if hasattr(array, "cpu"):
-        return array.detach().cpu().numpy()
-    return np.asarray(array)
