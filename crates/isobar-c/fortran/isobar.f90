@@ -11,7 +11,7 @@ module isobar
 
   public :: isobar_problem, isobar_solver, isobar_heat, isobar_ranks, isobar_side, isobar_step, isobar_array
   public :: isobar_message, isobar_version, isobar_cuda_array
-  public :: isobar_neumann, isobar_dirichlet, isobar_periodic
+  public :: isobar_neumann, isobar_dirichlet, isobar_periodic, isobar_robin
 
   !> Codes.
   integer(c_int32_t), parameter, public :: isobar_ok = 0, isobar_invalid = 1, isobar_not_converged = 2, isobar_interrupted = 3, &
@@ -22,11 +22,17 @@ module isobar
 
   integer(c_int32_t), parameter :: f64 = 0, f32 = 1, on_host = -1
 
-  !> A side of the box: made by isobar_neumann(flux), isobar_dirichlet(value) or isobar_periodic(); left alone it is closed.
-  type, bind(c) :: isobar_side
+  !> A side of the box: made by isobar_neumann(flux), isobar_dirichlet(value), isobar_robin(coefficient, value) or isobar_periodic(); left
+  !> alone it is closed.
+  type :: isobar_side
+     integer(c_int32_t) :: kind = 0
+     real(c_double) :: value = 0, coefficient = 0
+  end type isobar_side
+
+  type, bind(c) :: c_side
      integer(c_int32_t) :: kind = 0
      real(c_double) :: value = 0
-  end type isobar_side
+  end type c_side
 
   !> A linear system A u = b.
   type :: isobar_problem
@@ -163,7 +169,9 @@ module isobar
      type(c_ptr) :: kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr, reaction = c_null_ptr, active = c_null_ptr
      real(c_double) :: spacing(3) = 0
      type(c_ptr) :: widths(3) = c_null_ptr
-     type(isobar_side) :: sides(2, 3)
+     type(c_side) :: sides(2, 3)
+     real(c_double) :: coefficients(2, 3) = 0
+     type(c_ptr) :: side_values(2, 3) = c_null_ptr, side_coefficients(2, 3) = c_null_ptr
   end type c_diffusion
 
   interface
@@ -377,6 +385,13 @@ contains
     side = isobar_side(2, 0.0_c_double)
   end function isobar_periodic
 
+  !> A flux coefficient * (u - value) out of the domain, per area.
+  pure function isobar_robin(coefficient, value) result(side)
+    real(c_double), intent(in) :: coefficient, value
+    type(isobar_side) :: side
+    side = isobar_side(3, value, coefficient)
+  end function isobar_robin
+
   !> The message of the last failure on this thread.
   function isobar_message() result(message)
     character(:), allocatable :: message
@@ -487,7 +502,11 @@ contains
     integer, intent(in), optional :: ny
     description%size = c_sizeof(description)
     if (present(spacing)) description%spacing = spacing
-    if (present(sides)) description%sides = sides
+    if (present(sides)) then
+       description%sides%kind = sides%kind
+       description%sides%value = sides%value
+       description%coefficients = sides%coefficient
+    end if
     call self%free()
     if (present(ranks)) then
        call settle(c_problem_rows(description, count_of(ny), ranks%handle, self%handle), code)

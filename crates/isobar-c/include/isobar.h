@@ -35,6 +35,9 @@
 // The opposite side.
 #define ISOBAR_PERIODIC 2
 
+// A flux h (u − v) out of the domain, per area, v being the value and h in `coefficients` of isobar_diffusion.
+#define ISOBAR_ROBIN 3
+
 // All went well; of a solve, that it converged.
 #define ISOBAR_OK 0
 
@@ -134,9 +137,9 @@ typedef struct {
 
 // What holds on a side of the box. All 0 is a closed one.
 typedef struct {
-  // ISOBAR_NEUMANN, ISOBAR_DIRICHLET or ISOBAR_PERIODIC.
+  // ISOBAR_NEUMANN, ISOBAR_DIRICHLET, ISOBAR_PERIODIC or ISOBAR_ROBIN.
   int32_t kind;
-  // The flux into the domain, or the value of u.
+  // The flux into the domain, or the value of u; of ISOBAR_ROBIN that outside.
   double value;
 } isobar_side;
 
@@ -161,6 +164,13 @@ typedef struct {
   const double *widths[3];
   // West and east, south and north, bottom and top.
   isobar_side sides[3][2];
+  // h of the sides that are ISOBAR_ROBIN, not negative.
+  double coefficients[3][2];
+  // Values of a side one by one where they differ, x fastest: ny × nz numbers for west and east, nx × nz for south and north, nx × ny for
+  // bottom and top, those of the whole side on every rank; or null.
+  const double *side_values[3][2];
+  // h likewise, or null.
+  const double *side_coefficients[3][2];
 } isobar_diffusion;
 
 // A matrix whose entries are products of vertical vectors and horizontal fields:

@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::OnceLock;
 
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Spacing};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, SideFields, Spacing};
 use isobar::stencil::{Axis, TensorProduct};
 use isobar::{RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
@@ -47,13 +47,16 @@ pub const ISOBAR_DIRICHLET: i32 = 1;
 /// The opposite side.
 pub const ISOBAR_PERIODIC: i32 = 2;
 
+/// A flux h (u − v) out of the domain, per area, v being the value and h in `coefficients` of isobar_diffusion.
+pub const ISOBAR_ROBIN: i32 = 3;
+
 /// What holds on a side of the box. All 0 is a closed one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Side {
-    /// ISOBAR_NEUMANN, ISOBAR_DIRICHLET or ISOBAR_PERIODIC.
+    /// ISOBAR_NEUMANN, ISOBAR_DIRICHLET, ISOBAR_PERIODIC or ISOBAR_ROBIN.
     pub kind: i32,
-    /// The flux into the domain, or the value of u.
+    /// The flux into the domain, or the value of u; of ISOBAR_ROBIN that outside.
     pub value: f64,
 }
 
@@ -79,6 +82,13 @@ pub struct DiffusionArrays {
     pub widths: [*const f64; 3],
     /// West and east, south and north, bottom and top.
     pub sides: [[Side; 2]; 3],
+    /// h of the sides that are ISOBAR_ROBIN, not negative.
+    pub coefficients: [[f64; 2]; 3],
+    /// Values of a side one by one where they differ, x fastest: ny × nz numbers for west and east, nx × nz for south and north, nx × ny for
+    /// bottom and top, those of the whole side on every rank; or null.
+    pub side_values: [[*const f64; 2]; 3],
+    /// h likewise, or null.
+    pub side_coefficients: [[*const f64; 2]; 3],
 }
 
 /// A matrix whose entries are products of vertical vectors and horizontal fields:
@@ -204,15 +214,24 @@ pub(crate) unsafe fn diffusion(given: &DiffusionArrays, rows: Option<(&isobar::R
         } else if given.spacing[d] != 0.0 {
             problem.spacing[d] = Spacing::Uniform(given.spacing[d]);
         }
-        for (side, Side { kind, value }) in problem.boundary[d].iter_mut().zip(given.sides[d]) {
-            *side = match kind {
+        let faces = shape.cells() / cells;
+        for (side, Side { kind, value }) in given.sides[d].into_iter().enumerate() {
+            problem.boundary[d][side] = match kind {
                 ISOBAR_NEUMANN => Boundary::Neumann(value),
                 ISOBAR_DIRICHLET => Boundary::Dirichlet(value),
                 ISOBAR_PERIODIC => Boundary::Periodic,
+                ISOBAR_ROBIN => Boundary::Robin { coefficient: given.coefficients[d][side], value },
                 other => {
                     let message = format!("a side of {} has kind {other}; use ISOBAR_NEUMANN, …", ["x", "y", "z"][d]);
                     return Err(Failure::invalid(message));
                 }
+            };
+            // SAFETY: null, or a number for each face, which the caller promises can be read.
+            let field =
+                |data: *const f64| unsafe { data.as_ref().map(|first| slice::from_raw_parts(first, faces).to_vec()) };
+            problem.side_fields[d][side] = SideFields {
+                value: field(given.side_values[d][side]),
+                coefficient: field(given.side_coefficients[d][side]),
             };
         }
     }

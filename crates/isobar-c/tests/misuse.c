@@ -132,6 +132,10 @@ int main(void)
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "side of y has kind 9");
     box.sides[1][0].kind = ISOBAR_PERIODIC;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "eriodic");
+    box.sides[1][0].kind = ISOBAR_ROBIN;
+    box.coefficients[1][0] = -2.0;
+    expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "south: the coefficient is -2");
+    box.coefficients[1][0] = 0.0;
     box.sides[1][0].kind = ISOBAR_NEUMANN;
     kappa[7] = -1.0;
     expect(isobar_problem_diffusion(&box, &problem), ISOBAR_INVALID, "(7, 0, 0)");

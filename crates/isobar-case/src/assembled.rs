@@ -5,7 +5,9 @@ use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, for_each_piece, for_each_row};
-use isobar::problem::{self, Boundary, Coefficient, DiffusionProblem, Flow, PointProblem, Spacing};
+use isobar::problem::{
+    self, Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing,
+};
 use isobar::stencil::{Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
@@ -37,21 +39,24 @@ pub struct Assembled {
 pub struct BoxOfCells {
     spacing: [Spacing; 3],
     boundary: [[Boundary; 2]; 3],
+    side_fields: [[SideFields; 2]; 3],
 }
 
 impl BoxOfCells {
     /// The flow through the faces, where `matrix` is one of diffusion.
     pub fn flow<'a>(&'a self, matrix: &'a Matrix) -> Option<Flow<'a>> {
         match matrix {
-            Matrix::Diffusion(stencil) => Some(Flow { stencil, spacing: &self.spacing, boundary: &self.boundary }),
+            Matrix::Diffusion(stencil) => {
+                Some(Flow { stencil, spacing: &self.spacing, boundary: &self.boundary, side_fields: &self.side_fields })
+            }
             Matrix::TensorProduct(_) => None,
         }
     }
 }
 
 impl From<DiffusionProblem> for BoxOfCells {
-    fn from(DiffusionProblem { spacing, boundary, .. }: DiffusionProblem) -> Self {
-        Self { spacing, boundary }
+    fn from(DiffusionProblem { spacing, boundary, side_fields, .. }: DiffusionProblem) -> Self {
+        Self { spacing, boundary, side_fields }
     }
 }
 
@@ -204,7 +209,7 @@ impl DiffusionCase {
             }
             None => None,
         };
-        problem.boundary = section.boundary();
+        section.boundary.put_on(&mut problem)?;
         problem.sources = section.sources(shape.nz);
         problem.wells = section.wells(shape.nz);
         Ok(problem)
@@ -215,6 +220,9 @@ impl DiffusionCase {
     /// # Errors
     /// Those of [`DiffusionCase::problem`]; another number of cells.
     pub(crate) fn rhs_from(&self, body: Vec<f64>) -> Result<Vec<f64>> {
+        if let Some(faces) = &self.faces {
+            return Ok(faces.problem(self.shape)?.rhs_from_in(&(0..self.shape.ny), body)?);
+        }
         let (problem, weighting) = (self.problem()?, self.rhs.weighting);
         Ok(match self.section.unknowns {
             Unknowns::Points => {
@@ -235,6 +243,9 @@ impl DiffusionCase {
 
     /// The same with right-hand side and exact solution in some rows of the grid.
     pub(crate) fn assemble_in(&self, rows: &Range<usize>) -> Result<Assembled> {
+        if let Some(faces) = &self.faces {
+            return self.assemble_faces(&faces.problem(self.shape)?, rows);
+        }
         let problem = self.unchecked()?;
         if self.section.unknowns == Unknowns::Points {
             problem.validate()?;
@@ -280,6 +291,25 @@ impl DiffusionCase {
                     .map_err(|error| Error::new(format!("problem.rhs.path: {error}")))?;
                 from(body)?
             }
+        })
+    }
+
+    /// The same from conductances: the right-hand side is what comes into each cell.
+    fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
+        let stencil = faces.stencil();
+        let values = self.right_hand_side(
+            rows,
+            |kind| faces.rhs_in(rows, kind, self.rhs.seed),
+            |body| faces.rhs_from_in(rows, body),
+        )?;
+        let is_known = self.rhs_kind() == RhsKind::Manufactured;
+        Ok(Assembled {
+            rhs: values,
+            exact: is_known.then(|| without_constants(faces.exact(), stencil, rows)),
+            active: mask_of(stencil)?,
+            mesh: mesh_of(self.shape, &self.spacing),
+            matrix: Matrix::Diffusion(stencil.clone()),
+            box_of_cells: None,
         })
     }
 

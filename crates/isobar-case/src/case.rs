@@ -20,7 +20,7 @@ use crate::text::shorten;
 use crate::{diffusion, explain, heat, memory, problem, reader};
 
 /// The sections of a case file.
-const SECTIONS: [&str; 6] = ["problem", "grid", "diffusion", "heat", "solver", "output"];
+const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];
 
 /// Everything a case file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,6 +208,9 @@ fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Res
     let Some(flux) = &mut output.flux else { return Ok(output) };
     let fail = |message: &str| Err(document.failure_at_key("output.flux", message));
     match problem {
+        Problem::Diffusion(case) if case.faces.is_some() => {
+            return fail("fluxes are those of [diffusion], and this case has [faces]; leave it out");
+        }
         Problem::Diffusion(case) if case.section.unknowns == diffusion::Unknowns::Cells => {}
         Problem::Diffusion(_) => {
             return fail(

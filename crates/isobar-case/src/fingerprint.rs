@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use isobar::Shape;
 use isobar::internals::execute::{Execute, Host};
-use isobar::problem::{Boundary, DiffusionProblem, Spacing};
+use isobar::problem::{Boundary, DiffusionProblem, SideFields, Spacing};
 use isobar::stencil::Axis;
 
 /// A 64-bit number for each part of a problem, by the key of the case file that gives it: the same for the same values, wherever these come
@@ -18,11 +18,23 @@ impl Fingerprint {
         let Shape { nx, ny, nz } = problem.shape;
         let axes = [Axis::X, Axis::Y, Axis::Z];
         let along = axes.map(|axis| of_values(problem.coefficient.along(axis)));
-        let of_side = |side: &Boundary| match *side {
-            Boundary::Neumann(flux) => [0, bits(flux)],
-            Boundary::Dirichlet(value) => [1, bits(value)],
-            Boundary::Periodic => [2, 0],
+        let of_side = |(side, fields): (&Boundary, &SideFields)| {
+            let number = |field: &Option<Vec<f64>>, number: f64| match field.as_deref() {
+                // All the same is one number.
+                Some([first, rest @ ..]) if rest.iter().all(|value| value == first) => bits(*first),
+                Some(field) => of_values(field),
+                None => bits(number),
+            };
+            match *side {
+                Boundary::Neumann(flux) => vec![0, number(&fields.value, flux)],
+                Boundary::Dirichlet(value) => vec![1, number(&fields.value, value)],
+                Boundary::Periodic => vec![2, 0],
+                Boundary::Robin { coefficient, value } => {
+                    vec![3, number(&fields.coefficient, coefficient), number(&fields.value, value)]
+                }
+            }
         };
+        let sides = problem.boundary.iter().flatten().zip(problem.side_fields.iter().flatten());
         let width =
             |(spacing, n): (&Spacing, usize)| of_values(&(0..n).map(|cell| spacing.width(cell)).collect::<Vec<_>>());
         let sources = problem.sources.iter().flat_map(|source| {
@@ -37,7 +49,7 @@ impl Fingerprint {
             ("diffusion.coefficient", hash(along)),
             ("diffusion.reaction", of_values(problem.reaction.as_deref().unwrap_or(&[0.0]))),
             ("diffusion.active", of_all(problem.active.as_deref().unwrap_or(&[true]), u64::from)),
-            ("diffusion.boundary", hash(problem.boundary.iter().flatten().flat_map(of_side))),
+            ("diffusion.boundary", hash(sides.flat_map(of_side))),
             ("diffusion.sources", hash(sources)),
             ("diffusion.wells", hash(wells)),
             ("grid.spacing", hash(problem.spacing.iter().zip([nx, ny, nz]).map(width))),
@@ -111,7 +123,8 @@ mod tests {
             let (ours, theirs) = (of(&|_| {}), other.clone());
             ours.parts().zip(theirs.parts()).filter(|(a, b)| a != b).map(|((key, _), _)| key).collect::<Vec<_>>()
         };
-        let same: [&dyn Fn(&mut DiffusionProblem); 4] = [
+        let same: [&dyn Fn(&mut DiffusionProblem); 5] = [
+            &|problem| problem.side_fields[1][0].value = Some(vec![-0.0; 8]),
             &|problem| problem.reaction = Some(vec![-0.0; 24]),
             &|problem| problem.active = Some(vec![true; 24]),
             &|problem| problem.spacing[0] = Spacing::Given(vec![0.25; 4]),
@@ -120,7 +133,11 @@ mod tests {
         for change in same {
             assert_eq!(differing(&of(change)), [""; 0]);
         }
-        let others: [(&str, &dyn Fn(&mut DiffusionProblem)); 6] = [
+        let others: [(&str, &dyn Fn(&mut DiffusionProblem)); 8] = [
+            ("diffusion.boundary", &|problem| problem.side_fields[1][0].value = Some((0..8).map(f64::from).collect())),
+            ("diffusion.boundary", &|problem| {
+                problem.boundary[2][1] = Boundary::Robin { coefficient: 1.0, value: 0.0 };
+            }),
             ("diffusion.coefficient", &|problem| problem.coefficient = Coefficient::Isotropic(vec![1.0; 24])),
             ("diffusion.reaction", &|problem| problem.reaction = Some(vec![1.0])),
             ("diffusion.active", &|problem| problem.active = Some((0..24).map(|n| n != 7).collect())),

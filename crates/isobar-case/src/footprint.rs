@@ -201,6 +201,10 @@ impl DiffusionCase {
 
     fn matrix_kind(&self) -> MatrixKind {
         let section = &self.section;
+        if let Some(faces) = &self.faces {
+            let has_shift = faces.shift.is_some();
+            return MatrixKind::Diffusion { fields: 3, has_shift, strengths: [1.0; 3], is_periodic: [false; 3] };
+        }
         let is_uniform = [0, 1, 2].map(|d| matches!(self.spacing[d], Spacing::Uniform(_)));
         let fields = match (is_uniform, section.coefficient_y.is_some()) {
             ([true, true, true], false) => 1 + usize::from(self.is_layered()),
@@ -217,10 +221,10 @@ impl DiffusionCase {
         };
         let coefficients = [1.0, over_x(&section.coefficient_y), over_x(&section.coefficient_z)];
         let strengths = [0, 1, 2].map(|d| coefficients[d] * (widths[0] / widths[d]).powi(2));
-        let sides = section.boundary();
-        let is_periodic = [0, 1, 2].map(|d| sides[d][0] == isobar::problem::Boundary::Periodic);
+        let is_periodic = [0, 1, 2].map(|d| section.boundary.is_periodic(d));
         let at_points = section.unknowns == diffusion::Unknowns::Points;
-        let has_shift = section.reaction.is_some() || !section.wells.is_empty() || at_points;
+        let has_ties = !section.wells.is_empty() || section.boundary.has_robin();
+        let has_shift = section.reaction.is_some() || has_ties || at_points;
         MatrixKind::Diffusion { fields, has_shift, strengths, is_periodic }
     }
 
@@ -236,12 +240,16 @@ impl DiffusionCase {
         let mask = 1.0 / VALUE;
         let coefficients = 1.0 + count(section.coefficient_y.is_some()) + count(self.is_layered());
         let problem = coefficients + count(section.reaction.is_some()) + mask * count(section.active.is_some());
+        // Conductances as they are read, and the cells that have any.
+        let problem = if self.faces.is_some() { matrix + 1.0 + mask } else { problem };
         // A manufactured right-hand side is the product of a matrix of its own with the solution.
         let on_the_way = manufactured * matrix;
         Held {
             system: matrix + 1.0 + manufactured + mask,
             assembly: problem + on_the_way,
-            may_be_marked: section.active.is_some() || section.coefficient != Values::Number(1.0),
+            may_be_marked: self.faces.is_some()
+                || section.active.is_some()
+                || section.coefficient != Values::Number(1.0),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use isobar::options::{Method, Preconditioner, Scheme, SolverOptions, StepGuess, Steps};
-use isobar::problem::{self, Boundary, Heat, Spacing};
+use isobar::problem::{self, Heat, Spacing};
 use isobar::{Device, HeatOptions, Precision, Shape};
 use isobar_io::{Mesh, checkpoint, npy};
 use serde::de::{Unexpected, Visitor};
@@ -344,7 +344,7 @@ impl HeatCase {
             && section.multiplier.is_none()
             && section.coefficient_y.is_none()
             && section.coefficient_z.is_none()
-            && section.boundary().iter().flatten().all(|&side| side == Boundary::Dirichlet(0.0));
+            && section.boundary.are_zero();
         let Shape { nx, ny, nz } = self.shape();
         let rate: f64 = [nx, ny, nz]
             .into_iter()

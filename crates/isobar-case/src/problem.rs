@@ -128,6 +128,10 @@ impl Problem {
             let message = format!("[heat] belongs to problem.kind = \"heat\", not \"{kind}\"");
             return Err(document.failure(Some(section.span()), &message, None));
         }
+        if let (Some(section), Some("helmholtz")) = (document.get("faces"), kind.get_ref().as_str()) {
+            let message = "[faces] belongs to problem.kind = \"diffusion\", not \"helmholtz\"";
+            return Err(document.failure(Some(section.span()), message, None));
+        }
         let diffusion = |kind| Ok(Self::Diffusion(Box::new(DiffusionCase::read(kind, document, folder)?)));
         match kind.get_ref().as_str() {
             Some("helmholtz") => Ok(Self::Helmholtz(HelmholtzCase::read(document, folder)?)),

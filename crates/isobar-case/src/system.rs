@@ -1,7 +1,7 @@
 //! Linear systems for callers in other languages: from a case, or from a problem or a matrix of the caller's own.
 
 use isobar::options::SolverOptions;
-use isobar::problem::{DiffusionProblem, Flow, Heat, Weighting};
+use isobar::problem::{DiffusionProblem, FaceProblem, Flow, Heat, Weighting};
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -23,6 +23,7 @@ pub struct LinearSystem {
 enum Origin {
     Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh>, box_of_cells: Option<Box<BoxOfCells>> },
     Diffusion(Box<DiffusionProblem>),
+    Faces(Box<FaceProblem>),
     Matrix,
 }
 
@@ -51,6 +52,11 @@ impl LinearSystem {
     /// Those of [`DiffusionProblem::stencil`].
     pub fn from_diffusion(problem: DiffusionProblem) -> Result<Self> {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
+    }
+
+    /// Of conductances.
+    pub fn from_faces(problem: FaceProblem) -> Self {
+        Self { matrix: Matrix::Diffusion(problem.stencil().clone()), origin: Origin::Faces(Box::new(problem)) }
     }
 
     /// The heat equation with its κ, c, sides and grid, and a source density of every cell, C order.
@@ -106,7 +112,7 @@ impl LinearSystem {
         match &self.origin {
             Origin::Case { mesh, .. } => Some(mesh.centres.clone()),
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
-            Origin::Matrix => None,
+            Origin::Faces(_) | Origin::Matrix => None,
         }
     }
 
@@ -123,8 +129,8 @@ impl LinearSystem {
         flow.ok_or_else(|| Error::new("fluxes are those of diffusion in cells; this system is another one"))
     }
 
-    /// The right-hand side, C order, of a source density of every cell: times volumes (as a case says), with boundary values,
-    /// sources and wells. Without one it is that of the case, or of f = 0.
+    /// The right-hand side, C order, of a source density of every cell: times volumes (as a case says; conductances have none), with
+    /// boundary values, sources and wells. Without one it is that of the case, or of f = 0.
     ///
     /// # Errors
     /// Another number of cells; a matrix without a problem.
@@ -135,6 +141,11 @@ impl LinearSystem {
             (Origin::Diffusion(problem), body) => {
                 let body = body.unwrap_or_else(|| vec![0.0; self.shape().cells()]);
                 Ok(problem.rhs_from(body, Weighting::Volume)?)
+            }
+            (Origin::Faces(problem), body) => {
+                let shape = self.shape();
+                let body = body.unwrap_or_else(|| vec![0.0; shape.cells()]);
+                Ok(problem.rhs_from_in(&(0..shape.ny), body)?)
             }
             (Origin::Matrix, _) => {
                 Err(Error::new("a matrix from profiles has no right-hand side of its own; give b as it is"))

@@ -65,7 +65,7 @@ fn every_key_is_on_the_page_and_no_other() {
     let page = page();
     let mut found = BTreeSet::new();
     for case in CASES {
-        for section in ["problem", "grid", "diffusion", "heat", "solver", "output"] {
+        for section in ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"] {
             collect(case, section, &page, &mut found);
         }
     }

@@ -60,6 +60,14 @@ pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
     described().map_err(|problem| problem.of(path))
 }
 
+/// Reads an array of any shape; `axes` names the shape in messages, as "(nz, ny)".
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_array(path: &Path, shape: &[usize], axes: &'static str) -> Result<Vec<f64>> {
+    read_file(path, &Wanted { shape, axes, rows: None })
+}
+
 /// The shape that an array must have, and what is read of it.
 struct Wanted<'a> {
     shape: &'a [usize],

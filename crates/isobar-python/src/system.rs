@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isobar::Shape;
 use isobar::grid::{HorizontalField, VerticalProfile};
-use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Well};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, SideFields, Source, Spacing, Well};
 use isobar::stencil::{Axis, TensorProduct};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
@@ -26,8 +26,25 @@ pub(crate) fn overrides(given: &[(String, String)]) -> Vec<Override> {
     given.iter().map(|(key, value)| Override::new(format!("{key}={value}"), format!("{key}={value}"))).collect()
 }
 
-/// (kind, value) of the lower and upper side of x, y and z.
-pub(crate) type Sides = [[(String, f64); 2]; 3];
+/// A number of a side, or one for each of its faces.
+#[derive(FromPyObject)]
+enum Amount {
+    Number(f64),
+    Faces(Array),
+}
+
+impl Amount {
+    /// The number, and the field that stands in its place.
+    fn read(&self) -> PyResult<(f64, Option<Vec<f64>>)> {
+        match self {
+            Self::Number(number) => Ok((*number, None)),
+            Self::Faces(array) => Ok((0.0, Some(array.values()?))),
+        }
+    }
+}
+
+/// (kind, value, coefficient) of the lower and upper side of x, y and z.
+type Sides = [[(String, Amount, Amount); 2]; 3];
 /// (i, j, first and last layer, rate)
 type GivenSource = (usize, usize, [usize; 2], f64);
 /// (i, j, first and last layer, value, radius)
@@ -95,11 +112,14 @@ impl Given {
                 [width] => problem.spacing[d] = Spacing::Uniform(width),
                 _ => problem.spacing[d] = Spacing::Given(widths.clone()),
             }
-            for (side, (kind, value)) in problem.boundary[d].iter_mut().zip(&self.boundary[d]) {
-                *side = match kind.as_str() {
-                    "dirichlet" => Boundary::Dirichlet(*value),
+            for (side, (kind, value, coefficient)) in self.boundary[d].iter().enumerate() {
+                let ((value, values), (coefficient, coefficients)) = (value.read()?, coefficient.read()?);
+                problem.side_fields[d][side] = SideFields { value: values, coefficient: coefficients };
+                problem.boundary[d][side] = match kind.as_str() {
+                    "dirichlet" => Boundary::Dirichlet(value),
+                    "robin" => Boundary::Robin { coefficient, value },
                     "periodic" => Boundary::Periodic,
-                    _ => Boundary::Neumann(*value),
+                    _ => Boundary::Neumann(value),
                 };
             }
         }
@@ -138,6 +158,33 @@ impl System {
     fn diffusion(py: Python<'_>, given: Given) -> PyResult<Self> {
         let problem = given.problem()?;
         py.detach(|| LinearSystem::from_diffusion(problem)).map(|inner| Self { inner }).map_err(raise_case)
+    }
+
+    /// From conductances of a grid (nz, ny, nx); directions without any are closed.
+    #[staticmethod]
+    fn faces(
+        shape: [usize; 3],
+        faces: [Option<Array>; 3],
+        shift: Option<Array>,
+        active: Option<Array>,
+    ) -> PyResult<Self> {
+        let [nz, ny, nx] = shape;
+        let shape = Shape { nx, ny, nz };
+        let count = |d: usize| {
+            [shape.nx, shape.ny, shape.nz]
+                .into_iter()
+                .enumerate()
+                .fold(1, |all, (e, n)| all * (n - usize::from(e == d)))
+        };
+        let mut all = [Vec::new(), Vec::new(), Vec::new()];
+        for (d, (values, array)) in all.iter_mut().zip(&faces).enumerate() {
+            *values = array.as_ref().map_or_else(|| Ok(vec![0.0; count(d)]), Array::values)?;
+        }
+        let shift = shift.map(|array| array.values()).transpose()?;
+        let active = active.map(|array| array.values()).transpose()?;
+        let active: Option<Vec<bool>> = active.map(|mask| mask.into_iter().map(|value| value != 0.0).collect());
+        let problem = FaceProblem::new(shape, all, shift, active.as_deref()).map_err(raise)?;
+        Ok(Self { inner: LinearSystem::from_faces(problem) })
     }
 
     /// From profiles: a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.

@@ -17,7 +17,8 @@ def widths(shape, spacing):
 
 
 def assemble(kappa, spacing=None, boundary=None, reaction=0.0, active=None, f=0.0):
-    """A and b; `boundary` has a (lower, upper) pair for each direction: a number, None (closed), "periodic" or ("flux", q)."""
+    """A and b; `boundary` has a (lower, upper) pair for each direction: a number, None (closed), "periodic", ("flux", q) or ("robin", h, v);
+    numbers may be arrays with one for each face of the side."""
     shape = kappa.shape
     dims = len(shape)
     w = widths(shape, spacing)
@@ -42,13 +43,19 @@ def assemble(kappa, spacing=None, boundary=None, reaction=0.0, active=None, f=0.
                     given = boundary[d][side]
                     if given is None:
                         continue
-                    if isinstance(given, tuple):
-                        b[at] += given[1] * area
-                        continue
+                    faces, face = shape[:d] + shape[d + 1 :], at[:d] + at[d + 1 :]
                     if not isinstance(given, str):
+                        kind, *numbers = given if isinstance(given, tuple) else ("value", given)
+                        numbers = [np.broadcast_to(np.reshape(n, faces) if np.size(n) > 1 else n, faces)[face] for n in numbers]
+                        if kind == "flux":
+                            b[at] += numbers[0] * area
+                            continue
                         half = 2 * kappa[at] * area / w[d][at[d]]
+                        if kind == "robin":
+                            # Two conductances in series.
+                            half = 1 / (1 / half + 1 / (numbers[0] * area)) if numbers[0] else 0.0
                         diagonal[at] += half
-                        b[at] += half * given
+                        b[at] += half * numbers[-1]
                         continue
                     other[d] %= shape[d]
                 other = tuple(other)

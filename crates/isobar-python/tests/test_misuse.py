@@ -67,6 +67,14 @@ def test_out(solver):
         ({"boundary": {"west": "periodic"}}, ValueError, "eriodic"),
         ({"boundary": {"west": np.nan}}, ValueError, "NaN"),
         ({"boundary": {"west": True}}, ValueError, "west"),
+        ({"boundary": {"west": {"robin": 1.0}}}, ValueError, "west = .*coefficient"),
+        ({"boundary": {"west": {"robin": {"coefficient": -2.0, "value": 1.0}}}}, ValueError, "west: the coefficient is -2; use"),
+        ({"boundary": {"west": {"robin": {"coefficient": np.inf, "value": 1.0}}}}, ValueError, "the coefficient is inf"),
+        ({"boundary": {"west": np.ones((4, 8))}}, ValueError, r"west: an array of shape \(4, 8\), where .* shape \(4, 6\)"),
+        ({"boundary": {"x": np.ones(6)}}, ValueError, r"west: an array of shape \(6,\)"),
+        ({"boundary": {"all": np.ones((4, 6))}}, ValueError, r"south: an array of shape \(4, 6\)"),
+        ({"boundary": {"west": {"neumann": "much"}}}, ValueError, "west: 'much' is no number"),
+        ({"boundary": {"top": np.where(np.arange(48) == 19, np.nan, 0.0).reshape(6, 8)}}, ValueError, "top: the value is NaN on .*cell 3 in x and 2 in y"),
         ({"spacing": (1.0, 1.0)}, ValueError, "2 entries"),
         ({"spacing": -1.0}, ValueError, "positive"),
         ({"spacing": "wide"}, TypeError, "width"),
@@ -152,3 +160,23 @@ def test_pickling_says_no(solver):
     for thing in [solver, problem, isobar.Heat(np.ones(SHAPE))]:
         with pytest.raises(TypeError, match="cannot be pickled"):
             pickle.dumps(thing)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({}, "no conductances"),
+        ({"tx": np.ones((4, 5)), "ty": np.ones((4, 6))}, r"ty has shape \(4, 6\); on the grid \(4, 6\) of tx it is \(3, 6\)"),
+        ({"tx": np.ones(5), "tz": np.ones((1, 1, 6))}, "tx has 1 dimension, but tz is given"),
+        ({"tx": np.where(np.arange(20) == 7, -1.5, 1.0).reshape(4, 5)}, r"x: -1.5 between the cells .* = \(2, 1, 0\) and \(3, 1, 0\)"),
+        ({"ty": np.full((3, 6), np.nan)}, r"y: NaN between the cells .* = \(0, 0, 0\) and \(0, 1, 0\)"),
+        ({"tx": np.ones((4, 5)), "shift": np.ones((4, 5))}, "shift has shape"),
+        ({"tx": np.ones((4, 5)), "shift": -1.0}, "the shift: -1 in cell"),
+        ({"tx": np.ones((4, 5)), "active": np.zeros((4, 6), bool)}, "none of the 24 cells"),
+        ({"tx": np.ones((0, 5))}, "one cell or more"),
+        ({"tx": np.ones((2, 2, 2, 2))}, "4 dimensions"),
+    ],
+)
+def test_faces(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        isobar.Faces(**arguments)

@@ -143,7 +143,8 @@ impl Sample {
         found.solution = vec![0.0; rhs.len()];
         found.outcome = Some(solver.solve_observed(&rhs, &mut found.solution, Guess::Zero, observer)?);
         drop((solver, rhs));
-        let flow = Flow { stencil: &stencil, spacing: &self.problem.spacing, boundary: &boundary };
+        let DiffusionProblem { spacing, side_fields, .. } = &self.problem;
+        let flow = Flow { stencil: &stencil, spacing, boundary: &boundary, side_fields };
         let u = &found.solution;
         let (inflow, outflow, energy) = device.enter(|| {
             Ok::<_, Error>((-flow.through(u, axis, false)?, flow.through(u, axis, true)?, flow.energy(u)?))

@@ -1,9 +1,11 @@
-//! Problems of kind "diffusion" and "poisson": `[problem]`, `[grid]` and `[diffusion]`.
+//! Problems of kind "diffusion" and "poisson": `[problem]`, `[grid]` and `[diffusion]` or `[faces]`.
 //!
+//! * `faces` conductances in place of coefficients
 //! * `grid` cells and their widths,
 //! * `sides` what holds on the sides,
 //! * `points` sources and wells.
 
+mod faces;
 mod grid;
 mod points;
 mod sides;
@@ -12,13 +14,15 @@ use std::path::{Path, PathBuf};
 
 use isobar::Shape;
 use isobar::internals::layout::Layout;
-use isobar::problem::{Boundary, Source, Spacing, Weighting, Well};
+use isobar::problem::{Source, Spacing, Weighting, Well};
 use serde::Deserialize;
 
 use crate::document::Document;
 use crate::error::Result;
 use crate::values::Values;
+pub use faces::FacesSection;
 pub use points::{SourceSection, WellSection};
+use sides::GivenSides;
 pub use sides::Sides;
 
 /// Everything that says what is to be solved.
@@ -34,6 +38,8 @@ pub struct DiffusionCase {
     pub spacing: [Spacing; 3],
     /// Coefficients, sides, sources and wells, `[diffusion]`.
     pub section: DiffusionSection,
+    /// Conductances in place of all of that, `[faces]`.
+    pub faces: Option<FacesSection>,
 }
 
 /// `[problem]`, the kind apart.
@@ -104,8 +110,12 @@ pub struct DiffusionSection {
     pub active: Option<Values>,
     /// Where the unknowns are.
     pub unknowns: Unknowns,
+    /// What is said of the sides, until the grid is known.
+    #[serde(rename = "boundary")]
+    given: GivenSides,
     /// What holds on the sides.
-    pub boundary: Sides,
+    #[serde(skip)]
+    pub(crate) boundary: Sides,
     /// Columns with a source of given rate.
     pub sources: Vec<SourceSection>,
     /// Columns with a well that holds u at a value.
@@ -122,6 +132,7 @@ impl Default for DiffusionSection {
             reaction: None,
             active: None,
             unknowns: Unknowns::default(),
+            given: GivenSides::default(),
             boundary: Sides::default(),
             sources: Vec::new(),
             wells: Vec::new(),
@@ -130,7 +141,7 @@ impl Default for DiffusionSection {
 }
 
 /// Every key of the sections that only these kinds have, for suggestions.
-pub(crate) const KEYS: [&str; 22] = [
+pub(crate) const KEYS: [&str; 31] = [
     "grid.spacing",
     "grid.size",
     "diffusion.coefficient",
@@ -146,6 +157,15 @@ pub(crate) const KEYS: [&str; 22] = [
     "diffusion.boundary.north",
     "diffusion.boundary.bottom",
     "diffusion.boundary.top",
+    "diffusion.boundary.x",
+    "diffusion.boundary.y",
+    "diffusion.boundary.z",
+    "diffusion.boundary.all",
+    "faces.x",
+    "faces.y",
+    "faces.z",
+    "faces.shift",
+    "faces.active",
     "diffusion.sources",
     "diffusion.wells",
     "diffusion.coefficient.file",
@@ -173,8 +193,10 @@ impl DiffusionCase {
         let shape = Shape::new(grid.nx, grid.ny, grid.nz);
         Layout::new(shape).map_err(|error| crate::case::at_key(document, error))?;
         let spacing = grid.spacing(document)?;
+        let faces = FacesSection::read(kind, shape, document, folder)?;
         let mut section: DiffusionSection = document.read("diffusion")?;
         section.check(document)?;
+        section.boundary = std::mem::take(&mut section.given).on(shape, document)?;
         if kind == "heat" && document.get("diffusion.unknowns").is_some() {
             let message = "is for problems of kind \"poisson\" and \"diffusion\"; here it is heat.unknowns";
             return Err(document.failure_at_key("diffusion.unknowns", message));
@@ -190,27 +212,23 @@ impl DiffusionCase {
             }
         }
         section.values_mut().for_each(|values| values.rebase(folder));
-        Ok(Self { kind, rhs, shape, spacing, section })
+        section.boundary.rebase(folder);
+        Ok(Self { kind, rhs, shape, spacing, section, faces })
     }
 
     /// The body source, the default resolved.
     pub fn rhs_kind(&self) -> RhsKind {
         self.rhs.kind.unwrap_or_else(|| {
             let section = &self.section;
-            let on_sides = section
-                .boundary
-                .all()
-                .into_iter()
-                .flatten()
-                .any(|side| matches!(side, Boundary::Neumann(value) | Boundary::Dirichlet(value) if value != 0.0));
-            let driven = on_sides || !section.sources.is_empty() || !section.wells.is_empty();
+            let driven = section.boundary.drive() || !section.sources.is_empty() || !section.wells.is_empty();
             if driven || self.kind == "heat" { RhsKind::None } else { RhsKind::Constant }
         })
     }
 
     /// The files that the problem is read from.
     pub fn inputs(&self) -> impl Iterator<Item = &Path> {
-        self.rhs.path.as_deref().into_iter().chain(self.section.values().filter_map(Values::path))
+        let values = self.section.values().filter_map(Values::path).chain(self.section.boundary.paths());
+        self.rhs.path.as_deref().into_iter().chain(values).chain(self.faces.iter().flat_map(FacesSection::paths))
     }
 
     /// One line about the problem, for the summary of a run.
@@ -219,7 +237,10 @@ impl DiffusionCase {
         let section = &self.section;
         let noun = if section.unknowns == Unknowns::Points { "points" } else { "cells" };
         let mut text = format!("{} on {nx}×{ny}×{nz} = {} {noun}", self.kind, self.shape.cells());
-        text += &format!(", coefficient {}", section.coefficient.describe());
+        match &self.faces {
+            Some(faces) => text += &format!(", {}", faces.describe()),
+            None => text += &format!(", coefficient {}", section.coefficient.describe()),
+        }
         if let Some(vertical) = &section.coefficient_z {
             text += &format!(", in z {}", vertical.describe());
         }
@@ -270,22 +291,7 @@ impl DiffusionSection {
                 return Err(document.failure_at_key(key, &message));
             }
         }
-        let names = [["west", "east"], ["south", "north"], ["bottom", "top"]];
-        for (d, [lower, upper]) in self.boundary.all().into_iter().enumerate() {
-            let periodic = [lower, upper].map(|side| side == Boundary::Periodic);
-            let key = |n: usize| format!("diffusion.boundary.{}", names[d][n]);
-            if periodic[0] != periodic[1] {
-                let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
-                let message = format!("\"periodic\", but {} is not; make both so", names[d][other]);
-                return Err(document.failure_at_key(&key(this), &message));
-            }
-        }
         Ok(())
-    }
-
-    /// Lower and upper side of x, y and z.
-    pub(crate) fn boundary(&self) -> [[Boundary; 2]; 3] {
-        self.boundary.all()
     }
 
     pub(crate) fn sources(&self, nz: usize) -> Vec<Source> {

@@ -1,83 +1,330 @@
-//! `[diffusion.boundary]`: what holds on the sides of the box.
+//! `diffusion.boundary`: what holds on the sides of the box.
 
 use std::fmt;
+use std::path::Path;
 
-use isobar::problem::Boundary;
+use isobar::Shape;
+use isobar::problem::{Boundary, DiffusionProblem, SideFields};
+use isobar_io::npy;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Unexpected, Visitor};
+use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Unexpected, Visitor};
 
-/// `[diffusion.boundary]`; sides are closed unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sides {
-    west: Side,
-    east: Side,
-    south: Side,
-    north: Side,
-    bottom: Side,
-    top: Side,
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::text::Number;
+use crate::values::Values;
+
+/// The sides by direction, the lower one first.
+const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
+const AXES: [&str; 3] = ["x", "y", "z"];
+
+/// `diffusion.boundary`; sides are closed unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sides([[Side; 2]; 3]);
+
+/// What holds on a side.
+#[derive(Clone, Debug, PartialEq)]
+enum Side {
+    Neumann(Values),
+    Dirichlet(Values),
+    Robin { coefficient: Values, value: Values },
+    Periodic,
 }
 
-/// What holds on a side: a word, or a table of one value.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Side(Boundary);
+impl Default for Side {
+    fn default() -> Self {
+        Self::Neumann(Values::Number(0.0))
+    }
+}
+
+/// `diffusion.boundary` as it is written; what says more about a side counts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Table {
+    west: Option<Side>,
+    east: Option<Side>,
+    south: Option<Side>,
+    north: Option<Side>,
+    bottom: Option<Side>,
+    top: Option<Side>,
+    x: Option<Side>,
+    y: Option<Side>,
+    z: Option<Side>,
+    all: Option<Side>,
+}
+
+/// The same, or what holds on all sides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GivenSides(Table);
+
+impl<'de> Deserialize<'de> for GivenSides {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        fn all<E: de::Error>(side: Result<Side, E>) -> Result<GivenSides, E> {
+            Ok(GivenSides(Table { all: Some(side?), ..Table::default() }))
+        }
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = GivenSides;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a section of sides, or what holds on all of them, such as 0.0 or \"periodic\"")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<GivenSides, E> {
+                all(Side::deserialize(word.into_deserializer()))
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<GivenSides, E> {
+                all(Side::deserialize(value.into_deserializer()))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<GivenSides, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<GivenSides, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<GivenSides, A::Error> {
+                Table::deserialize(MapAccessDeserializer::new(map)).map(GivenSides)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
 
 impl<'de> Deserialize<'de> for Side {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Given {
-            neumann: Option<f64>,
-            dirichlet: Option<f64>,
+            neumann: Option<Values>,
+            dirichlet: Option<Values>,
+            robin: Option<Film>,
+            file: Option<std::path::PathBuf>,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Film {
+            coefficient: Values,
+            value: Values,
         }
 
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
-            type Value = Boundary;
+            type Value = Side;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", { dirichlet = VALUE } or \
-                     { neumann = FLUX }",
+                    "\"neumann\" (no flow), \"dirichlet\" (the value 0), \"periodic\", the value of u, { dirichlet = VALUE }, { neumann = \
+                     FLUX } or { robin = { coefficient = H, value = V } }",
                 )
             }
 
-            fn visit_str<E: de::Error>(self, word: &str) -> Result<Boundary, E> {
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<Side, E> {
                 match word {
-                    "neumann" => Ok(Boundary::Neumann(0.0)),
-                    "dirichlet" => Ok(Boundary::Dirichlet(0.0)),
-                    "periodic" => Ok(Boundary::Periodic),
+                    "neumann" => Ok(Side::default()),
+                    "dirichlet" => Ok(Side::Dirichlet(Values::Number(0.0))),
+                    "periodic" => Ok(Side::Periodic),
                     _ => Err(E::invalid_value(Unexpected::Str(word), &self)),
                 }
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Boundary, A::Error> {
-                match Given::deserialize(MapAccessDeserializer::new(map))? {
-                    Given { neumann: Some(flux), dirichlet: None } => Ok(Boundary::Neumann(flux)),
-                    Given { neumann: None, dirichlet: Some(value) } => Ok(Boundary::Dirichlet(value)),
-                    Given { neumann: None, .. } => Err(de::Error::invalid_type(Unexpected::Map, &self)),
-                    Given { .. } => Err(de::Error::custom(
-                        "both a value and a flux; give one, { dirichlet = … } or { neumann = … }",
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Side, E> {
+                Ok(Side::Dirichlet(Values::Number(value)))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Side, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Side, E> {
+                self.visit_f64(value as f64)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Side, A::Error> {
+                let Given { neumann, dirichlet, robin, file } = Given::deserialize(MapAccessDeserializer::new(map))?;
+                let given = [
+                    neumann.map(Side::Neumann),
+                    dirichlet.map(Side::Dirichlet),
+                    robin.map(|Film { coefficient, value }| Side::Robin { coefficient, value }),
+                    file.map(|path| Side::Dirichlet(Values::File(path))),
+                ];
+                let mut given = given.into_iter().flatten();
+                match (given.next(), given.next()) {
+                    (Some(side), None) => Ok(side),
+                    (None, _) => Err(de::Error::invalid_type(Unexpected::Map, &self)),
+                    (Some(_), Some(_)) => Err(de::Error::custom(
+                        "more than one condition; give one, such as { dirichlet = … } or { neumann = … }",
                     )),
                 }
             }
         }
-        deserializer.deserialize_any(Either).map(Self)
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl Side {
+    /// Its numbers by their keys.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, &Values)> {
+        let (first, second) = match self {
+            Self::Neumann(flux) => (Some(("neumann", flux)), None),
+            Self::Dirichlet(value) => (Some(("dirichlet", value)), None),
+            Self::Robin { coefficient, value } => {
+                (Some(("robin.coefficient", coefficient)), Some(("robin.value", value)))
+            }
+            Self::Periodic => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    fn numbers_mut(&mut self) -> impl Iterator<Item = &mut Values> {
+        let (first, second) = match self {
+            Self::Neumann(value) | Self::Dirichlet(value) => (Some(value), None),
+            Self::Robin { coefficient, value } => (Some(coefficient), Some(value)),
+            Self::Periodic => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
+
+impl GivenSides {
+    /// What holds on each side of a grid. `all` are the sides of directions with more than one cell.
+    ///
+    /// # Errors
+    /// One periodic side of two; numbers that make no sense. They name the key.
+    pub(super) fn on(self, shape: Shape, document: &Document<'_>) -> Result<Sides> {
+        let Table { west, east, south, north, bottom, top, x, y, z, all } = self.0;
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let both = [x, y, z];
+        let mut one = [[west, east], [south, north], [bottom, top]];
+        let sides = Sides(std::array::from_fn(|d| {
+            std::array::from_fn(|side| {
+                let common = all.clone().filter(|_| extents[d] > 1);
+                one[d][side].take().or_else(|| both[d].clone()).or(common).unwrap_or_default()
+            })
+        }));
+        for (d, of_axis) in sides.0.iter().enumerate() {
+            let key = |side: usize| {
+                let keys = [NAMES[d][side], AXES[d], "all"].map(|name| format!("diffusion.boundary.{name}"));
+                let found = keys.into_iter().find(|key| document.get(key).is_some());
+                found.unwrap_or_else(|| "diffusion.boundary".to_owned())
+            };
+            let periodic = [0, 1].map(|side| of_axis[side] == Side::Periodic);
+            if periodic[0] != periodic[1] {
+                let (this, other) = if periodic[0] { (0, 1) } else { (1, 0) };
+                let message = format!("\"periodic\", but diffusion.boundary.{} is not; make both so", NAMES[d][other]);
+                return Err(document.failure_at_key(&key(this), &message));
+            }
+            for (side, condition) in of_axis.iter().enumerate() {
+                for (name, values) in condition.numbers() {
+                    let message = match values {
+                        Values::Number(h) if name == "robin.coefficient" && *h < 0.0 => {
+                            format!("the coefficient {} is negative; use 0 or more", Number(*h))
+                        }
+                        Values::File(path) if path.as_os_str().is_empty() => "an empty path; name an .npy file".into(),
+                        Values::Number(_) | Values::File(_) => continue,
+                        _ => format!("{name}: give a number or {{ file = \"side.npy\" }}"),
+                    };
+                    return Err(document.failure_at_key(&key(side), &message));
+                }
+            }
+        }
+        Ok(sides)
     }
 }
 
 impl Sides {
-    /// u = 0 on all of them.
+    /// Holds u = 0 on all of them.
     pub(crate) fn fix_all(&mut self) {
-        let fixed = Side(Boundary::Dirichlet(0.0));
-        *self = Self { west: fixed, east: fixed, south: fixed, north: fixed, bottom: fixed, top: fixed };
+        self.all_mut().for_each(|side| *side = Side::Dirichlet(Values::Number(0.0)));
     }
 
-    /// Lower and upper side of x, y and z.
-    pub(super) fn all(&self) -> [[Boundary; 2]; 3] {
-        let &Self { west, east, south, north, bottom, top } = self;
-        [[west, east], [south, north], [bottom, top]].map(|sides| sides.map(|Side(boundary)| boundary))
+    fn all(&self) -> impl Iterator<Item = &Side> {
+        self.0.iter().flatten()
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Side> {
+        self.0.iter_mut().flatten()
+    }
+
+    /// Whether direction d is periodic.
+    pub(crate) fn is_periodic(&self, d: usize) -> bool {
+        self.0[d][0] == Side::Periodic
+    }
+
+    /// Whether a side adds to what ties its cells beyond their coefficients.
+    pub(crate) fn has_robin(&self) -> bool {
+        self.all().any(|side| matches!(side, Side::Robin { .. }))
+    }
+
+    /// Whether u = 0 on all of them.
+    pub(crate) fn are_zero(&self) -> bool {
+        self.all().all(|side| *side == Side::Dirichlet(Values::Number(0.0)))
+    }
+
+    /// Whether any of them drives the solution by a value that is not 0, or one from a file.
+    pub(super) fn drive(&self) -> bool {
+        let is_zero = |(name, values): (&str, &Values)| name == "robin.coefficient" || *values == Values::Number(0.0);
+        !self.all().flat_map(Side::numbers).all(is_zero)
+    }
+
+    /// Takes paths as relative to a folder.
+    pub(super) fn rebase(&mut self, folder: &Path) {
+        self.all_mut().flat_map(Side::numbers_mut).for_each(|values| values.rebase(folder));
+    }
+
+    /// The files that they are read from.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.all().flat_map(Side::numbers).filter_map(|(_, values)| values.path())
+    }
+
+    /// Puts them on a problem, their files read.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has another shape than the side.
+    pub(crate) fn put_on(&self, problem: &mut DiffusionProblem) -> Result<()> {
+        for (d, side) in (0..3).flat_map(|d| [(d, 0), (d, 1)]) {
+            let Shape { nx, ny, nz } = problem.shape;
+            let (shape, letters) = [([nz, ny], "(nz, ny)"), ([nz, nx], "(nz, nx)"), ([ny, nx], "(ny, nx)")][d];
+            let read = |name: &str, values: &Values| match values {
+                Values::Number(number) => Ok((*number, None)),
+                Values::File(path) => {
+                    let key = format!("diffusion.boundary.{}.{name}", NAMES[d][side]);
+                    let field = npy::read_array(path, &shape, letters);
+                    field.map(|field| (0.0, Some(field))).map_err(|error| Error::new(format!("{key}: {error}")))
+                }
+                // Refused when the case was read.
+                _ => Ok((0.0, None)),
+            };
+            let mut fields = SideFields::default();
+            problem.boundary[d][side] = match &self.0[d][side] {
+                Side::Neumann(flux) => {
+                    let number;
+                    (number, fields.value) = read("neumann", flux)?;
+                    Boundary::Neumann(number)
+                }
+                Side::Dirichlet(value) => {
+                    let number;
+                    (number, fields.value) = read("dirichlet", value)?;
+                    Boundary::Dirichlet(number)
+                }
+                Side::Robin { coefficient: film, value: outside } => {
+                    let (coefficient, value);
+                    (coefficient, fields.coefficient) = read("robin.coefficient", film)?;
+                    (value, fields.value) = read("robin.value", outside)?;
+                    Boundary::Robin { coefficient, value }
+                }
+                Side::Periodic => Boundary::Periodic,
+            };
+            problem.side_fields[d][side] = fields;
+        }
+        Ok(())
     }
 }

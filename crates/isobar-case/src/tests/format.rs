@@ -2,13 +2,13 @@
 
 use isobar::grid::Geometry;
 use isobar::options::{Method, Norm, Preconditioner, Smoother, SolverOptions, Stripes};
-use isobar::problem::{Boundary, Spacing, Weighting};
+use isobar::problem::{Boundary, Coefficient, DiffusionProblem, Spacing, Weighting};
 use isobar::{Precision, Shape};
 
 use super::*;
-use crate::FirstGuess;
 use crate::diffusion;
 use crate::helmholtz::RhsKind;
+use crate::{FirstGuess, Matrix};
 
 #[test]
 fn every_key_of_the_format_is_read() {
@@ -88,13 +88,133 @@ fn every_key_of_a_diffusion_problem_is_read() {
     let case = super::diffusion(DIFFUSION, &[]);
     assert_eq!((case.shape, case.rhs.seed), (Shape::new(16, 8, 4), 7));
     assert_eq!(case.spacing[1..], [Spacing::Uniform(20.0), Spacing::Given(vec![1.0, 2.0, 3.0, 4.0])]);
-    let [x, y, z] = case.section.boundary();
+    let [x, y, z] = sides_of(&case);
     assert_eq!(x, [Boundary::Periodic; 2]);
     assert_eq!(y, [Boundary::Neumann(1.0), Boundary::Neumann(0.0)]);
     assert_eq!(z, [Boundary::Neumann(0.0), Boundary::Dirichlet(2.0)]);
     let sources = case.section.sources(4);
     assert_eq!((sources[0].k, sources[1].k, sources[1].rate), ([3, 3], [0, 1], -5.0));
     assert_eq!(case.section.wells(4)[0].k, [0, 3]);
+}
+
+/// What holds on the sides, by numbers.
+fn sides_of(case: &diffusion::DiffusionCase) -> [[Boundary; 2]; 3] {
+    let mut problem = DiffusionProblem::new(case.shape, Coefficient::Isotropic(Vec::new()));
+    case.section.boundary.put_on(&mut problem).unwrap();
+    problem.boundary
+}
+
+#[test]
+fn sides_have_short_forms() {
+    let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n[diffusion.boundary]\nall = 1\nx = \"periodic\"\nnorth = 3.0\n";
+    let [fixed, closed] = [Boundary::Dirichlet(1.0), Boundary::default()];
+    let case = super::diffusion(text, &[]);
+    // All sides of a grid of one layer are four.
+    assert_eq!(sides_of(&case), [[Boundary::Periodic; 2], [fixed, Boundary::Dirichlet(3.0)], [closed; 2]]);
+    assert_eq!(case.rhs_kind(), diffusion::RhsKind::None);
+    assert_eq!(sides_of(&super::diffusion(text, &["grid.nz=2"]))[2], [fixed; 2]);
+    assert_eq!(sides_of(&super::diffusion(text, &["diffusion.boundary.z=2"]))[2], [Boundary::Dirichlet(2.0); 2]);
+    let plain = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 8\n";
+    for (set, sides) in [("0", [[Boundary::Dirichlet(0.0); 2]; 2]), ("periodic", [[Boundary::Periodic; 2]; 2])] {
+        let case = super::diffusion(plain, &[&format!("diffusion.boundary={set}")]);
+        assert_eq!(sides_of(&case), [sides[0], sides[1], [closed; 2]]);
+        assert_eq!(case.rhs_kind(), diffusion::RhsKind::Constant);
+    }
+    let robin = "diffusion.boundary.west={ robin = { coefficient = 3, value = 2.0 } }";
+    let case = super::diffusion(plain, &[robin]);
+    assert_eq!(sides_of(&case)[0], [Boundary::Robin { coefficient: 3.0, value: 2.0 }, closed]);
+    assert_eq!(case.rhs_kind(), diffusion::RhsKind::None);
+    assert!(parse(plain, &[robin]).unwrap().problem.matrix_size() != parse(plain, &[]).unwrap().problem.matrix_size());
+}
+
+#[test]
+fn sides_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, shape: &[usize], values: &[f64]| {
+        isobar_io::npy::write(std::fs::File::create(folder.path().join(name)).unwrap(), shape, values).unwrap();
+    };
+    write("h.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    write("v.npy", &[3], &[7.0, 8.0, 9.0]);
+    write("nan.npy", &[2, 3], &[0.0, 1.0, 2.0, f64::NAN, 4.0, 5.0]);
+    write("negative.npy", &[2, 3], &[0.0, 1.0, 2.0, 3.0, -4.0, 5.0]);
+    let text = "[problem]\nkind = \"poisson\"\n[grid]\nnx = 4\nny = 3\nnz = 2\n";
+    let read = |sets: &[&str]| {
+        let path = folder.path().join("x.toml");
+        let sets: Vec<Override> = sets.iter().map(|set| Override::from(*set)).collect();
+        Case::parse(&path, text, &sets).unwrap()
+    };
+    let west = "diffusion.boundary.west={ robin = { coefficient = { file = \"h.npy\" }, value = 2.0 } }";
+    let case = read(&[west]);
+    assert!(case.inputs().contains(&folder.path().join("h.npy").as_path()));
+    let system = case.assemble().unwrap();
+    // A / (Δ/(2κ) + 1/h) with A = 1/6, Δ = 1/4.
+    let tie = |h: f64| if h == 0.0 { 0.0 } else { 1.0 / 6.0 / (1.0 / 8.0 + 1.0 / h) };
+    let expected: Vec<f64> = (0..24).map(|n| if n % 4 == 0 { 2.0 * tie((n / 4) as f64) } else { 0.0 }).collect();
+    assert!(system.rhs.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-14), "{:?}", system.rhs);
+    // One row of faces where there is one layer, and a file alone is the value of u.
+    let flat = read(&["grid.nz=1", "diffusion.boundary.east={ file = \"v.npy\" }"]).assemble().unwrap();
+    assert_eq!(flat.rhs.iter().filter(|b| **b != 0.0).count(), 3);
+    let fails = |set: &str| read(&[set]).assemble().unwrap_err().to_string();
+    let message = fails("diffusion.boundary.south={ dirichlet = { file = \"h.npy\" } }");
+    assert!(
+        message.contains("diffusion.boundary.south.dirichlet") && message.contains("(2, 4) = (nz, nx)"),
+        "{message}"
+    );
+    let message = fails("diffusion.boundary.west={ neumann = { file = \"nan.npy\" } }");
+    assert!(message.contains("diffusion.boundary.west.neumann") && message.contains("[1, 0]"), "{message}");
+    let message = fails(&west.replace("h.npy", "negative.npy"));
+    assert!(
+        message.contains("diffusion.boundary.west: the coefficient is -4 on the face of cell 1 in y and 1 in z"),
+        "{message}"
+    );
+    assert!(fails(&west.replace("h.npy", "none.npy")).contains("none.npy"));
+}
+
+#[test]
+fn conductances_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, shape: &[usize], values: &[f64]| {
+        isobar_io::npy::write(std::fs::File::create(folder.path().join(name)).unwrap(), shape, values).unwrap();
+    };
+    write("tx.npy", &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    write("ty.npy", &[1, 3], &[5.0, 6.0, 7.0]);
+    write("s.npy", &[2, 3], &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    write("mask.npy", &[2, 3], &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    write("wrong.npy", &[1, 3], &[5.0, -6.0, 7.0]);
+    let text = "[problem]\nkind = \"diffusion\"\n[grid]\nnx = 3\nny = 2\n";
+    let read = |sets: &[&str]| {
+        let path = folder.path().join("x.toml");
+        let sets: Vec<Override> = sets.iter().map(|set| Override::from(*set)).collect();
+        Case::parse(&path, text, &sets)
+    };
+    let all = ["faces.x=tx.npy", "faces.y=ty.npy", "faces.shift=s.npy", "faces.active=mask.npy"];
+    let case = read(&all).unwrap();
+    assert_eq!(case.inputs().len(), 5);
+    assert!(case.problem.describe().contains("conductances from 2 files"));
+    let system = case.assemble().unwrap();
+    assert_eq!(system.rhs, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    assert_eq!(system.active, Some(vec![true, true, true, true, true, false]));
+    let Matrix::Diffusion(matrix) = &system.matrix else { panic!("{:?}", system.matrix) };
+    let x: Vec<f64> = (0..6).map(f64::from).collect();
+    assert_eq!(matrix.times(&x), [-1.0 - 15.0, 1.0 - 2.0 - 18.0, 2.0, 15.0 - 3.0, 18.0 + 3.0, 0.0]);
+    let exact = read(&[&all[..], &["problem.rhs.kind=manufactured"]].concat()).unwrap().assemble().unwrap().exact;
+    assert_eq!(exact.unwrap()[4], 4f64.cos());
+    let fails = |sets: &[&str]| match read(sets) {
+        Err(error) => error.to_string(),
+        Ok(case) => case.assemble().unwrap_err().to_string(),
+    };
+    for (sets, parts) in [
+        (&["faces.x=tx.npy"][..], &["faces.y: is missing: there are 2 cells in y"][..]),
+        (&["faces.x=tx.npy", "faces.y=tx.npy"], &["faces.y", "(1, 1, 3) = (nz, ny − 1, nx)"]),
+        (&["faces.x=tx.npy", "faces.y=ty.npy", "faces.z=ty.npy"], &["faces.z: there is 1 cell in z"]),
+        (&["faces.x=tx.npy", "faces.y=wrong.npy"], &["conductances in y: -6", "(1, 0, 0) and (1, 1, 0)"]),
+        (&["faces.x=tx.npy", "faces.y=ty.npy", "diffusion.reaction=1"], &["give one of the two sections"]),
+        (&["faces.w=tx.npy"], &["unknown key \"w\" in [faces]"]),
+        (&["problem.kind=heat", "faces.x=tx.npy", "heat.dt=0.1", "heat.end_time=1"], &["faces: is for problem.kind"]),
+        (&["problem.kind=helmholtz", "faces.x=tx.npy"], &["[faces] belongs to problem.kind = \"diffusion\""]),
+    ] {
+        assert_all_in(&fails(sets), parts);
+    }
 }
 
 #[test]

@@ -191,9 +191,11 @@ fn lists_of_another_length_are_counted() {
 
 #[test]
 fn lists_are_no_sections() {
-    for set in ["problem.rhs=[\"random\", 3]", "solver.multigrid=[3]", "diffusion.boundary=[\"neumann\"]"] {
+    for set in ["problem.rhs=[\"random\", 3]", "solver.multigrid=[3]"] {
         assert_all_in(&message(&with(""), &[set]), &["must be a section, not a list"]);
     }
+    let sides = message(&with(""), &["diffusion.boundary=[\"neumann\"]"]);
+    assert_all_in(&sides, &["diffusion.boundary must be a section of sides, or", "not a list"]);
     assert_all_in(
         &message(&with("sources = [[1, 2, 3, 4.0]]"), &[]),
         &["x.toml:8:12", "diffusion.sources[0]", "not a list"],
@@ -273,7 +275,7 @@ fn choices_say_which_forms_there_are() {
             "not the whole number 3",
         ],
     );
-    for value in ["3", "{}", "open", "[1]"] {
+    for value in ["true", "{}", "open", "[1]"] {
         let message = message(&with(""), &[&format!("diffusion.boundary.east={value}")]);
         assert_all_in(
             &message,
@@ -281,15 +283,29 @@ fn choices_say_which_forms_there_are() {
         );
     }
     let side = |value: &str| message(&with(""), &[&format!("diffusion.boundary.east={value}")]);
-    assert_all_in(&side("{ dirichlet = 1, neumann = 2 }"), &["both a value and a flux"]);
+    assert_all_in(&side("{ dirichlet = 1, neumann = 2 }"), &["more than one condition"]);
     assert_all_in(
         &side("{ dirichlet = \"a\" }"),
-        &["diffusion.boundary.east.dirichlet must be a number, not the string \"a\""],
+        &["diffusion.boundary.east.dirichlet must be a number, or a table", "not the string \"a\""],
     );
     assert_all_in(
-        &side("{ robin = 1 }"),
-        &["unknown key \"robin\" in [diffusion.boundary.east]", "neumann, dirichlet"],
+        &side("{ newton = 1 }"),
+        &["unknown key \"newton\" in [diffusion.boundary.east]", "neumann, dirichlet, robin"],
     );
+    assert_all_in(&side("{ robin = 1 }"), &["diffusion.boundary.east.robin must be a section"]);
+    assert_all_in(
+        &side("{ robin = { value = 1 } }"),
+        &["[diffusion.boundary.east.robin] needs the key \"coefficient\""],
+    );
+    let negative = side("{ robin = { coefficient = -3.5, value = 1 } }");
+    assert_all_in(&negative, &["diffusion.boundary.east: the coefficient -3.5 is negative; use 0 or more"]);
+    assert_all_in(
+        &side("{ neumann = { noise = { sigma = 1 } } }"),
+        &["diffusion.boundary.east: neumann: give a number or"],
+    );
+    assert_all_in(&side("{ file = \"\" }"), &["an empty path"]);
+    let half = message(&with(""), &["diffusion.boundary.x=periodic", "diffusion.boundary.east=1"]);
+    assert_all_in(&half, &["diffusion.boundary.x: \"periodic\", but diffusion.boundary.east is not"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 use std::sync::Arc;
 
-use super::Spacing;
+use super::{Boundary, SideFields, Spacing};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows, shared, shared_copy};
 use crate::layout::Shape;
@@ -34,23 +34,6 @@ impl Coefficient {
             (Self::Layered { horizontal, .. }, _) => horizontal,
             (Self::Diagonal(all), axis) => &all[axis as usize],
         }
-    }
-}
-
-/// What holds on one side of the domain.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Boundary {
-    /// The flux κ ∂u/∂n into the domain, per area.
-    Neumann(f64),
-    /// The value of u on the side.
-    Dirichlet(f64),
-    /// The opposite side.
-    Periodic,
-}
-
-impl Default for Boundary {
-    fn default() -> Self {
-        Self::Neumann(0.0)
     }
 }
 
@@ -98,6 +81,8 @@ pub struct DiffusionProblem {
     pub active: Option<Vec<bool>>,
     /// Lower and upper side of x, y and z.
     pub boundary: [[Boundary; 2]; 3],
+    /// What differs from face to face of these sides.
+    pub side_fields: [[SideFields; 2]; 3],
     /// Sources of given strength.
     pub sources: Vec<Source>,
     /// Wells of given value.
@@ -115,6 +100,7 @@ impl DiffusionProblem {
             reaction: None,
             active: None,
             boundary: [[Boundary::default(); 2]; 3],
+            side_fields: Default::default(),
             sources: Vec::new(),
             wells: Vec::new(),
         }
@@ -279,18 +265,7 @@ impl DiffusionProblem {
                 ),
             ));
         }
-        for (d, sides) in self.boundary.iter().enumerate() {
-            for side in sides {
-                if let Boundary::Neumann(value) | Boundary::Dirichlet(value) = side
-                    && !value.is_finite()
-                {
-                    return Err(Error::invalid(
-                        "diffusion.boundary",
-                        format!("{value} on a side of {}; use a finite number", ["x", "y", "z"][d]),
-                    ));
-                }
-            }
-        }
+        self.check_sides()?;
         for (n, source) in self.sources.iter().enumerate() {
             self.completed("diffusion.sources", n, [source.i, source.j], source.k)?;
             if !source.rate.is_finite() {
@@ -390,9 +365,13 @@ impl DiffusionProblem {
                 shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += self.well_index(well, at);
             }
         }
+        for (at, tie) in self.robin_ties() {
+            shift.get_or_insert_with(|| vec![0.0; self.shape.cells()])[self.cell(at)] += tie;
+        }
         let sides = self.boundary.map(|sides| {
             sides.map(|side| match side {
-                Boundary::Neumann(_) => Side::Closed,
+                // What a Robin side adds to the matrix is a shift.
+                Boundary::Neumann(_) | Boundary::Robin { .. } => Side::Closed,
                 Boundary::Dirichlet(_) => Side::Fixed,
                 Boundary::Periodic => Side::Periodic,
             })

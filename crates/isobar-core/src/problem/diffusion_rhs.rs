@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::diffusion::{Boundary, CheckedProblem, DiffusionProblem};
+use super::diffusion::{CheckedProblem, DiffusionProblem};
 use super::{RhsKind, Spacing, Weighting, random, smooth};
 use crate::error::{Error, Result};
 use crate::execute::{Host, for_each_row, rows};
@@ -60,14 +60,10 @@ impl DiffusionProblem {
         );
         for axis in Axis::ALL {
             let d = axis as usize;
-            for (side, is_upper) in self.boundary[d].iter().zip([false, true]) {
-                if matches!(side, Boundary::Dirichlet(0.0) | Boundary::Neumann(0.0) | Boundary::Periodic) {
-                    continue;
-                }
+            for is_upper in [false, true].into_iter().filter(|&is_upper| self.is_driven(d, is_upper)) {
                 for at in self.end(d, is_upper).filter(is_own).filter(|&at| self.is_active(at)) {
-                    let area = self.volume(at) / self.widths(at)[d];
-                    let face = side.face(self.half(axis, at), area);
-                    values[place(at)] += face.conductance * face.value + face.inflow;
+                    let side = self.side_at(axis, is_upper, at).face(self.half(axis, at), self.area(axis, at));
+                    values[place(at)] += side.conductance * side.value + side.inflow;
                 }
             }
         }

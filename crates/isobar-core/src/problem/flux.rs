@@ -1,6 +1,7 @@
 //! The flow through the faces of cells that a solution has: what it is for, beside the solution itself.
 
-use super::{Boundary, DiffusionProblem, Spacing};
+use super::sides::{face_of, in_series};
+use super::{Boundary, DiffusionProblem, SideFields, Spacing};
 use crate::error::{Error, Result};
 use crate::execute::{Execute, Host, rows};
 use crate::layout::Shape;
@@ -24,6 +25,9 @@ impl Boundary {
         match *self {
             Self::Dirichlet(value) => SideFace { conductance: half, value, inflow: 0.0 },
             Self::Neumann(flux) => SideFace { inflow: flux * area, ..SideFace::default() },
+            Self::Robin { coefficient, value } => {
+                SideFace { conductance: in_series(half, coefficient * area), value, inflow: 0.0 }
+            }
             Self::Periodic => SideFace::default(),
         }
     }
@@ -44,12 +48,14 @@ pub struct Flow<'a> {
     pub spacing: &'a [Spacing; 3],
     /// Lower and upper side of x, y and z.
     pub boundary: &'a [[Boundary; 2]; 3],
+    /// What differs from face to face of these sides.
+    pub side_fields: &'a [[SideFields; 2]; 3],
 }
 
 impl DiffusionProblem {
     /// The flow through its faces, given its matrix.
     pub fn flow<'a>(&'a self, stencil: &'a Diffusion) -> Flow<'a> {
-        Flow { stencil, spacing: &self.spacing, boundary: &self.boundary }
+        Flow { stencil, spacing: &self.spacing, boundary: &self.boundary, side_fields: &self.side_fields }
     }
 }
 
@@ -108,7 +114,8 @@ impl Flow<'_> {
         for (axis, names) in Axis::ALL.into_iter().zip(SIDES) {
             for (n, name) in names.into_iter().enumerate() {
                 match self.boundary[axis as usize][n] {
-                    Boundary::Neumann(0.0) | Boundary::Periodic => {}
+                    Boundary::Neumann(0.0) if self.side_fields[axis as usize][n].value.is_none() => {}
+                    Boundary::Periodic => {}
                     _ => totals.push((name, self.through(u, axis, n == 1)?)),
                 }
             }
@@ -174,7 +181,9 @@ impl Flow<'_> {
             return [0.0; 2];
         }
         let area = (0..3).filter(|&e| e != d).map(|e| self.spacing[e].width(at[e])).product();
-        let side = self.boundary[d][usize::from(is_upper)].face(self.stencil.half(axis, lower), area);
+        let end = usize::from(is_upper);
+        let side = self.side_fields[d][end].at(self.boundary[d][end], face_of(shape, axis, lower));
+        let side = side.face(self.stencil.half(axis, lower), area);
         let difference = if side.conductance > 0.0 { side.value - value(lower) } else { 0.0 };
         let inward = side.conductance * difference + side.inflow;
         if is_upper { [-inward, -difference] } else { [inward, difference] }
@@ -217,7 +226,18 @@ mod tests {
             ring.coefficient = Coefficient::Diagonal([field(7), field(8), field(9)]);
             ring.boundary = [[Boundary::Periodic; 2], [Boundary::Dirichlet(1.0); 2], [Boundary::Periodic; 2]];
             ring.sources = vec![Source { i: 0, j: 0, k: [0, 0], rate: 3.0 }];
-            all.extend([plain, masked, ring]);
+            let mut films = masked.clone();
+            films.boundary = [
+                [Boundary::Robin { coefficient: 3.0, value: 2.0 }, Boundary::Robin { coefficient: 1.0, value: 0.0 }],
+                [Boundary::Dirichlet(0.0), Boundary::Neumann(0.0)],
+                [Boundary::Robin { coefficient: 0.0, value: 1.0 }, Boundary::Dirichlet(0.5)],
+            ];
+            let of_faces = |count: usize| Some((0..count).map(|face| 1.0 + random(6, face)).collect());
+            films.side_fields[0][1] =
+                SideFields { value: of_faces(shape.ny * shape.nz), coefficient: of_faces(shape.ny * shape.nz) };
+            films.side_fields[1][0].value = of_faces(shape.nx * shape.nz);
+            films.side_fields[1][1].value = of_faces(shape.nx * shape.nz);
+            all.extend([plain, masked, ring, films]);
         }
         all
     }
@@ -278,10 +298,11 @@ mod tests {
             // With all given values 0 the energy is half of uᵀ A u.
             let mut zero = problem.clone();
             for side in zero.boundary.iter_mut().flatten() {
-                if let Boundary::Dirichlet(value) = side {
+                if let Boundary::Dirichlet(value) | Boundary::Robin { value, .. } = side {
                     *value = 0.0;
                 }
             }
+            zero.side_fields.iter_mut().flatten().for_each(|fields| fields.value = None);
             let product: f64 = stencil.times(&u).iter().zip(&u).map(|(row, u)| row * u).sum();
             let energy = zero.flow(&stencil).energy(&u).unwrap();
             assert!((2.0 * energy - product).abs() <= 1e-12 * product.abs(), "{shape}: {energy} {product}");

@@ -4,17 +4,20 @@
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
 //! * [`Flow`] what flows through its faces,
 //! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
+//! * [`FaceProblem`] a conductance for every face,
 //! * [`Heat`] the heat equation, discretised in space (paper E),
 //! * [`materials`] coefficient fields: two phases, bubbles, layers; [`LabelTable`] those of images.
 
 mod diffusion;
 mod diffusion_rhs;
+mod faces;
 mod flux;
 mod heat;
 mod helmholtz;
 mod labels;
 pub mod materials;
 mod points;
+mod sides;
 mod spacing;
 #[cfg(test)]
 mod tests;
@@ -23,12 +26,14 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-pub use diffusion::{Boundary, CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
+pub use faces::FaceProblem;
 pub use flux::{Flow, SIDES};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use labels::{Label, LabelTable};
 pub use points::PointProblem;
+pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;
 
 /// The right-hand sides that every implementation can share.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::sides::face_of;
 use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
@@ -28,10 +29,12 @@ impl PointProblem {
     /// From a problem whose widths do not count, on a box of this size.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic, for wells and point sources.
+    /// [`Error::Invalid`] for sides that are neither Dirichlet nor periodic (Robin sides need cells), for wells and point sources.
     pub fn new(problem: DiffusionProblem, size: [f64; 3]) -> Result<Self> {
+        problem.check_sides()?;
         let (extents, boundary) = (problem.extents(), problem.boundary);
         let mut inner = problem;
+        let fields = std::mem::take(&mut inner.side_fields);
         let (mut spacing, mut origin) = ([0.0; 3], [0.0; 3]);
         for d in 0..3 {
             let n = extents[d] as f64;
@@ -42,7 +45,8 @@ impl PointProblem {
                 _ => {
                     return Err(Error::invalid(
                         "diffusion.boundary",
-                        "a flux on a side, with unknowns at points; use unknowns = \"cells\", or give values on all sides",
+                        "a flux on a side, or a Robin side, with unknowns at points; use unknowns = \"cells\", or give values on all \
+                         sides",
                     ));
                 }
             };
@@ -65,9 +69,11 @@ impl PointProblem {
             for axis in Axis::ALL {
                 let d = axis as usize;
                 let kappa = inner.coefficient.along(axis)[n];
-                for (side, is_on_it) in boundary[d].iter().zip([at[d] == 0, at[d] + 1 == extents[d]]) {
-                    if let (Boundary::Dirichlet(value), true, true) = (side, is_on_it, extents[d] > 1) {
-                        ties.push((n, kappa * volume / (spacing[d] * spacing[d]), *value));
+                for (side, is_on_it) in [at[d] == 0, at[d] + 1 == extents[d]].into_iter().enumerate() {
+                    if let (Boundary::Dirichlet(value), true, true) = (boundary[d][side], is_on_it, extents[d] > 1) {
+                        let value =
+                            fields[d][side].value.as_ref().map_or(value, |field| field[face_of(inner.shape, axis, at)]);
+                        ties.push((n, kappa * volume / (spacing[d] * spacing[d]), value));
                     }
                 }
             }

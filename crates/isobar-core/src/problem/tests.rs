@@ -36,6 +36,11 @@ fn problems() -> Vec<DiffusionProblem> {
     diagonal.spacing = [various(SHAPE.nx), Spacing::Uniform(0.5), various(SHAPE.nz)];
     diagonal.reaction = Some(field(7, 0.0));
     diagonal.wells = vec![Well { i: 70, j: 3, k: [5, 9], value: 1.0, radius: 1e-3 }];
+    diagonal.boundary[0][1] = Boundary::Robin { coefficient: 0.0, value: 3.0 };
+    diagonal.boundary[1] = [Boundary::Robin { coefficient: 2.0, value: 1.0 }, Boundary::Neumann(0.0)];
+    let faces = |n: usize| Some((0..n).map(|face| 1.0 + random(8, face)).collect());
+    diagonal.side_fields[0][1].coefficient = faces(SHAPE.ny * SHAPE.nz);
+    diagonal.side_fields[1][1].value = faces(SHAPE.nx * SHAPE.nz);
     vec![plain, layered, diagonal]
 }
 
@@ -160,4 +165,89 @@ fn points_are_tied_where_the_sides_are() {
         let expected: Vec<[usize; 3]> = stencil.cells().filter(is_on_side).collect();
         assert_eq!(problem.cells_on_sides().filter(is_on_side).collect::<Vec<_>>(), expected, "{shape}");
     }
+}
+
+/// Faces of a side in the order of arrays, and points whose values differ from one to the next.
+#[test]
+fn fields_of_sides_lie_where_their_cells_do() {
+    let shape = Shape::new(5, 4, 3);
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
+    problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+    let numbered = |n: usize, first: f64| Some((0..n).map(|face| first + face as f64).collect());
+    problem.side_fields[0][1].value = numbered(12, 100.0);
+    problem.side_fields[1][0].value = numbered(15, 200.0);
+    problem.side_fields[2][1].value = numbered(20, 300.0);
+    let on = |axis, is_upper, at| problem.side_at(axis, is_upper, at);
+    assert_eq!(on(Axis::X, true, [4, 3, 2]), Boundary::Dirichlet(111.0));
+    assert_eq!(on(Axis::X, true, [4, 1, 2]), Boundary::Dirichlet(109.0));
+    assert_eq!(on(Axis::Y, false, [2, 0, 1]), Boundary::Dirichlet(207.0));
+    assert_eq!(on(Axis::Z, true, [3, 2, 2]), Boundary::Dirichlet(313.0));
+    assert_eq!(on(Axis::Z, false, [3, 2, 0]), Boundary::Dirichlet(0.0));
+    // Six unit distances wide in x, and so on: every coupling is 1.
+    let points = PointProblem::new(problem, [6.0, 5.0, 4.0]).unwrap();
+    let rhs = points.rhs(None, 0, Weighting::None).unwrap();
+    let at = |[i, j, k]: [usize; 3]| rhs[i + 5 * (j + 4 * k)];
+    assert_eq!((at([4, 1, 1]), at([4, 3, 2])), (105.0, 111.0 + 300.0 + 19.0));
+}
+
+/// Conductances of a problem of cells make its matrix again, closed cells and all.
+#[test]
+fn conductances_make_the_same_matrix() {
+    for shape in
+        [Shape::new(5, 4, 3), Shape::new(6, 1, 1), Shape::new(1, 7, 2), Shape::new(4, 3, 1), Shape::new(1, 1, 1)]
+    {
+        let kappa = (0..shape.cells()).map(|n| 1.0 + random(1, n)).collect();
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+        problem.boundary[0][0] = Boundary::Dirichlet(0.0);
+        let active: Vec<bool> = (0..shape.cells()).map(|n| n % 5 != 2).collect();
+        let all = problem.stencil().unwrap();
+        let extents = [shape.nx, shape.ny, shape.nz];
+        let faces = Axis::ALL.map(|axis| {
+            let d = axis as usize;
+            all.cells().filter(|at| at[d] + 1 < extents[d]).map(|at| all.face(axis, at)).collect()
+        });
+        let shift = Some(all.cells().map(|at| all.shift(at)).collect());
+        problem.active = Some(active.clone());
+        let masked = problem.stencil().unwrap();
+        let found = FaceProblem::new(shape, faces, shift, Some(&active)).unwrap();
+        let x = problem.exact();
+        let (a, b) = (found.stencil().times(&x), masked.times(&x));
+        assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-14 * (1.0 + b.abs())), "{shape}");
+        let rhs = found.rhs_in(&(0..shape.ny), Some(RhsKind::Constant), 0).unwrap();
+        let takes_part = |at: [usize; 3]| f64::from(u8::from(found.stencil().is_active(at)));
+        assert!(all.cells().all(|at| rhs[all.cell(at)] == takes_part(at)), "{shape}");
+    }
+}
+
+#[test]
+fn wrong_conductances_name_the_face() {
+    let shape = Shape::new(4, 3, 2);
+    let faces = || [vec![1.0; 18], vec![1.0; 16], vec![1.0; 12]];
+    let message = |faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>| {
+        FaceProblem::new(shape, faces, shift, active).unwrap_err().to_string()
+    };
+    for (d, n, places) in [
+        (0, 16, "(1, 2, 1) and (2, 2, 1)"),
+        (1, 15, "(3, 1, 1) and (3, 2, 1)"),
+        (1, 6, "(2, 1, 0) and (2, 2, 0)"),
+        (2, 7, "(3, 1, 0) and (3, 1, 1)"),
+    ] {
+        for bad in [-2.5, f64::NAN, f64::INFINITY] {
+            let mut faces = faces();
+            faces[d][n] = bad;
+            let text = message(faces, None, None);
+            let expected =
+                format!("conductances in {}: {bad} between the cells (i, j, k) = {places}", ["x", "y", "z"][d]);
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+    let mut short = faces();
+    short[1].pop();
+    assert!(message(short, None, None).contains("conductances in y has shape 15 faces, but 16 for"));
+    assert!(message(faces(), Some(vec![0.0; 5]), None).contains("5 cells"));
+    let mut shift = vec![0.0; 24];
+    shift[13] = -1.0;
+    assert!(message(faces(), Some(shift), None).contains("-1 in cell (i, j, k) = (1, 0, 1)"));
+    assert!(message(faces(), None, Some(&[true; 3])).contains("active has shape 3"));
+    assert!(message(faces(), None, Some(&[false; 24])).contains("none of the 24 cells"));
 }

@@ -480,8 +480,8 @@ impl Stencil for Diffusion {
         if self.has_shift() != new.has_shift() {
             return Err(Error::invalid(
                 "diffusion.reaction",
-                "a reaction or wells where there were none, or none where there were; make a new solver, or begin with a \
-                 reaction of 0",
+                "a reaction, Robin sides or wells where there were none, or none where there were; make a new solver, or begin \
+                 with a reaction of 0",
             ));
         }
         if self.sides != new.sides {

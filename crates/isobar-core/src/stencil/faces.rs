@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::diffusion::{Axis, Coefficients, Diffusion, Side};
+use super::spread::Spread;
 use super::{Stencil, StoredFaces, Supports, TensorProduct};
 use crate::error::{Error, Result};
+use crate::execute::{Host, shared};
 use crate::layout::Shape;
 use crate::real::{Real, harmonic};
 
@@ -58,6 +60,65 @@ pub fn by_stored_faces<B: Supports<Diffusion>, T: Real>(
 }
 
 impl Diffusion {
+    /// Makes the matrix (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) of conductances T, those of the faces between neighbours in x, y and z: arrays of
+    /// shapes (nz, ny, nx − 1), (nz, ny − 1, nx) and (nz − 1, ny, nx) in C order. `shift` is s, nothing meaning 0; `active` says which cells take
+    /// part, nothing meaning all, and closes the faces of all others.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for arrays of other lengths; [`Error::Invalid`] for conductances and shifts that are negative or not finite, naming the
+    /// face or the cell.
+    pub fn from_faces(
+        shape: Shape,
+        faces: [Vec<f64>; 3],
+        shift: Option<Vec<f64>>,
+        active: Option<&[bool]>,
+    ) -> Result<Self> {
+        let (extents, strides) = ([shape.nx, shape.ny, shape.nz], [1, shape.nx, shape.nx * shape.ny]);
+        if let Some(active) = active.filter(|active| active.len() != shape.cells()) {
+            return Err(Error::shape("active", active.len().to_string(), format!("{} = {shape}", shape.cells())));
+        }
+        let is_open = |n: usize| active.is_none_or(|active| active[n]);
+        let all = |axis: usize, given: Vec<f64>| -> Result<Arc<[f64]>> {
+            let (n, stride, name) = (extents[axis], strides[axis], ["x", "y", "z"][axis]);
+            let what = format!("conductances in {name}");
+            let count = shape.cells() / n.max(1) * n.saturating_sub(1);
+            if given.len() != count {
+                return Err(Error::shape(
+                    what,
+                    format!("{} faces", given.len()),
+                    format!("{count} for {shape} cells, one for each pair of neighbours in {name}"),
+                ));
+            }
+            // Blocks of n rows of cells, of which the last has no faces above it.
+            let lower = |face: usize| face / (stride * (n - 1)) * stride * n + face % (stride * (n - 1));
+            if let Err(face) = Spread::of(&Host, &given) {
+                let at = |n: usize| (n % shape.nx, n / shape.nx % shape.ny, n / (shape.nx * shape.ny));
+                let (from, to) = (at(lower(face)), at(lower(face) + stride));
+                let message = format!(
+                    "{} between the cells (i, j, k) = {from:?} and {to:?}; it must be finite and not negative",
+                    given[face]
+                );
+                return Err(Error::invalid(what, message));
+            }
+            Ok(shared(&Host, shape.cells(), shape.nx, |row, values| {
+                let first = row * shape.nx;
+                for (n_cell, value) in (first..).zip(values) {
+                    let along = n_cell / stride % n;
+                    if along + 1 < n && is_open(n_cell) && is_open(n_cell + stride) {
+                        *value = given[n_cell / (stride * n) * stride * (n - 1) + n_cell % (stride * n)];
+                    }
+                }
+            }))
+        };
+        let [x, y, z] = faces;
+        let faces = [all(0, x)?, all(1, y)?, all(2, z)?];
+        let shift = shift.map(|mut shift| {
+            shift.iter_mut().zip(0..shape.cells()).filter(|&(_, n)| !is_open(n)).for_each(|(shift, _)| *shift = 0.0);
+            shift
+        });
+        Self::new(shape, Coefficients::Faces(faces), shift, [[Side::Closed; 2]; 3])
+    }
+
     /// Calls `f(lower cell, upper cell, T)` for every open face.
     pub(crate) fn for_each_open_face(&self, mut f: impl FnMut(usize, usize, f64)) {
         let Shape { nx, ny, nz } = self.shape();

@@ -5,13 +5,20 @@ use isobar_core::array::{ArrayView, ArrayViewMut};
 use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
-use isobar_core::options::{Compatibility, SolverOptions};
-use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Source, Spacing, Weighting, Well, materials};
+use isobar_core::options::{Compatibility, Method, SolverOptions};
+use isobar_core::problem::{
+    Boundary, Coefficient, DiffusionProblem, PointProblem, SideFields, Source, Spacing, Weighting, Well, materials,
+};
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
+use isobar_core::stencil::Stencil;
 
 fn solve(problem: &DiffusionProblem, body: Vec<f64>) -> Vec<f64> {
-    let mut options = SolverOptions { tolerance: 1e-11, ..SolverOptions::default() };
+    solve_by(problem, body, Method::Auto)
+}
+
+fn solve_by(problem: &DiffusionProblem, body: Vec<f64>, method: Method) -> Vec<f64> {
+    let mut options = SolverOptions { tolerance: 1e-11, method, ..SolverOptions::default() };
     options.compatibility = Compatibility::Project;
     let rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
     let mut u = vec![0.0; rhs.len()];
@@ -42,10 +49,11 @@ fn graded(n: usize) -> Spacing {
     Spacing::Given((0..n).map(|m| edge(m + 1) - edge(m)).collect())
 }
 
-/// κ = (1 + x + ½y, 1 + x + ½y, 2 + z), u = sin(2x + y) e^z with values on four sides and fluxes on two, c = 3.
+/// κ = (1 + x + ½y, 1 + x + ½y, 2 + z), u = sin(2x + y) e^z, c = 3: with values on four sides and fluxes on two, or with all sides Robin sides
+/// of h = 1 + x + 2y + 3z, each number differing from face to face.
 #[test]
 fn second_order_where_all_is_smooth() {
-    for grading in [false, true] {
+    for (grading, is_robin) in [(false, false), (true, false), (false, true), (true, true)] {
         let error = |n: usize| {
             let shape = Shape::new(n, n, n);
             let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]));
@@ -56,7 +64,8 @@ fn second_order_where_all_is_smooth() {
             let vertical = at_centres(&problem, |_, _, z| 2.0 + z);
             problem.coefficient = Coefficient::Layered { horizontal, vertical };
             problem.reaction = Some(vec![3.0; shape.cells()]);
-            let exact = at_centres(&problem, |x, y, z| (2.0 * x + y).sin() * z.exp());
+            let value = |x: f64, y: f64, z: f64| (2.0 * x + y).sin() * z.exp();
+            let exact = at_centres(&problem, value);
             let body = at_centres(&problem, |x, y, z| {
                 let (sin, cos) = (2.0 * x + y).sin_cos();
                 let kappa = 1.0 + x + 0.5 * y;
@@ -64,41 +73,92 @@ fn second_order_where_all_is_smooth() {
                 let vertical = (1.0 + 2.0 + z) * sin;
                 (3.0 * sin - horizontal - vertical) * z.exp()
             });
-            // Values and fluxes vary along the sides, so they enter as the right-hand side's of a homogeneous problem.
-            let mut rhs = problem.rhs_from(body, Weighting::Volume).unwrap();
-            problem.boundary = [[Boundary::Dirichlet(0.0); 2], [Boundary::Dirichlet(0.0); 2], [Boundary::default(); 2]];
-            let widths = problem.spacing.clone();
-            let [xs, ys, zs] = problem.coordinates();
-            for at in problem.stencil().unwrap().cells() {
-                let [i, j, k] = at;
-                let (dx, dy, dz) = (widths[0].width(i), widths[1].width(j), widths[2].width(k));
-                let value = |x: f64, y: f64| (2.0 * x + y).sin() * zs[k].exp();
-                let kappa = 1.0 + xs[i] + 0.5 * ys[j];
-                let cell = &mut rhs[i + n * (j + n * k)];
-                for (on, x) in [(i == 0, 0.0), (i + 1 == n, 1.0)] {
-                    *cell += if on { 2.0 * kappa * dy * dz / dx * value(x, ys[j]) } else { 0.0 };
-                }
-                for (on, y) in [(j == 0, 0.0), (j + 1 == n, 1.0)] {
-                    *cell += if on { 2.0 * kappa * dx * dz / dy * value(xs[i], y) } else { 0.0 };
-                }
-                // The flux out of the bottom is −κ ∂u/∂z, into the top κ ∂u/∂z.
-                for (on, sign, z) in [(k == 0, -1.0, 0.0f64), (k + 1 == n, 1.0, 1.0)] {
-                    let flux = sign * (2.0 + z) * (2.0 * xs[i] + ys[j]).sin() * z.exp();
-                    *cell += if on { flux * dx * dy } else { 0.0 };
-                }
+            let centres = problem.coordinates();
+            for (d, side) in (0..3).flat_map(|d| [(d, 0), (d, 1)]) {
+                let mut points = centres.clone();
+                points[d] = vec![side as f64];
+                let [x, y, z] = &points;
+                let faces: Vec<[f64; 3]> =
+                    z.iter().flat_map(|&z| y.iter().flat_map(move |&y| x.iter().map(move |&x| [x, y, z]))).collect();
+                let on_faces = |f: &dyn Fn(f64, f64, f64) -> f64| faces.iter().map(|&[x, y, z]| f(x, y, z)).collect();
+                // κ ∂u/∂n, n out of the domain.
+                let flux = |x: f64, y: f64, z: f64| {
+                    let (sin, cos) = (2.0 * x + y).sin_cos();
+                    let kappa = if d == 2 { 2.0 + z } else { 1.0 + x + 0.5 * y };
+                    (2 * side - 1) as f64 * kappa * [2.0 * cos, cos, sin][d] * z.exp()
+                };
+                let h = |x: f64, y: f64, z: f64| 1.0 + x + 2.0 * y + 3.0 * z;
+                let fields = &mut problem.side_fields[d][side as usize];
+                problem.boundary[d][side as usize] = if is_robin {
+                    fields.coefficient = Some(on_faces(&h));
+                    fields.value = Some(on_faces(&|x, y, z| value(x, y, z) + flux(x, y, z) / h(x, y, z)));
+                    Boundary::Robin { coefficient: 0.0, value: 0.0 }
+                } else if d == 2 {
+                    fields.value = Some(on_faces(&flux));
+                    Boundary::Neumann(0.0)
+                } else {
+                    fields.value = Some(on_faces(&value));
+                    Boundary::Dirichlet(0.0)
+                };
             }
-            let options = SolverOptions { tolerance: 1e-10, ..SolverOptions::default() };
-            let mut u = vec![0.0; rhs.len()];
-            let mut system = System::new(&Reference, &problem.stencil().unwrap(), &options).unwrap();
-            let view = ArrayViewMut::c_order(&mut u, shape).unwrap();
-            let rhs = ArrayView::c_order(&rhs, shape).unwrap();
-            assert!(system.solve(rhs.into(), view.into(), Guess::Zero, &mut ignore).unwrap().converged());
+            let u = solve(&problem, body);
             (u.iter().zip(&exact).map(|(a, b)| (a - b).powi(2)).sum::<f64>() / u.len() as f64).sqrt()
         };
         let (coarse, fine) = (error(16), error(32));
         let order = (coarse / fine).log2();
-        assert!(order > 1.75, "graded {grading}: errors {coarse:e} and {fine:e}, order {order}");
+        assert!(order > 1.75, "graded {grading}, Robin {is_robin}: errors {coarse:e} and {fine:e}, order {order}");
     }
+}
+
+/// Between two Robin sides, u is linear, and the flux is that through two films and the material in series.
+#[test]
+fn robin_sides_are_films_in_series() {
+    let shape = Shape::new(12, 10, 8);
+    let (kappa, h, outside) = (2.0, [3.0, 0.5], [4.0, -1.0]);
+    for d in 0..3 {
+        let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(vec![kappa; shape.cells()]));
+        problem.boundary[d] = [0, 1].map(|side| Boundary::Robin { coefficient: h[side], value: outside[side] });
+        let flux = (outside[0] - outside[1]) / (1.0 / h[0] + 1.0 / kappa + 1.0 / h[1]);
+        let exact = at_centres(&problem, |x, y, z| outside[0] - flux * (1.0 / h[0] + [x, y, z][d] / kappa));
+        let stencil = problem.stencil().unwrap();
+        assert!(stencil.separable().is_ok() && stencil.chooses_direct().is_some());
+        for method in [Method::Auto, Method::Direct, Method::Cg, Method::Multigrid] {
+            let u = solve_by(&problem, vec![0.0; shape.cells()], method);
+            let error = largest_difference(&u, &exact);
+            assert!(error < 1e-8, "direction {d}, {method:?}: {error:e}");
+        }
+        // What differs from face to face is no product of factors any more.
+        problem.side_fields[d][0].coefficient =
+            Some((0..shape.cells() / [12, 10, 8][d]).map(|face| 1.0 + (face % 5) as f64).collect());
+        let message = problem.stencil().unwrap().separable().unwrap_err().to_string();
+        assert!(message.contains("what ties cell"), "{message}");
+        let [auto, cg] = [Method::Auto, Method::Cg].map(|method| solve_by(&problem, vec![0.0; shape.cells()], method));
+        assert!(largest_difference(&auto, &cg) < 1e-8);
+    }
+}
+
+/// No coefficient is no flow, and a large one holds u.
+#[test]
+fn robin_sides_reach_from_closed_to_fixed() {
+    let shape = Shape::new(16, 12, 9);
+    let rock = Coefficient::Isotropic(materials::noise(shape, 1.0, 3).unwrap());
+    let mut problem = DiffusionProblem::new(shape, rock);
+    problem.active = Some((0..shape.cells()).map(|n| n % 7 != 0).collect());
+    problem.boundary[0] = [Boundary::Dirichlet(1.0), Boundary::Neumann(0.5)];
+    let body = vec![1.0; shape.cells()];
+    for (of, coefficient) in [(Boundary::Neumann(0.0), 0.0), (Boundary::Dirichlet(2.0), 1e300)] {
+        problem.boundary[1] = [of, Boundary::default()];
+        let expected = solve(&problem, body.clone());
+        problem.boundary[1][0] = Boundary::Robin { coefficient, value: 2.0 };
+        let found = solve(&problem, body.clone());
+        assert!(
+            largest_difference(&found, &expected) < 1e-7 * largest_difference(&expected, &vec![0.0; expected.len()])
+        );
+    }
+    // With Robin sides of no coefficient alone, nothing fixes u.
+    problem.boundary = [[Boundary::Robin { coefficient: 0.0, value: 2.0 }; 2]; 3];
+    let u = solve(&problem, body);
+    assert!(u.iter().sum::<f64>().abs() < 1e-6);
 }
 
 /// Between 1 on one side and 0 on the other u is linear in each material, with one flux through both.
@@ -198,4 +258,29 @@ fn misuse_names_the_place() {
     let mut narrow = problem();
     narrow.spacing[2] = Spacing::Given(vec![1.0, 0.0]);
     assert!(message(narrow).contains("cell 1"));
+    let side = |boundary: Boundary, value: Option<Vec<f64>>, coefficient: Option<Vec<f64>>| {
+        let mut problem = problem();
+        problem.boundary[1][1] = boundary;
+        problem.side_fields[1][1] = SideFields { value, coefficient };
+        message(problem)
+    };
+    let robin = |coefficient: f64, value: f64| Boundary::Robin { coefficient, value };
+    for bad in [-1.0, f64::NAN, f64::INFINITY] {
+        let text = side(robin(bad, 0.0), None, None);
+        assert!(text.contains(&format!("diffusion.boundary.north: the coefficient is {bad}")), "{text}");
+        let text = side(robin(0.0, 0.0), None, Some(vec![0.0, 0.0, 0.0, 0.0, 0.0, 0.0, bad, 0.0]));
+        assert!(text.contains(&format!("{bad} on the face of cell 2 in x and 1 in z")), "{text}");
+    }
+    assert!(side(Boundary::Neumann(f64::NAN), None, None).contains("the value is NaN"));
+    let text = side(Boundary::Dirichlet(0.0), Some(vec![0.0; 12]), None);
+    assert!(text.contains("12 numbers for the value; give 8, one for each face, of shape (nz, nx) = (2, 4)"), "{text}");
+    let text = side(Boundary::Dirichlet(0.0), None, Some(vec![0.0; 8]));
+    assert!(text.contains("the coefficient is given for each face, but the side takes none"), "{text}");
+    for boundary in [robin(1.0, 0.0), Boundary::Neumann(1.0)] {
+        let mut problem = problem();
+        problem.boundary = [[Boundary::Dirichlet(0.0); 2]; 3];
+        problem.boundary[0][0] = boundary;
+        let text = PointProblem::new(problem, [1.0; 3]).unwrap_err().to_string();
+        assert!(text.contains("use unknowns = \"cells\""), "{text}");
+    }
 }

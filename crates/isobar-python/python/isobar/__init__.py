@@ -10,7 +10,7 @@ True
 >>> print(np.round(result.x[0, 0, :3], 4).tolist())
 [0.9833, 0.95, 0.9167]
 
-A *problem* says what is to be solved: :class:`Diffusion`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
+A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
 :class:`Result`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
 
@@ -19,7 +19,7 @@ Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's wit
 
 from isobar._effective import Effective, effective
 from isobar._isobar import __version__
-from isobar._problems import Case, Diffusion, Helmholtz, Problem, TensorProduct
+from isobar._problems import Case, Diffusion, Faces, Helmholtz, Problem, TensorProduct
 from isobar._results import NotConvergedWarning, Result
 from isobar._solvers import Solver, solve
 from isobar._time import Heat, Step
@@ -28,6 +28,7 @@ __all__ = [
     "Case",
     "Diffusion",
     "Effective",
+    "Faces",
     "Heat",
     "Helmholtz",
     "NotConvergedWarning",

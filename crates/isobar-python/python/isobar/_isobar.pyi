@@ -23,6 +23,10 @@ class System:
     @staticmethod
     def diffusion(given: dict[str, object]) -> System: ...
     @staticmethod
+    def faces(
+        shape: Sequence[int], faces: Sequence[_Array | None], shift: _Array | None, active: _Array | None
+    ) -> System: ...
+    @staticmethod
     def tensor_product(
         vertical: Sequence[Sequence[float]], shape: Sequence[int], area: _Array, x_faces: _Array, y_faces: _Array
     ) -> System: ...

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SIDES = ("west", "east", "south", "north", "bottom", "top")
 
-Side = Union[float, str, Mapping[str, float]]
+Side = Union[float, str, "ArrayLike", Mapping[str, Any]]
 Boundary = Union[Side, Mapping[str, Side], None]
 
 
@@ -26,7 +26,7 @@ class Problem:
 
     def __init__(self, system, dimensions: int = 3):
         if not isinstance(system, _isobar.System):
-            raise TypeError("a problem is made by Diffusion, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
+            raise TypeError("a problem is made by Diffusion, Faces, Helmholtz.panel, Helmholtz.box, TensorProduct or Case")
         self._system = system
         self._dimensions = dimensions
 
@@ -56,7 +56,8 @@ class Problem:
     def rhs(self, f: ArrayLike | None = None, out: Any = None) -> Any:
         """The right-hand side b for the source density `f`, an array or a number.
 
-        That is f times the volume of every cell, and what comes from boundary values, sources and wells. Without f it is that of
+        That is f times the volume of every cell (of `Faces`, which have no volumes, f itself), and what comes from boundary values, sources
+        and wells. Without f it is that of
         f = 0, or of a case the one that the case says.
 
         >>> problem = isobar.Diffusion(np.ones(4), spacing=0.25, boundary={"x": 0.0})
@@ -123,7 +124,9 @@ class Diffusion(Problem):
     boundary
         What holds on the sides ``west``, ``east`` (x), ``south``, ``north`` (y), ``bottom``, ``top`` (z), or on both of ``x``, ``y``, ``z``, or
         on ``all``: a number is the value of u, ``"neumann"`` no flow (the default), ``"periodic"`` the opposite side, ``{"neumann":
-        flux}`` a flux into the domain.
+        flux}`` a flux into the domain per area, ``{"robin": {"coefficient": h, "value": v}}`` a flux h (u − v) out of it, h ≥ 0. Each number
+        may be an array with one for each face of the side: shape ``(nz, ny)`` for west and east, ``(nz, nx)`` for south and north, ``(ny, nx)``
+        for bottom and top; ``(ny,)`` and ``(nx,)`` in two directions.
     active
         Which cells take part; all where it is not given.
     reaction
@@ -140,6 +143,14 @@ class Diffusion(Problem):
     >>> box = isobar.Diffusion(np.ones((8, 16)), spacing=(0.5, 0.25), boundary={"x": "periodic", "south": 0.0})
     >>> box.shape
     (8, 16)
+
+    A wall whose west side exchanges heat with air at 20 through a film of h = 5, and is held at a profile in the east:
+
+    >>> film = {"robin": {"coefficient": 5.0, "value": 20.0}}
+    >>> wall = isobar.Diffusion(np.ones((3, 40)), boundary={"west": film, "east": np.array([0.0, 0.0, 0.0])})
+    >>> x = isobar.Solver(wall, tolerance=1e-10).solve(wall.rhs()).x
+    >>> print(np.round(x[0, -1] * 2 * 40, 3))                           # the flux 20 / (1/5 + 1)
+    16.667
     """
 
     def __init__(
@@ -184,7 +195,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), 
         "reaction": None if reaction is None else field(reaction, "reaction"),
         "active": None if active is None else field(active, "active"),
         "spacing": _widths(spacing, found),
-        "boundary": _boundary(boundary, len(found)),
+        "boundary": _boundary(boundary, shape, len(found), kept),
         "sources": [_point(entry, n, "sources", ("rate",), shape[0]) for n, entry in enumerate(sources)],
         "wells": [_point(entry, n, "wells", ("value", "radius"), shape[0]) for n, entry in enumerate(wells)],
     }
@@ -231,11 +242,11 @@ def _widths(spacing, shape):
     return [*reversed(widths)] + [[1.0]] * (3 - len(shape))
 
 
-def _boundary(boundary, dimensions):
-    sides = dict.fromkeys(_SIDES, ("neumann", 0.0))
+def _boundary(boundary, shape, dimensions, kept):
+    sides = dict.fromkeys(_SIDES, ("neumann", 0.0, 0.0))
     if boundary is None:
         boundary = {}
-    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet"}:
+    elif not isinstance(boundary, dict) or set(boundary) <= {"neumann", "dirichlet", "robin"}:
         # A number is one, 0 too.
         boundary = {} if isinstance(boundary, dict) and not boundary else {"all": boundary}
     # Directions that kappa has not have no sides.
@@ -251,25 +262,49 @@ def _boundary(boundary, dimensions):
                              f"there are {', '.join(known)}")
     for key in sorted(boundary, key=lambda key: rank.get(key, 2)):
         for side in groups.get(key, (key,)):
-            sides[side] = _side(key, boundary[key])
+            # Of a side of x (nz, ny), of y (nz, nx), of z (ny, nx).
+            axis = 2 - _SIDES.index(side) // 2
+            faces = shape[:axis] + shape[axis + 1 :]
+            kind, *numbers = _side(key, boundary[key])
+            sides[side] = (kind, *(_number(number, f"boundary: {side}", faces, kept) for number in numbers))
     return [[sides[_SIDES[2 * d]], sides[_SIDES[2 * d + 1]]] for d in range(3)]
 
 
 def _side(key, given):
+    """Kind, value and coefficient, numbers or arrays."""
     if isinstance(given, str) and given in ("neumann", "dirichlet", "periodic"):
-        return given, 0.0
+        return given, 0.0, 0.0
     if isinstance(given, dict) and len(given) == 1:
         (kind, value), *_ = given.items()
         if kind in ("neumann", "dirichlet"):
-            return kind, float(value)
-    if not isinstance(given, (str, dict, bool)) and np.ndim(given) == 0:
-        try:
-            return "dirichlet", float(given)
-        except (TypeError, ValueError):
-            pass
+            return kind, value, 0.0
+        if kind == "robin" and isinstance(value, dict) and set(value) == {"coefficient", "value"}:
+            return kind, value["value"], value["coefficient"]
+    if not isinstance(given, (str, dict, bool)) and given is not None:
+        return "dirichlet", given, 0.0
     raise ValueError(
-        f"boundary: {key} = {given!r}; use a number (the value of u), \"neumann\" (no flow), \"periodic\", or {{\"neumann\": flux}}"
+        f"boundary: {key} = {given!r}; use a number or an array (the value of u), \"neumann\" (no flow), \"periodic\", {{\"neumann\": flux}} or "
+        "{\"robin\": {\"coefficient\": h, \"value\": v}}"
     )
+
+
+def _number(value, what, faces, kept):
+    """A number, or the parts of an array with one for each face."""
+    if np.ndim(value) == 0:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{what}: {value!r} is no number, nor an array of the shape {faces}") from None
+    handle = host_values(value, what)
+    array = handle.array
+    # A copy: steps through time read it again when they begin.
+    copied = host_values(np.array(array.detach() if hasattr(array, "detach") else array, dtype=np.float64), what)
+    kept.append(copied)
+    found = tuple(copied.shape)
+    if found not in (faces, faces[1:]) or (found != faces and faces[0] != 1):
+        wanted = faces[1:] if faces[0] == 1 else faces
+        raise ValueError(f"{what}: an array of shape {found}, where the side has faces of shape {wanted}")
+    return copied.parts
 
 
 def _point(entry, n, what, keys, nz):
@@ -282,6 +317,76 @@ def _point(entry, n, what, keys, nz):
         return (int(entry["i"]), int(entry.get("j", 0)), [int(k[0]), int(k[1])], *(float(entry[key]) for key in keys))
     except (TypeError, IndexError) as error:
         raise TypeError(f"{what}: entry {n}: {error}") from None
+
+
+class Faces(Problem):
+    """A matrix of conductances between neighbours, as finite volumes on unequal cells, cut cells and networks have them:
+
+    (A u)_n = s_n u_n + Σ T_nm (u_n − u_m)
+
+    Parameters
+    ----------
+    tx
+        T between neighbours in x, shape ``(nz, ny, nx - 1)``, ``(ny, nx - 1)`` or ``(nx - 1,)``; none where it is not given.
+    ty
+        T between neighbours in y, shape ``(nz, ny - 1, nx)`` or ``(ny - 1, nx)``.
+    tz
+        T between neighbours in z, shape ``(nz - 1, ny, nx)``.
+    shift
+        s, a number or an array of the shape of the grid: what ties a cell to something fixed, such as the conductance to a side of given value,
+        times which that value belongs to the right-hand side.
+    active
+        Which cells take part; the faces of all others are closed. All where it is not given, but for cells without any conductance and shift.
+
+    Two resistances in series between 1 and 0:
+
+    >>> chain = isobar.Faces(np.array([2.0]), shift=np.array([1.0, 1.0]))
+    >>> isobar.Solver(chain, tolerance=1e-12).solve(np.array([1.0, 0.0])).x.round(3).tolist()
+    [0.6, 0.4]
+    """
+
+    def __init__(
+        self,
+        tx: ArrayLike | None = None,
+        ty: ArrayLike | None = None,
+        tz: ArrayLike | None = None,
+        shift: ArrayLike | None = None,
+        active: ArrayLike | None = None,
+    ):
+        given = [(axis, name, host_values(t, name)) for axis, name, t in ((1, "tx", tx), (2, "ty", ty), (3, "tz", tz)) if t is not None]
+        if not given:
+            raise ValueError("no conductances; give tx, those between neighbours in x, and ty and tz where there are more directions")
+        axis, first, handle = given[0]
+        dimensions = len(handle.shape)
+        if dimensions < given[-1][0]:
+            raise ValueError(f"{first} has {dimensions} dimension{'s' * (dimensions > 1)}, but {given[-1][1]} is given, which needs {given[-1][0]}")
+        shape = [*handle.shape]
+        shape[-axis] += 1
+        faces = [None] * 3
+        for axis, name, handle in given:
+            wanted = [*shape]
+            wanted[-axis] -= 1
+            if list(handle.shape) != wanted:
+                raise ValueError(f"{name} has shape {tuple(handle.shape)}; on the grid {tuple(shape)} of {first} it is {tuple(wanted)}")
+            if 0 not in wanted:
+                faces[axis - 1] = handle
+        if 0 in shape:
+            raise ValueError(f"{first} has shape {tuple(given[0][2].shape)}; one cell or more is needed")
+        full = (1,) * (3 - dimensions) + tuple(shape)
+
+        def of_cells(values, what):
+            if values is None:
+                return None
+            return host_values(np.broadcast_to(np.float64(values), shape) if np.ndim(values) == 0 else values, what)
+
+        shift, active = of_cells(shift, "shift"), of_cells(active, "active")
+        system = _isobar.System.faces(
+            full,
+            [face and face.parts for face in faces],
+            shift and fitted(shift, full, "shift"),
+            active and fitted(active, full, "active"),
+        )
+        super().__init__(system, dimensions)
 
 
 class TensorProduct(Problem):

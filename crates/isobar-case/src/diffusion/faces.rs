@@ -1,0 +1,108 @@
+//! `[faces]`: a matrix given by the conductances of its faces.
+
+use std::path::{Path, PathBuf};
+
+use isobar::Shape;
+use isobar::problem::FaceProblem;
+use isobar_io::npy;
+use serde::Deserialize;
+
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::text::plural;
+use crate::values::read_cells;
+
+/// `[faces]`, in place of `[diffusion]`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FacesSection {
+    /// Conductances of the faces between neighbours in x, shape (nz, ny, nx − 1).
+    pub x: Option<PathBuf>,
+    /// The same in y, shape (nz, ny − 1, nx).
+    pub y: Option<PathBuf>,
+    /// The same in z, shape (nz − 1, ny, nx).
+    pub z: Option<PathBuf>,
+    /// s of every cell, shape (nz, ny, nx).
+    pub shift: Option<PathBuf>,
+    /// Which cells take part: those where it is not 0.
+    pub active: Option<PathBuf>,
+}
+
+impl FacesSection {
+    /// Reads the section, where the case has it.
+    ///
+    /// # Errors
+    /// Keys of `[diffusion]` beside it, another kind than "diffusion", a direction whose conductances are missing, an empty path.
+    pub(super) fn read(kind: &str, shape: Shape, document: &Document<'_>, folder: &Path) -> Result<Option<Self>> {
+        if document.get("faces").is_none() {
+            return Ok(None);
+        }
+        let mut section: Self = document.read("faces")?;
+        if kind == "heat" {
+            let message = "is for problem.kind = \"diffusion\"; a step through time needs the volumes of cells too";
+            return Err(document.failure_at_key("faces", message));
+        }
+        if document.get("diffusion").is_some() {
+            let message = "conductances and shift take the place of the coefficients and sides in [diffusion]; give one of the two sections";
+            return Err(document.failure_at_key("faces", message));
+        }
+        let Self { x, y, z, shift, active } = &mut section;
+        for (name, n, path) in [("x", shape.nx, &*x), ("y", shape.ny, &*y), ("z", shape.nz, &*z)] {
+            let key = format!("faces.{name}");
+            let message = match path {
+                None if n > 1 => format!("is missing: there are {n} cells in {name}; give {key} = \"t{name}.npy\""),
+                Some(_) if n == 1 => format!("there is 1 cell in {name}, and no face between two; leave it out"),
+                _ => continue,
+            };
+            return Err(document.failure_at_key(&key, &message));
+        }
+        let all = [("x", x), ("y", y), ("z", z), ("shift", shift), ("active", active)];
+        for (name, path) in all.into_iter().filter_map(|(name, path)| Some((name, path.as_mut()?))) {
+            if path.as_os_str().is_empty() {
+                return Err(document.failure_at_key(&format!("faces.{name}"), "an empty path; name an .npy file"));
+            }
+            *path = folder.join(&*path);
+        }
+        Ok(Some(section))
+    }
+
+    /// The files that it names.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.x, &self.y, &self.z, &self.shift, &self.active].into_iter().filter_map(Option::as_deref)
+    }
+
+    /// What they are, for the summary.
+    pub(super) fn describe(&self) -> String {
+        let count = [&self.x, &self.y, &self.z].into_iter().flatten().count();
+        format!("conductances from {}", plural(count, "file"))
+    }
+
+    /// The problem, its files read.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has another shape; numbers that are negative, naming the face or the cell.
+    pub(crate) fn problem(&self, shape: Shape) -> Result<FaceProblem> {
+        let Shape { nx, ny, nz } = shape;
+        let less = |n: usize| n.saturating_sub(1);
+        let read = |name: &str, path: &Option<PathBuf>, shape: [usize; 3], letters: &'static str| match path {
+            None => Ok(Vec::new()),
+            Some(path) => {
+                npy::read_array(path, &shape, letters).map_err(|error| Error::new(format!("faces.{name}: {error}")))
+            }
+        };
+        let faces = [
+            read("x", &self.x, [nz, ny, less(nx)], "(nz, ny, nx − 1)")?,
+            read("y", &self.y, [nz, less(ny), nx], "(nz, ny − 1, nx)")?,
+            read("z", &self.z, [less(nz), ny, nx], "(nz − 1, ny, nx)")?,
+        ];
+        let cells = |name: &str, path: &Option<PathBuf>| {
+            path.as_ref().map(|path| read_cells(&format!("faces.{name}"), path, shape)).transpose()
+        };
+        let (shift, active) = (cells("shift", &self.shift)?, cells("active", &self.active)?);
+        let active = active
+            .map(|mask| memory::collect("the mask", mask.len(), mask.into_iter().map(|value| value != 0.0)))
+            .transpose()?;
+        Ok(FaceProblem::new(shape, faces, shift, active.as_deref())?)
+    }
+}

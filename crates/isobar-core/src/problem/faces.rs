@@ -1,0 +1,76 @@
+//! Problems given by the conductances of faces.
+
+use std::ops::Range;
+
+use super::{Coefficient, DiffusionProblem, RhsKind, Weighting};
+use crate::error::{Error, Result};
+use crate::execute::{Host, rows};
+use crate::layout::Shape;
+use crate::stencil::{Diffusion, Stencil};
+
+/// (A u)_n = s_n u_n + Σ T_nm (u_n − u_m) with a conductance T for each face between two cells and a shift s for each cell, as finite volumes on
+/// unequal cells, cut cells and networks have them.
+///
+/// Cells have no volume here: a right-hand side is what comes into each cell in all. What is beyond a side belongs to s, with T times its value on
+/// the right. A cell without conductances and shift takes no part.
+#[derive(Clone, Debug)]
+pub struct FaceProblem {
+    matrix: Diffusion,
+    /// The same cells with κ = 1 where they take part, for right-hand sides.
+    cells: DiffusionProblem,
+}
+
+impl FaceProblem {
+    /// Makes a problem from conductances, as [`Diffusion::from_faces`] does.
+    ///
+    /// # Errors
+    /// Those of [`Diffusion::from_faces`]; [`Error::Invalid`] where no cell takes part.
+    pub fn new(shape: Shape, faces: [Vec<f64>; 3], shift: Option<Vec<f64>>, active: Option<&[bool]>) -> Result<Self> {
+        let matrix = Diffusion::from_faces(shape, faces, shift, active)?;
+        let ones = rows(&Host, shape.cells(), shape.nx, |row, ones: &mut [f64]| {
+            let mut takes_part = vec![false; ones.len()];
+            matrix.find_active(row, &mut takes_part);
+            ones.iter_mut().zip(takes_part).for_each(|(one, takes_part)| *one = f64::from(u8::from(takes_part)));
+        });
+        if !ones.contains(&1.0) {
+            let message = format!("none of the {} cells has a conductance or a shift that is not 0", shape.cells());
+            return Err(Error::invalid("conductances", message));
+        }
+        Ok(Self { matrix, cells: DiffusionProblem::new(shape, Coefficient::Isotropic(ones)) })
+    }
+
+    /// The matrix.
+    pub fn stencil(&self) -> &Diffusion {
+        &self.matrix
+    }
+
+    /// Computes a right-hand side in some rows of the grid, shape (nz, rows, nx), 0 in cells that take no part;
+    /// [`RhsKind::Manufactured`] is A x with x from [`FaceProblem::exact`].
+    ///
+    /// # Errors
+    /// Memory apart, none.
+    pub fn rhs_in(&self, rows: &Range<usize>, kind: Option<RhsKind>, seed: u64) -> Result<Vec<f64>> {
+        if kind == Some(RhsKind::Manufactured) {
+            return Ok(self.matrix.times_in(rows, |n| self.cells.exact_at(n)));
+        }
+        self.cells.rhs_in(rows, kind, seed, Weighting::None)
+    }
+
+    /// Makes a right-hand side in some rows of the grid from what comes into each of their cells, shape (nz, rows, nx).
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells.
+    pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>) -> Result<Vec<f64>> {
+        self.cells.rhs_from_in(rows, values, Weighting::None)
+    }
+
+    /// Computes the exact solution of [`RhsKind::Manufactured`], as [`DiffusionProblem::exact`] does.
+    pub fn exact(&self) -> Vec<f64> {
+        self.cells.exact()
+    }
+
+    /// The grid.
+    pub fn shape(&self) -> Shape {
+        Stencil::shape(&self.matrix)
+    }
+}
