@@ -332,6 +332,17 @@ int32_t isobar_problem_rhs(const isobar_problem *problem,
                            const isobar_array *f,
                            const isobar_array *b);
 
+// *total = what flows out of the domain through a side for a solution u of diffusion in cells: through the lower side (`is_upper` 0) or the
+// upper one (1) of x, y or z (`axis` 0, 1, 2). What flows in is negative.
+//
+// Asks of the caller:
+// `problem` is a handle; the array is what it says; `total` can be written.
+int32_t isobar_problem_flux(const isobar_problem *problem,
+                            const isobar_array *u,
+                            int32_t axis,
+                            int32_t is_upper,
+                            double *total);
+
 // Frees a problem; null is allowed.
 //
 // Asks of the caller:

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, SideFields, Spacing};
-use isobar::stencil::TensorProduct;
+use isobar::stencil::{Axis, TensorProduct};
 use isobar::{RawMemory, Shape};
 use isobar_case::{Case, LinearSystem, Matrix};
 
@@ -327,6 +327,46 @@ pub unsafe extern "C" fn isobar_problem_rhs(problem: *const Problem, f: *const A
             }
             // SAFETY: promised by the caller.
             unsafe { to.write(&values)? };
+            Ok(ISOBAR_OK)
+        })
+    })
+}
+
+/// *total = what flows out of the domain through a side for a solution u of diffusion in cells: through the lower side (`is_upper` 0) or the
+/// upper one (1) of x, y or z (`axis` 0, 1, 2). What flows in is negative.
+///
+/// # Safety
+/// `problem` is a handle; the array is what it says; `total` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_problem_flux(
+    problem: *const Problem,
+    u: *const Array,
+    axis: i32,
+    is_upper: i32,
+    total: *mut f64,
+) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let problem = unsafe { required("problem", problem)? };
+        let ranks = problem.ranks();
+        on_all(ranks, || {
+            let known = usize::try_from(axis).ok().and_then(|axis| Axis::ALL.get(axis).copied());
+            let Some(axis) = known else {
+                return Err(Failure::invalid(format!("axis is {axis}; use 0 for x, 1 for y or 2 for z")));
+            };
+            if !matches!(is_upper, 0 | 1) {
+                return Err(Failure::invalid(format!(
+                    "is_upper is {is_upper}; use 0 for the lower side or 1 for the upper one"
+                )));
+            }
+            if total.is_null() {
+                return Err(Failure::invalid("total is a null pointer"));
+            }
+            // SAFETY: promised by the caller.
+            let u = unsafe { whole_values(required("u", u)?, "u", ranks, problem.system.shape())? };
+            let flux = problem.system.flow()?.through(&u, axis, is_upper == 1)?;
+            // SAFETY: not null, and promised by the caller.
+            unsafe { total.write(flux) };
             Ok(ISOBAR_OK)
         })
     })

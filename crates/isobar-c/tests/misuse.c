@@ -199,6 +199,23 @@ int main(void)
     if (fabs(reversed - u[0]) > 1e-9 * fabs(u[0]))
         ++failures;
 
+    /* What b gives leaves through the only side that is open. */
+    double total = 0.0;
+    expect(isobar_problem_flux(problem, &solution, 0, 0, &total), ISOBAR_OK, "");
+    if (fabs(total - CELLS) > 1e-6 * CELLS)
+        ++failures;
+    expect(isobar_problem_flux(problem, &solution, 1, 1, &total), ISOBAR_OK, "");
+    if (total != 0.0)
+        ++failures;
+    expect(isobar_problem_flux(NULL, &solution, 0, 0, &total), ISOBAR_INVALID, "problem is a null");
+    expect(isobar_problem_flux(problem, NULL, 0, 0, &total), ISOBAR_INVALID, "u is a null");
+    expect(isobar_problem_flux(problem, &solution, 3, 0, &total), ISOBAR_INVALID, "axis is 3");
+    expect(isobar_problem_flux(problem, &solution, -1, 0, &total), ISOBAR_INVALID, "axis is -1");
+    expect(isobar_problem_flux(problem, &solution, 0, 2, &total), ISOBAR_INVALID, "is_upper is 2");
+    expect(isobar_problem_flux(problem, &solution, 0, 0, NULL), ISOBAR_INVALID, "total is a null");
+    wrong = solution, wrong.shape[0] = 1;
+    expect(isobar_problem_flux(problem, &wrong, 0, 0, &total), ISOBAR_INVALID, "shape");
+
     /* Another grid is no update, and the solver stays as it was. */
     coefficient = isobar_host_array(kappa, 2, NY, NX, ISOBAR_F64);
     expect(isobar_problem_diffusion(&box, &other), ISOBAR_OK, "");

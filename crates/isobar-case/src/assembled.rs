@@ -5,7 +5,9 @@ use std::path::Path;
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, for_each_piece, for_each_row};
-use isobar::problem::{self, Coefficient, DiffusionProblem, FaceProblem, PointProblem, Spacing};
+use isobar::problem::{
+    self, Boundary, Coefficient, DiffusionProblem, FaceProblem, Flow, PointProblem, SideFields, Spacing,
+};
 use isobar::stencil::{Diffusion, Stencil};
 use isobar_io::{Mesh, Units, npy};
 
@@ -28,9 +30,42 @@ pub struct Assembled {
     pub active: Option<Vec<bool>>,
     /// Where the cells lie, for files and plots.
     pub mesh: Mesh,
+    /// What fluxes follow from, of diffusion in cells.
+    pub box_of_cells: Option<BoxOfCells>,
+}
+
+/// The widths of the cells of a box, and what holds on its sides.
+#[derive(Clone, Debug)]
+pub struct BoxOfCells {
+    spacing: [Spacing; 3],
+    boundary: [[Boundary; 2]; 3],
+    side_fields: [[SideFields; 2]; 3],
+}
+
+impl BoxOfCells {
+    /// The flow through the faces, where `matrix` is one of diffusion.
+    pub fn flow<'a>(&'a self, matrix: &'a Matrix) -> Option<Flow<'a>> {
+        match matrix {
+            Matrix::Diffusion(stencil) => {
+                Some(Flow { stencil, spacing: &self.spacing, boundary: &self.boundary, side_fields: &self.side_fields })
+            }
+            Matrix::TensorProduct(_) => None,
+        }
+    }
+}
+
+impl From<DiffusionProblem> for BoxOfCells {
+    fn from(DiffusionProblem { spacing, boundary, side_fields, .. }: DiffusionProblem) -> Self {
+        Self { spacing, boundary, side_fields }
+    }
 }
 
 impl Assembled {
+    /// The flow through the faces of cells; nothing of problems that have none.
+    pub fn flow(&self) -> Option<Flow<'_>> {
+        self.box_of_cells.as_ref()?.flow(&self.matrix)
+    }
+
     /// Keeps of b and of the exact solution what lies in these rows, (nz, rows, nx) in C order.
     pub(crate) fn keep_rows(&mut self, rows: &Range<usize>) {
         let shape = self.matrix.shape();
@@ -232,6 +267,7 @@ impl DiffusionCase {
             active: mask_of(&stencil)?,
             mesh: mesh_of(problem.shape, &problem.spacing),
             matrix: Matrix::Diffusion(stencil),
+            box_of_cells: Some(problem.into()),
         })
     }
 
@@ -273,6 +309,7 @@ impl DiffusionCase {
             active: mask_of(stencil)?,
             mesh: mesh_of(self.shape, &self.spacing),
             matrix: Matrix::Diffusion(stencil.clone()),
+            box_of_cells: None,
         })
     }
 
@@ -295,6 +332,7 @@ impl DiffusionCase {
             active: mask_of(&stencil)?,
             mesh: mesh_around(&points.coordinates, size),
             matrix: Matrix::Diffusion(stencil),
+            box_of_cells: None,
         })
     }
 }

@@ -20,7 +20,7 @@ use crate::text::shorten;
 use crate::{diffusion, explain, heat, memory, problem, reader};
 
 /// The sections of a case file.
-const SECTIONS: [&str; 6] = ["problem", "grid", "diffusion", "faces", "heat", "solver"];
+const SECTIONS: [&str; 7] = ["problem", "grid", "diffusion", "faces", "heat", "solver", "output"];
 
 /// Everything a case file says.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,16 @@ pub struct Case {
     pub solver: SolverOptions,
     /// Where the iteration starts, `solver.guess`.
     pub guess: FirstGuess,
+    /// What is written beside the files of the command line, `[output]`.
+    pub output: OutputSection,
+}
+
+/// `[output]`: what the command writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OutputSection {
+    /// The fluxes through all faces, a zarr store; after reading, relative to the working directory.
+    pub flux: Option<PathBuf>,
 }
 
 /// `solver.guess`: where the iteration starts.
@@ -108,7 +118,8 @@ impl Case {
         let folder = path.parent().unwrap_or(Path::new(""));
         let problem = Problem::read(&document, folder)?;
         let (solver, guess) = read_solver(&document)?;
-        Ok(Self { path: path.to_path_buf(), problem, solver, guess })
+        let output = read_output(&document, &problem, folder)?;
+        Ok(Self { path: path.to_path_buf(), problem, solver, guess, output })
     }
 
     /// The file, as the user named it.
@@ -191,6 +202,33 @@ fn random_value(seed: u64, cell: usize) -> f64 {
     0.5 * (1.0 + random(seed, cell))
 }
 
+/// `[output]`, checked for what the problem has.
+fn read_output(document: &Document<'_>, problem: &Problem, folder: &Path) -> Result<OutputSection> {
+    let mut output: OutputSection = document.read("output")?;
+    let Some(flux) = &mut output.flux else { return Ok(output) };
+    let fail = |message: &str| Err(document.failure_at_key("output.flux", message));
+    match problem {
+        Problem::Diffusion(case) if case.faces.is_some() => {
+            return fail("fluxes are those of [diffusion], and this case has [faces]; leave it out");
+        }
+        Problem::Diffusion(case) if case.section.unknowns == diffusion::Unknowns::Cells => {}
+        Problem::Diffusion(_) => {
+            return fail(
+                "fluxes are those through faces of cells; leave it out, or set diffusion.unknowns = \"cells\"",
+            );
+        }
+        _ => {
+            let kind = problem.kind();
+            return fail(&format!("fluxes belong to problem.kind = \"diffusion\", not \"{kind}\"; leave it out"));
+        }
+    }
+    if !flux.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("zarr")) {
+        return fail("three arrays of faces go into a zarr store; use a name that ends in .zarr");
+    }
+    *flux = folder.join(&*flux);
+    Ok(output)
+}
+
 /// `[solver]`; what it leaves open is the matrix's to choose.
 fn read_solver(document: &Document<'_>) -> Result<(SolverOptions, FirstGuess)> {
     let solver = read_options(document, &["guess"])?;
@@ -244,7 +282,7 @@ pub(crate) fn keys() -> Vec<String> {
     flatten("problem", &problem::defaults(), &mut found);
     flatten("grid", &serde_json::json!(GridOptions::default()), &mut found);
     found.extend(SolverOptions::keys().map(|key| format!("solver.{key}")));
-    found.push("solver.guess".to_owned());
+    found.extend(["solver.guess", "output.flux"].map(str::to_owned));
     found.extend(diffusion::KEYS.map(str::to_owned));
     found.extend(heat::KEYS.map(str::to_owned));
     found

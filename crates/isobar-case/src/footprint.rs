@@ -24,7 +24,7 @@ pub struct Footprint {
     pub solution: f64,
     /// The solver, on the host.
     pub solver: f64,
-    /// The solution with inactive cells marked, on the host when the solver is gone.
+    /// The solution with inactive cells marked, and fluxes that are written, on the host when the solver is gone.
     pub marked: f64,
     /// The two vectors of a copy whose bandwidth is measured, on the host when the solver is gone. Where there is no
     /// memory for them, nothing else is lost.
@@ -120,6 +120,8 @@ impl Case {
             Problem::Diffusion(case) => case.values_held(),
             Problem::Heat(case) => case.values_held(),
         };
+        let [marked, fluxes] = [(held.may_be_marked, 1.0), (self.output.flux.is_some(), 3.0)]
+            .map(|(is_held, n)| if is_held { n } else { 0.0 });
         Ok(Footprint {
             system: held.system * VALUE * cells,
             assembly: held.assembly * VALUE * cells,
@@ -129,7 +131,7 @@ impl Case {
                 Processor::Cpu { .. } => 2.0 * VALUE * cells.clamp(COPIED[0], COPIED[1]),
                 Processor::Cuda => 0.0,
             },
-            marked: if held.may_be_marked { VALUE * cells } else { 0.0 },
+            marked: VALUE * cells * (marked + fluxes),
             device,
         })
     }

@@ -394,7 +394,7 @@ impl HeatCase {
         };
         let rhs = memory::collect("the right-hand side", initial.len(), initial.iter().enumerate().map(value))?;
         let active = inactive.map(|inactive| inactive.into_iter().map(|inactive| !inactive).collect());
-        Ok(Assembled { matrix: Matrix::Diffusion(matrix), rhs, exact: None, active, mesh })
+        Ok(Assembled { matrix: Matrix::Diffusion(matrix), rhs, exact: None, active, mesh, box_of_cells: None })
     }
 
     /// Whether widths of cells differ, so that the masses do.

@@ -191,6 +191,7 @@ impl HelmholtzCase {
                 spacing: None,
                 units: Units::Atmosphere,
             },
+            box_of_cells: None,
         })
     }
 }

@@ -61,7 +61,7 @@ pub mod text;
 pub mod values;
 
 pub use assembled::Assembled;
-pub use case::{Case, FirstGuess, random_guess};
+pub use case::{Case, FirstGuess, OutputSection, random_guess};
 pub use error::{Error, Result};
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;

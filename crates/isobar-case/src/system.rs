@@ -2,12 +2,12 @@
 
 use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
-use isobar::problem::{Coefficient, DiffusionProblem, FaceProblem, Heat, Weighting};
+use isobar::problem::{Coefficient, DiffusionProblem, FaceProblem, Flow, Heat, Weighting};
 use isobar::stencil::Stencil;
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
 
-use crate::assembled::{mesh_of, without_constants};
+use crate::assembled::{BoxOfCells, mesh_of, without_constants};
 use crate::case::Case;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -23,7 +23,7 @@ pub struct LinearSystem {
 
 #[derive(Clone, Debug)]
 enum Origin {
-    Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh> },
+    Case { case: Box<Case>, rhs: Vec<f64>, mesh: Box<Mesh>, box_of_cells: Option<Box<BoxOfCells>> },
     Diffusion(Box<DiffusionProblem>),
     Faces(Box<FaceProblem>),
     Matrix,
@@ -42,7 +42,9 @@ impl LinearSystem {
             ));
         }
         let assembled = case.assemble()?;
-        let origin = Origin::Case { case: Box::new(case), rhs: assembled.rhs, mesh: Box::new(assembled.mesh) };
+        let box_of_cells = assembled.box_of_cells.map(Box::new);
+        let origin =
+            Origin::Case { case: Box::new(case), rhs: assembled.rhs, mesh: Box::new(assembled.mesh), box_of_cells };
         Ok(Self { matrix: assembled.matrix, origin })
     }
 
@@ -188,6 +190,19 @@ impl LinearSystem {
             Origin::Diffusion(problem) => Some(mesh_of(problem.shape, &problem.spacing).centres),
             Origin::Faces(_) | Origin::Matrix => None,
         }
+    }
+
+    /// The flow through the faces of its cells.
+    ///
+    /// # Errors
+    /// A system that is not one of diffusion in cells.
+    pub fn flow(&self) -> Result<Flow<'_>> {
+        let flow = match (&self.origin, &self.matrix) {
+            (Origin::Case { box_of_cells, .. }, matrix) => box_of_cells.as_ref().and_then(|cells| cells.flow(matrix)),
+            (Origin::Diffusion(problem), Matrix::Diffusion(stencil)) => Some(problem.flow(stencil)),
+            _ => None,
+        };
+        flow.ok_or_else(|| Error::new("fluxes are those of diffusion in cells; this system is another one"))
     }
 
     /// The right-hand side, C order, of a source density of every cell: times volumes (as a case says; conductances have none), with

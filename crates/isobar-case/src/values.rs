@@ -1,13 +1,15 @@
 //! Values of cells as the case file gives them: a number, a file, or a recipe.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use isobar::Shape;
 use isobar::internals::execute::{Host, find_wrong};
+use isobar::problem::LabelTable;
 use isobar::problem::materials::{self, Bubbles};
-use isobar_io::npy;
+use isobar_io::{image, npy};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -23,6 +25,8 @@ pub enum Values {
     Number(f64),
     /// `{ file = "perm.npy" }`: shape (nz, ny, nx).
     File(PathBuf),
+    /// `{ image = "rock.tif", values = { 0 = 0.0, 255 = 1.0 } }`: labels of cells, and what each stands for.
+    Image(Image),
     /// `{ layers = { contrast, seed } }`
     Layers(Layers),
     /// `{ two_phase = { contrast } }`
@@ -35,6 +39,29 @@ pub enum Values {
     Ratio(f64),
     /// `{ ratio_file = "kv_over_kh.npy" }`: the same with one number a layer, shape (nz,).
     RatioFile(PathBuf),
+}
+
+/// An image of labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    path: PathBuf,
+    values: BTreeMap<i64, f64>,
+}
+
+/// A label as the key of a table.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LabelKey(i64);
+
+impl<'de> Deserialize<'de> for LabelKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        let label = key.parse().map(Self);
+        label.map_err(|_| {
+            D::Error::custom(format!(
+                "\"{key}\" is no label of an image; use whole numbers, as in {{ 0 = 0.0, 255 = 1.0 }}"
+            ))
+        })
+    }
 }
 
 /// Layers between 1/contrast and 1.
@@ -93,10 +120,24 @@ struct Table {
     noise: Option<Noise>,
     ratio: Option<f64>,
     ratio_file: Option<PathBuf>,
+    image: Option<PathBuf>,
+    values: Option<BTreeMap<LabelKey, f64>>,
 }
 
 impl Table {
     fn into_values(self) -> Result<Values, String> {
+        let image = match (self.image, self.values) {
+            (Some(path), Some(values)) => {
+                let values = values.into_iter().map(|(LabelKey(label), value)| (label, value)).collect();
+                Some(Values::Image(Image { path, values }))
+            }
+            (None, None) => None,
+            _ => {
+                return Err("an image and the values of its labels go together, as in { image = \"rock.tif\", values = { 0 = 0.0, \
+                            255 = 1.0 } }"
+                    .to_owned());
+            }
+        };
         let given: Vec<Values> = [
             self.file.map(Values::File),
             self.layers.map(Values::Layers),
@@ -105,6 +146,7 @@ impl Table {
             self.noise.map(Values::Noise),
             self.ratio.map(Values::Ratio),
             self.ratio_file.map(Values::RatioFile),
+            image,
         ]
         .into_iter()
         .flatten()
@@ -148,10 +190,35 @@ impl<'de> Deserialize<'de> for Values {
     }
 }
 
+impl Image {
+    /// The table of its labels, or what is wrong with it.
+    fn table(&self) -> Result<LabelTable, String> {
+        LabelTable::new(self.values.clone(), None).map_err(message_of)
+    }
+
+    /// The coefficient of every cell.
+    fn read(&self, key: &str, shape: Shape) -> Result<Vec<f64>> {
+        let table = self.table().map_err(|message| Error::new(format!("{key}: {message}")))?;
+        let image = image::read_shaped(&self.path, [shape.nz, shape.ny, shape.nx]);
+        let mut values = image.map_err(|error| Error::new(format!("{key}: {error}")))?.values;
+        let fail = |error| Error::new(format!("{key}: {}: {}", self.path.display(), message_of(error)));
+        table.replace(shape, &mut values).map_err(fail)?;
+        Ok(values)
+    }
+}
+
+/// The message of an error without the key, which is shown otherwise.
+fn message_of(error: isobar::Error) -> String {
+    match error {
+        isobar::Error::Invalid { message, .. } => message,
+        other => other.to_string(),
+    }
+}
+
 impl Values {
     /// Takes paths as relative to a folder.
     pub(crate) fn rebase(&mut self, folder: &Path) {
-        if let Self::File(path) | Self::RatioFile(path) = self {
+        if let Self::File(path) | Self::RatioFile(path) | Self::Image(Image { path, .. }) = self {
             *path = folder.join(&*path);
         }
     }
@@ -159,7 +226,7 @@ impl Values {
     /// The file that they come from.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            Self::File(path) | Self::RatioFile(path) => Some(path),
+            Self::File(path) | Self::RatioFile(path) | Self::Image(Image { path, .. }) => Some(path),
             _ => None,
         }
     }
@@ -180,7 +247,11 @@ impl Values {
             Self::File(path) | Self::RatioFile(path) if path.as_os_str().is_empty() => {
                 Some("an empty path; name an .npy file".into())
             }
-            Self::Layers(_) | Self::TwoPhase(_) | Self::Bubbles(_) | Self::Noise(_) if !recipes => {
+            Self::Image(Image { path, .. }) if path.as_os_str().is_empty() => {
+                Some("an empty path; name an image, .npy or .tif".into())
+            }
+            Self::Image(image) if recipes => image.table().err(),
+            Self::Layers(_) | Self::TwoPhase(_) | Self::Bubbles(_) | Self::Noise(_) | Self::Image(_) if !recipes => {
                 Some("give a number or { file = \"values.npy\" }".into())
             }
             _ => None,
@@ -196,6 +267,7 @@ impl Values {
         Ok(match self {
             Self::Number(value) => memory::fill(key, shape.cells(), |_, piece| piece.fill(*value))?,
             Self::File(path) => read_cells(key, path, shape)?,
+            Self::Image(image) => image.read(key, shape)?,
             Self::Layers(layers) => materials::layers(shape, layers.contrast, layers.seed)?,
             Self::TwoPhase(phases) => materials::two_phase(shape, phases.contrast)?,
             Self::Bubbles(Bubbly { count, radius, contrast, seed }) => {
@@ -228,6 +300,7 @@ impl Values {
         match self {
             Self::Number(value) => Number(*value).to_string(),
             Self::File(path) => path.display().to_string(),
+            Self::Image(image) => format!("{} values of the image {}", image.values.len(), image.path.display()),
             Self::Layers(layers) => format!("layers of contrast {:e}", layers.contrast),
             Self::TwoPhase(phases) => format!("two phases of contrast {:e}", phases.contrast),
             Self::Bubbles(bubbles) => format!("{} bubbles of contrast {:e}", bubbles.count, bubbles.contrast),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use isobar::Device;
+use isobar::stencil::Axis;
+use isobar::{Device, Shape};
 use isobar_case::{Case, Override};
 
 const EXAMPLES: &str = "\
@@ -14,6 +15,7 @@ Examples:
   isobar solve cases/panel.toml --set grid.nx=256 --set grid.ny=256 --precision mixed
   isobar solve cases/box.toml --report run.json --output pressure.vti --plot run.png
   isobar solve cases/heat.toml --output heat.zarr --plot heat.png
+  isobar effective rock.tif --open 255 --report rock.json
   isobar bench cases/panel.toml --threads 8
 
 Exit status: 0 converged; 2 stopped without converging; 130 interrupted; 1 anything else.
@@ -33,6 +35,8 @@ pub struct Cli {
 pub enum Command {
     /// Solve the problem of a case file
     Solve(SolveArgs),
+    /// Find the effective conductivity and the tortuosity of an image, such as that of a porous rock
+    Effective(EffectiveArgs),
     /// Time every kernel of a case's solve, and the whole solve, against the copy bandwidth
     Bench(BenchArgs),
     /// List the devices that can solve, with their memory and measured copy bandwidth
@@ -147,6 +151,93 @@ pub struct SolveArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `isobar effective`
+#[derive(Debug, Args)]
+pub struct EffectiveArgs {
+    /// The image: labels or conductivities in a .npy array (nz, ny, nx), or a stack of grey TIFF pages
+    #[arg(value_name = "IMAGE")]
+    pub image: PathBuf,
+
+    /// Cells with this label conduct 1, all others nothing
+    #[arg(long, value_name = "LABEL", conflicts_with = "values", allow_hyphen_values = true)]
+    pub open: Option<i64>,
+
+    /// What the cells of each label conduct; 0 closes them
+    #[arg(long, value_name = "LABEL=VALUE,...", value_delimiter = ',', allow_hyphen_values = true)]
+    pub values: Vec<LabelValue>,
+
+    /// Along which axis of the image: x runs along rows, y across them, z through pages
+    #[arg(long, value_enum, default_value = "all")]
+    pub axis: AxisChoice,
+
+    /// Stop at a residual of so much of the right-hand side; the conductivity is far more accurate
+    #[arg(long, value_name = "NUMBER", default_value_t = 1e-5)]
+    pub tolerance: f64,
+
+    /// The device and its threads.
+    #[command(flatten)]
+    pub device: DeviceArgs,
+
+    /// Write the numbers as JSON; - writes them to standard output, and the rest to standard error
+    #[arg(long, value_name = "FILE.json")]
+    pub report: Option<PathBuf>,
+
+    /// Plot the potential along the first axis that conducts
+    #[arg(long, value_name = "FILE.png")]
+    pub plot: Option<PathBuf>,
+
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `--axis`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AxisChoice {
+    /// Along rows.
+    X,
+    /// Across rows.
+    Y,
+    /// Through pages.
+    Z,
+    /// All of several cells.
+    All,
+}
+
+impl AxisChoice {
+    /// The axes of a grid that are meant; of one cell x.
+    pub fn axes(self, shape: Shape) -> Vec<Axis> {
+        let cells = [shape.nx, shape.ny, shape.nz];
+        match self {
+            Self::X => vec![Axis::X],
+            Self::Y => vec![Axis::Y],
+            Self::Z => vec![Axis::Z],
+            Self::All if shape.cells() == 1 => vec![Axis::X],
+            Self::All => Axis::ALL.into_iter().filter(|&axis| cells[axis as usize] > 1).collect(),
+        }
+    }
+}
+
+/// One entry of `--values`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LabelValue {
+    /// The label.
+    pub label: i64,
+    /// What its cells conduct.
+    pub value: f64,
+}
+
+impl FromStr for LabelValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text.split_once('=').and_then(|(label, value)| {
+            Some(Self { label: label.trim().parse().ok()?, value: value.trim().parse().ok()? })
+        });
+        pair.ok_or_else(|| "use a whole number, = and a number, as in 0=0,255=1".to_owned())
+    }
 }
 
 /// How the grid grows with the devices.
@@ -328,6 +419,18 @@ mod tests {
         for wrong in ["", "6", "2x", "x3", "0x6", "2x3x1", "-2x3", "2,3"] {
             assert!(wrong.parse::<Parts>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn labels_have_values() {
+        assert_eq!("255=1".parse(), Ok(LabelValue { label: 255, value: 1.0 }));
+        assert_eq!("-3 = 2.5e-3".parse(), Ok(LabelValue { label: -3, value: 2.5e-3 }));
+        for wrong in ["", "255", "=1", "a=1", "1.5=1", "1=", "1=x", "1=2=3"] {
+            assert!(wrong.parse::<LabelValue>().is_err(), "{wrong}");
+        }
+        assert_eq!(AxisChoice::All.axes(Shape::new(4, 1, 2)), [Axis::X, Axis::Z]);
+        assert_eq!(AxisChoice::All.axes(Shape::new(1, 1, 1)), [Axis::X]);
+        assert_eq!(AxisChoice::Y.axes(Shape::new(4, 1, 2)), [Axis::Y]);
     }
 
     #[test]

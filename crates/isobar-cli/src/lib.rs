@@ -108,6 +108,7 @@ fn run(cli: Cli) -> Result<u8> {
     }
     match cli.command {
         Command::Solve(args) => commands::solve::run(&args),
+        Command::Effective(args) => commands::effective::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Devices(args) => commands::devices::run(&args),
         Command::Export(args) => commands::export::run(&args),

@@ -1,5 +1,6 @@
 //! A case's solve from start to end, for the commands that need one.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -29,6 +30,8 @@ pub struct Run {
     pub description: Description,
     /// How the iteration ended, with its history.
     pub outcome: Outcome,
+    /// The totals that flow out through each side that is neither closed nor periodic, of diffusion in cells that one process solved.
+    pub flux: BTreeMap<&'static str, f64>,
     /// Distance from the exact solution, where that is known.
     pub error: Option<ErrorReport>,
     /// Wall-clock time by what was done.
@@ -112,6 +115,10 @@ fn solve_since(
         let layers: Vec<_> = (0..ranks.size()).map(|rank| if rank == 0 { 0..shape.nz } else { 0..0 }).collect();
         solution = ranks::together(Some(ranks), ranks.collect_layers(&solution, shape, &layers))?;
     }
+    let flux = match assembled.flow().filter(|_| found && together.is_none()) {
+        Some(flow) => device.enter(|| flow.through_sides(&solution))?.into_iter().collect(),
+        None => BTreeMap::new(),
+    };
     let seconds = Seconds::of_solve(setup, &outcome, clock.elapsed().as_secs_f64());
 
     // Its vectors make room for those of the copy.
@@ -122,6 +129,7 @@ fn solve_since(
     let run = Run {
         error,
         checks,
+        flux,
         traffic: TrafficReport::new(bytes, outcome.timing.solve, copy),
         assembled,
         solution,
@@ -130,6 +138,9 @@ fn solve_since(
         seconds,
     };
     console.line(summary::closing(case, &run.outcome, found, run.error, &run.seconds, &run.traffic));
+    if !run.flux.is_empty() {
+        console.line(summary::flow(&run.flux));
+    }
     Ok(run)
 }
 
@@ -153,6 +164,7 @@ impl Run {
         let (seconds, traffic) = (self.seconds, self.traffic);
         Report {
             error: self.error,
+            flux: self.flux.clone(),
             ..Report::of_solve(case.name(), problem, description, outcome, checks, seconds, traffic)
         }
     }

@@ -1,5 +1,6 @@
 //! What a person reads before and after a solve.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write};
 
 use isobar::options::{Method, Preconditioner, Smoother};
@@ -171,6 +172,12 @@ pub fn closing(
     ));
     lines.push(entry("traffic", bandwidth(traffic)));
     lines.join("\n")
+}
+
+/// What flows out through each side.
+pub fn flow(flux: &BTreeMap<&'static str, f64>) -> String {
+    let totals: Vec<String> = flux.iter().map(|(side, total)| format!("{side} {total:.6e}")).collect();
+    entry("flow", format!("{} out of the domain", totals.join(", ")))
 }
 
 /// An estimated error, and a warning where the residual says far less.

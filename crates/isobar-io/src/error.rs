@@ -79,6 +79,20 @@ pub enum Error {
         /// The output file as the user wrote it.
         path: PathBuf,
     },
+    /// Several arrays are to go into a format that holds one.
+    #[error("{path}: three arrays of faces go into a zarr store; use a name that ends in .zarr")]
+    NotAStore {
+        /// The output as the user wrote it.
+        path: PathBuf,
+    },
+    /// An image cannot be read.
+    #[error("{path}: {problem}")]
+    Image {
+        /// The input file.
+        path: PathBuf,
+        /// What is wrong with it, and the remedy.
+        problem: String,
+    },
     /// An input array has another shape than the grid.
     #[error(
         "{path}: has shape {}, the grid wants {} = {axes}{}",

@@ -25,6 +25,8 @@
 //! | [`SharedStore`] | the same by several processes |
 //! | [`checkpoint`](mod@checkpoint) | what a run goes on from |
 //! | [`npy`] | NumPy arrays, in and out |
+//! | [`image`] | images: NumPy arrays and stacks of TIFF |
+//! | [`write_fluxes`] | a number for every face |
 //! | `vti` | VTK ImageData for ParaView |
 //! | `zarr` | zarr version 3 for xarray |
 //! | [`atomic`] | files that are there whole or not at all |
@@ -38,6 +40,7 @@ pub mod checkpoint;
 mod clash;
 mod error;
 mod field;
+pub mod image;
 pub mod npy;
 mod owner;
 mod series;
@@ -50,4 +53,5 @@ pub use clash::{Clash, clash};
 pub use error::{Error, Result};
 pub use field::{Field, Format, Mesh, Units, check_writable, write};
 pub use series::Series;
+pub use zarr::faces::{check_fluxes, write_fluxes};
 pub use zarr::shared::SharedStore;

@@ -43,6 +43,23 @@ pub fn read_layers(path: &Path, nz: usize) -> Result<Vec<f64>> {
     read_file(path, &Wanted { shape: &[nz], axes: "(nz,)", rows: None })
 }
 
+/// The shape of a `.npy` file's array, and whether its dtype is one of whole numbers or bool.
+///
+/// # Errors
+/// Those of [`read`], of what its header says.
+pub fn describe(path: &Path) -> Result<(Vec<u64>, bool)> {
+    let described = || -> Result<(Vec<u64>, bool), Problem> {
+        let (mut input, _) = open(path)?;
+        let (header, _) = read_header(&mut input)?;
+        let is_whole = matches!(header.descr.as_bytes().get(1), Some(b'i' | b'u' | b'b'));
+        match Dtype::of(&header.descr) {
+            Some(_) => Ok((header.shape, is_whole)),
+            None => Err(Problem::Dtype(header.descr)),
+        }
+    };
+    described().map_err(|problem| problem.of(path))
+}
+
 /// Reads an array of any shape; `axes` names the shape in messages, as "(nz, ny)".
 ///
 /// # Errors
@@ -106,6 +123,12 @@ fn read_file(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>> {
 }
 
 fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem> {
+    let (input, length) = open(path)?;
+    parse(input, length, wanted)
+}
+
+/// A file, and how many bytes it has.
+fn open(path: &Path) -> Result<(BufReader<File>, u64), Problem> {
     // Looked at before it is opened: opening a pipe would wait for its writer.
     let found = fs::metadata(path).map_err(Problem::Io)?;
     if found.is_dir() {
@@ -115,7 +138,7 @@ fn open_and_parse(path: &Path, wanted: &Wanted<'_>) -> Result<Vec<f64>, Problem>
         return Err(Problem::Special);
     }
     let file = File::open(path).map_err(Problem::Io)?;
-    parse(BufReader::new(file), found.len(), wanted)
+    Ok((BufReader::new(file), found.len()))
 }
 
 /// What is wrong with a `.npy` file, before it has a name.

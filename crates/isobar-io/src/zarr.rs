@@ -3,6 +3,7 @@
 //! The field is an array over the dimensions (z, y, x); `x`, `y` and `z` are coordinates, and
 //! `z_faces` holds the heights between and around the layers.
 
+pub(crate) mod faces;
 mod ours;
 pub(crate) mod series;
 pub(crate) mod shared;
@@ -24,7 +25,7 @@ use crate::temporary::TemporaryFolder;
 const CHUNK_BYTES: usize = 16 << 20;
 
 /// Coordinates that go with every field.
-const COORDINATES: [&str; 5] = ["time", "x", "y", "z", "z_faces"];
+const COORDINATES: [&str; 7] = ["time", "x", "y", "z", "x_faces", "y_faces", "z_faces"];
 
 /// Checks that `path` is free, an empty folder, or a store that isobar wrote and that holds nothing else, and that its
 /// folder can be written to.
@@ -37,6 +38,11 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     check_name(field.name)?;
     check(path)?;
+    replace(path, |folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes))
+}
+
+/// Puts what `fill` makes of a folder in the place of what isobar wrote there before.
+fn replace(path: &Path, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     let mut refusal = None;
     let written = atomic::replace_folder(
         path,
@@ -47,7 +53,7 @@ pub(crate) fn write(path: &Path, field: &Field<'_>) -> Result<()> {
                 io::Error::other("not replaceable")
             })
         },
-        |folder| fill(folder, field.name, field.values, field.shape, field.mesh, &field.attributes),
+        fill,
     );
     refusal.map_or(written, Err)
 }

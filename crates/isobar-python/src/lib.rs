@@ -3,15 +3,17 @@
 //!
 //! * `system` what is to be solved,
 //! * `solver`, `stepper` solving, once and through time,
-//! * `outcome` what came of it,
-//! * `array`, `dlpack` arrays of Python's libraries,
+//! * `outcome` what came of it, `effective` conductivities of samples,
+//! * `array`, `dlpack`, `labels` arrays of Python's libraries,
 //! * `interrupt` Ctrl-C,
 //! * `error` exceptions.
 
 mod array;
 mod dlpack;
+mod effective;
 mod error;
 mod interrupt;
+mod labels;
 mod observer;
 mod outcome;
 mod solver;
@@ -57,5 +59,6 @@ fn _isobar(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dlpack::Borrowed>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(effective::effective, module)?)?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isobar::Shape;
 use isobar::grid::{HorizontalField, VerticalProfile};
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, SideFields, Source, Spacing, Well};
-use isobar::stencil::TensorProduct;
+use isobar::stencil::{Axis, TensorProduct};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
@@ -14,6 +14,7 @@ use pyo3::types::PyByteArray;
 
 use crate::array::{Array, bytes, bytes_of};
 use crate::error::{raise, raise_case};
+use crate::labels::Labels;
 
 /// A linear system.
 #[pyclass(frozen)]
@@ -53,9 +54,12 @@ type GivenWell = (usize, usize, [usize; 2], f64, f64);
 /// A problem of diffusion from what Python hands over.
 #[derive(FromPyObject)]
 pub(crate) struct Given {
-    /// One κ, two (horizontal and vertical), or three.
+    /// One κ, two (horizontal and vertical), or three; none beside labels.
     #[pyo3(item)]
     kappa: Vec<Array>,
+    /// An image, in place of κ.
+    #[pyo3(item)]
+    labels: Option<Labels>,
     #[pyo3(item)]
     reaction: Option<Array>,
     #[pyo3(item)]
@@ -73,13 +77,20 @@ pub(crate) struct Given {
 
 impl Given {
     pub(crate) fn problem(&self) -> PyResult<DiffusionProblem> {
-        let Some(first) = self.kappa.first() else { return Err(PyValueError::new_err("kappa: no array")) };
-        let shape = first.0.shape();
+        let shape = match (&self.labels, self.kappa.first()) {
+            (Some(labels), _) => labels.shape()?,
+            (None, Some(first)) => first.0.shape(),
+            (None, None) => return Err(PyValueError::new_err("kappa: no array")),
+        };
         if shape.cells() == 0 {
             return Err(PyValueError::new_err(format!("kappa has shape {shape}; one cell or more is needed")));
         }
         let read = |name: &str, array: &Array| read(shape, name, array);
-        let mut problem = DiffusionProblem::new(shape, coefficient(shape, &self.kappa)?);
+        let coefficient = match &self.labels {
+            Some(labels) => Coefficient::Isotropic(labels.coefficients()?),
+            None => coefficient(shape, &self.kappa)?,
+        };
+        let mut problem = DiffusionProblem::new(shape, coefficient);
         problem.reaction = self.reaction.as_ref().map(|array| read("reaction", array)).transpose()?;
         let active = self.active.as_ref().map(|array| read("active", array)).transpose()?;
         problem.active = active.map(|values| values.into_iter().map(|value| value != 0.0).collect());
@@ -284,6 +295,32 @@ impl System {
             bytes(py, matrix.column_indices().iter().map(|column| column.to_ne_bytes()))?,
             bytes_of(py, matrix.values())?,
         ])
+    }
+
+    /// Writes the fluxes through the faces across x, and across y and z where arrays are given for them.
+    fn fluxes(&self, py: Python<'_>, u: Array, out: Vec<Array>) -> PyResult<()> {
+        let u = u.values()?;
+        let faces = py.detach(|| Ok(self.inner.flow()?.faces(&u)?)).map_err(raise_case)?;
+        for (out, values) in out.iter().zip(&faces) {
+            // SAFETY: the Python part keeps the arrays while it calls.
+            unsafe { out.0.write(values) }.map_err(raise)?;
+        }
+        Ok(())
+    }
+
+    /// The total that flows out through the lower or upper side of an axis, 0 being x.
+    fn flux(&self, py: Python<'_>, u: Array, axis: usize, is_upper: bool) -> PyResult<f64> {
+        let u = u.values()?;
+        let Some(&axis) = Axis::ALL.get(axis) else {
+            return Err(PyValueError::new_err(format!("axis {axis} of three")));
+        };
+        py.detach(|| Ok(self.inner.flow()?.through(&u, axis, is_upper)?)).map_err(raise_case)
+    }
+
+    /// ½ Σ T (Δu)²
+    fn energy(&self, py: Python<'_>, u: Array) -> PyResult<f64> {
+        let u = u.values()?;
+        py.detach(|| Ok(self.inner.flow()?.energy(&u)?)).map_err(raise_case)
     }
 
     /// Writes the right-hand side of a source density.

@@ -71,6 +71,7 @@
 //! # }
 //! ```
 //!
+//! * What a solution is for: [`problem::Flow`] has the fluxes through faces and sides, a [`Sample`] its effective conductivity.
 //! * Your own coefficients, as long as they factorise into vertical vectors and horizontal fields, are a
 //!   [`stencil::TensorProduct::new`]; any matrix is a [`stencil::StoredMatrix`], and a function that applies one a
 //!   [`stencil::OwnOperator`].
@@ -84,6 +85,7 @@ mod arrays;
 mod bench;
 mod cards;
 mod device;
+mod effective;
 mod heat;
 mod matrix;
 mod memory;
@@ -108,6 +110,7 @@ pub use arrays::{Input, Output};
 pub use bench::{Setup, Timed, bench};
 pub use cards::Cards;
 pub use device::Device;
+pub use effective::{Effective, Sample};
 pub use error::{Error, Result};
 pub use heat::TimeStepper;
 pub use matrix::Matrix;

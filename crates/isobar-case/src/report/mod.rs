@@ -3,6 +3,8 @@
 mod measured;
 mod outcome;
 
+use std::collections::BTreeMap;
+
 use isobar::internals::backend::DeviceInfo;
 use isobar::internals::backend::part::Shares;
 use isobar::{Description, Outcome, Shape};
@@ -30,6 +32,9 @@ pub struct Report {
     pub error: Option<ErrorReport>,
     /// Fingerprint of the solution; nulls where there is none.
     pub checks: Checks,
+    /// The totals that flow out through each side that is neither closed nor periodic, by name; only of diffusion in cells.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub flux: BTreeMap<&'static str, f64>,
     /// Every time step; only of heat equations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepReport>>,
@@ -70,6 +75,7 @@ impl Report {
             outcome: OutcomeReport::from(outcome),
             error: None,
             checks,
+            flux: BTreeMap::new(),
             steps: None,
             seconds,
             traffic,
@@ -226,6 +232,7 @@ mod tests {
             },
             error: None,
             checks: Checks::new(&[3.0, 4.0]),
+            flux: BTreeMap::new(),
             steps: None,
             seconds: Seconds::default(),
             traffic: TrafficReport::new(2e9, 1.0, 4e9),
@@ -261,6 +268,9 @@ mod tests {
         assert_eq!(json["traffic"]["fraction_of_copy"], 0.5);
         let timing = Some(Setup { first: 3.0, again: 2.0, update: 1.0 }.into());
         let json: serde_json::Value = serde_json::from_str(&to_json(&Report { timing, ..report() })).unwrap();
+        let flux = BTreeMap::from([("west", -1.5), ("east", f64::NAN)]);
+        let flows: serde_json::Value = serde_json::from_str(&to_json(&Report { flux, ..report() })).unwrap();
+        assert_eq!(flows["flux"], serde_json::json!({"west": -1.5, "east": null}));
         assert_eq!(json["timing"], serde_json::json!({"setup": 3.0, "setup_warm": 2.0, "update": 1.0}));
     }
 }

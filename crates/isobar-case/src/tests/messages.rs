@@ -385,3 +385,40 @@ fn the_terminal_is_not_commanded() {
 fn the_first_lines_of_a_case_are_shown() {
     assert_all_in(&message("", &[]), &["  [problem]\n  kind = \"helmholtz\"  # or \"poisson\", \"diffusion\""]);
 }
+
+#[test]
+fn images_have_values_and_labels_are_whole_numbers() {
+    let of = |values: &str| message(&with(&format!("coefficient = {values}")), &[]);
+    let both = "an image and the values of its labels go together";
+    assert_all_in(&of("{ image = \"a.tif\" }"), &["x.toml:8", both, "values = { 0 = 0.0, 255 = 1.0 }"]);
+    assert_all_in(&of("{ values = { 0 = 1.0 } }"), &[both]);
+    let labels = |values: &str| of(&format!("{{ image = \"a.tif\", values = {values} }}"));
+    assert_all_in(&labels("{ pore = 1.0 }"), &["\"pore\" is no label of an image; use whole numbers"]);
+    assert_all_in(&labels("{ 0 = \"a\" }"), &["must be a number"]);
+    assert_all_in(&labels("{}"), &["diffusion.coefficient", "a table without labels"]);
+    assert_all_in(&labels("{ 0 = 0.0, 7 = -1.0 }"), &["diffusion.coefficient", "-1 for label 7; it must be finite"]);
+    assert_all_in(&labels("{ 0 = nan }"), &["diffusion.coefficient.values.0 = nan is not a finite number"]);
+    let active = message(&with("active = { image = \"a.tif\", values = { 1 = 1.0 } }"), &[]);
+    assert_all_in(&active, &["diffusion.active", "give a number or { file ="]);
+}
+
+#[test]
+fn fluxes_are_those_of_cells() {
+    let output = |line: &str| with(&format!("{line}\n[output]\nflux = \"q.zarr\""));
+    let case = parse(&output(""), &[]).unwrap();
+    assert_eq!(case.output.flux.as_deref(), Some(Path::new("cases/q.zarr")));
+    assert_all_in(
+        &message(&output("unknowns = \"points\""), &[]),
+        &["output.flux", "set diffusion.unknowns = \"cells\""],
+    );
+    assert_all_in(
+        &message(&output(""), &["output.flux=q.npy"]),
+        &["--set output.flux=q.npy", "use a name that ends in .zarr"],
+    );
+    let others = format!("{MINIMAL}[output]\nflux = \"q.zarr\"\n");
+    assert_all_in(&message(&others, &[]), &["fluxes belong to problem.kind = \"diffusion\", not \"helmholtz\""]);
+    assert_all_in(
+        &message(&output(""), &["output.flx=1"]),
+        &["unknown key \"flx\" in [output]", "did you mean \"flux\"?"],
+    );
+}

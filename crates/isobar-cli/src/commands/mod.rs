@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod completions;
 pub mod devices;
+pub mod effective;
 pub mod export;
 mod heat;
 mod restart;

@@ -45,6 +45,11 @@ fn on_ranks(args: &SolveArgs, ranks: &Ranks) -> Result<u8> {
                 check_files(args, &case)?
             }
         };
+        if case.output.flux.is_some() {
+            return Err(Failure::new(
+                "output.flux: fluxes are written by one process; start this without mpirun, or leave it out",
+            ));
+        }
         let parts = args.parts.map_or_else(|| ranks.suggested_parts(case.problem.shape()), |Parts(parts)| Ok(parts))?;
         let ranks = ranks.divided_in(parts).map_err(|error| Failure::new(format!("--{error}")))?;
         Ok((stream, device::open_own(&ranks, here, &args.device)?, case, parts, ranks))
@@ -134,8 +139,12 @@ pub(super) fn check_endings(args: &SolveArgs) -> Result<()> {
 /// Checks what is to be written; where the summary goes.
 fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
     check_endings(args)?;
-    let targets =
-        [("--report", args.report.as_deref()), ("--output", args.output.as_deref()), ("--plot", args.plot.as_deref())];
+    let targets = [
+        ("--report", args.report.as_deref()),
+        ("--output", args.output.as_deref()),
+        ("--plot", args.plot.as_deref()),
+        ("output.flux", case.output.flux.as_deref()),
+    ];
     files::check(&targets, &case.inputs())?;
     Ok(files::summary_stream(&targets))
 }
@@ -155,11 +164,12 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
     if let Some(path) = &args.report {
         note(path, files::write_report(path, &run.report(case)));
     }
-    if output.is_none() && args.plot.is_none() {
+    let flux = case.output.flux.as_deref();
+    if output.is_none() && args.plot.is_none() && flux.is_none() {
         return first_failure;
     }
     if !run.has_solution() {
-        for path in [output, args.plot.as_deref()].into_iter().flatten() {
+        for path in [output, args.plot.as_deref(), flux].into_iter().flatten() {
             console.line(format_args!("{:<10} {}: there is no solution", "unwritten", path.display()));
         }
         return first_failure;
@@ -187,6 +197,13 @@ fn write(args: &SolveArgs, output: Option<&Path>, case: &Case, run: &Run, consol
     };
     if let Some(path) = output {
         let written = isobar_io::write(path, &field).map_err(|error| Failure::new(format!("--output {error}")));
+        note(path, written);
+    }
+    if let (Some(path), Some(flow)) = (flux, run.assembled.flow()) {
+        let written = flow.faces(&run.solution).map_err(Failure::from).and_then(|fluxes| {
+            let written = isobar_io::write_fluxes(path, &fluxes, &run.assembled.mesh, &attributes(case, run));
+            written.map_err(|error| Failure::new(format!("output.flux: {error}")))
+        });
         note(path, written);
     }
     if let Some(path) = &args.plot {

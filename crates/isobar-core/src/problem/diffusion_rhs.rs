@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::diffusion::{CheckedProblem, DiffusionProblem};
-use super::{Boundary, RhsKind, Spacing, Weighting, random, smooth};
+use super::{RhsKind, Spacing, Weighting, random, smooth};
 use crate::error::{Error, Result};
 use crate::execute::{Host, for_each_row, rows};
 use crate::layout::Shape;
@@ -62,12 +62,8 @@ impl DiffusionProblem {
             let d = axis as usize;
             for is_upper in [false, true].into_iter().filter(|&is_upper| self.is_driven(d, is_upper)) {
                 for at in self.end(d, is_upper).filter(is_own).filter(|&at| self.is_active(at)) {
-                    values[place(at)] += match self.side_at(axis, is_upper, at) {
-                        Boundary::Dirichlet(value) => self.half(axis, at) * value,
-                        Boundary::Neumann(flux) => flux * self.area(axis, at),
-                        Boundary::Robin { coefficient, value } => self.through(axis, at, coefficient) * value,
-                        Boundary::Periodic => 0.0,
-                    };
+                    let side = self.side_at(axis, is_upper, at).face(self.half(axis, at), self.area(axis, at));
+                    values[place(at)] += side.conductance * side.value + side.inflow;
                 }
             }
         }

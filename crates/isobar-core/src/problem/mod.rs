@@ -2,17 +2,20 @@
 //!
 //! * [`Helmholtz`] the pressure correction of an atmosphere model (papers A and B),
 //! * [`DiffusionProblem`] a coefficient in every cell: two-phase flow (paper D), reservoirs, aquifers,
+//! * [`Flow`] what flows through its faces,
 //! * [`PointProblem`] the same with unknowns at points inside a box (paper C),
 //! * [`FaceProblem`] a conductance for every face,
 //! * [`Heat`] the heat equation, discretised in space (paper E),
-//! * [`materials`] coefficient fields: two phases, bubbles, layers.
+//! * [`materials`] coefficient fields: two phases, bubbles, layers; [`LabelTable`] those of images.
 
 mod diffusion;
 mod diffusion_rhs;
 mod faces;
+mod flux;
 mod gradient;
 mod heat;
 mod helmholtz;
+mod labels;
 pub mod materials;
 mod points;
 mod sides;
@@ -26,8 +29,10 @@ use serde::{Deserialize, Serialize};
 
 pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
 pub use faces::FaceProblem;
+pub use flux::{Flow, SIDES};
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
+pub use labels::{Label, LabelTable};
 pub use points::PointProblem;
 pub use sides::{Boundary, SideFields};
 pub use spacing::Spacing;

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::sides::face_of;
 use super::{Boundary, DiffusionProblem, RhsKind, Spacing, Weighting};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
@@ -71,7 +72,7 @@ impl PointProblem {
                 for (side, is_on_it) in [at[d] == 0, at[d] + 1 == extents[d]].into_iter().enumerate() {
                     if let (Boundary::Dirichlet(value), true, true) = (boundary[d][side], is_on_it, extents[d] > 1) {
                         let value =
-                            fields[d][side].value.as_ref().map_or(value, |field| field[inner.face_of(axis, at)]);
+                            fields[d][side].value.as_ref().map_or(value, |field| field[face_of(inner.shape, axis, at)]);
                         ties.push((n, kappa * volume / (spacing[d] * spacing[d]), value));
                     }
                 }

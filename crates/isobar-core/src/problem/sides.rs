@@ -2,6 +2,7 @@
 
 use super::DiffusionProblem;
 use crate::error::{Error, Result};
+use crate::layout::Shape;
 use crate::stencil::Axis;
 
 /// What holds on one side of the domain.
@@ -43,32 +44,45 @@ pub struct SideFields {
     pub coefficient: Option<Vec<f64>>,
 }
 
+impl SideFields {
+    /// What holds on a face of a side, given by its number.
+    pub(super) fn at(&self, side: Boundary, face: usize) -> Boundary {
+        let of_face = |field: &Option<Vec<f64>>, number| field.as_ref().map_or(number, |f| f[face]);
+        match side {
+            Boundary::Neumann(flux) => Boundary::Neumann(of_face(&self.value, flux)),
+            Boundary::Dirichlet(value) => Boundary::Dirichlet(of_face(&self.value, value)),
+            Boundary::Robin { coefficient, value } => Boundary::Robin {
+                coefficient: of_face(&self.coefficient, coefficient),
+                value: of_face(&self.value, value),
+            },
+            Boundary::Periodic => Boundary::Periodic,
+        }
+    }
+}
+
+/// The number of a cell's face among those of a side of this axis.
+pub(super) fn face_of(shape: Shape, axis: Axis, [i, j, k]: [usize; 3]) -> usize {
+    match axis {
+        Axis::X => j + shape.ny * k,
+        Axis::Y => i + shape.nx * k,
+        Axis::Z => i + shape.nx * j,
+    }
+}
+
+/// Two conductances in series, written so that nothing overflows.
+pub(super) fn in_series(a: f64, b: f64) -> f64 {
+    let (less, more) = (a.min(b), a.max(b));
+    if more > 0.0 { less / (1.0 + less / more) } else { 0.0 }
+}
+
 /// The lower and the upper side of x, y and z.
 const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
 
 impl DiffusionProblem {
-    /// The number of a cell's face among those of a side of this axis.
-    pub(super) fn face_of(&self, axis: Axis, [i, j, k]: [usize; 3]) -> usize {
-        match axis {
-            Axis::X => j + self.shape.ny * k,
-            Axis::Y => i + self.shape.nx * k,
-            Axis::Z => i + self.shape.nx * j,
-        }
-    }
-
     /// What holds on the face of a cell at the lower or the upper side of an axis.
     pub(super) fn side_at(&self, axis: Axis, is_upper: bool, at: [usize; 3]) -> Boundary {
         let (d, side) = (axis as usize, usize::from(is_upper));
-        let SideFields { value: values, coefficient: coefficients } = &self.side_fields[d][side];
-        let of_face = |field: &Option<Vec<f64>>, number| field.as_ref().map_or(number, |f| f[self.face_of(axis, at)]);
-        match self.boundary[d][side] {
-            Boundary::Neumann(flux) => Boundary::Neumann(of_face(values, flux)),
-            Boundary::Dirichlet(value) => Boundary::Dirichlet(of_face(values, value)),
-            Boundary::Robin { coefficient, value } => {
-                Boundary::Robin { coefficient: of_face(coefficients, coefficient), value: of_face(values, value) }
-            }
-            Boundary::Periodic => Boundary::Periodic,
-        }
+        self.side_fields[d][side].at(self.boundary[d][side], face_of(self.shape, axis, at))
     }
 
     /// Whether the lower or the upper side of direction d may add something to the right-hand side.
@@ -89,10 +103,7 @@ impl DiffusionProblem {
 
     /// A / (Δ/(2κ) + 1/h): what joins a cell to what is outside of a Robin side.
     pub(super) fn through(&self, axis: Axis, at: [usize; 3], coefficient: f64) -> f64 {
-        let (half, film) = (self.half(axis, at), coefficient * self.area(axis, at));
-        let (less, more) = (half.min(film), half.max(film));
-        // Written so that nothing overflows.
-        if more > 0.0 { less / (1.0 + less / more) } else { 0.0 }
+        in_series(self.half(axis, at), coefficient * self.area(axis, at))
     }
 
     /// Cells at Robin sides, and what ties each to what is outside. A cell in a corner comes once for each side.

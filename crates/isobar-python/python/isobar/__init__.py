@@ -12,7 +12,7 @@ True
 
 A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
-:class:`Result`. The heat equation is :class:`Heat`, and steps through time.
+:class:`Result`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
 
 :meth:`Result.gradient` differentiates a solve; ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX differentiate.
 
@@ -20,6 +20,7 @@ Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's wit
 """
 
 from isobar._devices import Device, devices
+from isobar._effective import Effective, effective
 from isobar._gradient import Gradient
 from isobar._isobar import __version__
 from isobar._problems import Case, Diffusion, Faces, Helmholtz, Problem, TensorProduct
@@ -41,6 +42,7 @@ __all__ = [
     "Case",
     "Device",
     "Diffusion",
+    "Effective",
     "Faces",
     "Gradient",
     "Heat",
@@ -54,5 +56,6 @@ __all__ = [
     "TensorProduct",
     "__version__",
     "devices",
+    "effective",
     "solve",
 ]

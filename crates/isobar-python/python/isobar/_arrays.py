@@ -120,6 +120,24 @@ def like_library(values: np.ndarray, beside):
     return values
 
 
+def readable_on_host(value, what: str) -> Handle:
+    """Anything that can be read as an array of numbers, copied to host memory where it is not there."""
+    handle = readable(value, what)
+    return handle if handle.parts[4] is None else readable(on_host(value), what)
+
+
+def labels(value, what: str) -> np.ndarray:
+    """An image of labels in host memory: an aligned array in C order of whole numbers, of the type that it has."""
+    image = on_host(value)
+    if isinstance(image, np.ma.MaskedArray):
+        raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
+    if image.dtype.kind not in "iub":
+        raise TypeError(f"{what}: dtype {image.dtype}; labels are whole numbers: use its astype(numpy.uint8), or leave coefficients out")
+    if not 1 <= image.ndim <= 3 or image.size == 0:
+        raise ValueError(f"{what} has shape {image.shape}; use one to three dimensions, (nz, ny, nx), none of them 0")
+    return np.require(image, dtype=image.dtype.newbyteorder("="), requirements=["C", "A"])
+
+
 def host_values(value, what: str) -> Handle:
     """A small array of a problem, in host memory and double precision: `Handle` of it."""
     handle = readable(value, what)

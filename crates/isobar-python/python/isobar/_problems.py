@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import Handle, fitted, host_values, like, writable
+from isobar._arrays import Handle, fitted, host_values, labels, like, writable
 from isobar._options import overrides, to_toml
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Diffusion(Problem):
     ----------
     kappa
         κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``. Two arrays in a tuple are the horizontal and the vertical
-        one, three those of x, y and z. A cell with κ = 0 takes no part.
+        one, three those of x, y and z. A cell with κ = 0 takes no part. With `coefficients` it is an image of labels.
     spacing
         Width of cells: a number, or one for each direction in the order of `kappa`'s shape, ``(dz, dy, dx)``; each may be an array of the
         widths of all cells. By default the box has sides of length 1.
@@ -173,7 +174,11 @@ class Diffusion(Problem):
         ``{"i": 3, "j": 4, "rate": 1.0}``, or with ``"k": [first, last]``: sources of a total rate in columns of cells, counted from 0.
     wells
         ``{"i": 3, "j": 4, "value": 0.0, "radius": 0.1}``: wells that hold u at a value.
+    coefficients
+        κ of each label of an image: ``{0: 0.0, 1: 1.0, 2: 30.0}``, where 0 closes the cells of a label. `kappa` is then the image, of any type of
+        whole numbers or bool, and is read as it is. A label without an entry is an error.
 
+    >>> rock = isobar.Diffusion(np.array([[0, 255, 255], [0, 0, 255]], np.uint8), coefficients={0: 0.0, 255: 1.0})
     >>> box = isobar.Diffusion(np.ones((8, 16)), spacing=(0.5, 0.25), boundary={"x": "periodic", "south": 0.0})
     >>> box.shape
     (8, 16)
@@ -196,8 +201,9 @@ class Diffusion(Problem):
         reaction: ArrayLike | None = None,
         sources: Sequence[dict[str, Any]] = (),
         wells: Sequence[dict[str, Any]] = (),
+        coefficients: Mapping[int, float] | None = None,
     ):
-        given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells)
+        given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
         super().__init__(_isobar.System.diffusion(given), dimensions)
         self._solvers = {}
 
@@ -220,11 +226,18 @@ class Diffusion(Problem):
         return other
 
 
-def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
+def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):
     """What the native part takes, the number of dimensions, and the arrays to be kept until it has."""
-    fields, found = _fields(kappa)
+    if coefficients is None:
+        image = None
+        fields, found = _fields(kappa)
+    elif isinstance(kappa, tuple):
+        raise TypeError("kappa: several arrays; with coefficients it is one image of labels")
+    else:
+        image, fields = labels(kappa, "kappa"), []
+        found = image.shape
     shape = (1,) * (3 - len(found)) + tuple(found)
-    kept = list(fields)
+    kept = [*fields, image]
 
     def field(values, what):
         if np.ndim(values) == 0:
@@ -235,6 +248,7 @@ def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=()):
 
     given = {
         "kappa": [fitted(each, shape, "kappa") for each in fields],
+        "labels": None if image is None else (image.ctypes.data, image.shape, image.dtype.str[1:], _table(coefficients)),
         "reaction": None if reaction is None else field(reaction, "reaction"),
         "active": None if active is None else field(active, "active"),
         "spacing": _widths(spacing, found),
@@ -250,6 +264,22 @@ def _fields(kappa):
     several = isinstance(kappa, tuple) and len(kappa) in (1, 2, 3) and all(np.ndim(field) > 0 for field in kappa)
     fields = [host_values(field, "kappa") for field in (kappa if several else (kappa,))]
     return fields, fields[0].shape
+
+
+def _table(coefficients):
+    """Labels with their coefficients."""
+    if not isinstance(coefficients, Mapping):
+        raise TypeError(f"coefficients: {type(coefficients).__name__}; use a dictionary of labels, such as {{0: 0.0, 1: 1.0}}")
+    entries = []
+    for key, value in coefficients.items():
+        try:
+            label, number = operator.index(key), float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"coefficients: {key!r}: {value!r}; use whole numbers as labels, and a number for each") from None
+        if not -(2**63) <= label < 2**63:
+            raise ValueError(f"coefficients: label {label} is beyond 64 bits")
+        entries.append((label, number))
+    return entries
 
 
 def _widths(spacing, shape):

@@ -12,10 +12,10 @@ from typing import Any, Callable, Union
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import fitted, like, native, readable, writable
+from isobar._arrays import fitted, like, like_library, native, readable, readable_on_host, writable
 from isobar._gradient import describe
 from isobar._options import overrides, to_json
-from isobar._problems import Case, Problem, _load
+from isobar._problems import _SIDES, Case, Problem, _load
 from isobar._results import NotConvergedWarning, Result
 
 
@@ -170,6 +170,64 @@ class Solver:
         target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
         self._solver.apply(source, fitted(target, shape, "out"))
         return native(target, given) if out is None else out
+
+    def fluxes(self, x: Any) -> tuple[Any, ...]:
+        """The flow through all faces for a solution x: arrays for the faces across x, y and z, in this order (or across x and y, or x).
+
+        The entries are flows through whole faces, not per area, and positive towards larger x, y and z: −κ ∂x/∂n times the area, as the matrix has
+        it. For a problem of shape ``(nz, ny, nx)`` the arrays have the shapes ``(nz, ny, nx + 1)``, ``(nz, ny + 1, nx)`` and ``(nz + 1, ny, nx)``,
+        with the faces on the sides: the first and the last along the axis. Nothing flows beside cells that take no part. What flows out of a cell
+        is what its sources give. The arrays are of the library, the type and the device of x; one on a GPU is copied to the host, where fluxes are
+        computed, and back.
+
+        >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
+        >>> solver = isobar.Solver(problem, tolerance=1e-12)
+        >>> qx, qy = solver.fluxes(solver.solve(problem.rhs()).x)
+        >>> qx.shape, qy.shape
+        ((2, 5), (3, 4))
+        >>> np.round(qx, 9).tolist()
+        [[2.0, 2.0, 2.0, 2.0, 2.0], [2.0, 2.0, 2.0, 2.0, 2.0]]
+        """
+        given = readable_on_host(x, "x")
+        shape = self.shape
+        arrays = []
+        for axis in range(len(shape)):
+            faces = list(shape)
+            faces[len(shape) - 1 - axis] += 1
+            arrays.append(np.empty(faces, dtype=np.float32 if given.parts[3] == "f4" else np.float64))
+        outs = [readable(array, "fluxes").parts for array in arrays]
+        self._problem._system.fluxes(fitted(given, self._problem._system.shape, "x"), outs)
+        return tuple(like_library(array, x) for array in arrays)
+
+    def flux(self, x: Any, side: str) -> float:
+        """The total that flows out of the domain through a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"``.
+
+        What flows in is negative. The totals of all sides add up to what the sources give. An x on a GPU is copied to the host.
+
+        >>> problem = isobar.Diffusion(np.ones((2, 4)), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
+        >>> solver = isobar.Solver(problem, tolerance=1e-12)
+        >>> x = solver.solve(problem.rhs()).x
+        >>> round(solver.flux(x, "west"), 9), round(solver.flux(x, "east"), 9)
+        (-4.0, 4.0)
+        """
+        known = _SIDES[: 2 * len(self.shape)]
+        if side not in known:
+            raise ValueError(f"side: {side!r}; use {', '.join(known)}")
+        given = fitted(readable_on_host(x, "x"), self._problem._system.shape, "x")
+        return self._problem._system.flux(given, _SIDES.index(side) // 2, _SIDES.index(side) % 2 == 1)
+
+    def energy(self, x: Any) -> float:
+        """½ ∫ κ |∇x|², as the matrix has it: half of the sum over faces of the flow times the difference that drives it.
+
+        The values that are given on sides count, a reaction and wells do not. Between sides held at 1 and 0 it is half of what flows, and its
+        error is the square of that of x. An x on a GPU is copied to the host.
+
+        >>> problem = isobar.Diffusion(np.ones(4), spacing=1.0, boundary={"west": 8.0, "east": 0.0})
+        >>> solver = isobar.Solver(problem, tolerance=1e-12)
+        >>> round(solver.energy(solver.solve(problem.rhs()).x), 9)
+        8.0
+        """
+        return self._problem._system.energy(fitted(readable_on_host(x, "x"), self._problem._system.shape, "x"))
 
     def update(self, problem: Problem) -> None:
         """Take the coefficients of another problem, which differs in nothing else: in place, for the next time step."""

@@ -1,5 +1,6 @@
 //! The end of a run: what is written, and what is said.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -183,6 +184,7 @@ impl Run<'_> {
             outcome,
             error,
             checks: Checks::new(&self.state),
+            flux: BTreeMap::new(),
             steps: Some(self.steps.clone()),
             seconds: self.seconds,
             traffic,

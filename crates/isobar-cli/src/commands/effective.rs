@@ -1,0 +1,284 @@
+//! `isobar effective`
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use isobar::options::{Norm, SolverOptions};
+use isobar::problem::{Coefficient, DiffusionProblem, LabelTable, Spacing};
+use isobar::stencil::Axis;
+use isobar::{Device, Effective, Sample, Shape};
+use isobar_case::report::OutcomeReport;
+use isobar_case::text::plural;
+use isobar_io::image::{self, Image};
+use isobar_io::{Field, Mesh};
+use serde::Serialize;
+
+use crate::args::EffectiveArgs;
+use crate::console::Console;
+use crate::failure::{Failure, Result};
+use crate::plot::{self, PlotInput};
+use crate::progress::Progress;
+use crate::summary::{Time, entry};
+use crate::table::Table;
+use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt};
+
+/// Finds effective conductivities of an image and writes what was asked for.
+///
+/// # Errors
+/// Whatever keeps the image from being read, the systems from being solved, or a file from being written.
+pub fn run(args: &EffectiveArgs) -> Result<u8> {
+    let options = SolverOptions { tolerance: args.tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
+    options
+        .validate()
+        .map_err(|error| Failure::new(error.to_string().replacen("solver.tolerance", "--tolerance", 1)))?;
+    if let Some(path) = &args.plot {
+        files::refuse_standard_output("--plot", path, ".png")?;
+        plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
+    }
+    let targets = [("--report", args.report.as_deref()), ("--plot", args.plot.as_deref())];
+    files::check(&targets, &[&args.image])?;
+    let mut console = Console::new(files::summary_stream(&targets), args.quiet);
+
+    let clock = Instant::now();
+    let device = device::open(&args.device)?;
+    let Image { shape: [nz, ny, nx], values, is_whole } = image::read(&args.image)?;
+    let shape = Shape::new(nx, ny, nz);
+    let kappa = device.enter(|| coefficients(args, shape, values, is_whole))?;
+    let mut problem = DiffusionProblem::new(shape, Coefficient::Isotropic(kappa));
+    problem.spacing = [1.0; 3].map(Spacing::Uniform);
+    let mut sample = device.enter(|| Sample::new(problem)).map_err(|error| named(args, error))?;
+    console.line(entry(
+        "image",
+        format!(
+            "{}: {shape} = {}, porosity {:.4}",
+            args.image.display(),
+            plural(shape.cells(), "cell"),
+            sample.porosity()
+        ),
+    ));
+    let read = clock.elapsed().as_secs_f64();
+    let mut report = EffectiveReport {
+        version: env!("CARGO_PKG_VERSION"),
+        image: args.image.display().to_string(),
+        grid: [nx, ny, nz],
+        device: NamedDevice { kind: kind_of(&device) },
+        porosity: sample.porosity(),
+        axes: BTreeMap::new(),
+        seconds: SecondsReport { read, total: read },
+    };
+    let mut table = Table::new(["axis", "conductivity", "tortuosity", "connected", "imbalance", "iterations", "time"]);
+    let (mut has_converged, mut pictured) = (true, None);
+    for axis in args.axis.axes(shape) {
+        let clock = Instant::now();
+        let mut progress = Progress::new(&mut console, options.tolerance, options.max_iterations);
+        let solving = interrupt::solving();
+        let found = sample.along(axis, &device, &options, &mut |seen| {
+            progress.observe(seen.iteration, seen.relative_residual);
+            interrupt::flow()
+        });
+        drop(solving);
+        progress.finish();
+        let (found, seconds) = (found?, clock.elapsed().as_secs_f64());
+        table.row(row(&found, seconds));
+        if let Some(outcome) = &found.outcome {
+            has_converged &= outcome.converged();
+            outcome.notes.iter().for_each(|note| console.line(entry("note", note)));
+        }
+        report.axes.insert(name(axis), AxisReport::new(&found, seconds));
+        if pictured.is_none() && args.plot.is_some() && found.outcome.is_some() {
+            pictured = Some(found);
+        }
+        if interrupt::requested() {
+            break;
+        }
+    }
+    report.seconds.total = clock.elapsed().as_secs_f64();
+    console.line(&table);
+    console.line(entry("time", format!("{} in all", Time(report.seconds.total))));
+    if !has_converged {
+        console.line(entry("note", "NOT converged along every axis: see the imbalance, and give a larger --tolerance"));
+    }
+    let written = write(args, &report, pictured.as_ref(), shape, &mut console);
+    console.finish()?;
+    written?;
+    Ok(match (interrupt::requested(), has_converged) {
+        (true, _) => INTERRUPTED,
+        (false, true) => SUCCESS,
+        (false, false) => NOT_CONVERGED,
+    })
+}
+
+/// κ of every cell.
+fn coefficients(args: &EffectiveArgs, shape: Shape, mut values: Vec<f64>, is_whole: bool) -> Result<Vec<f64>> {
+    let table = match (args.open, &args.values[..]) {
+        (Some(label), _) => LabelTable::new(BTreeMap::from([(label, 1.0)]), Some(0.0)),
+        // The numbers themselves.
+        (None, []) if !is_whole || values.iter().all(|&value| value == 0.0 || value == 1.0) => return Ok(values),
+        (None, []) => {
+            let path = args.image.display();
+            return Err(Failure::new(format!(
+                "{path}: holds labels ({}); say what they conduct: --open LABEL for pores of one label, or --values \
+                 LABEL=VALUE,… for all of them",
+                labels_of(&values)
+            )));
+        }
+        (None, given) => LabelTable::new(given.iter().map(|pair| (pair.label, pair.value)).collect(), None),
+    };
+    table.and_then(|table| table.replace(shape, &mut values)).map_err(|error| named(args, error))?;
+    Ok(values)
+}
+
+/// The first labels of an image, for a message.
+fn labels_of(values: &[f64]) -> String {
+    const SHOWN: usize = 6;
+    let mut found: Vec<f64> = Vec::new();
+    for &value in values {
+        if !found.contains(&value) {
+            found.push(value);
+            if found.len() > SHOWN {
+                break;
+            }
+        }
+    }
+    let names: Vec<String> = found.iter().take(SHOWN).map(f64::to_string).collect();
+    format!("{}{}", names.join(", "), if found.len() > SHOWN { ", …" } else { "" })
+}
+
+/// An error of κ, with the option that gives it.
+fn named(args: &EffectiveArgs, error: isobar::Error) -> Failure {
+    match error {
+        isobar::Error::Invalid { message, .. } => {
+            let option = if args.open.is_some() {
+                "--open: "
+            } else if args.values.is_empty() {
+                ""
+            } else {
+                "--values: "
+            };
+            Failure::new(format!("{option}{}: {message}", args.image.display()))
+        }
+        other => other.into(),
+    }
+}
+
+fn name(axis: Axis) -> &'static str {
+    ["x", "y", "z"][axis as usize]
+}
+
+fn kind_of(device: &Device) -> &'static str {
+    if matches!(device, Device::Cpu(_)) { "cpu" } else { "cuda" }
+}
+
+fn row(found: &Effective, seconds: f64) -> [String; 7] {
+    let iterations = found.outcome.as_ref().map_or("none".to_owned(), |outcome| outcome.iterations.to_string());
+    [
+        name(found.axis).to_owned(),
+        format!("{:.6}", found.conductivity),
+        if found.tortuosity.is_finite() { format!("{:.5}", found.tortuosity) } else { "infinite".to_owned() },
+        format!("{:.2} %", 100.0 * found.connected),
+        format!("{:.1e}", found.imbalance),
+        iterations,
+        Time(seconds).to_string(),
+    ]
+}
+
+fn write(
+    args: &EffectiveArgs,
+    report: &EffectiveReport,
+    pictured: Option<&Effective>,
+    shape: Shape,
+    console: &mut Console,
+) -> Result<()> {
+    if let Some(path) = &args.report {
+        files::write_report(path, report)?;
+        if !files::is_standard_output(path) {
+            console.line(entry("wrote", path.display()));
+        }
+    }
+    let Some(path) = &args.plot else { return Ok(()) };
+    let Some(found) = pictured else {
+        console.line(entry("unwritten", format!("{}: nothing flows along any axis", path.display())));
+        return Ok(());
+    };
+    let Some(outcome) = &found.outcome else { return Ok(()) };
+    let Shape { nx, ny, nz } = shape;
+    let cells = [nx, ny, nz];
+    let mesh = Mesh {
+        centres: cells.map(|n| (0..n).map(|m| m as f64 + 0.5).collect()),
+        faces: cells.map(|n| (0..=n).map(|m| m as f64).collect()),
+        spacing: Some([1.0; 3]),
+        ..Mesh::unit(cells)
+    };
+    // Nothing flows where u is 0, exactly.
+    let active: Vec<bool> = found.solution.iter().map(|u| *u != 0.0).collect();
+    let field = Field { active: Some(&active), ..Field::new("potential", &found.solution, [nz, ny, nx], &mesh) };
+    let title = format!(
+        "{} along {}: conductivity {:.5}, tortuosity {:.4}",
+        args.image.display(),
+        name(found.axis),
+        found.conductivity,
+        found.tortuosity
+    );
+    let plot = PlotInput { title: &title, history: &outcome.history, tolerance: args.tolerance, field: &field };
+    plot::solution(path, &plot).map_err(|error| Failure::new(format!("--plot {error}")))?;
+    console.line(entry("wrote", path.display()));
+    Ok(())
+}
+
+/// `--report`: numbers that are not finite become null.
+#[derive(Serialize)]
+struct EffectiveReport {
+    version: &'static str,
+    image: String,
+    /// [nx, ny, nz]
+    grid: [usize; 3],
+    device: NamedDevice,
+    porosity: f64,
+    axes: BTreeMap<&'static str, AxisReport>,
+    seconds: SecondsReport,
+}
+
+#[derive(Serialize)]
+struct NamedDevice {
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct SecondsReport {
+    /// Of reading the image, and finding what is connected.
+    read: f64,
+    total: f64,
+}
+
+#[derive(Serialize)]
+struct AxisReport {
+    conductivity: f64,
+    tortuosity: f64,
+    connected: f64,
+    bounds: Bounds,
+    imbalance: f64,
+    /// Null where nothing flows, so that nothing is solved.
+    outcome: Option<OutcomeReport>,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    series: f64,
+    parallel: f64,
+}
+
+impl AxisReport {
+    fn new(found: &Effective, seconds: f64) -> Self {
+        let [series, parallel] = found.bounds;
+        Self {
+            conductivity: found.conductivity,
+            tortuosity: found.tortuosity,
+            connected: found.connected,
+            bounds: Bounds { series, parallel },
+            imbalance: found.imbalance,
+            outcome: found.outcome.as_ref().map(OutcomeReport::from),
+            seconds,
+        }
+    }
+}

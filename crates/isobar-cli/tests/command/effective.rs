@@ -1,0 +1,94 @@
+//! Effective conductivities from the command.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::support::{assert_fails, isobar, npy, stderr, stdout};
+
+/// Channels along x of label 9, two of five rows; the others are 4.
+fn channels(folder: &Path) -> PathBuf {
+    let path = folder.join("rock.npy");
+    let rows = [9.0, 4.0, 9.0, 4.0, 4.0];
+    fs::write(&path, npy("(3, 5, 6)", &(0..90).map(|n| rows[n / 6 % 5]).collect::<Vec<f64>>())).unwrap();
+    path
+}
+
+#[test]
+fn channels_conduct_along_themselves() {
+    let folder = tempdir().unwrap();
+    let (image, report, plot) = (channels(folder.path()), folder.path().join("r.json"), folder.path().join("r.png"));
+    let [image, report, plot] = [&image, &report, &plot].map(|path| path.to_str().unwrap());
+    let all = ["effective", image, "--open", "9", "--device", "cpu", "--report", report, "--plot", plot];
+    let output = isobar(all).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let text = stdout(&output);
+    assert!(text.contains("6×5×3 = 90 cells, porosity 0.4000"), "{text}");
+    assert!(text.contains("0.400000") && text.contains("infinite") && text.contains("100.00 %"), "{text}");
+    let read: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    let number = |axis: &str, key: &str| read["axes"][axis][key].as_f64().unwrap();
+    for axis in ["x", "z"] {
+        assert!((number(axis, "conductivity") - 0.4).abs() < 1e-9 && (number(axis, "tortuosity") - 1.0).abs() < 1e-9);
+        assert!(number(axis, "imbalance") < 1e-6 && number(axis, "connected") == 1.0);
+        assert_eq!(read["axes"][axis]["outcome"]["stop"], "converged");
+    }
+    assert_eq!((number("y", "conductivity"), number("y", "connected")), (0.0, 0.0));
+    assert!(read["axes"]["y"]["tortuosity"].is_null() && read["axes"]["y"]["outcome"].is_null());
+    assert_eq!((read["grid"].clone(), read["porosity"].as_f64()), (serde_json::json!([6, 5, 3]), Some(0.4)));
+    assert!(fs::read(plot).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn labels_conduct_what_they_are_given() {
+    let folder = tempdir().unwrap();
+    let image = channels(folder.path());
+    let image = image.to_str().unwrap();
+    let all = ["effective", image, "--values", "9=2,4=0.5", "--axis", "y", "--device", "cpu", "--report", "-"];
+    let output = isobar(all).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let read: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    // Two fifths of 2 and three of ½ in series.
+    let expected = 1.0 / (0.4 / 2.0 + 0.6 / 0.5);
+    let y = &read["axes"]["y"];
+    assert!((y["conductivity"].as_f64().unwrap() - expected).abs() < 1e-8, "{y}");
+    assert!((y["bounds"]["series"].as_f64().unwrap() - expected).abs() < 1e-12);
+    assert!((y["bounds"]["parallel"].as_f64().unwrap() - 1.1).abs() < 1e-12);
+    assert_eq!(read["axes"].as_object().unwrap().len(), 1);
+    // Conductivities themselves.
+    let output = isobar(["effective", image, "--device", "cpu", "--axis", "x"]).output().unwrap();
+    assert!(stdout(&output).contains(" 6.000000 "), "{}", stdout(&output));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let folder = tempdir().unwrap();
+    let image = channels(folder.path());
+    let image = image.to_str().unwrap();
+    let fails = |args: &[&str], parts: &[&str]| {
+        let mut all = vec!["effective", image, "--device", "cpu", "--quiet"];
+        all.extend(args);
+        assert_fails(&isobar(all).output().unwrap(), parts);
+    };
+    fails(&["--values", "9=1"], &["--values", "rock.npy", "no entry for label 4, which 54 cells have"]);
+    fails(&["--values", "9=1,4=-1"], &["--values", "-1 for label 4"]);
+    fails(&["--values", "9"], &["use a whole number, = and a number, as in 0=0,255=1"]);
+    fails(&["--tolerance", "0"], &["--tolerance", "between 0 and 1"]);
+    fails(&["--open", "9", "--values", "9=1"], &["cannot be used with"]);
+    fails(&["--open", "9", "--plot", "a.jpg"], &["--plot", ".png"]);
+    let missing = folder.path().join("no.npy");
+    assert_fails(&isobar(["effective".as_ref(), missing.as_os_str()]).output().unwrap(), &["no.npy: no such file"]);
+    let whole = folder.path().join("labels.npy");
+    let mut bytes = b"\x93NUMPY\x01\x00\x46\x00".to_vec();
+    bytes.extend(b"{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }".iter());
+    bytes.resize(10 + 0x46 - 1, b' ');
+    bytes.extend([b'\n', 0, 128, 255]);
+    fs::write(&whole, bytes).unwrap();
+    let output = isobar(["effective".as_ref(), whole.as_os_str(), "--device=cpu".as_ref()]).output().unwrap();
+    assert_fails(&output, &["labels.npy: holds labels (0, 128, 255)", "--open LABEL"]);
+    // All are closed: an answer, not a mistake.
+    let output = isobar(["effective", image, "--open", "1", "--device", "cpu"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("infinite") && stdout(&output).contains("porosity 0.0000"));
+}

@@ -1,0 +1,196 @@
+//! Coefficients from the labels of an image.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
+use crate::layout::Shape;
+
+/// What an image holds for a cell: a whole number.
+pub trait Label: Copy + Sync {
+    /// The number; nothing for what is none.
+    fn number(self) -> Option<i64>;
+}
+
+macro_rules! labels {
+    ($($type:ty),*) => {$(
+        impl Label for $type {
+            #[inline(always)]
+            fn number(self) -> Option<i64> {
+                i64::try_from(self).ok()
+            }
+        }
+    )*};
+}
+labels!(u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Label for bool {
+    #[inline(always)]
+    fn number(self) -> Option<i64> {
+        Some(i64::from(self))
+    }
+}
+
+/// Whole numbers that were read as real ones.
+impl Label for f64 {
+    #[inline(always)]
+    fn number(self) -> Option<i64> {
+        /// From here on not all whole numbers are there.
+        const LIMIT: f64 = (1u64 << 53) as f64;
+        (self.abs() <= LIMIT && self.fract() == 0.0).then_some(self as i64)
+    }
+}
+
+/// A table of coefficients by label: 0 closes the cells of a label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabelTable {
+    entries: BTreeMap<i64, f64>,
+    /// Of labels that have no entry.
+    others: Option<f64>,
+    /// The first label, and the coefficients from there on, where labels are not too far apart; NaN where there is none.
+    dense: (i64, Vec<f64>),
+}
+
+impl LabelTable {
+    /// From labels and their coefficients; labels without an entry are errors unless `others` is their coefficient.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no entries, and for coefficients that are negative or not finite, naming the label.
+    pub fn new(entries: BTreeMap<i64, f64>, others: Option<f64>) -> Result<Self> {
+        /// Labels of 16 bits fit.
+        const MOST: u64 = 1 << 17;
+        let named = entries.iter().map(|(label, value)| (format!("label {label}"), value));
+        let all = named.chain(others.iter().map(|value| ("all other labels".to_owned(), value)));
+        for (which, &value) in all {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(Error::invalid(
+                    "diffusion.coefficient",
+                    format!("{value} for {which}; it must be finite and not negative (0 makes cells inactive)"),
+                ));
+            }
+        }
+        let (Some((&first, _)), Some((&last, _))) = (entries.first_key_value(), entries.last_key_value()) else {
+            let message = "a table without labels; give each label of the image its coefficient";
+            return Err(Error::invalid("diffusion.coefficient", message));
+        };
+        let mut dense = Vec::new();
+        if last.abs_diff(first) < MOST {
+            dense = vec![f64::NAN; last.abs_diff(first) as usize + 1];
+            entries.iter().for_each(|(label, &value)| dense[label.abs_diff(first) as usize] = value);
+        }
+        Ok(Self { entries, others, dense: (first, dense) })
+    }
+
+    /// The coefficient of every cell of an image in C order.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of cells; [`Error::Invalid`] for a label without an entry, naming it, its first cell and how
+    /// many cells have it.
+    pub fn coefficients<L: Label>(&self, shape: Shape, image: &[L]) -> Result<Vec<f64>> {
+        self.check(shape, image)?;
+        Ok(rows(&Host, image.len(), PIECE, |piece, values| {
+            let labels = &image[piece * PIECE..];
+            values.iter_mut().zip(labels).for_each(|(value, &label)| *value = self.of(label));
+        }))
+    }
+
+    /// Puts coefficients in the place of labels, which were read as real numbers.
+    ///
+    /// # Errors
+    /// As [`LabelTable::coefficients`].
+    pub fn replace(&self, shape: Shape, image: &mut [f64]) -> Result<()> {
+        self.check(shape, image)?;
+        for_each_piece(&Host, image, |_, piece| piece.iter_mut().for_each(|value| *value = self.of(*value)));
+        Ok(())
+    }
+
+    /// NaN of a label without an entry.
+    #[inline(always)]
+    fn of(&self, label: impl Label) -> f64 {
+        let Some(label) = label.number() else { return f64::NAN };
+        let (first, dense) = &self.dense;
+        let found = match dense.get(label.wrapping_sub(*first).cast_unsigned() as usize) {
+            Some(&value) if !value.is_nan() => Some(value),
+            Some(_) => None,
+            None => self.entries.get(&label).copied(),
+        };
+        found.or(self.others).unwrap_or(f64::NAN)
+    }
+
+    fn check<L: Label>(&self, shape: Shape, image: &[L]) -> Result<()> {
+        if image.len() != shape.cells() {
+            let found = format!("{} cells", image.len());
+            return Err(Error::shape("the image", found, format!("{} = {shape}", shape.cells())));
+        }
+        let Some(n) = find_wrong(&Host, image, |label| !self.of(label).is_nan()) else { return Ok(()) };
+        let Shape { nx, ny, .. } = shape;
+        let place = format!("(i, j, k) = ({}, {}, {})", n % nx, n / nx % ny, n / nx / ny);
+        let Some(label) = image[n].number() else {
+            let message = format!("what the image has in cell {place} is no label; use an image of whole numbers");
+            return Err(Error::invalid("diffusion.coefficient", message));
+        };
+        let count = image.iter().filter(|other| other.number() == Some(label)).count();
+        let cells = if count == 1 { "1 cell has".to_owned() } else { format!("{count} cells have") };
+        Err(Error::invalid(
+            "diffusion.coefficient",
+            format!(
+                "no entry for label {label}, which {cells}, the first at {place}; add one (0 makes cells inactive)"
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { nx: 3, ny: 2, nz: 1 };
+
+    fn table(entries: &[(i64, f64)]) -> Result<LabelTable> {
+        LabelTable::new(entries.iter().copied().collect(), None)
+    }
+
+    #[test]
+    fn labels_of_all_types_are_looked_up() {
+        let near = table(&[(0, 0.0), (1, 1.5), (200, 30.0)]).unwrap();
+        let expected = [0.0, 1.5, 30.0, 30.0, 1.5, 0.0];
+        assert_eq!(near.coefficients(SHAPE, &[0u8, 1, 200, 200, 1, 0]).unwrap(), expected);
+        assert_eq!(near.coefficients(SHAPE, &[0i64, 1, 200, 200, 1, 0]).unwrap(), expected);
+        let mut image = [0.0, 1.0, 200.0, 200.0, 1.0, 0.0];
+        near.replace(SHAPE, &mut image).unwrap();
+        assert_eq!(image, expected);
+        let far = table(&[(i64::MIN, 1.0), (0, 2.0), (i64::MAX, 3.0)]).unwrap();
+        assert_eq!(far.coefficients(SHAPE, &[0, i64::MAX, 0, i64::MIN, 0, 0]).unwrap(), [2.0, 3.0, 2.0, 1.0, 2.0, 2.0]);
+        let mask = table(&[(0, 0.0), (1, 4.0)]).unwrap();
+        assert_eq!(mask.coefficients(SHAPE, &[true, false, true, true, true, false]).unwrap()[..3], [4.0, 0.0, 4.0]);
+        let open = LabelTable::new(BTreeMap::from([(-3, 1.0), (7, 2.0)]), Some(0.0)).unwrap();
+        let expected = [1.0, 0.0, 2.0, 0.0, 0.0, 0.0];
+        assert_eq!(open.coefficients(SHAPE, &[-3i16, -4, 7, 8, 0, 100]).unwrap(), expected);
+    }
+
+    #[test]
+    fn gaps_are_named_with_their_first_cell_and_count() {
+        let table = table(&[(0, 0.0), (2, 1.0)]).unwrap();
+        let message = table.coefficients(SHAPE, &[0u8, 2, 2, 0, 1, 1]).unwrap_err().to_string();
+        let expected = "no entry for label 1, which 2 cells have, the first at (i, j, k) = (1, 1, 0); add one";
+        assert!(message.contains(expected), "{message}");
+        let message = table.coefficients(SHAPE, &[0, 2, -9, 0, 0, 0]).unwrap_err().to_string();
+        assert!(message.contains("label -9, which 1 cell has, the first at (i, j, k) = (2, 0, 0)"), "{message}");
+        for odd in [0.5, f64::NAN, f64::INFINITY, 1e300] {
+            let message = table.replace(SHAPE, &mut [0.0, odd, 2.0, 0.0, 0.0, 0.0]).unwrap_err().to_string();
+            assert!(message.contains("in cell (i, j, k) = (1, 0, 0) is no label"), "{message}");
+        }
+        assert!(table.coefficients(SHAPE, &[0u8; 5]).unwrap_err().to_string().contains("5 cells, but 6 = 3×2×1"));
+        assert!(table.coefficients(SHAPE, &[u64::MAX; 6]).is_err());
+    }
+
+    #[test]
+    fn wrong_tables_are_refused() {
+        for wrong in [f64::NAN, -1.0, f64::INFINITY] {
+            let message = table(&[(0, 1.0), (9, wrong)]).unwrap_err().to_string();
+            assert!(message.contains(&format!("{wrong} for label 9")), "{message}");
+            assert!(LabelTable::new(BTreeMap::from([(0, 1.0)]), Some(wrong)).is_err());
+        }
+        assert!(table(&[]).unwrap_err().to_string().contains("without labels"));
+    }
+}

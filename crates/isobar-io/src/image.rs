@@ -1,0 +1,233 @@
+//! Images of samples: a number a cell, from `.npy` arrays and from stacks of grey TIFF pages.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::Path;
+
+use tiff::ColorType;
+use tiff::decoder::{Decoder, DecodingResult, Limits};
+
+use crate::error::{Error, Result};
+use crate::npy;
+
+/// An image with its numbers as they are stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image {
+    /// (nz, ny, nx): pages, their rows, their columns.
+    pub shape: [usize; 3],
+    /// In C order; whole numbers beyond 2⁵³ are rounded.
+    pub values: Vec<f64>,
+    /// Whether it holds whole numbers, or truth values.
+    pub is_whole: bool,
+}
+
+/// Reads an image of one to three directions: `.npy` of any real dtype, `.tif` or `.tiff` of grey pages of equal size, uncompressed or
+/// compressed by LZW, deflate or packed bits.
+///
+/// # Errors
+/// [`Error::Image`] for another ending, and for a TIFF file that is damaged, coloured or of pages that differ; those of [`npy::read`].
+pub fn read(path: &Path) -> Result<Image> {
+    let ending = path.extension().map(OsStr::to_ascii_lowercase);
+    match ending.as_ref().and_then(|ending| ending.to_str()) {
+        Some("npy") => {
+            let (found, is_whole) = npy::describe(path)?;
+            let lengths: Option<Vec<usize>> =
+                found.iter().map(|&n| usize::try_from(n).ok().filter(|&n| n > 0)).collect();
+            let shape = match lengths.as_deref() {
+                Some(&[nx]) => [1, 1, nx],
+                Some(&[ny, nx]) => [1, ny, nx],
+                Some(&[nz, ny, nx]) => [nz, ny, nx],
+                _ => {
+                    let problem = format!(
+                        "has shape {found:?}; save an array of one to three directions, (nz, ny, nx), that is not empty"
+                    );
+                    return Err(Error::Image { path: path.to_path_buf(), problem });
+                }
+            };
+            Ok(Image { shape, values: npy::read(path, shape)?, is_whole })
+        }
+        Some("tif" | "tiff") => read_tiff(path).map_err(|problem| match problem {
+            Problem::Io(source) => Error::Read { path: path.to_path_buf(), source },
+            Problem::Other(problem) => Error::Image { path: path.to_path_buf(), problem },
+        }),
+        _ => {
+            let problem =
+                "cannot tell the format of an image from this ending; use .npy (NumPy) or .tif (TIFF)".to_owned();
+            Err(Error::Image { path: path.to_path_buf(), problem })
+        }
+    }
+}
+
+/// Reads an image that must have a shape; leading directions of one cell may be missing.
+///
+/// # Errors
+/// Those of [`read`]; [`Error::Shape`] for another shape.
+pub fn read_shaped(path: &Path, shape: [usize; 3]) -> Result<Image> {
+    let image = read(path)?;
+    if image.shape == shape {
+        return Ok(image);
+    }
+    let [found, expected] = [image.shape, shape].map(|shape| shape.map(|n| n as u64).to_vec());
+    Err(Error::Shape { path: path.to_path_buf(), found, expected, axes: "(nz, ny, nx)" })
+}
+
+/// What is wrong with a TIFF file, before it has a name.
+enum Problem {
+    Io(std::io::Error),
+    Other(String),
+}
+
+impl From<tiff::TiffError> for Problem {
+    fn from(error: tiff::TiffError) -> Self {
+        match error {
+            tiff::TiffError::IoError(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => Self::Io(error),
+            other => Self::Other(format!(
+                "is no TIFF file that can be read ({other}); save it as grey pages without compression"
+            )),
+        }
+    }
+}
+
+fn read_tiff(path: &Path) -> Result<Image, Problem> {
+    // Opening a pipe would wait for its writer.
+    let found = fs::metadata(path).map_err(Problem::Io)?;
+    if !found.is_file() {
+        return Err(Problem::Other("is not a regular file; name a TIFF file".to_owned()));
+    }
+    let file = File::open(path).map_err(Problem::Io)?;
+    let mut decoder = Decoder::new(BufReader::new(file))?.with_limits(Limits::unlimited());
+    let (mut values, mut pages, mut first, mut is_whole) = (Vec::new(), 0, (0, 0), true);
+    loop {
+        let size = decoder.dimensions()?;
+        match decoder.colortype()? {
+            ColorType::Gray(8 | 16 | 32 | 64) => {}
+            other => {
+                return Err(Problem::Other(format!(
+                    "page {pages} is of type {other:?}; convert it to grey pages of 8 bits or more"
+                )));
+            }
+        }
+        if pages == 0 {
+            first = size;
+        } else if size != first {
+            return Err(Problem::Other(format!(
+                "page {pages} has {} × {} pixels, and the first {} × {}; save a stack of equal pages",
+                size.0, size.1, first.0, first.1
+            )));
+        }
+        // What a damaged header promises is not there.
+        let pixels = u64::from(size.0) * u64::from(size.1);
+        if values.try_reserve(usize::try_from(pixels).unwrap_or(usize::MAX)).is_err() {
+            return Err(Problem::Other(format!("page {pages} has {pixels} pixels, more than memory holds; crop it")));
+        }
+        let before = values.len();
+        match decoder.read_image()? {
+            DecodingResult::U8(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::U16(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::U32(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::U64(page) => values.extend(page.into_iter().map(|value| value as f64)),
+            DecodingResult::I8(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::I16(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::I32(page) => values.extend(page.into_iter().map(f64::from)),
+            DecodingResult::I64(page) => values.extend(page.into_iter().map(|value| value as f64)),
+            DecodingResult::F16(page) => {
+                is_whole = false;
+                values.extend(page.into_iter().map(f64::from));
+            }
+            DecodingResult::F32(page) => {
+                is_whole = false;
+                values.extend(page.into_iter().map(f64::from));
+            }
+            DecodingResult::F64(page) => {
+                is_whole = false;
+                values.extend(page);
+            }
+        }
+        if (values.len() - before) as u64 != pixels || pixels == 0 {
+            return Err(Problem::Other(format!("page {pages} is cut short, or empty; save it again")));
+        }
+        pages += 1;
+        if !decoder.more_images() {
+            break;
+        }
+        decoder.next_image()?;
+    }
+    let shape = [pages, first.1 as usize, first.0 as usize];
+    if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+        return Err(Problem::Other(format!(
+            "pixel {at}, counted through all pages, is {}; every one must be finite",
+            values[at]
+        )));
+    }
+    Ok(Image { shape, values, is_whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use tiff::encoder::{TiffEncoder, colortype};
+
+    use super::*;
+
+    fn tiff<C: colortype::ColorType>(path: &Path, pages: &[(u32, u32, &[C::Inner])])
+    where
+        [C::Inner]: tiff::encoder::TiffValue,
+    {
+        let mut encoder = TiffEncoder::new(File::create(path).unwrap()).unwrap();
+        for (width, height, values) in pages {
+            encoder.write_image::<C>(*width, *height, values).unwrap();
+        }
+    }
+
+    #[test]
+    fn stacks_and_arrays_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rock.tif");
+        tiff::<colortype::Gray8>(&path, &[(3, 2, &[0, 255, 0, 1, 2, 3]), (3, 2, &[9, 8, 7, 6, 5, 4])]);
+        let found = read(&path).unwrap();
+        let values = [0.0, 255.0, 0.0, 1.0, 2.0, 3.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0];
+        assert_eq!(found, Image { shape: [2, 2, 3], values: values.to_vec(), is_whole: true });
+        assert_eq!(read_shaped(&path, [2, 2, 3]).unwrap(), found);
+        let message = read_shaped(&path, [2, 3, 2]).unwrap_err().to_string();
+        assert!(message.contains("has shape (2, 2, 3), the grid wants (2, 3, 2)"), "{message}");
+        tiff::<colortype::Gray16>(&path, &[(1, 2, &[65535, 300])]);
+        assert_eq!(read(&path).unwrap().values, [65535.0, 300.0]);
+        tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, 2.0])]);
+        assert_eq!(read(&path).unwrap(), Image { shape: [1, 1, 2], values: vec![0.5, 2.0], is_whole: false });
+        let path = folder.path().join("k.npy");
+        npy::write(File::create(&path).unwrap(), &[2, 1], &[1.0, 3.0]).unwrap();
+        assert_eq!(read(&path).unwrap(), Image { shape: [1, 2, 1], values: vec![1.0, 3.0], is_whole: false });
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.tif");
+        let says = |path: &Path, what: &str| {
+            let message = read(path).unwrap_err().to_string();
+            assert!(message.contains(what), "{message}");
+        };
+        says(&path, "no such file");
+        says(&path.with_extension("png"), "use .npy (NumPy) or .tif (TIFF)");
+        says(folder.path().with_extension("tif").as_path(), "no such file");
+        fs::write(&path, b"II*\0\x08\0\0\0").unwrap();
+        says(&path, "is no TIFF file that can be read");
+        fs::write(&path, b"not one").unwrap();
+        says(&path, "is no TIFF file that can be read");
+        tiff::<colortype::RGB8>(&path, &[(1, 1, &[1, 2, 3])]);
+        says(&path, "page 0 is of type RGB(8); convert it to grey");
+        tiff::<colortype::Gray8>(&path, &[(2, 1, &[1, 2]), (1, 1, &[1])]);
+        says(&path, "page 1 has 1 × 1 pixels, and the first 2 × 1");
+        tiff::<colortype::Gray32Float>(&path, &[(2, 1, &[0.5, f32::NAN])]);
+        says(&path, "pixel 1, counted through all pages, is NaN");
+        tiff::<colortype::Gray8>(&path, &[(64, 64, &[7; 4096])]);
+        let bytes = fs::read(&path).unwrap();
+        for cut in [9, 100, 2000] {
+            fs::write(&path, &bytes[..bytes.len().min(cut)]).unwrap();
+            assert!(read(&path).is_err(), "{cut}");
+        }
+        let npy_path = folder.path().join("a.npy");
+        npy::write(File::create(&npy_path).unwrap(), &[1, 1, 1, 1], &[1.0]).unwrap();
+        says(&npy_path, "has shape [1, 1, 1, 1]; save an array of one to three directions");
+    }
+}

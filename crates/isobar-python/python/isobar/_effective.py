@@ -1,0 +1,97 @@
+"""Effective conductivities."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Iterable, Mapping, Sequence
+
+from isobar import _isobar
+from isobar._problems import diffusion
+from isobar._results import NotConvergedWarning
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+_AXES = "xyz"
+
+
+class Effective:
+    """The effective conductivity of a sample along one axis, and what goes with it. Made by `effective`."""
+
+    __slots__ = {
+        "axis": "``\"x\"``, ``\"y\"`` or ``\"z\"``.",
+        "bounds": "What no arrangement of the cells goes below and above: all in series, and all in parallel.",
+        "conductivity": "Q L / A for a difference of 1, with the flow Q, the length L and the cross-section A. 0 where no path leads across.",
+        "connected": "The fraction of the open volume that is connected to both sides.",
+        "converged": "Whether the residual met the tolerance; True where nothing had to be solved.",
+        "imbalance": "The difference of inflow and outflow relative to the larger of them: far more than the error of the conductivity.",
+        "iterations": "Of the solve; 0 where nothing had to be solved.",
+        "porosity": "The fraction of the volume that is open, κ > 0.",
+        "tortuosity": "The mean of κ over `conductivity`: porosity · D / D_eff for pores of one D. Infinite where nothing flows.",
+    }
+
+    def __init__(self, found):
+        axis, self.conductivity, self.tortuosity, self.porosity, self.connected, bounds, self.imbalance, solved = found
+        self.axis, self.bounds = _AXES[axis], tuple(bounds)
+        self.converged, self.iterations, _ = solved or (True, 0, 0.0)
+
+    def __repr__(self) -> str:
+        verdict = "" if self.converged else ", NOT converged"
+        return f"<isobar.Effective: conductivity {self.conductivity:.6g} along {self.axis}, tortuosity {self.tortuosity:.6g}{verdict}>"
+
+
+def effective(
+    image_or_kappa: ArrayLike,
+    coefficients: Mapping[int, float] | None = None,
+    axis: str | Iterable[str] = "all",
+    tolerance: float = 1e-5,
+    *,
+    spacing: float | Sequence[ArrayLike] = 1.0,
+    active: ArrayLike | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> dict[str, Effective]:
+    """The effective conductivity and the tortuosity of a sample, such as the image of a porous rock: an `Effective` for each axis.
+
+    Along each axis −∇·(κ∇u) = 0 is solved with u = 1 on one side, u = 0 on the opposite side and no flow through the others, for the cells that are
+    connected to both. The conductivity follows from the energy of u, whose error is about the square of that of u.
+
+    Parameters
+    ----------
+    image_or_kappa
+        κ of every cell, shape ``(nz, ny, nx)``, ``(ny, nx)`` or ``(nx,)``; or an image of labels. x runs along rows, the last index.
+    coefficients
+        κ of each label of an image, as of `Diffusion`: ``{0: 0.0, 255: 1.0}``.
+    axis
+        ``"x"``, ``"y"``, ``"z"``, several of them, or ``"all"`` that have several cells.
+    tolerance
+        Stop at ‖b − A u‖ ≤ tolerance · ‖b‖.
+    spacing
+        Width of cells, as of `Diffusion`; cubes by default.
+    active
+        Which cells take part; all where it is not given.
+    device, threads
+        As of `Solver`.
+
+    >>> rock = np.array([[0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [0, 0, 0, 1]], np.uint8)      # a channel along x, and a pore by itself
+    >>> found = isobar.effective(rock, {0: 0.0, 1: 3.0}, tolerance=1e-10)
+    >>> round(found["x"].conductivity, 6), round(found["x"].tortuosity, 6), round(found["x"].connected, 6)
+    (0.75, 1.25, 0.8)
+    >>> found["y"].conductivity, found["y"].tortuosity, round(found["x"].porosity, 6)
+    (0.0, inf, 0.3125)
+    """
+    given, dimensions, _kept = diffusion(image_or_kappa, spacing, None, active, None, coefficients=coefficients)
+    if isinstance(axis, str) and axis == "all":
+        shape = (given["kappa"] or [given["labels"]])[0][1]
+        axis = [each for each, n in zip(_AXES, reversed(shape)) if n > 1] or "x"
+    axes = [axis] if isinstance(axis, str) else list(axis)
+    for each in axes:
+        if each not in tuple(_AXES[:dimensions]):
+            raise ValueError(f"axis: {each!r}; use {', '.join(_AXES[:dimensions])} or all")
+    found = _isobar.effective(given, [_AXES.index(each) for each in axes], float(tolerance), device, threads)
+    result = {each: Effective(numbers) for each, numbers in zip(axes, found)}
+    missed = [each for each in result.values() if not each.converged]
+    if missed:
+        text = f"not converged along {', '.join(each.axis for each in missed)}: see imbalance, and give a larger tolerance"
+        warnings.warn(text, NotConvergedWarning, stacklevel=2)
+    return result

@@ -1,0 +1,49 @@
+//! Effective conductivities.
+
+use isobar::options::{Norm, SolverOptions};
+use isobar::stencil::Axis;
+use isobar::{Device, Sample};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+use crate::observer::watched;
+use crate::system::Given;
+
+/// Axis, conductivity, tortuosity, porosity, connected part, bounds, imbalance, and of the solve whether it converged, its iterations
+/// and its residual.
+type Found = (usize, f64, f64, f64, f64, [f64; 2], f64, Option<(bool, usize, f64)>);
+
+/// No solver has this number.
+const NO_SOLVER: usize = usize::MAX;
+
+/// Finds the effective conductivities of a sample along axes 0 (x), 1 and 2.
+#[pyfunction]
+pub(crate) fn effective(
+    py: Python<'_>,
+    given: Given,
+    axes: Vec<usize>,
+    tolerance: f64,
+    device: &str,
+    threads: Option<usize>,
+) -> PyResult<Vec<Found>> {
+    let options = SolverOptions { tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
+    options
+        .validate()
+        .map_err(|error| PyValueError::new_err(error.to_string().replacen("solver.tolerance", "tolerance", 1)))?;
+    let axes = axes.into_iter().filter_map(|axis| Axis::ALL.get(axis).copied());
+    let problem = given.problem()?;
+    let found = watched(py, NO_SOLVER, None, |watch| {
+        let device = Device::parse(device, threads)?;
+        let mut sample = device.enter(|| Sample::new(problem))?;
+        axes.map(|axis| {
+            let found = sample.along(axis, &device, &options, &mut |seen| watch.observe(seen))?;
+            let outcome =
+                found.outcome.map(|outcome| (outcome.converged(), outcome.iterations, outcome.relative_residual));
+            let isobar::Effective { conductivity, tortuosity, porosity, connected, bounds, imbalance, .. } = found;
+            Ok((axis as usize, conductivity, tortuosity, porosity, connected, bounds, imbalance, outcome))
+        })
+        .collect::<isobar::Result<Vec<Found>>>()
+    })?;
+    found.map_err(raise)
+}
