@@ -72,3 +72,29 @@ def test_the_nearest_box():
     )
     result = solver.solve(b)
     assert result.converged and result.iterations <= 25
+
+
+def test_waves():
+    """Negative reactions: closed form of a sine, random boxes against SciPy, and what refuses them."""
+    n, k = 63, 31.0
+    x = (np.arange(n) + 0.5) / n
+    wave = np.sin(np.pi * x)[:, None] * np.sin(2 * np.pi * x)[None, :]
+    box = isobar.Diffusion(np.ones((n, n)), spacing=1 / n, boundary=0.0, reaction=-(k**2))
+    eigenvalue = 4 * n**2 * (np.sin(np.pi / (2 * n)) ** 2 + np.sin(np.pi / n) ** 2) - k**2
+    result = isobar.solve(box, wave / n**2, tolerance=1e-11, device="cpu")
+    assert result.converged
+    np.testing.assert_allclose(result.x, wave / eigenvalue, atol=1e-10 * abs(1 / eigenvalue))
+    rng = np.random.default_rng(4)
+    for boundary in ["neumann", 0.0, "periodic", {"x": "periodic", "south": 0.0}]:
+        kappa = np.broadcast_to(rng.uniform(0.5, 2.0, 7)[:, None, None], (7, 6, 10))
+        problem = isobar.Diffusion(kappa, spacing=1.0, boundary=boundary, reaction=-rng.uniform(0.2, 3.0))
+        b = rng.standard_normal((7, 6, 10))
+        solver = isobar.Solver(problem, tolerance=1e-10, device="cpu")
+        assert solver.method == "direct"
+        expected = linalg.spsolve(sparse.csc_matrix(problem.to_scipy()), b.ravel())
+        np.testing.assert_allclose(solver.solve(b).x.ravel(), expected, atol=1e-7 * abs(expected).max())
+    rough = isobar.Diffusion(rng.uniform(1.0, 2.0, (7, 6, 10)), reaction=-1.0)
+    with pytest.raises(ValueError, match=r"negative in cell \(i, j, k\) = \(0, 0, 0\).*direct"):
+        isobar.Solver(rough, device="cpu")
+    with pytest.raises(ValueError, match="eigenvalue that vanishes"):
+        isobar.Solver(isobar.Diffusion(np.ones((6, 6)), spacing=1.0, boundary="periodic", reaction=-4.0), device="cpu")

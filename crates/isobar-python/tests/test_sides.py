@@ -172,7 +172,7 @@ def test_conductances_without_a_shift(rng):
     A = laplacian({1: tx}, 0.0, np.ones((6, 8), bool))
     np.testing.assert_allclose(A @ rows.ravel(), b.ravel(), atol=1e-9)
     np.testing.assert_allclose(rows.mean(axis=1), 0.0, atol=1e-9)
-    assert repr(isobar.Faces(tx)).startswith("<isobar.Faces: diffusion on") and isobar.Faces(tx).coordinates is None
+    assert repr(isobar.Faces(tx)).startswith("<isobar.Faces (6, 8)") and isobar.Faces(tx).coordinates is None
 
 
 def test_a_problem_and_its_conductances(rng):

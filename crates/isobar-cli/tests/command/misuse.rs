@@ -226,7 +226,7 @@ fn too_little_memory() {
         );
         std::process::Command::new("sh").args(["-c", &command]).output().unwrap()
     };
-    assert_fails(&run(100_000), &["a grid of 96×96×96 cells needs", "of memory are available"]);
+    assert_fails(&run(115_000), &["a grid of 96×96×96 cells needs", "of memory are available"]);
     for limit in (120_000..480_000).step_by(40_000) {
         let output = run(limit);
         let message = stderr(&output);

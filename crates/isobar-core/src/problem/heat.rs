@@ -3,10 +3,10 @@
 use std::f64::consts::PI;
 
 use super::{Boundary, Coefficient, DiffusionProblem, PointProblem, Spacing, Weighting};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
 use crate::layout::Shape;
-use crate::stencil::Diffusion;
+use crate::stencil::{Diffusion, Stencil};
 
 /// M u_t = −K u + s: u_t = ∇·(κ∇u) − c u + f in space, by finite volumes (K the matrix of
 /// −∇·(κ∇u) + c u, M the volumes of cells), or at points inside a box with given values on its sides.
@@ -35,10 +35,14 @@ impl Heat {
     /// By finite volumes: unknowns in the middle of cells, boundary values on faces. `body` is f of every cell, C order.
     ///
     /// # Errors
-    /// Those of [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`].
+    /// Those of [`DiffusionProblem::stencil`] and [`DiffusionProblem::rhs_from`]; [`Error::Invalid`] for a negative reaction.
     pub fn in_cells(problem: &DiffusionProblem, body: Option<Vec<f64>>) -> Result<Self> {
         let checked = problem.checked()?;
         let (stiffness, own) = (checked.stencil()?, 0..problem.shape.ny);
+        if !stiffness.is_definite() {
+            let message = "a negative one makes heat grow by itself, which time steps here are not for; use one that is not negative";
+            return Err(Error::invalid("diffusion.reaction", message));
+        }
         let source = match body {
             Some(body) => checked.rhs_from_in(&own, body, Weighting::Volume)?,
             None => checked.rhs_in(&own, None, 0, Weighting::Volume)?,

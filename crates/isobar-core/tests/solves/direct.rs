@@ -8,7 +8,7 @@ use isobar_core::layout::Shape;
 use isobar_core::operator::Guess;
 use isobar_core::options::{Compatibility, Method, Norm, Preconditioner, SolverOptions};
 use isobar_core::outcome::{Outcome, Stop};
-use isobar_core::problem::random;
+use isobar_core::problem::{Coefficient, DiffusionProblem, Heat, random};
 use isobar_core::reference::Reference;
 use isobar_core::solver::ignore;
 use isobar_core::stencil::{Coefficients, Diffusion, Side, Stencil, Supports, TensorProduct};
@@ -194,6 +194,11 @@ fn indefinite_boxes_are_solved_and_refined() {
         let message = new(&wave, &SolverOptions { method, ..options(1e-8) }).err().unwrap().to_string();
         assert!(message.contains("negative in cell (i, j, k) = (0, 0, 0)"), "{message}");
     }
+    let problem = DiffusionProblem {
+        reaction: Some(vec![-1.1; shape.cells()]),
+        ..DiffusionProblem::new(shape, Coefficient::Isotropic(vec![1.0; shape.cells()]))
+    };
+    assert!(Heat::in_cells(&problem, None).unwrap_err().to_string().contains("negative"));
     let mut system = new(&wave, &SolverOptions { method: Method::Auto, ..options(1e-8) }).unwrap();
     assert_eq!(system.description().method, "direct");
     // From definite to indefinite and back, also where nothing but the reaction ties cells.
