@@ -23,7 +23,8 @@ from isobar._devices import Device, devices
 from isobar._effective import Effective, effective
 from isobar._gradient import Gradient
 from isobar._isobar import __version__
-from isobar._problems import Case, Diffusion, Faces, Helmholtz, Problem, TensorProduct
+from isobar._pressure import Helmholtz, TensorProduct
+from isobar._problems import Case, Diffusion, Faces, Problem
 from isobar._results import NotConvergedError, NotConvergedWarning, Result
 from isobar._solvers import Solver, solve
 from isobar._time import Heat, Step

@@ -1,0 +1,128 @@
+"""Products of vertical and horizontal factors: the pressure equation of an atmosphere, and matrices like it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isobar import _isobar
+from isobar._arrays import host_values
+from isobar._options import to_toml
+from isobar._problems import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+class TensorProduct(Problem):
+    """A matrix whose entries are products of vertical vectors and horizontal fields:
+
+    (A u)_{T,k} = |T| [(a_k − b_k − c_k) u_k + b_k u_{k+1} + c_k u_{k−1}] + d_k Σ α_{TT'} (u_{T',k} − u_{T,k})
+
+    Parameters
+    ----------
+    a, b, c, d
+        nz numbers each: mass, coupling to the layer above (not positive, the last 0), to the layer below (the first 0), factor of the
+        horizontal couplings (not positive).
+    area
+        |T|, shape ``(ny, nx)``.
+    x_faces
+        α of the faces between cells in x, shape ``(ny, nx + 1)``; outermost ones are Dirichlet sides, or Neumann where they are 0.
+    y_faces
+        Likewise in y, shape ``(ny + 1, nx)``.
+
+    >>> n = 8
+    >>> column = isobar.TensorProduct(np.ones(3), np.zeros(3), np.zeros(3), -np.ones(3), np.ones((n, n)), np.ones((n, n + 1)), np.ones((n + 1, n)))
+    >>> column.shape
+    (3, 8, 8)
+    """
+
+    def __init__(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        c: ArrayLike,
+        d: ArrayLike,
+        area: ArrayLike,
+        x_faces: ArrayLike,
+        y_faces: ArrayLike,
+    ):
+        area = host_values(area, "area")
+        if len(area.shape) != 2:
+            raise ValueError(f"area has shape {tuple(area.shape)}; it is (ny, nx)")
+        ny, nx = area.shape
+        x_faces, y_faces = host_values(x_faces, "x_faces"), host_values(y_faces, "y_faces")
+        for what, handle, wanted in (("x_faces", x_faces, (ny, nx + 1)), ("y_faces", y_faces, (ny + 1, nx))):
+            if tuple(handle.shape) != wanted:
+                raise ValueError(f"{what} has shape {tuple(handle.shape)}; with an area of {(ny, nx)} it is {wanted}")
+        vertical = []
+        for what, profile in (("a", a), ("b", b), ("c", c), ("d", d)):
+            values = np.asarray(profile, dtype=np.float64)
+            if values.ndim != 1:
+                raise ValueError(f"{what} has shape {values.shape}; it is (nz,)")
+            vertical.append(values.tolist())
+        super().__init__(_isobar.System.tensor_product(vertical, [ny, nx], area.parts, x_faces.parts, y_faces.parts))
+
+
+class Helmholtz(Problem):
+    """−ω²(∇²u + λ² r⁻² ∂_r(r² ∂_r u)) + u = f, the pressure correction of an atmosphere model: no flow through bottom and top, u = 0 around.
+
+    Made by `panel` or `box`. Arrays are of shape ``(nz, ny, nx)``.
+    """
+
+    @classmethod
+    def panel(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+        geometry: str = "panel",
+    ) -> Helmholtz:
+        """On one panel of the cubed sphere, of gnomonic or (``geometry="equiangular-panel"``) equiangular coordinates.
+
+        ``depth`` is that of the atmosphere in m, ``grading`` ``"quadratic"`` or ``"uniform"``, ``courant`` the horizontal Courant number of
+        sound, from which ω follows unless it is given.
+
+        >>> isobar.Helmholtz.panel(16, 16, 8).shape
+        (8, 16, 16)
+        """
+        return cls(_helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam))
+
+    @classmethod
+    def box(
+        cls,
+        nx: int = 128,
+        ny: int = 128,
+        nz: int = 128,
+        *,
+        depth: float = 50e3,
+        grading: str = "quadratic",
+        courant: float = 8.4,
+        omega: float | None = None,
+        lam: float = 1.0,
+    ) -> Helmholtz:
+        """In a flat box."""
+        return cls(_helmholtz("box", nx, ny, nz, depth, grading, courant, omega, lam))
+
+
+def _helmholtz(geometry, nx, ny, nz, depth, grading, courant, omega, lam):
+    keys = {
+        "problem.courant": courant,
+        "problem.lambda": lam,
+        "problem.omega": omega,
+        "grid.geometry": geometry,
+        "grid.nx": nx,
+        "grid.ny": ny,
+        "grid.nz": nz,
+        "grid.depth": depth,
+        "grid.grading": grading,
+    }
+    lines = [f"{key} = {to_toml(value)}" for key, value in keys.items() if value is not None]
+    return _isobar.System.from_text("arrays", "\n".join(['problem.kind = "helmholtz"', *lines, ""]))
