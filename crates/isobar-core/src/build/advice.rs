@@ -53,8 +53,11 @@ pub(super) fn advice(
         Stop::Stagnated if options.precision == Precision::F32 => {
             format!("single precision may be too short for this problem: use solver.precision {wider}")
         }
+        // What refinement of a direct solve leaves is rounding, whatever its size.
         Stop::Stagnated
-            if evidence.is_at_floor || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
+            if evidence.is_at_floor
+                || options.method == Method::Direct
+                || (options.method.is_stationary() && residual < DOUBLE_FLOOR) =>
         {
             format!(
             "a relative residual of {residual:.1e} is what rounding in double precision leaves here, and the solution is as good \

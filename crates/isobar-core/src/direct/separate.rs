@@ -345,7 +345,7 @@ impl Separable {
                 "solver.method",
                 format!(
                     "\"direct\" takes a reaction that varies along one axis, and what ties cell {at:?} is {found:.6e} for its volume \
-                     where cells like it have {sum:.6e} (a well, or a reaction of another kind); use \"auto\""
+                     where cells like it have {sum:.6e} (a well, a robin side that differs from face to face, or a reaction of another kind); use \"auto\""
                 ),
             ));
         }
