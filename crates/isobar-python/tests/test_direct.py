@@ -81,7 +81,7 @@ def test_waves():
     wave = np.sin(np.pi * x)[:, None] * np.sin(2 * np.pi * x)[None, :]
     box = isobar.Diffusion(np.ones((n, n)), spacing=1 / n, boundary=0.0, reaction=-(k**2))
     eigenvalue = 4 * n**2 * (np.sin(np.pi / (2 * n)) ** 2 + np.sin(np.pi / n) ** 2) - k**2
-    result = isobar.solve(box, wave / n**2, tolerance=1e-11, device="cpu")
+    result = isobar.Solver(box, tolerance=1e-11, device="cpu").solve(wave / n**2)
     assert result.converged
     np.testing.assert_allclose(result.x, wave / eigenvalue, atol=1e-10 * abs(1 / eigenvalue))
     rng = np.random.default_rng(4)

@@ -88,6 +88,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
                     ranks = Ranks::new(self);
                     ranks.watch_first(self, monitor);
                     self.watch_single(monitor);
+                    self.watch_points(monitor);
                 }
                 None | Some(Stop::Breakdown | Stop::Diverged)
                     if self.has_single_multigrid() && ranks.now == 0 && residual.is_finite() =>

@@ -126,6 +126,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         residual: f64,
     ) -> Result<String> {
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
+        self.is_replaceable = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;
         monitor.change(residual);
         Ok(format!("the nearest box was slow up to iteration {at}, {left:.3} an iteration; went on with multigrid"))
