@@ -30,7 +30,7 @@ pub struct Assembled {
     pub active: Option<Vec<bool>>,
     /// Where the cells lie, for files and plots.
     pub mesh: Mesh,
-    /// What fluxes follow from, of diffusion in cells.
+    /// The widths and sides that fluxes follow from; only of diffusion in cells.
     pub box_of_cells: Option<BoxOfCells>,
 }
 
@@ -294,7 +294,7 @@ impl DiffusionCase {
         })
     }
 
-    /// The same from conductances: the right-hand side is what comes into each cell.
+    /// Assembles a matrix of conductances, whose right-hand side is what flows into each cell.
     fn assemble_faces(&self, faces: &FaceProblem, rows: &Range<usize>) -> Result<Assembled> {
         let stencil = faces.stencil();
         let values = self.right_hand_side(

@@ -33,7 +33,7 @@ pub struct Case {
     pub solver: SolverOptions,
     /// Where the iteration starts, `solver.guess`.
     pub guess: FirstGuess,
-    /// What is written beside the files of the command line, `[output]`.
+    /// The files that `[output]` asks for, beside those of the command line.
     pub output: OutputSection,
 }
 

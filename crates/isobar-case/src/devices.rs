@@ -16,7 +16,7 @@ const COPIED: Shape = Shape { nx: 512, ny: 256, nz: 128 };
 /// A device of this machine.
 #[derive(Debug)]
 pub struct Found {
-    /// What options call it: `cpu`, `cuda:0`.
+    /// Its name in options: `cpu`, `cuda:0`.
     pub device: String,
     /// Its model.
     pub name: String,

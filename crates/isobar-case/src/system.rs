@@ -56,7 +56,7 @@ impl LinearSystem {
         Ok(Self { matrix: Matrix::Diffusion(problem.stencil()?), origin: Origin::Diffusion(Box::new(problem)) })
     }
 
-    /// Of conductances.
+    /// Makes a system of conductances.
     pub fn from_faces(problem: FaceProblem) -> Self {
         Self { matrix: Matrix::Diffusion(problem.stencil().clone()), origin: Origin::Faces(Box::new(problem)) }
     }
@@ -74,7 +74,7 @@ impl LinearSystem {
         }
     }
 
-    /// The same problem of diffusion with other coefficients, and another reaction where one is given.
+    /// Returns this problem of diffusion with other coefficients, and another reaction where one is given.
     ///
     /// # Errors
     /// Those of [`DiffusionProblem::stencil`]; a system that is not from [`LinearSystem::from_diffusion`].

@@ -225,7 +225,7 @@ impl AxisChoice {
 pub struct LabelValue {
     /// The label.
     pub label: i64,
-    /// What its cells conduct.
+    /// The coefficients of its cells.
     pub value: f64,
 }
 

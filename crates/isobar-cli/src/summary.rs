@@ -174,7 +174,7 @@ pub fn closing(
     lines.join("\n")
 }
 
-/// What flows out through each side.
+/// Formats the flow out of the domain through each side.
 pub fn flow(flux: &BTreeMap<&'static str, f64>) -> String {
     let totals: Vec<String> = flux.iter().map(|(side, total)| format!("{side} {total:.6e}")).collect();
     entry("flow", format!("{} out of the domain", totals.join(", ")))

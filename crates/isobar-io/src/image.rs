@@ -72,7 +72,7 @@ pub fn read_shaped(path: &Path, shape: [usize; 3]) -> Result<Image> {
     Err(Error::Shape { path: path.to_path_buf(), found, expected, axes: "(nz, ny, nx)" })
 }
 
-/// What is wrong with a TIFF file, before it has a name.
+/// An error of a TIFF file whose name is not known here.
 enum Problem {
     Io(std::io::Error),
     Other(String),

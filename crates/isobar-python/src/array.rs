@@ -46,7 +46,7 @@ pub(crate) fn bytes<'py, const N: usize>(
     })
 }
 
-/// The same of values.
+/// Returns the bytes of numbers.
 pub(crate) fn bytes_of<'py>(py: Python<'py>, values: &[f64]) -> PyResult<Bound<'py, PyByteArray>> {
     bytes(py, values.iter().map(|value| value.to_ne_bytes()))
 }

@@ -53,7 +53,7 @@ impl Labels {
     }
 }
 
-/// What is wrong with a table, or with an image for a table, as an error of the argument.
+/// Turns an error of a table, or of an image for it, into one of the argument.
 fn of_coefficients(error: isobar::Error) -> PyErr {
     match error {
         isobar::Error::Invalid { message, .. } => PyValueError::new_err(format!("coefficients: {message}")),

@@ -30,7 +30,7 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| isobar_cli::main_with(arguments))
 }
 
-/// Of every device: what options call it, its name, bytes of memory, threads, compute capability, bytes a second of a copy where that is
+/// Lists every device: its name in options, its model, bytes of memory, threads, compute capability, bytes a second of a copy where that is
 /// measured, and why it cannot be used.
 type GivenDevice = (String, String, Option<f64>, Option<usize>, Option<(i32, i32)>, Option<f64>, Option<String>);
 

@@ -253,7 +253,7 @@ impl System {
         py.detach(|| self.inner.is_regular())
     }
 
-    /// The same with other coefficients.
+    /// Returns this system with other coefficients.
     fn with_coefficients(&self, py: Python<'_>, kappa: Vec<Array>, reaction: Option<Array>) -> PyResult<Self> {
         let shape = self.inner.shape();
         let coefficient = coefficient(shape, &kappa)?;

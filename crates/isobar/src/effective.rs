@@ -43,7 +43,7 @@ pub struct Sample {
     porosity: f64,
 }
 
-/// What is known of a sample along one axis.
+/// The effective properties of a sample along one axis.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// The axis.
@@ -57,12 +57,12 @@ pub struct Effective {
     pub porosity: f64,
     /// The part of the open volume that is connected to both sides.
     pub connected: f64,
-    /// What no arrangement of the cells goes below and above: all in series, the harmonic mean of κ, and all in parallel, the arithmetic
+    /// The bounds that no arrangement of the cells goes below and above: all in series, the harmonic mean of κ, and all in parallel, the arithmetic
     /// one.
     pub bounds: [f64; 2],
     /// |Q_in − Q_out| relative to the larger of them: how far the solution is from conserving what flows. 0 where nothing flows.
     pub imbalance: f64,
-    /// What came of the solve; nothing where none was needed.
+    /// The outcome of the solve; nothing where none was needed.
     pub outcome: Option<Outcome>,
     /// The solution, 1 on the lower and 0 on the upper side, in C order; empty where there was no solve. 0 in cells that are not
     /// connected to both sides.

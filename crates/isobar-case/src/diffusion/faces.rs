@@ -19,9 +19,9 @@ use crate::values::read_cells;
 pub struct FacesSection {
     /// Conductances of the faces between neighbours in x, shape (nz, ny, nx − 1).
     pub x: Option<PathBuf>,
-    /// The same in y, shape (nz, ny − 1, nx).
+    /// Conductances between neighbours in y, shape (nz, ny − 1, nx).
     pub y: Option<PathBuf>,
-    /// The same in z, shape (nz − 1, ny, nx).
+    /// Conductances between neighbours in z, shape (nz − 1, ny, nx).
     pub z: Option<PathBuf>,
     /// s of every cell, shape (nz, ny, nx).
     pub shift: Option<PathBuf>,
@@ -72,7 +72,7 @@ impl FacesSection {
         [&self.x, &self.y, &self.z, &self.shift, &self.active].into_iter().filter_map(Option::as_deref)
     }
 
-    /// What they are, for the summary.
+    /// Describes the conductances for the summary.
     pub(super) fn describe(&self) -> String {
         let count = [&self.x, &self.y, &self.z].into_iter().flatten().count();
         format!("conductances from {}", plural(count, "file"))

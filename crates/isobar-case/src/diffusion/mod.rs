@@ -110,7 +110,7 @@ pub struct DiffusionSection {
     pub active: Option<Values>,
     /// Where the unknowns are.
     pub unknowns: Unknowns,
-    /// What is said of the sides, until the grid is known.
+    /// The sides as the file gives them, until the grid is known.
     #[serde(rename = "boundary")]
     given: GivenSides,
     /// What holds on the sides.

@@ -23,7 +23,7 @@ const AXES: [&str; 3] = ["x", "y", "z"];
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sides([[Side; 2]; 3]);
 
-/// What holds on a side.
+/// The boundary condition of a side.
 #[derive(Clone, Debug, PartialEq)]
 enum Side {
     Neumann(Values),
@@ -54,7 +54,7 @@ struct Table {
     all: Option<Side>,
 }
 
-/// The same, or what holds on all sides.
+/// The boundary condition of a side, or of all sides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GivenSides(Table);
 
@@ -195,7 +195,7 @@ impl Side {
 }
 
 impl GivenSides {
-    /// What holds on each side of a grid. `all` are the sides of directions with more than one cell.
+    /// The boundary conditions of the sides of a grid. `all` are the sides of directions with more than one cell.
     ///
     /// # Errors
     /// One periodic side of two; numbers that make no sense. They name the key.

@@ -37,7 +37,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
     Ok(SUCCESS)
 }
 
-/// What an error says, without the name of the device or the library that stands before it anyway.
+/// The message of an error, without the name of the device or the library that stands before it anyway.
 fn reason(error: &isobar::Error) -> String {
     let text = error.to_string();
     text.strip_prefix("cuda: ").or_else(|| text.strip_prefix("mpi: ")).unwrap_or(&text).to_owned()

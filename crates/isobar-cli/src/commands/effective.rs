@@ -25,7 +25,7 @@ use crate::{INTERRUPTED, NOT_CONVERGED, SUCCESS, device, files, interrupt};
 /// Finds effective conductivities of an image and writes what was asked for.
 ///
 /// # Errors
-/// Whatever keeps the image from being read, the systems from being solved, or a file from being written.
+/// An image that cannot be read, systems that cannot be solved, a file that cannot be written.
 pub fn run(args: &EffectiveArgs) -> Result<u8> {
     let options = SolverOptions { tolerance: args.tolerance, norm: Norm::Rhs, ..SolverOptions::default() };
     options
@@ -245,7 +245,7 @@ struct NamedDevice {
 
 #[derive(Serialize)]
 struct SecondsReport {
-    /// Of reading the image, and finding what is connected.
+    /// Seconds of reading the image and finding what is connected.
     read: f64,
     total: f64,
 }

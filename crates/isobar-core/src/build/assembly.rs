@@ -66,7 +66,7 @@ pub(super) struct Maker<'a, B: Supports<S>, S: Stencil, T: Real> {
     pub(super) backend: &'a B,
     pub(super) stencil: &'a S,
     options: &'a SolverOptions,
-    /// Of the matrix or of the nearest box, where they have been found already.
+    /// The factors of the matrix, or of the nearest box, where they have been found already.
     pub(super) factors: Option<&'a Separable>,
     /// Whether a part of the grid is tied to nothing.
     is_floating: bool,

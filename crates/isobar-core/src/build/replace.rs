@@ -33,7 +33,7 @@ const PROBE_BOX: usize = 8;
 /// which takes ten where cells are thin.
 const SLOW_BOX: f64 = 36.0;
 
-/// The same with the nearest box as the preconditioner.
+/// Returns these options with the nearest box as the preconditioner.
 pub(super) fn with_box(mut options: SolverOptions) -> SolverOptions {
     options.preconditioner = Preconditioner::Direct;
     in_double(options)

@@ -52,7 +52,7 @@ pub struct System<B: Supports<S>, S: Stencil> {
     pub(super) is_automatic: bool,
     /// The options as they were given, where they left the method open and a direct solve was chosen.
     pub(super) asked: Option<SolverOptions>,
-    /// What takes the place of the nearest box as a preconditioner, where that is only tried.
+    /// The options that replace the nearest box as a preconditioner, where it is only tried.
     pub(super) after_box: Option<SolverOptions>,
     /// Whether the method was nobody's wish either, and there is a safer one.
     pub(super) is_replaceable: bool,

@@ -23,7 +23,7 @@ fn stencil(shape: Shape, sides: [[Side; 2]; 3], stretching: f64, layered: Option
     stencil_with(1.0, shape, sides, stretching, layered, seed)
 }
 
-/// The same with a reaction of this size, which may be negative.
+/// Makes such a box with a reaction of this size, which may be negative.
 fn stencil_with(
     size: f64,
     shape: Shape,

@@ -8,7 +8,7 @@ use crate::direct::Separable;
 use crate::error::Result;
 use crate::layout::Layout;
 
-/// What a back end has for separable matrices.
+/// A back end that may solve separable matrices directly.
 pub trait DirectBackend: Backend {
     /// Whether [`DirectBackend::direct`] solves them on whole grids.
     fn has_direct(&self) -> bool {

@@ -82,7 +82,7 @@ pub struct DiffusionProblem {
     pub active: Option<Vec<bool>>,
     /// Lower and upper side of x, y and z.
     pub boundary: [[Boundary; 2]; 3],
-    /// What differs from face to face of these sides.
+    /// Numbers of these sides that differ from face to face.
     pub side_fields: [[SideFields; 2]; 3],
     /// Sources of given strength.
     pub sources: Vec<Source>,

@@ -16,7 +16,7 @@ use crate::stencil::{Diffusion, Stencil};
 #[derive(Clone, Debug)]
 pub struct FaceProblem {
     matrix: Diffusion,
-    /// The same cells with κ = 1 where they take part, for right-hand sides.
+    /// A problem on the same cells with κ = 1 where they take part, for right-hand sides.
     cells: DiffusionProblem,
 }
 

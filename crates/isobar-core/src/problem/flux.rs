@@ -19,7 +19,7 @@ pub(super) struct SideFace {
 }
 
 impl Boundary {
-    /// What holds at a face of this side, from the transmissibility 2κA/Δ between the face and the centre of its cell, and the area A.
+    /// Returns the condition at a face of this side, from the transmissibility 2κA/Δ between the face and the centre of its cell, and the area A.
     /// Matrix, right-hand side and fluxes have their sides from here.
     pub(super) fn face(&self, half: f64, area: f64) -> SideFace {
         match *self {
@@ -48,7 +48,7 @@ pub struct Flow<'a> {
     pub spacing: &'a [Spacing; 3],
     /// Lower and upper side of x, y and z.
     pub boundary: &'a [[Boundary; 2]; 3],
-    /// What differs from face to face of these sides.
+    /// Numbers of these sides that differ from face to face.
     pub side_fields: &'a [[SideFields; 2]; 3],
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::execute::{Host, PIECE, find_wrong, for_each_piece, rows};
 use crate::layout::Shape;
 
-/// What an image holds for a cell: a whole number.
+/// A label: the whole number that an image holds for a cell.
 pub trait Label: Copy + Sync {
     /// The number; nothing for what is none.
     fn number(self) -> Option<i64>;
@@ -45,7 +45,7 @@ impl Label for f64 {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelTable {
     entries: BTreeMap<i64, f64>,
-    /// Of labels that have no entry.
+    /// The coefficient of labels that have no entry.
     others: Option<f64>,
     /// The first label, and the coefficients from there on, where labels are not too far apart; NaN where there is none.
     dense: (i64, Vec<f64>),

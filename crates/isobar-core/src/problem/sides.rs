@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::stencil::Axis;
 
-/// What holds on one side of the domain.
+/// The boundary condition on one side of the domain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Boundary {
     /// The flux κ ∂u/∂n into the domain, per area.
@@ -45,7 +45,7 @@ pub struct SideFields {
 }
 
 impl SideFields {
-    /// What holds on a face of a side, given by its number.
+    /// Returns the boundary condition on a face of a side, given by its number.
     pub(super) fn at(&self, side: Boundary, face: usize) -> Boundary {
         let of_face = |field: &Option<Vec<f64>>, number| field.as_ref().map_or(number, |f| f[face]);
         match side {
@@ -79,7 +79,7 @@ pub(super) fn in_series(a: f64, b: f64) -> f64 {
 const NAMES: [[&str; 2]; 3] = [["west", "east"], ["south", "north"], ["bottom", "top"]];
 
 impl DiffusionProblem {
-    /// What holds on the face of a cell at the lower or the upper side of an axis.
+    /// Returns the boundary condition on the face of a cell at the lower or the upper side of an axis.
     pub(super) fn side_at(&self, axis: Axis, is_upper: bool, at: [usize; 3]) -> Boundary {
         let (d, side) = (axis as usize, usize::from(is_upper));
         self.side_fields[d][side].at(self.boundary[d][side], face_of(self.shape, axis, at))

@@ -205,7 +205,7 @@ fn inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     one.over(Pack::new(simd, simd.select_f64s(is_near, far, p)))
 }
 
-/// The same of the last cell, where the pivot of a singular system is 0 and has the inverse 0.
+/// 1 / p of the last cell, where the pivot of a singular system is 0 and has the inverse 0.
 #[inline(always)]
 fn last_inverse<S: Simd>(simd: S, pivot: Pack<S, f64>, least: f64) -> Pack<S, f64> {
     if least == 0.0 { pivot.reciprocal() } else { inverse(simd, pivot, least) }

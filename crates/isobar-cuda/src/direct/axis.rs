@@ -59,7 +59,7 @@ fn kind_of(basis: &Basis) -> Option<i32> {
     is_transformed(basis.len()).then_some(kind)
 }
 
-/// What must be compiled for an axis.
+/// The sources that must be compiled for an axis.
 pub(super) fn sources(axis: usize, basis: &Basis) -> impl Iterator<Item = Source> {
     let n = basis.len();
     let ways = if kind_of(basis).is_some() { &[false, true][..] } else { &[] };

@@ -72,7 +72,7 @@ struct Direct {
     scalars: Scalars,
     /// Pivots, of lines whose segments do not fit in registers.
     kept: Option<Buffer>,
-    /// What each line adds to the sum of all cells, of a singular matrix whose cells do not weigh the same.
+    /// The part of each line in the sum of all cells, of a singular matrix whose cells do not weigh the same.
     totals: Option<Buffer>,
     /// Arrays in C order.
     work: [Buffer; 2],
@@ -92,7 +92,7 @@ struct Segments {
 }
 
 impl Segments {
-    /// Of lines of n cells. Short segments and few of them take the least time: about as many as each has cells.
+    /// Chooses the segments of lines of n cells. Short segments and few of them take the least time: about as many as each has cells.
     fn of(n: usize) -> Self {
         let fits = |count: usize| 2 * count <= n && 2 * count <= MOST_THREADS;
         let mut count = 1;
@@ -240,7 +240,7 @@ impl Direct {
         if is_floating && totals != 0 { self.center(x, totals) } else { Ok(()) }
     }
 
-    /// What kernels of the first line begin with, which is that of the constant.
+    /// The arguments that kernels of the first line begin with, which is that of the constant.
     fn first_line(&self) -> Arguments {
         let lines = &self.factors;
         Arguments::new().with(lines.lines.len() as i32).with(lines.stride(lines.line) as i64)
