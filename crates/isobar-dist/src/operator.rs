@@ -233,6 +233,10 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distr
         self.part.smooth_part(relaxation, guess, &*f, u, scratch, &mut self.filling())
     }
 
+    fn colours(&self) -> f64 {
+        self.part.colours()
+    }
+
     fn needs_scratch(&self, smoother: Smoother) -> bool {
         self.part.needs_scratch(smoother)
     }

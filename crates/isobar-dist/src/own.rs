@@ -123,6 +123,10 @@ impl<B: PartBackend, T: Real, I: LineSmoother<B, T> + ?Sized> LineSmoother<Distr
         self.inner.smooth(relaxation, guess, &*f.part()?, u.part_mut(), scratch.part_mut())
     }
 
+    fn colours(&self) -> f64 {
+        self.inner.colours()
+    }
+
     fn needs_scratch(&self, smoother: Smoother) -> bool {
         self.inner.needs_scratch(smoother)
     }

@@ -195,6 +195,18 @@ fn reference_shapes(stencil: &Diffusion) -> Vec<Shape> {
     hierarchy::<Reference, f64>(&Reference, stencil).shapes()
 }
 
+/// In four colours, in either order, and all columns at once.
+fn sweeps_of_lines() -> [Relaxation; 4] {
+    use Smoother::{LineJacobi, LineRedBlack};
+    [
+        (LineRedBlack, 1.0, Colour::Red),
+        (LineRedBlack, 1.0, Colour::Black),
+        (LineRedBlack, 0.8, Colour::Red),
+        (LineJacobi, 0.4, Colour::Red),
+    ]
+    .map(|(smoother, rho, first)| Relaxation { smoother, rho, first })
+}
+
 /// One sweep in either order, from zero and from a guess.
 fn sweeps<B: Supports<Diffusion>, T: Real>(
     backend: &B,
@@ -207,9 +219,9 @@ fn sweeps<B: Supports<Diffusion>, T: Real>(
     let shape = expected.layout().shape();
     let layout = |needs: bool| if needs { *expected.layout() } else { ok(Layout::smallest()) };
     let mut scratch = ok(Reference.zeros::<T>(expected.layout()));
-    let mut on_scratch = ok(backend.zeros::<T>(&layout(level.needs_scratch(Smoother::LineRedBlack))));
-    for (rho, first) in [(1.0, Colour::Red), (1.0, Colour::Black), (0.8, Colour::Red)] {
-        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho, first };
+    for relaxation in sweeps_of_lines() {
+        let needs_scratch = level.needs_scratch(relaxation.smoother);
+        let mut on_scratch = ok(backend.zeros::<T>(&layout(needs_scratch)));
         for guess in [Guess::Zero, Guess::Given] {
             let (mut u, mut on_u) = match guess {
                 Guess::Zero => poison::<B, T>(backend, shape),
@@ -246,8 +258,7 @@ fn sweeps_with_restriction<B: Supports<Diffusion>, T: Real>(
     let on_f = send(backend, &f);
     let mut scratch = ok(Reference.zeros::<T>(expected.fine().layout()));
     let mut on_scratch = ok(backend.zeros::<T>(expected.fine().layout()));
-    for (rho, first) in [(1.0, Colour::Red), (1.0, Colour::Black), (0.8, Colour::Red)] {
-        let relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho, first };
+    for relaxation in sweeps_of_lines() {
         let (mut u, mut on_u) = poison::<B, T>(backend, shape);
         // The second sweep goes on from the first.
         for guess in [Guess::Zero, Guess::Given] {

@@ -44,7 +44,7 @@ fn tensor_product_variants<T: Real>() -> Vec<SolverOptions> {
             all.push(SolverOptions { method, form, preconditioner, ..base.clone() });
         }
     }
-    for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack] {
+    for smoother in [Smoother::LineJacobi, Smoother::LineRedBlack, Smoother::Chebyshev] {
         for (start, pre, post) in
             [(Start::Zero, 1, 1), (Start::Full, 1, 1), (Start::Zero, 0, 2), (Start::Full, 2, 0), (Start::Zero, 3, 3)]
         {
@@ -111,7 +111,13 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
     if T::PRECISION == Precision::F64 {
         all.push(SolverOptions { precision: Precision::Mixed, ..base.clone() });
     }
-    all.push(SolverOptions { method: Method::Multigrid, ..base });
+    for smoother in [Smoother::Auto, Smoother::Chebyshev] {
+        let multigrid = MultigridOptions { smoother, ..MultigridOptions::default() };
+        all.push(SolverOptions { method: Method::Multigrid, multigrid: multigrid.clone(), ..base.clone() });
+        if smoother == Smoother::Chebyshev {
+            all.push(SolverOptions { method: Method::Cg, preconditioner: Multigrid, multigrid, ..base.clone() });
+        }
+    }
     all
 }
 

@@ -10,7 +10,7 @@ use crate::real::Real;
 /// How to relax: smoother, ρ, and the order of the colours.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relaxation {
-    /// Block Jacobi, or red–black Gauss–Seidel of lines or of points; never [`Smoother::Auto`].
+    /// Block Jacobi, or red–black Gauss–Seidel of lines or of points; Chebyshev's polynomials are sweeps of block Jacobi.
     pub smoother: Smoother,
     /// ρ
     pub rho: f64,
@@ -68,6 +68,12 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
         u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
     ) -> Result<()>;
+
+    /// An upper bound of the eigenvalues of M⁻¹A, where A is positive definite: columns have this many colours, of which no two
+    /// columns of one are coupled. (For x = Σ x_c over colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.)
+    fn colours(&self) -> f64 {
+        2.0
+    }
 
     /// Whether the steps of this operator, and of transfers to a coarser level, write to the scratch vector they are
     /// given.

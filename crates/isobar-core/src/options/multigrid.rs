@@ -17,6 +17,8 @@ pub enum Smoother {
     LineJacobi,
     /// Line Gauss–Seidel, columns with i + j even first, then odd.
     LineRedBlack,
+    /// Chebyshev's polynomial of degree 2 in M⁻¹A, M the columns: two sweeps of line Jacobi a sweep, symmetric, without colours.
+    Chebyshev,
     /// [`Smoother::PointRedBlack`] on the finest grid alone; below it, halved in all directions, lines on Galerkin grids.
     PointLine,
     /// Over-relaxed point Gauss–Seidel, cells with i + j + k even first, then odd, on grids coarsened in all directions.
@@ -30,6 +32,7 @@ impl Smoother {
             Self::Auto => "auto",
             Self::LineJacobi => "line-jacobi",
             Self::LineRedBlack => "line-red-black",
+            Self::Chebyshev => "chebyshev",
             Self::PointLine => "point-line",
             Self::PointRedBlack => "point-red-black",
         }
@@ -67,7 +70,8 @@ pub struct MultigridOptions {
     pub levels: Option<usize>,
     /// The relaxation.
     pub smoother: Smoother,
-    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi. Of points above lines, that of points.
+    /// ρ; by default 1 for lines red–black, 1.18 for points, and 2/3 for Jacobi. Of points above lines, that of points; of
+    /// Chebyshev's sweeps a factor, 1 by default.
     pub relaxation: Option<f64>,
     /// Sweeps before the coarse correction.
     pub pre: usize,
@@ -113,7 +117,7 @@ impl MultigridOptions {
     pub fn relaxation(&self) -> f64 {
         self.relaxation.unwrap_or(match self.smoother {
             Smoother::LineJacobi => 2.0 / 3.0,
-            Smoother::Auto | Smoother::LineRedBlack => 1.0,
+            Smoother::Auto | Smoother::LineRedBlack | Smoother::Chebyshev => 1.0,
             // Measured: docs/notes/diffusion-multigrid.md.
             Smoother::PointRedBlack | Smoother::PointLine => 1.18,
         })

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
 use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Relaxation, Transfer};
-use crate::options::MultigridOptions;
+use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
@@ -113,7 +113,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                 vectors.push(LevelVectors { f: backend.zeros(layout)?, u: backend.zeros(layout)? });
                 len += 2 * layout.len();
             }
-            let layout = scratch_layout(&**level, recipe.relaxation.smoother)?;
+            let layout = scratch_layout(&**level, recipe.single.smoother)?;
             scratch.push(backend.zeros(&layout)?);
             len += layout.len();
         }
@@ -152,11 +152,6 @@ impl<B: Backend, T: Real> Cycle<B, T> {
         &self.levels[0]
     }
 
-    /// How the finest level is relaxed before the coarse correction.
-    pub fn relaxation(&self) -> Relaxation {
-        self.recipes[0].relaxation
-    }
-
     /// One cycle on A u = f; where asked for, with ‖f − A u‖² at its end.
     ///
     /// # Errors
@@ -187,12 +182,12 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             self.cycle(f, u, Guess::Given, None)?;
             return self.backend.extrapolate(tau, before, u);
         }
-        let Recipe { relaxation, post_relaxation, .. } = self.recipes[0];
+        let (sweep, post_sweep) = (self.recipes[0].pre[0], self.recipes[0].post[0]);
         let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
-        self.transfers[0].keep_smooth_residual_restrict(relaxation, f, u, before, coarse_f, scratch)?;
+        self.transfers[0].keep_smooth_residual_restrict(sweep, f, u, before, coarse_f, scratch)?;
         self.cycle_below()?;
         let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
-        self.transfers[0].prolong_smooth_extrapolate(post_relaxation, f, coarse_u, u, (before, tau), scratch)
+        self.transfers[0].prolong_smooth_extrapolate(post_sweep, f, coarse_u, u, (before, tau), scratch)
     }
 
     /// Level n and those below.
@@ -214,7 +209,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// [`Cycle::coarse`] and [`Cycle::cycle_below`].
     pub(crate) fn can_lend_its_top(&self) -> bool {
         let is_plain = self.visits.first() == Some(&1) && self.corrections[0].active().is_none();
-        is_plain && (self.recipes[0].pre, self.recipes[0].post) == (1, 1)
+        is_plain && (self.recipes[0].pre.len(), self.recipes[0].post.len()) == (1, 1)
     }
 
     /// The right-hand side and the solution of the second level.
@@ -297,10 +292,10 @@ impl<B: Backend, T: Real> Cycle<B, T> {
     /// What one cycle declares to move, level by level.
     pub fn traffic(&self, finest_guess: Guess) -> Vec<StepTraffic> {
         let mut steps = Vec::new();
-        let Recipe { pre, post, coarse_sweeps, .. } = self.recipes[0];
         let mut times = 1.0;
         for (n, level) in self.levels.iter().enumerate() {
             let cells = level.layout().shape().cells();
+            let Recipe { pre, post, coarse, .. } = &self.recipes[n];
             if n > 0 {
                 times *= self.visits[n - 1] as f64;
             }
@@ -317,10 +312,10 @@ impl<B: Backend, T: Real> Cycle<B, T> {
             let first = if zero { traffic::SMOOTH_FROM_ZERO } else { traffic::SMOOTH };
             if n + 1 == self.levels.len() {
                 push(first, 1);
-                push(traffic::SMOOTH, coarse_sweeps - 1);
+                push(traffic::SMOOTH, coarse.len() - 1);
                 continue;
             }
-            match pre {
+            match pre.len() {
                 0 => push(traffic::RESIDUAL_RESTRICT, 1),
                 1 if zero => push(traffic::SMOOTH_RESIDUAL_RESTRICT_FROM_ZERO, 1),
                 1 => push(traffic::SMOOTH_RESIDUAL_RESTRICT, 1),
@@ -331,7 +326,7 @@ impl<B: Backend, T: Real> Cycle<B, T> {
                 }
             }
             push(traffic::PROLONG_SMOOTH, 1);
-            push(traffic::SMOOTH, post.saturating_sub(1));
+            push(traffic::SMOOTH, post.len().saturating_sub(1));
         }
         steps
     }
@@ -375,7 +370,7 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         mut guess: Guess,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let Recipe { relaxation, post_relaxation, pre, post, coarse_sweeps } = self.recipes[0];
+        let Recipe { pre, post, coarse, .. } = &self.recipes[0];
         let level = &*self.levels[0];
         let Some(transfer) = self.transfers.first() else {
             let scratch = &mut self.scratch[0];
@@ -383,10 +378,8 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
                 solver.solve(f, u)?;
                 return finish(level, f, u, scratch, norm);
             }
-            for n in 0..coarse_sweeps {
-                // There and back again: a symmetric cycle needs it, and to others it makes no difference.
-                let relaxation = if n % 2 == 0 { relaxation } else { post_relaxation };
-                level.smooth(relaxation, guess, f, u, scratch)?;
+            for &sweep in coarse {
+                level.smooth(sweep, guess, f, u, scratch)?;
                 guess = Guess::Given;
             }
             return finish(level, f, u, scratch, norm);
@@ -394,18 +387,22 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         if self.corrections[0].apply(level, f, u, guess)? {
             guess = Guess::Given;
         }
-        for _ in 1..pre {
-            level.smooth(relaxation, guess, f, u, &mut self.scratch[0])?;
-            guess = Guess::Given;
-        }
-        if pre == 0 && guess == Guess::Zero {
-            self.backend.clear(u)?;
-        }
-        let (coarse_f, scratch) = (&mut self.vectors[0].f, &mut self.scratch[0]);
-        if pre > 0 {
-            transfer.smooth_residual_restrict(relaxation, guess, f, u, coarse_f, scratch)?;
-        } else {
-            transfer.residual_restrict(f, u, coarse_f, scratch)?;
+        let scratch = &mut self.scratch[0];
+        let coarse_f = &mut self.vectors[0].f;
+        match pre.split_last() {
+            Some((&last, first)) => {
+                for &sweep in first {
+                    level.smooth(sweep, guess, f, u, scratch)?;
+                    guess = Guess::Given;
+                }
+                transfer.smooth_residual_restrict(last, guess, f, u, coarse_f, scratch)?;
+            }
+            None => {
+                if guess == Guess::Zero {
+                    self.backend.clear(u)?;
+                }
+                transfer.residual_restrict(f, u, coarse_f, scratch)?;
+            }
         }
         let visits = self.visits[0];
         if let Some((LevelVectors { f, u }, mut below)) = self.below() {
@@ -416,13 +413,13 @@ impl<B: Backend, T: Real> Levels<'_, B, T> {
         let corrected = &mut self.corrections[0];
         let is_corrected = corrected.active().is_some();
         let (coarse_u, scratch) = (&self.vectors[0].u, &mut self.scratch[0]);
-        match post {
-            0 => transfer.prolong(coarse_u, u)?,
-            1 if !is_corrected => return transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, norm),
-            _ => {
-                transfer.prolong_smooth(post_relaxation, f, coarse_u, u, scratch, None)?;
-                for _ in 1..post {
-                    level.smooth(post_relaxation, Guess::Given, f, u, scratch)?;
+        match post[..] {
+            [] => transfer.prolong(coarse_u, u)?,
+            [only] if !is_corrected => return transfer.prolong_smooth(only, f, coarse_u, u, scratch, norm),
+            [first, ref others @ ..] => {
+                transfer.prolong_smooth(first, f, coarse_u, u, scratch, None)?;
+                for &sweep in others {
+                    level.smooth(sweep, Guess::Given, f, u, scratch)?;
                 }
             }
         }
@@ -456,9 +453,18 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     /// Unless restriction is the transpose of prolongation, and what happens after the coarse correction
     /// mirrors what happens before, the cycle is not symmetric.
     fn is_variable(&self) -> bool {
-        let Recipe { pre, post, coarse_sweeps, .. } = self.recipes[0];
         let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
-        !(is_adjoint && pre == post && (coarse_sweeps % 2 == 0 || self.coarsest.is_some()))
+        let is_mirrored = |there: &[Relaxation], back: &[Relaxation]| {
+            // Sweeps of Jacobi's kind are polynomials in M⁻¹A, whose order makes no difference.
+            let commutes = there.iter().chain(back).all(|sweep| sweep.smoother == Smoother::LineJacobi);
+            there.len() == back.len() && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.first != b.first))
+        };
+        let is_symmetric = |Recipe { pre, post, .. }: &Recipe| is_mirrored(pre, post);
+        let ends_symmetric =
+            |Recipe { coarse, .. }: &Recipe| coarse.len() % 2 == 0 || coarse[0].smoother == Smoother::LineJacobi;
+        !(is_adjoint
+            && self.recipes.iter().all(is_symmetric)
+            && (self.coarsest.is_some() || self.recipes.last().is_some_and(ends_symmetric)))
     }
 
     fn is_strong(&self) -> bool {

@@ -1,5 +1,6 @@
 //! How a cycle of multigrid goes on each of its levels.
 
+use std::f64::consts::PI;
 use std::sync::Arc;
 
 use crate::backend::Backend;
@@ -9,16 +10,22 @@ use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 use crate::stencil::Hierarchy;
 
-/// How a cycle goes.
-#[derive(Clone, Copy, Debug)]
+/// The degree of Chebyshev's polynomials.
+const DEGREE: usize = 2;
+/// The largest eigenvalue of M⁻¹A beside the smallest that a Chebyshev sweep damps; coarser grids take what is below.
+const DAMPED: f64 = 4.0;
+
+/// The sweeps of a cycle on a level.
+#[derive(Clone, Debug)]
 pub(super) struct Recipe {
     /// Before the coarse correction.
-    pub(super) relaxation: Relaxation,
+    pub(super) pre: Vec<Relaxation>,
     /// After it.
-    pub(super) post_relaxation: Relaxation,
-    pub(super) pre: usize,
-    pub(super) post: usize,
-    pub(super) coarse_sweeps: usize,
+    pub(super) post: Vec<Relaxation>,
+    /// Instead of both on the coarsest grid.
+    pub(super) coarse: Vec<Relaxation>,
+    /// One sweep by itself, after what has been computed in single precision.
+    pub(super) single: Relaxation,
 }
 
 /// How each level of a hierarchy is relaxed before the coarse correction.
@@ -26,7 +33,7 @@ pub(crate) fn relaxations<B: Backend, S, T: Real>(
     hierarchy: &Hierarchy<B, S, T>,
     options: &MultigridOptions,
 ) -> Vec<Relaxation> {
-    Recipe::of_levels(hierarchy, options).into_iter().map(|recipe| recipe.relaxation).collect()
+    Recipe::of_levels(hierarchy, options).into_iter().map(|recipe| recipe.single).collect()
 }
 
 impl Recipe {
@@ -37,28 +44,67 @@ impl Recipe {
     ) -> Vec<Self> {
         let is_symmetric =
             |transfers: &[Arc<dyn Transfer<B, T>>]| transfers.iter().all(|transfer| transfer.is_adjoint());
-        let count = hierarchy.levels.len();
-        if hierarchy.by_points == 0 {
-            return vec![Self::new(options, is_symmetric(&hierarchy.transfers)); count];
-        }
         let (by_points, by_lines) = hierarchy.transfers.split_at(hierarchy.by_points);
         let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..options.clone() };
         let lines = MultigridOptions { smoother: Smoother::LineRedBlack, relaxation: None, ..options.clone() };
-        let mut recipes = vec![Self::new(&points, is_symmetric(by_points)); hierarchy.by_points];
-        recipes.resize(count, Self::new(&lines, is_symmetric(by_lines)));
-        recipes
+        let of_level = |(n, level): (usize, &Arc<dyn crate::operator::LineSmoother<B, T>>)| {
+            let colours = level.colours();
+            match hierarchy.by_points {
+                0 => Self::new(options, colours, is_symmetric(&hierarchy.transfers)),
+                count if n < count => Self::new(&points, colours, is_symmetric(by_points)),
+                _ => Self::new(&lines, colours, is_symmetric(by_lines)),
+            }
+        };
+        hierarchy.levels.iter().enumerate().map(of_level).collect()
     }
 
-    fn new(options: &MultigridOptions, is_symmetric: bool) -> Self {
-        let relaxation =
-            Relaxation { smoother: options.smoother.or_lines(), rho: options.relaxation(), first: Colour::Red };
-        let post_first = if is_symmetric { Colour::Black } else { Colour::Red };
-        Self {
-            relaxation,
-            post_relaxation: Relaxation { first: post_first, ..relaxation },
-            pre: options.pre,
-            post: options.post,
-            coarse_sweeps: options.coarse_sweeps,
+    fn new(options: &MultigridOptions, colours: f64, is_symmetric: bool) -> Self {
+        let &MultigridOptions { pre, post, coarse_sweeps, .. } = options;
+        let mut rho = options.relaxation();
+        let sweep = |smoother, rho| Relaxation { smoother, rho, first: Colour::Red };
+        if options.smoother == Smoother::Chebyshev {
+            let sweeps = chebyshev(colours).map(|factor| sweep(Smoother::LineJacobi, rho * factor));
+            return Self {
+                pre: sweeps.repeat(pre),
+                post: sweeps.repeat(post),
+                coarse: sweeps.repeat(coarse_sweeps),
+                single: sweep(Smoother::LineJacobi, rho * 2.0 * DAMPED / (colours * (DAMPED + 1.0))),
+            };
+        }
+        if options.smoother == Smoother::LineJacobi {
+            // ρ is that of columns in two colours; of more, larger eigenvalues are possible.
+            rho *= 2.0 / colours;
+        }
+        let single = sweep(options.smoother.or_lines(), rho);
+        let back = Relaxation { first: Colour::Black, ..single };
+        let post_sweep = if is_symmetric { back } else { single };
+        // There and back again: a symmetric cycle needs it, and to others it makes no difference.
+        let coarse = (0..coarse_sweeps).map(|n| if n % 2 == 0 { single } else { post_sweep }).collect();
+        Self { pre: vec![single; pre], post: vec![post_sweep; post], coarse, single }
+    }
+}
+
+/// ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of its roots.
+fn chebyshev(largest: f64) -> [f64; DEGREE] {
+    let smallest = largest / DAMPED;
+    let (centre, radius) = (0.5 * (largest + smallest), 0.5 * (largest - smallest));
+    std::array::from_fn(|n| 1.0 / (centre + radius * (PI * (n as f64 + 0.5) / DEGREE as f64).cos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_are_chebyshevs_polynomial() {
+        // 1 at 0, and on [λ/4, λ] at most 1 / T₂(5/3) = 9/41, which it reaches at both ends and in the middle.
+        for largest in [2.0, 4.0] {
+            let value = |x: f64| chebyshev(largest).iter().map(|rho| 1.0 - rho * x).product::<f64>();
+            let within = (0..=300).map(|n| value(largest * (0.25 + 0.75 * f64::from(n) / 300.0)).abs());
+            assert!(within.fold(0.0, f64::max) <= 9.0 / 41.0 + 1e-14);
+            for (x, expected) in [(0.25, 9.0 / 41.0), (0.625, -9.0 / 41.0), (1.0, 9.0 / 41.0)] {
+                assert!((value(largest * x) - expected).abs() < 1e-14, "{x}");
+            }
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::error::Result;
 use crate::layout::{Colour, Layout, Shape, Slab};
 use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer, no_neighbours};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
+use crate::options::Smoother;
 use crate::real::{Precision, Real};
-use crate::stencil::galerkin::couplings::{UPPER, along, upper_offset};
+use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
 use crate::stencil::galerkin_parts::SupportsGalerkinParts;
@@ -183,6 +184,10 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
     ) -> Result<()> {
         self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
+
+    fn colours(&self) -> f64 {
+        COLOURS
+    }
 }
 
 impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
@@ -202,14 +207,15 @@ impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
         let shape = self.layout.shape();
         let rho = T::from_f64(relaxation.rho);
         let mut values = vec![T::ZERO; shape.nz];
-        for n in 0..4 {
+        let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
+        for n in 0..if is_jacobi { 1 } else { 4 } {
             let wanted = if relaxation.first == Colour::Red { n } else { 3 - n };
             fill(u, &Colour::BOTH, &mut nothing)?;
             // Cells of one colour across the end of a ring lag behind.
             let old = u.clone();
             for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
                 let whole_j = self.in_whole([i, j, 0])[1];
-                if colour([i, whole_j, 0]) != wanted {
+                if !is_jacobi && colour([i, whole_j, 0]) != wanted {
                     continue;
                 }
                 for (k, value) in values.iter_mut().enumerate() {
@@ -233,7 +239,7 @@ impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
         }
         Ok(())
     }
-    /// Those of four colours.
+
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }

@@ -29,9 +29,8 @@ pub trait SupportsGalerkin: Supports<Diffusion> + Setup {
     /// large ones it takes more time than it saves.
     const VISITED_TWICE: usize = 2;
 
-    /// A 27-point operator. Lines in z are relaxed in four colours, (i mod 2, j mod 2) = (0, 0), (1, 0), (0, 1), (1, 1), or
-    /// in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black, whatever the smoother:
-    /// block Jacobi need not converge on such a matrix.
+    /// A 27-point operator. Lines in z are relaxed all at once by line Jacobi, else in four colours, (i mod 2, j mod 2) = (0, 0),
+    /// (1, 0), (0, 1), (1, 1), or in the opposite order where [`Relaxation::first`](crate::operator::Relaxation::first) is black.
     type Coarse<T: Real>: LineSmoother<Self, T> + 'static;
     /// P = P_x P_y P_z and R = Pᵀ.
     type Interpolation<T: Real>: Transfer<Self, T> + 'static;

@@ -183,9 +183,12 @@ fn a_solver_is_a_linear_symmetric_preconditioner() {
     let cg = |preconditioner| SolverOptions { method: Method::Cg, preconditioner, ..SolverOptions::default() };
     let mut points = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
     points.multigrid.smoother = Smoother::PointRedBlack;
+    let mut chebyshev = cg(Preconditioner::Multigrid);
+    (chebyshev.multigrid.smoother, chebyshev.multigrid.coarse_sweeps) = (Smoother::Chebyshev, 1);
     let ways = [
         SolverOptions::default(),
         points,
+        chebyshev,
         cg(Preconditioner::Multigrid),
         SolverOptions { precision: Precision::Mixed, ..cg(Preconditioner::Multigrid) },
         SolverOptions { precision: Precision::F32, ..cg(Preconditioner::Multigrid) },

@@ -8,6 +8,7 @@ use isobar_core::operator::{Guess, LineSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
+use isobar_core::stencil::galerkin::couplings::COLOURS;
 use pulp::{Simd, WithSimd};
 
 use super::operator::{Level27, Numbers, Workspace};
@@ -18,7 +19,7 @@ use crate::shared::{Row, RowMut, Shared};
 use crate::vector::Vector;
 use crate::wavefront::{self, Chunks};
 
-/// u += ρ(M⁻¹(f − (A − M) u) − u) on a half plane
+/// v = u + ρ(M⁻¹(f − (A − M) u) − u) on a half plane
 struct Relax<'a, T> {
     level: &'a Level27<T>,
     numbers: &'a Numbers<T>,
@@ -27,6 +28,8 @@ struct Relax<'a, T> {
     rho: T,
     f: Shared<T>,
     u: Shared<T>,
+    /// u itself, or another vector.
+    v: Shared<T>,
     values: &'a mut [T],
     which: Which,
     ring: Option<&'a [Vec<T>; 2]>,
@@ -37,13 +40,13 @@ impl<T: Real> WithSimd for Relax<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { level, numbers, j, parity, rho, f, u, values, which, ring } = self;
+        let Self { level, numbers, j, parity, rho, f, u, v, values, which, ring } = self;
         let (pitch, start, nz) = (level.layout.pitch(), level.start(j, parity), level.grid.shape.nz);
         let half_plane = level.layout.half_plane();
         for part @ (first, beyond) in parts(nz) {
             let (position, n) = (start + (first * pitch) as isize, (beyond - first) * pitch);
-            // SAFETY: only half planes of this colour are written, each by one thread, and only those of others are read
-            // here; here and below.
+            // SAFETY: half planes are written by one thread each; of u, where that is v, only those of this colour, and only those of
+            // others are read here; here and below.
             let (streams, f) = unsafe {
                 (level.streams(simd, numbers, (j, parity), part, u, which, ring), f.packs(simd, position, n))
             };
@@ -102,16 +105,16 @@ impl<T: Real> WithSimd for Relax<'_, T> {
                 }
             }
         }
+        if rho != T::ONE {
+            // SAFETY: as above; of this half plane, which nobody else writes.
+            let u = unsafe { u.packs(simd, start, half_plane) };
+            let (rho, mut values) = (Pack::splat(simd, rho), RowMut::new(simd, values));
+            for i in 0..values.len() {
+                values.set(i, rho.mul_add(values.get(i) - u.get(i), u.get(i)));
+            }
+        }
         // SAFETY: as above.
-        let u = unsafe { u.row_mut(start, half_plane) };
-        if rho == T::ONE {
-            u.copy_from_slice(values);
-            return;
-        }
-        let (rho, mut u, values) = (Pack::splat(simd, rho), RowMut::new(simd, u), Row::<S, T>::new(simd, values));
-        for i in 0..u.len() {
-            u.set(i, rho.mul_add(values.get(i) - u.get(i), u.get(i)));
-        }
+        unsafe { v.row_mut(start, half_plane) }.copy_from_slice(values);
     }
 }
 
@@ -145,7 +148,7 @@ impl<T: Real> Level27<T> {
         let relax = |j: usize, parity: usize, thread: usize, which: Which, ring: Option<&[Vec<T>; 2]>| {
             // SAFETY: each thread has its own.
             let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0][..] };
-            self.cpu.dispatch::<T, _>(Relax { level: self, numbers, j, parity, rho, f, u, values, which, ring });
+            self.cpu.dispatch::<T, _>(Relax { level: self, numbers, j, parity, rho, f, u, v: u, values, which, ring });
         };
         if self.is_odd_ring() {
             for [column, plane] in (0..4).map(|n| order.colour(n)) {
@@ -193,6 +196,36 @@ impl<T: Real> Level27<T> {
     }
 }
 
+impl<T: Real> Level27<T> {
+    /// v = one sweep of line Jacobi from u, whose halo rows are filled.
+    fn sweep_at_once(&self, rho: f64, f: &Vector<T>, u: &Vector<T>, v: &mut Vector<T>) {
+        let (numbers, mut workspace, rho) = (self.numbers(), self.workspace(), T::from_f64(rho));
+        let (f, u, v) = (f.share(), u.share(), v.share_mut());
+        let values = &mut workspace.values;
+        let (count, spaces) = (values.len(), Shared::of(values));
+        self.for_each_plane(count, |j, thread| {
+            for parity in [0, 1] {
+                // SAFETY: each thread has its own.
+                let values = unsafe { &mut spaces.row_mut(thread as isize, 1)[0][..] };
+                let which = Which::Across;
+                self.cpu.dispatch::<T, _>(Relax {
+                    level: self,
+                    numbers: &numbers,
+                    j,
+                    parity,
+                    rho,
+                    f,
+                    u,
+                    v,
+                    values,
+                    which,
+                    ring: None,
+                });
+            }
+        });
+    }
+}
+
 impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
     fn smooth(
         &self,
@@ -205,8 +238,12 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
 
-    fn needs_scratch(&self, _: Smoother) -> bool {
-        false
+    fn colours(&self) -> f64 {
+        COLOURS
+    }
+
+    fn needs_scratch(&self, smoother: Smoother) -> bool {
+        smoother == Smoother::LineJacobi
     }
 }
 
@@ -217,15 +254,21 @@ impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
-        _: &mut Vector<T>,
+        scratch: &mut Vector<T>,
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         self.prepare(guess, u);
+        if relaxation.smoother == Smoother::LineJacobi {
+            fill(u, &Colour::BOTH, &mut nothing)?;
+            self.sweep_at_once(relaxation.rho, f, u, scratch);
+            std::mem::swap(u, scratch);
+            return Ok(());
+        }
         let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
         let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
         self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
     }
-    /// Those of four colours.
+
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }

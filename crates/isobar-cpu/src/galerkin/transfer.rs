@@ -328,17 +328,17 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         scratch: &mut Vector<T>,
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
+        if relaxation.smoother != Smoother::LineRedBlack {
+            self.fine.smoother().smooth_part(relaxation, guess, f, u, scratch, fill)?;
+            fill(u, &Colour::BOTH, &mut nothing)?;
+            return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
+        }
         let operator = match &self.fine {
             Fine::Finest(operator) => operator,
             Fine::Coarse(operator) => {
                 return self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f, fill);
             }
         };
-        if relaxation.smoother != Smoother::LineRedBlack {
-            operator.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH, &mut nothing)?;
-            return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
-        }
         let guess = operator.prepare(relaxation, guess, u);
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();

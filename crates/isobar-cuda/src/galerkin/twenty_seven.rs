@@ -9,9 +9,10 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::operator::part::{PartSmoother, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
+use isobar_core::options::Smoother;
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
-use isobar_core::stencil::galerkin::couplings::{Grid, UPPER};
+use isobar_core::stencil::galerkin::couplings::{COLOURS, Grid, UPPER};
 
 use super::{Matrix, cell_block, sources};
 use crate::cuda::{Cuda, check_size};
@@ -218,7 +219,7 @@ impl<T: Real> TwentySeven<T> {
 
     /// r = f − A u after a sweep from zero; whether that can be had for less than from f and u.
     pub(super) fn residual_after(&self, relaxation: Relaxation, u: &Vector<T>, r: &mut Vector<T>) -> Result<bool> {
-        if relaxation.rho != 1.0 || self.chunks.is_none() || self.operands.periodic & 1 << Axis::Z as u32 != 0 {
+        if !relaxation.overwrites() || self.chunks.is_none() || self.operands.periodic & 1 << Axis::Z as u32 != 0 {
             return Ok(false);
         }
         let (grid, block) = (Self::cell_grid(&self.layout), cell_block(self.layout.shape().nz));
@@ -231,6 +232,53 @@ impl<T: Real> TwentySeven<T> {
     /// r = f − A u
     pub(super) fn residual_field(&self, f: &Vector<T>, u: &Vector<T>, r: &mut Vector<T>) -> Result<()> {
         self.pass("residual_field", &[f.pointer(), u.pointer(), r.pointer()], None)
+    }
+}
+
+impl<T: Real> TwentySeven<T> {
+    /// Columns and rows of one of four colours, and its numbers (p, q); none where the grid has none.
+    fn of_colour(&self, colour: usize) -> Option<([usize; 2], [usize; 2])> {
+        let (Shape { nx, ny, .. }, [p, q]) = (self.layout.shape(), [colour % 2, colour / 2]);
+        let counts = [(nx + 1 - p) / 2, (ny + 1 - q) / 2];
+        (!counts.contains(&0)).then_some((counts, [p, q]))
+    }
+
+    /// u += ρ(M⁻¹(f − (A − M) u) − u) in columns of one colour.
+    fn relax(
+        &self,
+        kernel: &'static str,
+        (colour, Chunks { lanes, count, length, shared_bytes }): (usize, Chunks),
+        (rho, from_zero): (f64, bool),
+        f: &Vector<T>,
+        u: &Vector<T>,
+    ) -> Result<()> {
+        let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
+        let kernel = self.lines.kernel_with(kernel, shared_bytes)?;
+        let columns_of = Columns { p: p as i32, q: q as i32, length: length as i32, from_zero: i32::from(from_zero) };
+        let arguments = Arguments::new().with(self.operands).with(columns_of);
+        let arguments = arguments.with_real::<T>(rho).with(f.pointer()).with(u.pointer());
+        let grid = [columns.div_ceil(lanes) as u32, planes as u32, 1];
+        let (block, shared_bytes) = ([lanes as u32, count as u32], shared_bytes as u32);
+        self.cuda.submit(Launch { kernel, grid, block, shared_bytes, arguments })
+    }
+
+    /// y = f − (A − M) u in columns of one colour.
+    fn gather(&self, colour: usize, f: &Vector<T>, u: &Vector<T>, y: &Vector<T>) -> Result<()> {
+        let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
+        let (nz, [across, up]) = (self.layout.shape().nz, cell_block(self.layout.shape().nz));
+        let arguments = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
+        let arguments = arguments.with(f.pointer()).with(u.pointer()).with(y.pointer());
+        let grid = [columns.div_ceil(across), nz.div_ceil(up), planes];
+        self.cuda.launch(self.lines.kernel("gather")?, grid, [across, up], arguments)
+    }
+
+    /// u += ρ(M⁻¹ y − u) in columns of one colour; y is overwritten.
+    fn solve_columns(&self, colour: usize, rho: f64, y: &Vector<T>, u: &Vector<T>) -> Result<()> {
+        let Some(([columns, planes], [p, q])) = self.of_colour(colour) else { return Ok(()) };
+        let arguments = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
+        let arguments = arguments.with_real::<T>(rho).with(y.pointer()).with(u.pointer());
+        let grid = [columns.div_ceil(32), planes, 1];
+        self.cuda.launch(self.lines.kernel("solve_columns")?, grid, [32, 1], arguments)
     }
 }
 
@@ -298,6 +346,10 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
     ) -> Result<()> {
         self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
     }
+
+    fn colours(&self) -> f64 {
+        COLOURS
+    }
 }
 
 impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
@@ -311,42 +363,29 @@ impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
         scratch: &mut Vector<T>,
         fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
+        let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {
             Guess::Given => fill(u, &Colour::BOTH, &mut nothing)?,
-            Guess::Zero if self.chunks.is_none() => self.cuda.clear(u)?,
+            Guess::Zero if self.chunks.is_none() || is_jacobi => self.cuda.clear(u)?,
             Guess::Zero => {}
         }
-        let (Shape { ny, nz, .. }, [x, y]) = (self.layout.shape(), cell_block(self.layout.shape().nz));
+        let colour = |n: usize| if relaxation.first == Colour::Red { n } else { 3 - n };
+        if is_jacobi {
+            (0..4).try_for_each(|n| self.gather(n, f, u, scratch))?;
+            return (0..4).try_for_each(|n| self.solve_columns(n, relaxation.rho, scratch, u));
+        }
         for (n, relax) in RELAX_AFTER.into_iter().enumerate() {
             if n == 2 {
                 fill(u, &Colour::BOTH, &mut nothing)?;
             }
-            let colour = if relaxation.first == Colour::Red { n } else { 3 - n };
-            let (p, q) = (colour % 2, colour / 2);
-            let (columns, planes) = ((self.layout.shape().nx + 1 - p) / 2, (ny + 1 - q) / 2);
-            if planes == 0 || columns == 0 {
+            let Some(chunks) = self.chunks else {
+                self.gather(colour(n), f, u, scratch)?;
+                self.solve_columns(colour(n), relaxation.rho, scratch, u)?;
                 continue;
-            }
-            if let Some(Chunks { lanes, count, length, shared_bytes }) = self.chunks {
-                let from_zero = guess == Guess::Zero;
-                let kernel = if from_zero { relax } else { RELAX_AFTER[3] };
-                let kernel = self.lines.kernel_with(kernel, shared_bytes)?;
-                let columns_of =
-                    Columns { p: p as i32, q: q as i32, length: length as i32, from_zero: i32::from(from_zero) };
-                let arguments = Arguments::new().with(self.operands).with(columns_of);
-                let arguments = arguments.with_real::<T>(relaxation.rho).with(f.pointer()).with(u.pointer());
-                let grid = [columns.div_ceil(lanes) as u32, planes as u32, 1];
-                let (block, shared_bytes) = ([lanes as u32, count as u32], shared_bytes as u32);
-                self.cuda.submit(Launch { kernel, grid, block, shared_bytes, arguments })?;
-                continue;
-            }
-            let start = Arguments::new().with(self.operands).with(p as i32).with(q as i32);
-            let arguments = start.clone().with(f.pointer()).with(u.pointer()).with(scratch.pointer());
-            let grid = [columns.div_ceil(x), nz.div_ceil(y), planes];
-            self.cuda.launch(self.lines.kernel("gather")?, grid, [x, y], arguments)?;
-            let arguments = start.with_real::<T>(relaxation.rho).with(scratch.pointer()).with(u.pointer());
-            let grid = [columns.div_ceil(32), planes, 1];
-            self.cuda.launch(self.lines.kernel("solve_columns")?, grid, [32, 1], arguments)?;
+            };
+            let from_zero = guess == Guess::Zero;
+            let kernel = if from_zero { relax } else { RELAX_AFTER[3] };
+            self.relax(kernel, (colour(n), chunks), (relaxation.rho, from_zero), f, u)?;
         }
         Ok(())
     }

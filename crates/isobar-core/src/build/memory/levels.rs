@@ -29,7 +29,9 @@ impl Setup<'_> {
             }
         };
         for (n, &shape) in shapes.iter().enumerate() {
-            let scratch = if self.needs_scratch(matrix) || self.streams(matrix, shape) { 1.0 } else { 0.0 };
+            let is_jacobi = n > 0 && self.sweeps_by_jacobi() && matches!(matrix.kind, MatrixKind::Diffusion { .. });
+            let scratch = is_jacobi || self.needs_scratch(matrix) || self.streams(matrix, shape);
+            let scratch = f64::from(u8::from(scratch));
             self.vectors(if n > 0 { 2.0 + scratch } else { scratch }, &Layout::new(shape)?, size);
         }
         Ok(())

@@ -186,11 +186,14 @@ impl Setup<'_> {
 
     /// Whether sweeps of the finest level write to a vector of their own.
     fn needs_scratch(&self, matrix: &MatrixSize) -> bool {
-        let smoother = self.options.multigrid.smoother;
-        let jacobi = smoother == Smoother::LineJacobi;
         self.is_cuda()
-            && !smoother.begins_with_points()
-            && (jacobi || !matches!(matrix.kind, MatrixKind::TensorProduct))
+            && !self.options.multigrid.smoother.begins_with_points()
+            && (self.sweeps_by_jacobi() || !matches!(matrix.kind, MatrixKind::TensorProduct))
+    }
+
+    /// Whether columns are relaxed all at once.
+    fn sweeps_by_jacobi(&self) -> bool {
+        matches!(self.options.multigrid.smoother, Smoother::LineJacobi | Smoother::Chebyshev)
     }
 
     /// Whether sweeps of points on a card may be one pass with what comes before and after, from one vector to another.
