@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::{Fill, Meanwhile, nothing};
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::part::{Meanwhile, nothing};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -113,43 +112,12 @@ impl<T: Real> Transfer<Cpu, T> for Bilinear<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
-    }
-
-    fn prolong_smooth(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Option<(Scalar, &mut HostScalars)>,
-    ) -> Result<()> {
-        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
-    }
-}
-
-impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Cpu, T> {
-        &*self.fine
-    }
-
-    fn smooth_residual_restrict_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
+        let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
-            self.fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH, &mut nothing)?;
+            fine.smooth(relaxation, guess, f, u, scratch)?;
+            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_restrict(f, u, coarse_f, scratch);
         }
-        let fine = &self.fine;
         let guess = fine.prepare(relaxation, guess, u);
         let (vectors, coarse_f) = ([f.share(), u.share_mut()], coarse_f.share_mut());
         let colours = fine.unsolved(relaxation);
@@ -161,11 +129,11 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
         let restrict = |j: usize, space: &mut ChunkSpace<T>| {
             self.restrict_plane(&c, j, what, coarse_f, &mut space.natural[0]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
         fine.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, Some(&restrict), fill)
     }
 
-    fn prolong_smooth_part(
+    fn prolong_smooth(
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
@@ -173,21 +141,22 @@ impl<T: Real> PartTransfer<Cpu, T> for Bilinear<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let fine = &self.fine;
         if relaxation.smoother == Smoother::LineJacobi {
             self.prolong(coarse_u, u)?;
-            fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
             let Some((scalar, scalars)) = norm else { return Ok(()) };
-            fill(u, &Colour::BOTH, &mut nothing)?;
+            fine.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return fine.residual_norm(f, u, scratch, scalar, scalars);
         }
         let (vectors, coarse_u, needed) = ([f.share(), u.share_mut()], coarse_u.share(), fine.needed(relaxation));
         let prolong = |j: usize, space: &mut ChunkSpace<T>| {
             self.prolong_plane(j, needed, coarse_u, vectors[1], &mut space.natural[0]);
         };
-        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours, inside| fill(u, colours, inside))
+        fine.sweep_after(&prolong, relaxation, vectors, norm, &mut |colours, inside| {
+            fine.cpu().fill(u, colours, inside)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_core::array::{ArrayView, ArrayViewMut};
-use isobar_core::backend::part::{self, Edge, NoLink, PartBackend};
+use isobar_core::backend::part::{self, Edge, Exchange, Meanwhile, NoLink, PartBackend};
 use isobar_core::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar, columns};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
@@ -33,6 +33,8 @@ const SMALLEST_PART: usize = 1 << 14;
 #[derive(Clone, Debug)]
 pub struct Cpu {
     inner: Arc<Inner>,
+    /// With the other ranks, where this is one of several.
+    exchange: Option<Arc<dyn Exchange>>,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Cpu {
             .map_err(|error| Error::Device { device: "cpu".into(), message: format!("{threads} threads: {error}") })?;
         let (pool, process) = (ManuallyDrop::new(pool), std::process::id());
         let inner = Inner { pool, process, threads, arch: Arch::new(), arch_single: at_most_eight_lanes() };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(inner), exchange: None })
     }
 
     /// As many threads as the machine offers this process.
@@ -152,6 +154,10 @@ impl Backend for Cpu {
 
     fn device(&self) -> DeviceInfo {
         DeviceInfo { kind: "cpu", name: processor_name(), count: 1, ranks: 1, threads: self.threads() }
+    }
+
+    fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
+        self.exchange().map_or(Ok(()), |exchange| part::fill_by(exchange, self, x, colours, meanwhile))
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {
@@ -315,6 +321,14 @@ impl PartBackend for Cpu {
     type Link = NoLink;
 
     const DIVIDES_ROWS: bool = true;
+
+    fn exchange(&self) -> Option<&dyn Exchange> {
+        self.exchange.as_deref()
+    }
+
+    fn joined(self, exchange: Arc<dyn Exchange>) -> Self {
+        Self { exchange: Some(exchange), ..self }
+    }
 
     fn edges<T: Real>(
         &self,

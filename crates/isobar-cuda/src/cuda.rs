@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
+use isobar_core::backend::part::{self, Exchange, Link, Meanwhile};
 use isobar_core::backend::{Backend, BodyAfter, DeviceInfo, Ratio, Scalar};
 use isobar_core::direct::Separable;
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Layout, Shape};
+use isobar_core::layout::{Colour, Layout, Shape};
 use isobar_core::operator::{DirectBackend, SharedDirect};
 use isobar_core::real::Real;
 
@@ -39,6 +40,8 @@ pub struct Cuda {
     inner: Arc<Inner>,
     /// As one of several ranks.
     link: Option<Arc<CardLink>>,
+    /// The way to them through the host.
+    pub(crate) exchange: Option<Arc<dyn Exchange>>,
 }
 
 #[derive(Debug)]
@@ -86,7 +89,7 @@ impl Cuda {
             modules,
             context,
         };
-        Ok(Self { inner: Arc::new(inner), link: None })
+        Ok(Self { inner: Arc::new(inner), link: None, exchange: None })
     }
 
     /// This card as rank `rank` of `size`, whose cards reach each other without the host if they can: those of one host that are
@@ -116,7 +119,7 @@ impl Cuda {
         all_gather: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>>,
     ) -> Result<Self> {
         let link = CardLink::join(self, ways, [rank, size], all_gather)?;
-        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new) })
+        Ok(Self { inner: Arc::clone(&self.inner), link: link.map(Arc::new), exchange: self.exchange.clone() })
     }
 
     /// This card's way to others, where it has one.
@@ -246,6 +249,15 @@ impl Backend for Cuda {
 
     fn device(&self) -> DeviceInfo {
         DeviceInfo { kind: "cuda", name: self.context().name.clone(), count: 1, ranks: 1, threads: 1 }
+    }
+
+    fn fill<T: Real>(&self, x: &mut Vector<T>, colours: &[Colour], meanwhile: Meanwhile<'_>) -> Result<()> {
+        match (self.card_link(), &self.exchange) {
+            _ if !x.layout().is_part() => Ok(()),
+            (Some(link), _) => link.fill(self, x, colours),
+            (None, Some(exchange)) => part::fill_by(&**exchange, self, x, colours, meanwhile),
+            (None, None) => Ok(()),
+        }
     }
 
     fn zeros<T: Real>(&self, layout: &Layout) -> Result<Vector<T>> {

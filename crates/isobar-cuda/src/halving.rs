@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Patch, Shape};
 use isobar_core::operator::AggregateOperator;
 use isobar_core::operator::aggregate::Components;
-use isobar_core::operator::part::{PartSmoother, PartTransfer, PartTriangular, no_neighbours, stale_after};
+use isobar_core::operator::part::PartTriangular;
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -182,6 +182,7 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
             return Ok(());
         }
         self.fine.smooth(relaxation, guess, f, u, scratch)?;
+        self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)?;
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
@@ -200,29 +201,10 @@ impl<T: Real> Transfer<Cuda, T> for PointTransfer<T> {
         {
             return Ok(());
         }
-        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
-    }
-}
-
-impl<T: Real> PartTransfer<Cuda, T> for PointTransfer<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Cuda, T> {
-        &*self.fine
-    }
-
-    fn prolong_smooth_part(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Option<(Scalar, &mut Scalars)>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
         self.prolong(coarse_u, u)?;
-        self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+        self.fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         if norm.is_some() {
-            fill(u, stale_after(relaxation), &mut nothing)?;
+            self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)?;
         }
         match norm {
             Some((norm, scalars)) if relaxation.smoother == Smoother::PointRedBlack => {

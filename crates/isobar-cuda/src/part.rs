@@ -1,6 +1,8 @@
 //! Vectors that are parts of larger ones.
 
-use isobar_core::backend::part::{self, Edge, PartBackend};
+use std::sync::Arc;
+
+use isobar_core::backend::part::{self, Edge, Exchange, PartBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
 use isobar_core::real::Real;
@@ -77,6 +79,15 @@ fn exchange_colours<T: Copy>(entries: &mut [T], half_plane: usize) {
 
 impl PartBackend for Cuda {
     type Link = CardLink;
+
+    fn exchange(&self) -> Option<&dyn Exchange> {
+        self.exchange.as_deref()
+    }
+
+    fn joined(mut self, exchange: Arc<dyn Exchange>) -> Self {
+        self.exchange = Some(exchange);
+        self
+    }
 
     fn link(&self) -> Option<&CardLink> {
         self.card_link()

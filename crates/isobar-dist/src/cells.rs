@@ -4,7 +4,7 @@ use isobar_core::backend::part::{PartBackend, nothing};
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, needs_whole_rows};
-use isobar_core::operator::part::{Handed, PartPoints, PartSubstitution, PartTriangular};
+use isobar_core::operator::part::{PartPoints, PartTriangular};
 use isobar_core::operator::{Operator, PointSmoother, Triangular};
 use isobar_core::options::PointCycle;
 use isobar_core::real::Real;
@@ -13,10 +13,10 @@ use crate::distributed::Distributed;
 use crate::operator::DistributedOperator;
 use crate::vector::Vector;
 
-/// A part's steps that hand rows on.
-fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
+/// Whether parts go through unknowns in order.
+fn require_order<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
     operator: &DistributedOperator<B, O>,
-) -> Result<&dyn PartSubstitution<B, T>> {
+) -> Result<()> {
     if !operator.ranks().has_whole_rows() {
         return Err(needs_whole_rows("incomplete Poisson and incomplete Cholesky"));
     }
@@ -24,8 +24,7 @@ fn substitution<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized>(
         // The order of unknowns does not go around.
         return Err(Error::Unsupported("incomplete Cholesky on ranks that divide a ring in y; run on one".into()));
     }
-    let steps = operator.part().substitution();
-    steps.ok_or_else(|| Error::Unsupported("incomplete Cholesky on several of these devices; run on one".into()))
+    Ok(())
 }
 
 /// By sweeps: tiles would go on in other ranks' rows.
@@ -61,7 +60,7 @@ impl<B: PartBackend, T: Real, O: PartPoints<B, T> + ?Sized> PointSmoother<Distri
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let (f, mut u, v) = (f.part()?, u.halo()?, v.part_mut());
-        self.part().relax_points_part(cycle, &*f, &mut *u, v, norm, scalars, &mut self.filling())?;
+        self.part().relax_points_part(cycle, &*f, &mut *u, v, norm, scalars)?;
         self.combine([norm], scalars)
     }
 }
@@ -107,17 +106,15 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<B::Vector<T>>) -> Result<()> {
         let pivots = inverse_pivots.part_mut();
-        if block == 1 && self.ranks().has_whole_rows() {
-            self.part().factorise(block, relaxation, pivots)?;
-        } else {
-            let steps = substitution(self)?;
-            steps.factorise_part(block, relaxation, pivots, &mut |handed| self.ranks().hand_on(handed))?;
+        if block > 1 || !self.ranks().has_whole_rows() {
+            require_order::<B, T, O>(self)?;
         }
-        self.fill(pivots, &Colour::BOTH, &mut nothing)
+        self.part().factorise(block, relaxation, pivots)?;
+        self.ranks().inner().fill(pivots, &Colour::BOTH, &mut nothing)
     }
 
     fn substitutes(&self) -> bool {
-        substitution::<B, T, O>(self).is_ok()
+        require_order::<B, T, O>(self).is_ok()
     }
 
     fn substitutes_on_host(&self) -> bool {
@@ -131,8 +128,8 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
         r: &Vector<B::Vector<T>>,
         z: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
-        let (pivots, r, z) = (inverse_pivots.part()?, r.part()?, z.part_mut());
-        substitution(self)?.substitute_part(block, &*pivots, &*r, z, &mut |handed| self.ranks().hand_on(handed))
+        require_order::<B, T, O>(self)?;
+        self.part().substitute(block, &*inverse_pivots.part()?, &*r.part()?, z.part_mut())
     }
 
     fn substitute_residual(
@@ -147,8 +144,8 @@ impl<B: PartBackend, T: Real, O: PartTriangular<B, T> + ?Sized> Triangular<Distr
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let (pivots, q, r, z) = (inverse_pivots.part()?, q.part()?, r.part_mut(), z.part_mut());
-        let hand_on = &mut |handed: Handed<'_, T>| self.ranks().hand_on(handed);
-        substitution(self)?.substitute_residual_part(block, &*pivots, r, &*q, z, alpha, out, scalars, hand_on)?;
+        require_order::<B, T, O>(self)?;
+        self.part().substitute_residual(block, &*pivots, r, &*q, z, alpha, out, scalars)?;
         self.combine([out.get(0), out.get(1)], scalars)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use isobar_core::backend::part::{Meanwhile, nothing};
 use isobar_core::error::{Error, Result};
-use isobar_core::real::Real;
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
 use crate::together::{Tell, Told};
 
@@ -224,16 +224,4 @@ pub fn agree<R>(world: &dyn Communicator, mine: Result<R>) -> Result<R> {
             None => Error::Device { device: format!("rank {rank} of {}", world.size()), message: "no message".into() },
         }),
     }
-}
-
-/// Numbers as they are in memory.
-pub fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
-    // SAFETY: `Real` is sealed: f32 or f64, of which every byte is initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The same, to write: any bytes are a number.
-pub fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and any bytes are an f32 or f64.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -7,8 +7,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, needs_whole_rows};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::PartMixedSmoother;
-use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
+use isobar_core::operator::{AggregateOperator, Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Method, Preconditioner, Smoother, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsParts, SupportsPointParts};
@@ -23,7 +22,7 @@ use crate::vector::Vector;
 
 impl<B: SupportsPointParts> Supports<Diffusion> for Distributed<B>
 where
-    <B as SupportsParts<Diffusion>>::Part<f64>: PartMixedSmoother<B>,
+    <B as SupportsParts<Diffusion>>::Part<f64>: MixedSmoother<B>,
 {
     type Operator<T: Real> = DistributedOperator<B, B::Part<T>>;
 

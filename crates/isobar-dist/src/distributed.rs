@@ -4,21 +4,21 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use isobar_core::array::{ArrayView, ArrayViewMut, DeviceArray};
-use isobar_core::backend::part::{Link, Meanwhile, PartBackend, Shares};
+use isobar_core::backend::part::{Link, PartBackend, Shares};
 use isobar_core::backend::{
     AggregateBackend, AggregateMap, Backend, BodyAfter, DeviceInfo, Ratio, Scalar, iterate_after_first,
 };
 use isobar_core::error::{Error, Result};
-use isobar_core::layout::{Colour, Layout, Patch, Shape, needs_whole_rows};
-use isobar_core::operator::part::Handed;
+use isobar_core::layout::{Layout, Patch, Shape, needs_whole_rows};
 use isobar_core::operator::{DirectBackend, PointSmoother};
 use isobar_core::real::Real;
 use isobar_core::stencil::Stencil;
 use isobar_core::stencil::parts::SupportsParts;
 
-use crate::communicator::{Communicator, Message, bytes_of, bytes_of_mut};
+use crate::communicator::Communicator;
 use crate::operator::DistributedOperator;
 use crate::patches::{Patches, collect_layers};
+use crate::ranks::Ranks;
 use crate::slabs::Slabs;
 use crate::vector::Vector;
 
@@ -39,7 +39,7 @@ impl<B: PartBackend> Distributed<B> {
     /// This rank of a job, on a back end. Ranks have slabs of whole rows.
     pub fn new(inner: B, world: Arc<dyn Communicator>) -> Self {
         let parts = [1, world.size()];
-        Self { inner, world, parts }
+        Self { inner: inner.joined(Arc::new(Ranks { world: Arc::clone(&world), parts })), world, parts }
     }
 
     /// The same with x and y divided in so many parts, ranks being numbered along x first.
@@ -57,7 +57,8 @@ impl<B: PartBackend> Distributed<B> {
                 "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{ranks}, or --device cpu"
             )));
         }
-        Ok(Self { parts, ..self })
+        let ranks = Ranks { world: Arc::clone(&self.world), parts };
+        Ok(Self { inner: self.inner.joined(Arc::new(ranks)), parts, ..self })
     }
 
     /// What this rank computes on.
@@ -104,13 +105,6 @@ impl<B: PartBackend> Distributed<B> {
         if self.has_whole_rows() { Slabs::new(shape, self.world.size()) } else { Err(needs_whole_rows(what)) }
     }
 
-    /// The rank so many parts further in x and in y, perhaps around rings.
-    fn neighbour(&self, [to_x, to_y]: [isize; 2]) -> usize {
-        let (rank, [in_x, in_y]) = (self.world.rank(), self.parts);
-        let further = |part: usize, to: isize, parts: usize| (part + parts).wrapping_add_signed(to) % parts;
-        further(rank % in_x, to_x, in_x) + in_x * further(rank / in_x, to_y, in_y)
-    }
-
     /// This rank's part of a stencil's operator.
     pub(crate) fn part<S: Stencil, T: Real>(&self, stencil: &S) -> Result<Arc<DistributedOperator<B, B::Part<T>>>>
     where
@@ -132,22 +126,6 @@ impl<B: PartBackend> Distributed<B> {
         Some(Arc::new(DistributedOperator::of_part(self, part)))
     }
 
-    /// Receives what the rank before has sent, and sends to the one behind, where unknowns are gone through in order.
-    pub(crate) fn hand_on<T: Real>(&self, handed: Handed<'_, T>) -> Result<()> {
-        /// Beside those of the colours.
-        const TAG: u32 = 2;
-        let (rank, Handed { upwards, send, receive }) = (self.world.rank(), handed);
-        let peer = |is_next: bool| if is_next { rank + 1 } else { rank - 1 };
-        let mut messages = Vec::with_capacity(2);
-        if !send.is_empty() {
-            messages.push(Message { peer: peer(upwards), tag: TAG, send: bytes_of(send), receive: &mut [] });
-        }
-        if !receive.is_empty() {
-            messages.push(Message { peer: peer(!upwards), tag: TAG, send: &[], receive: bytes_of_mut(receive) });
-        }
-        self.world.exchange(&mut messages)
-    }
-
     /// Whether there are others.
     pub(crate) fn has_others(&self) -> bool {
         self.world.size() > 1
@@ -156,35 +134,6 @@ impl<B: PartBackend> Distributed<B> {
     /// Whether ranks exchange anything by way of the host.
     pub(crate) fn needs_host(&self) -> bool {
         self.has_others() && self.inner.link().is_none()
-    }
-
-    /// Fills halo rows with what the neighbours hold there; by way of the host that is waited for after what is done meanwhile.
-    pub(crate) fn fill<T: Real>(
-        &self,
-        x: &mut B::Vector<T>,
-        colours: &[Colour],
-        meanwhile: Meanwhile<'_>,
-    ) -> Result<()> {
-        if let Some(link) = self.inner.link() {
-            return link.fill(&self.inner, x, colours);
-        }
-        self.inner.edges(x, colours, &mut |edges| {
-            let mut messages = Vec::with_capacity(2 * edges.len());
-            for edge in edges {
-                let (peer, colour) = (self.neighbour(edge.towards), edge.colour as u32);
-                let (send, receive) = (bytes_of(edge.send), bytes_of_mut(edge.receive));
-                let [to_x, to_y] = edge.towards;
-                if to_x == 0 && self.parts[1] > 2 {
-                    messages.push(Message { peer, tag: colour, send, receive });
-                    continue;
-                }
-                // On a ring of two parts the same rank is on both sides: tags say which way messages go.
-                let tag = |x: isize, y: isize| DIRECTED + 2 * (3 * (y + 1) + x + 1).unsigned_abs() as u32 + colour;
-                messages.push(Message { peer, tag: tag(to_x, to_y), send, receive: &mut [] });
-                messages.push(Message { peer, tag: tag(-to_x, -to_y), send: &[], receive });
-            }
-            self.world.exchange_while(&mut messages, &mut *meanwhile)
-        })
     }
 
     /// Scalars = their sums over all ranks.
@@ -209,9 +158,6 @@ pub fn other_number_of_parts([in_x, in_y]: [usize; 2], ranks: usize) -> Error {
     );
     Error::invalid("parts", message)
 }
-
-/// The first tag of messages that say which way they go.
-const DIRECTED: u32 = 8;
 
 /// A rank that computes and exchanges by turns, as long as this lives. One whose computing is another device's work is not said
 /// to: its processor waits.

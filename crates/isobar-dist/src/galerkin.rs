@@ -8,7 +8,7 @@ use std::sync::Arc;
 use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::part::{PartCorrection, PartSmoother, PartTransfer};
+use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{CoarsestSolver, Correction, LineSmoother, Operator, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin_levels::{DenseSolver, every_cell};
@@ -101,7 +101,7 @@ pub(crate) fn by_galerkin_on<B: SupportsPointParts, T: Real>(
     let mut levels = vec![Arc::clone(finest) as Arc<dyn LineSmoother<Distributed<B>, T>>];
     levels.extend(divided.into_iter().map(|level| level as _));
     levels.extend(whole.levels);
-    let shared = |part| Some(Arc::new(Shared { backend: backend.clone(), part }) as Arc<dyn Correction<_, T>>);
+    let shared = |part| Some(Arc::new(Shared { part }) as Arc<dyn Correction<_, T>>);
     let mut all_corrections: Vec<_> = corrections.into_iter().map(shared).collect();
     all_corrections.extend(whole.corrections);
     let update = whole.update;
@@ -130,7 +130,7 @@ pub(crate) fn by_galerkin_on<B: SupportsPointParts, T: Real>(
 
 fn transfer_from<B, O, T>(
     fine: &Arc<DistributedOperator<B, O>>,
-    part: Arc<dyn PartTransfer<B, T>>,
+    part: Arc<dyn Transfer<B, T>>,
     coarse: Layout,
     gathered: Option<(Layout, &Patches)>,
 ) -> Result<Arc<dyn Transfer<Distributed<B>, T>>>
@@ -139,30 +139,27 @@ where
     O: PartSmoother<B, T> + ?Sized + 'static,
     T: Real,
 {
-    let transfer: Arc<DistributedTransfer<B, O, dyn PartTransfer<B, T>, T>> =
+    let transfer: Arc<DistributedTransfer<B, O, dyn Transfer<B, T>, T>> =
         DistributedTransfer::new(fine, part, coarse, gathered)?;
     Ok(transfer)
 }
 
 /// A correction of bodies of which several ranks may have cells.
-struct Shared<B, C: ?Sized> {
-    backend: Distributed<B>,
+struct Shared<C: ?Sized> {
     part: Arc<C>,
 }
 
-impl<B: PartBackend, T: Real> Correction<Distributed<B>, T> for Shared<B, dyn PartCorrection<B, T>> {
+impl<B: PartBackend, T: Real> Correction<Distributed<B>, T> for Shared<dyn Correction<B, T>> {
     fn is_active(&self) -> bool {
         self.part.is_active()
     }
 
     fn needs_host(&self) -> bool {
-        self.backend.has_others() && self.part.has_shared()
+        self.part.needs_host()
     }
 
     fn correct(&self, r: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {
-        let world = self.backend.world();
-        let combine = &mut |sums: &mut [f64]| if sums.is_empty() { Ok(()) } else { world.sum(sums) };
-        self.part.correct_part(&*r.part()?, u.part_mut(), combine)
+        self.part.correct(&*r.part()?, u.part_mut())
     }
 
     fn bytes(&self) -> usize {

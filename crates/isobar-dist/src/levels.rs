@@ -10,14 +10,13 @@ use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Link, PartBackend};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Patch, Shape, Slab};
-use isobar_core::operator::part::{PartSmoother, PartTransfer};
+use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation, Transfer};
-use isobar_core::real::Real;
+use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 use isobar_core::stencil::hierarchy::{coarser_versions, ends_early};
 use isobar_core::stencil::parts::SupportsPartLevels;
 use isobar_core::stencil::{Coarsen, Hierarchy};
 
-use crate::communicator::{bytes_of, bytes_of_mut};
 use crate::distributed::Distributed;
 use crate::operator::DistributedOperator;
 use crate::patches::Patches;
@@ -111,7 +110,7 @@ impl<B, O, P, T> DistributedTransfer<B, O, P, T>
 where
     B: PartBackend,
     O: PartSmoother<B, T> + ?Sized,
-    P: PartTransfer<B, T> + ?Sized,
+    P: Transfer<B, T> + ?Sized,
     T: Real,
 {
     /// From a level to the next coarser one. Where that is whole and this one is divided, `gathered` says how this rank's part of
@@ -176,7 +175,7 @@ impl<B, O, P, T> Transfer<Distributed<B>, T> for DistributedTransfer<B, O, P, T>
 where
     B: PartBackend,
     O: PartSmoother<B, T> + ?Sized,
-    P: PartTransfer<B, T> + ?Sized,
+    P: Transfer<B, T> + ?Sized,
     T: Real,
 {
     fn fine(&self) -> &dyn LineSmoother<Distributed<B>, T> {
@@ -195,8 +194,7 @@ where
         if self.part.restricts_halo() {
             self.fine.fill_to_read(f)?;
         }
-        let fill = &mut self.fine.filling();
-        self.restrict_to(coarse_f, |coarse_f| self.part.restrict_part(&*f.part()?, coarse_f, fill))
+        self.restrict_to(coarse_f, |coarse_f| self.part.restrict(&*f.part()?, coarse_f))
     }
 
     fn prolong(&self, coarse_u: &Vector<B::Vector<T>>, u: &mut Vector<B::Vector<T>>) -> Result<()> {
@@ -211,9 +209,8 @@ where
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
         self.fine.fill_to_read(u)?;
-        let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| {
-            self.part.residual_restrict_part(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut(), fill)
+            self.part.residual_restrict(&*f.part()?, &*u.part()?, coarse_f, scratch.part_mut())
         })
     }
 
@@ -226,10 +223,9 @@ where
         coarse_f: &mut Vector<B::Vector<T>>,
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
-        let fill = &mut self.fine.filling();
         self.restrict_to(coarse_f, |coarse_f| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
-            self.part.smooth_residual_restrict_part(relaxation, guess, &*f, u, coarse_f, scratch, fill)
+            self.part.smooth_residual_restrict(relaxation, guess, &*f, u, coarse_f, scratch)
         })
     }
 
@@ -242,16 +238,15 @@ where
         scratch: &mut Vector<B::Vector<T>>,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
-        let fill = &mut self.fine.filling();
         self.prolong_from(coarse_u, |coarse_u| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
             match norm {
                 Some((scalar, scalars)) => {
                     let norm = Some((scalar, &mut *scalars));
-                    self.part.prolong_smooth_part(relaxation, &*f, coarse_u, u, scratch, norm, fill)?;
+                    self.part.prolong_smooth(relaxation, &*f, coarse_u, u, scratch, norm)?;
                     self.fine.combine([scalar], scalars)
                 }
-                None => self.part.prolong_smooth_part(relaxation, &*f, coarse_u, u, scratch, None, fill),
+                None => self.part.prolong_smooth(relaxation, &*f, coarse_u, u, scratch, None),
             }
         })
     }

@@ -33,6 +33,7 @@ mod own;
 mod patches;
 mod patience;
 mod points;
+mod ranks;
 mod slabs;
 mod solvers;
 mod tensor_product;

@@ -36,7 +36,7 @@ impl<B: PartBackend, O: Send + Sync> ChangeSteps<Distributed<B>> for Distributed
         u: &mut Vector<B::Vector<f64>>,
         w: &mut Vector<B::Vector<f32>>,
     ) -> Result<()> {
-        self.operator.fill(u.part_mut(), &[Colour::Black], &mut nothing)?;
+        self.operator.ranks().inner().fill(u.part_mut(), &[Colour::Black], &mut nothing)?;
         self.operator.fill_to_read(coarse_u)?;
         self.part.correct_red(&*f.part()?, &*e.part()?, &*coarse_u.part()?, u.part_mut(), w.part_mut())
     }
@@ -47,7 +47,7 @@ impl<B: PartBackend, O: Send + Sync> ChangeSteps<Distributed<B>> for Distributed
         u: &mut Vector<B::Vector<f64>>,
         w: &mut Vector<B::Vector<f32>>,
     ) -> Result<()> {
-        self.operator.fill(u.part_mut(), &[Colour::Red], &mut nothing)?;
+        self.operator.ranks().inner().fill(u.part_mut(), &[Colour::Red], &mut nothing)?;
         self.part.change_black(&*f.part()?, u.part_mut(), w.part_mut())
     }
 
@@ -58,18 +58,18 @@ impl<B: PartBackend, O: Send + Sync> ChangeSteps<Distributed<B>> for Distributed
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        self.operator.fill(&mut *w.halo()?, &[Colour::Black], &mut nothing)?;
+        self.operator.ranks().inner().fill(&mut *w.halo()?, &[Colour::Black], &mut nothing)?;
         self.part.begin_red(&*w.part()?, e.part_mut(), norm, scalars)?;
         self.operator.combine([norm], scalars)
     }
 
     fn end_black(&self, e: &mut Vector<B::Vector<f32>>) -> Result<()> {
-        self.operator.fill(e.part_mut(), &[Colour::Red], &mut nothing)?;
+        self.operator.ranks().inner().fill(e.part_mut(), &[Colour::Red], &mut nothing)?;
         self.part.end_black(e.part_mut())
     }
 
     fn restrict(&self, e: &Vector<B::Vector<f32>>, coarse_f: &mut Vector<B::Vector<f32>>) -> Result<()> {
-        self.operator.fill(&mut *e.halo()?, &[Colour::Black], &mut nothing)?;
+        self.operator.ranks().inner().fill(&mut *e.halo()?, &[Colour::Black], &mut nothing)?;
         self.part.restrict(&*e.part()?, coarse_f.part_mut())
     }
 }

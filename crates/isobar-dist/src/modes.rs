@@ -10,15 +10,15 @@ use isobar_core::backend::Scalar;
 use isobar_core::backend::part::{Division, Link, PartBackend, Redivision};
 use isobar_core::error::Result;
 use isobar_core::layout::{Layout, Slab};
-use isobar_core::operator::part::{PartModalTransfer, PartOperator};
+use isobar_core::operator::part::PartOperator;
 use isobar_core::operator::{Guess, LineSmoother, LineSolver, ModalTransfer, Relaxation};
 use isobar_core::options::SolverOptions;
-use isobar_core::real::Real;
+use isobar_core::real::{Real, bytes_of, bytes_of_mut};
 use isobar_core::stencil::modes::Plan;
 use isobar_core::stencil::parts::{SupportsPartModes, SupportsParts};
 use isobar_core::stencil::{Modes, Stencil, TensorProduct, VerticalModes};
 
-use crate::communicator::{Message, bytes_of, bytes_of_mut};
+use crate::communicator::Message;
 use crate::distributed::Distributed;
 use crate::operator::DistributedOperator;
 use crate::own::own_levels;
@@ -28,7 +28,7 @@ use crate::vector::Vector;
 struct DistributedModal<B: PartBackend, O, T: Real, C: Real> {
     fine: Arc<DistributedOperator<B, O>>,
     /// To all modes of this rank's rows.
-    part: Arc<dyn PartModalTransfer<B, T, C>>,
+    part: Arc<dyn ModalTransfer<B, T, C>>,
     /// Of this rank's modes.
     layout: Layout,
     /// Where there are other ranks.
@@ -276,10 +276,9 @@ where
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut self.fine.filling();
         let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
         let mut step = |x: &_, g: &mut _, scalars: &mut _| {
-            self.part.expand_smooth_project_part(x, guess, smoother, &*f, u, g, scratch, norm, scalars, fill)
+            self.part.expand_smooth_project(x, guess, smoother, &*f, u, g, scratch, norm, scalars)
         };
         match self.divided() {
             Some(mut divided) => {
@@ -304,10 +303,9 @@ where
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut self.fine.filling();
         self.expand_by(x, |x| {
             let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
-            self.part.expand_smooth_norm_part(x, guess, smoother, &*f, u, scratch, norm, &mut *scalars, fill)
+            self.part.expand_smooth_norm(x, guess, smoother, &*f, u, scratch, norm, &mut *scalars)
         })?;
         self.fine.combine([norm], scalars)
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::part::{Meanwhile, PartBackend, nothing};
+use isobar_core::backend::part::{PartBackend, nothing};
 use isobar_core::backend::{AggregateBackend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartMixedSmoother, PartOperator, PartSmoother};
+use isobar_core::operator::part::{PartOperator, PartSmoother};
 use isobar_core::operator::{
     Capabilities, CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation,
 };
@@ -59,24 +59,9 @@ impl<B: PartBackend, O: ?Sized> DistributedOperator<B, O> {
         Capabilities { operator, diagonal: Some(diagonal), points: None, triangular: None, aggregates: None }
     }
 
-    /// Fills halo rows, where there are neighbours.
-    pub(crate) fn fill<T: Real>(
-        &self,
-        x: &mut B::Vector<T>,
-        colours: &[Colour],
-        meanwhile: Meanwhile<'_>,
-    ) -> Result<()> {
-        if self.is_whole { Ok(()) } else { self.backend.fill(x, colours, meanwhile) }
-    }
-
-    /// The same, for steps that ask for it.
-    pub(crate) fn filling<T: Real>(&self) -> impl FnMut(&mut B::Vector<T>, &[Colour], Meanwhile<'_>) -> Result<()> {
-        |x, colours, meanwhile| self.fill(x, colours, meanwhile)
-    }
-
     /// Fills the halo rows of a vector that a step is to read.
     pub(crate) fn fill_to_read<T: Real>(&self, x: &Vector<B::Vector<T>>) -> Result<()> {
-        if self.is_whole { Ok(()) } else { self.backend.fill(&mut *x.halo()?, &Colour::BOTH, &mut nothing) }
+        if self.is_whole { Ok(()) } else { self.backend.inner().fill(&mut *x.halo()?, &Colour::BOTH, &mut nothing) }
     }
 
     /// Scalars = their sums over all parts.
@@ -97,7 +82,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
     }
 
     fn apply(&self, x: &Vector<B::Vector<T>>, y: &mut Vector<B::Vector<T>>) -> Result<()> {
-        self.part.apply_part(&mut *x.halo()?, y.part_mut(), &mut self.filling())
+        self.part.apply_part(&mut *x.halo()?, y.part_mut())
     }
 
     fn residual(
@@ -109,7 +94,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let (f, mut u, r) = (f.part()?, u.halo()?, r.part_mut());
-        self.part.residual_part(&*f, &mut *u, r, norm, scalars, &mut self.filling())?;
+        self.part.residual_part(&*f, &mut *u, r, norm, scalars)?;
         self.combine([norm], scalars)
     }
 
@@ -122,7 +107,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> Operator<Distribut
         scalars: &mut B::Scalars,
     ) -> Result<()> {
         let (f, mut u, scratch) = (f.part()?, u.halo()?, scratch.part_mut());
-        self.part.residual_norm_part(&*f, &mut *u, scratch, norm, scalars, &mut self.filling())?;
+        self.part.residual_norm_part(&*f, &mut *u, scratch, norm, scalars)?;
         self.combine([norm], scalars)
     }
 
@@ -161,7 +146,7 @@ impl<B: PartBackend, T: Real, O: PartOperator<B, T>> CgOperator<Distributed<B>, 
             z: &mut *z,
             q: v.q.part_mut(),
         };
-        self.part.advance_direction_part(inner, alpha, beta, sigma, scalars, &mut self.filling())?;
+        self.part.advance_direction_part(inner, alpha, beta, sigma, scalars)?;
         self.combine([sigma], scalars)
     }
 
@@ -230,7 +215,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distr
         scratch: &mut Vector<B::Vector<T>>,
     ) -> Result<()> {
         let (f, u, scratch) = (f.part()?, u.part_mut(), scratch.part_mut());
-        self.part.smooth_part(relaxation, guess, &*f, u, scratch, &mut self.filling())
+        self.part.smooth(relaxation, guess, &*f, u, scratch)
     }
 
     fn colours(&self) -> f64 {
@@ -242,7 +227,9 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distr
     }
 }
 
-impl<B: PartBackend, O: PartMixedSmoother<B>> MixedSmoother<Distributed<B>> for DistributedOperator<B, O> {
+impl<B: PartBackend, O: PartOperator<B, f64> + MixedSmoother<B>> MixedSmoother<Distributed<B>>
+    for DistributedOperator<B, O>
+{
     fn residual_in_single(
         &self,
         f: &Vector<B::Vector<f64>>,
@@ -269,9 +256,8 @@ impl<B: PartBackend, O: PartMixedSmoother<B>> MixedSmoother<Distributed<B>> for 
         norm: Scalar,
         scalars: &mut B::Scalars,
     ) -> Result<()> {
-        let fill = &mut self.filling();
         let (f, e, u, r, scratch) = (f.part()?, e.part()?, u.part_mut(), r.part_mut(), scratch.part_mut());
-        self.part.correct_smooth_residual_part(relaxation, &*f, &*e, u, r, scratch, norm, scalars, fill)?;
+        self.part.correct_smooth_residual(relaxation, &*f, &*e, u, r, scratch, norm, scalars)?;
         self.combine([norm], scalars)
     }
 

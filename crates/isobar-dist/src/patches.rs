@@ -5,8 +5,9 @@ use std::ops::Range;
 use isobar_core::backend::part::Shares;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
+use isobar_core::real::{bytes_of, bytes_of_mut};
 
-use crate::communicator::{COLLECTIVE, Communicator, Message, bytes_of, bytes_of_mut};
+use crate::communicator::{COLLECTIVE, Communicator, Message};
 use crate::slabs::Slabs;
 
 /// The columns of a grid, divided among ranks: rectangles, which ranks number along x first.

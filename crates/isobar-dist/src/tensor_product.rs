@@ -5,8 +5,7 @@ use std::sync::Arc;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::mixed::{ChangeTop, UnfusedTop};
-use isobar_core::operator::part::PartMixedSmoother;
-use isobar_core::operator::{Capabilities, MixedTop, Relaxation};
+use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Relaxation};
 use isobar_core::options::{Choice, Method, Preconditioner, SolverOptions};
 use isobar_core::real::Real;
 use isobar_core::stencil::parts::{SupportsPartModes, SupportsParts};
@@ -22,7 +21,7 @@ type Part<B, T> = <B as SupportsParts<TensorProduct>>::Part<T>;
 
 impl<B: SupportsPartModes> Supports<TensorProduct> for Distributed<B>
 where
-    Part<B, f64>: PartMixedSmoother<B>,
+    Part<B, f64>: MixedSmoother<B>,
 {
     type Operator<T: Real> = DistributedOperator<B, Part<B, T>>;
 

@@ -7,11 +7,12 @@ use isobar_core::build::Solve;
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Patch, Shape};
 use isobar_core::options::SolverOptions;
+use isobar_core::real::bytes_of_mut;
 use isobar_core::stencil::halving::halvings;
 use isobar_core::stencil::{Coefficients, Diffusion, OwnOperator, Stencil, StoredMatrix, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_cuda::Cuda;
-use isobar_dist::communicator::{agree, bytes_of_mut};
+use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, Distributed, Patches, Tell, together};
 
 use crate::device::Device;

@@ -12,10 +12,10 @@ pub mod scalars;
 
 use std::ops::ControlFlow;
 
-use self::part::Shares;
+use self::part::{Meanwhile, Shares};
 use crate::array::{ArrayView, ArrayViewMut, DeviceArray};
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Patch, Shape};
+use crate::layout::{Colour, Layout, Patch, Shape};
 use crate::real::Real;
 
 pub use aggregate::{AggregateBackend, AggregateMap};
@@ -73,6 +73,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Where another rank has failed.
     fn collect(&self, own: Vec<f64>, _grid: Shape) -> Result<Vec<f64>> {
         Ok(own)
+    }
+
+    /// Fills the halo of a vector that is part of a larger one, for the given colours of the larger grid, with what the neighbours hold
+    /// there. What there is to do meanwhile may be done, once, while that travels; who asks for it sees to it otherwise. All parts
+    /// make the same calls in the same order.
+    ///
+    /// # Errors
+    /// What the device or a transport reports.
+    fn fill<T: Real>(&self, _x: &mut Self::Vector<T>, _colours: &[Colour], _meanwhile: Meanwhile<'_>) -> Result<()> {
+        Ok(())
     }
 
     /// A vector of zeros.

@@ -1,13 +1,14 @@
 //! Parts of a grid that several devices share: what goes into and out of their halo rows.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::{Backend, Scalar, columns};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Slab, needs_whole_rows};
-use crate::real::Real;
+use crate::real::{Real, bytes_of, bytes_of_mut};
 
 /// The cells of one colour in the row or column at one edge of a part, and in the halo beyond it.
 #[derive(Debug)]
@@ -26,9 +27,62 @@ pub struct Edge<'a, T> {
 /// What is computed while halo rows travel: it reads none of those, and changes nothing of what is sent.
 pub type Meanwhile<'w> = &'w mut dyn FnMut();
 
-/// Fills the halo of a vector, for the given colours of the larger grid, with what the neighbours hold there. What there is to do
-/// meanwhile may be done, once, while that travels; who asks for it sees to it otherwise.
-pub type Fill<'f, V> = dyn FnMut(&mut V, &[Colour], Meanwhile<'_>) -> Result<()> + 'f;
+/// A piece of the row at the end of a part, which is the halo row of the next, where unknowns are visited in order.
+#[derive(Debug)]
+pub struct Handed<'a, T> {
+    /// Whether parts take their turns from the first to the last, or from the last to the first.
+    pub upwards: bool,
+    /// What the next part needs; empty where there is nothing to send.
+    pub send: &'a [T],
+    /// What the part before has sent; empty where nothing comes.
+    pub receive: &'a mut [T],
+}
+
+/// What a rank exchanges with the others of its job by way of the host. All ranks make the same calls in the same order.
+pub trait Exchange: fmt::Debug + Send + Sync {
+    /// Sends the edges of a part to the neighbours, and receives theirs; `meanwhile` is done, once at most, while they travel.
+    ///
+    /// # Errors
+    /// What the transport reports.
+    fn edges(&self, edges: &mut [Edge<'_, u8>], meanwhile: Meanwhile<'_>) -> Result<()>;
+
+    /// Receives what the rank before has sent, and sends to the next one. What is sent in one call the neighbour receives in one call.
+    ///
+    /// # Errors
+    /// As [`Exchange::edges`].
+    fn hand_on(&self, handed: Handed<'_, u8>) -> Result<()>;
+
+    /// Numbers = their sums over all ranks.
+    ///
+    /// # Errors
+    /// As [`Exchange::edges`].
+    fn sum(&self, numbers: &mut [f64]) -> Result<()>;
+}
+
+/// [`Backend::fill`] by way of the host.
+///
+/// # Errors
+/// What the device or the transport reports.
+pub fn fill_by<B: PartBackend, T: Real>(
+    exchange: &dyn Exchange,
+    backend: &B,
+    x: &mut B::Vector<T>,
+    colours: &[Colour],
+    meanwhile: Meanwhile<'_>,
+) -> Result<()> {
+    backend.edges(x, colours, &mut |edges| {
+        let mut edges: Vec<Edge<'_, u8>> = edges
+            .iter_mut()
+            .map(|Edge { towards, colour, send, receive }| Edge {
+                towards: *towards,
+                colour: *colour,
+                send: bytes_of(send),
+                receive: bytes_of_mut(receive),
+            })
+            .collect();
+        exchange.edges(&mut edges, &mut *meanwhile)
+    })
+}
 
 /// A [`Meanwhile`] of steps that need what they wait for at once.
 pub fn nothing() {}
@@ -42,6 +96,22 @@ pub trait PartBackend: Backend {
 
     /// Whether parts may have some columns of a row alone, and vectors halo columns.
     const DIVIDES_ROWS: bool = false;
+
+    /// This rank's way to the others by way of the host, where it is one of several.
+    fn exchange(&self) -> Option<&dyn Exchange>;
+
+    /// As [`Exchange::hand_on`]; nothing where there are no others.
+    ///
+    /// # Errors
+    /// As there.
+    fn hand_on<T: Real>(&self, Handed { upwards, send, receive }: Handed<'_, T>) -> Result<()> {
+        let Some(exchange) = self.exchange() else { return Ok(()) };
+        exchange.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
+    }
+
+    /// The same device as one of several ranks, with its way to the others.
+    #[must_use]
+    fn joined(self, exchange: Arc<dyn Exchange>) -> Self;
 
     /// This device's way to those of the other ranks, where it has one: halo rows and sums then do not pass through the host.
     fn link(&self) -> Option<&Self::Link> {

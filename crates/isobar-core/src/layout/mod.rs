@@ -172,6 +172,12 @@ impl Layout {
         self.halo
     }
 
+    /// Whether it is a part of a larger grid, with neighbours.
+    #[inline(always)]
+    pub fn is_part(&self) -> bool {
+        self.halo != [0; 2] || self.has_halo_columns()
+    }
+
     /// Whether the rows of the larger grid are a ring of which this has some.
     #[inline(always)]
     pub fn divides_ring(&self) -> bool {

@@ -59,7 +59,8 @@ pub trait LineSolver<B: Backend, T: Real>: Send + Sync {
 /// A matrix whose columns can be relaxed.
 pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
     /// One sweep of u += ρ M⁻¹(f − A u): all columns at once (Jacobi), or the columns of one colour
-    /// after the other (red–black Gauss–Seidel). `scratch` is overwritten or left alone.
+    /// after the other (red–black Gauss–Seidel). `scratch` is overwritten or left alone. On a part of a larger grid halo rows of u are
+    /// filled as it goes.
     fn smooth(
         &self,
         relaxation: Relaxation,
@@ -68,6 +69,15 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
         u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
     ) -> Result<()>;
+
+    /// The colours whose halo rows, on a part of a larger grid, are not what the neighbours hold after a sweep.
+    fn stale_after(&self, relaxation: Relaxation) -> &'static [Colour] {
+        match (relaxation.smoother, relaxation.first) {
+            (Smoother::LineRedBlack, Colour::Red) => &[Colour::Black],
+            (Smoother::LineRedBlack, Colour::Black) => &[Colour::Red],
+            _ => &Colour::BOTH,
+        }
+    }
 
     /// An upper bound of the eigenvalues of M⁻¹A, where A is positive definite: columns have this many colours, of which no two
     /// columns of one are coupled. (For x = Σ x_c over colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.)

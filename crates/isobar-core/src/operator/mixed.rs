@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::line::scratch_layout;
 use super::{Guess, LineSmoother, Relaxation, Transfer};
+use crate::backend::part::nothing;
 use crate::backend::{Backend, Ratio, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -39,6 +40,7 @@ pub trait MixedSmoother<B: Backend>: LineSmoother<B, f64> {
     ) -> Result<()> {
         self.backend().axpy(Ratio::ONE, e, u, scalars)?;
         self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        self.backend().fill(u, self.stale_after(relaxation), &mut nothing)?;
         self.residual_in_single(f, u, r, scratch, norm, scalars)
     }
 

@@ -1,6 +1,7 @@
 //! What goes between a grid and some vertical modes of it.
 
 use super::{Guess, LineSmoother, Relaxation};
+use crate::backend::part::nothing;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -68,8 +69,10 @@ pub trait ModalTransfer<B: Backend, T: Real, C: Real>: Send + Sync {
         u: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
     ) -> Result<()> {
+        let fine = self.fine();
         self.expand(x, guess, u)?;
-        (0..sweeps).try_for_each(|_| self.fine().smooth(relaxation, Guess::Given, f, u, scratch))
+        (0..sweeps).try_for_each(|_| fine.smooth(relaxation, Guess::Given, f, u, scratch))?;
+        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)
     }
 
     /// [`ModalTransfer::expand_smooth`], then [`ModalTransfer::project_residual`]

@@ -1,6 +1,7 @@
 //! What goes between a level of multigrid and the next coarser one.
 
 use super::{Guess, LineSmoother, Relaxation};
+use crate::backend::part::nothing;
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -12,6 +13,9 @@ use crate::real::Real;
 /// in integrated form), and prolongation is bilinear, weights (9, 3, 3, 1)/16, with the ghost value −u outside a
 /// Dirichlet boundary (paper B); in the last, narrower cell of an odd number it is constant across. For diffusion both
 /// are made from the coefficients, and R = Pᵀ.
+///
+/// Between parts of two grids, made of the same rows, [`Transfer::prolong`] reads the halo rows of u_c, and
+/// [`Transfer::residual_restrict`] those of u; steps that relax fill those of u.
 pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     /// The finer level.
     fn fine(&self) -> &dyn LineSmoother<B, T>;
@@ -22,6 +26,11 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
     /// Whether R = Pᵀ, so that a cycle with as many sweeps before as after, and these in the opposite order
     /// of colours, is a symmetric preconditioner.
     fn is_adjoint(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Transfer::restrict`] reads the halo rows of f, on a part of a larger grid.
+    fn restricts_halo(&self) -> bool {
         false
     }
 
@@ -55,7 +64,9 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         coarse_f: &mut B::Vector<T>,
         scratch: &mut B::Vector<T>,
     ) -> Result<()> {
-        self.fine().smooth(relaxation, guess, f, u, scratch)?;
+        let fine = self.fine();
+        fine.smooth(relaxation, guess, f, u, scratch)?;
+        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)?;
         self.residual_restrict(f, u, coarse_f, scratch)
     }
 
@@ -97,11 +108,11 @@ pub trait Transfer<B: Backend, T: Real>: Send + Sync {
         scratch: &mut B::Vector<T>,
         norm: Option<(Scalar, &mut B::Scalars)>,
     ) -> Result<()> {
+        let fine = self.fine();
         self.prolong(coarse_u, u)?;
-        self.fine().smooth(relaxation, Guess::Given, f, u, scratch)?;
-        match norm {
-            Some((scalar, scalars)) => self.fine().residual_norm(f, u, scratch, scalar, scalars),
-            None => Ok(()),
-        }
+        fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        let Some((scalar, scalars)) = norm else { return Ok(()) };
+        fine.backend().fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        fine.residual_norm(f, u, scratch, scalar, scalars)
     }
 }

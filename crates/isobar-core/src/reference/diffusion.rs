@@ -7,14 +7,12 @@ use super::{Reference, Vector};
 use crate::backend::{AggregateMap, HostScalars, Scalar};
 use crate::error::Result;
 use crate::execute::Serial;
-use crate::layout::{Layout, Patch, Shape};
+use crate::layout::{Layout, Shape};
 use crate::operator::aggregate::{Components, Entry};
 use crate::operator::mixed::UnfusedTop;
-use crate::operator::part::PartPoints;
 use crate::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation};
 use crate::real::Real;
 use crate::stencil::galerkin_levels::galerkin;
-use crate::stencil::parts::SupportsParts;
 use crate::stencil::point_levels::{by_points, points_above_lines};
 use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 
@@ -159,23 +157,6 @@ impl<T: Real> AggregateOperator<Reference, T> for Plain<Diffusion, T> {
 
     fn bodies(&self) -> Result<AggregateMap> {
         Ok(self.state().stencil.bodies(&Serial))
-    }
-}
-
-impl SupportsParts<Diffusion> for Reference {
-    type Part<T: Real> = Plain<Diffusion, T>;
-
-    fn part<T: Real>(&self, stencil: &Diffusion, patch: Patch) -> Result<Arc<Plain<Diffusion, T>>> {
-        stencil.require_parts(patch, false)?;
-        Ok(Arc::new(Plain::part(stencil, patch)?))
-    }
-
-    fn update_part<T: Real>(&self, part: &Plain<Diffusion, T>, stencil: &Diffusion) -> Result<()> {
-        part.update(stencil)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
     }
 }
 

@@ -4,18 +4,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
-use crate::backend::part::{Fill, nothing};
-use crate::backend::{Backend, Scalar};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Shape, Slab};
-use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer, no_neighbours};
+use crate::layout::{Colour, Layout};
 use crate::operator::{Correction, Guess, LineSmoother, Operator, Relaxation, Transfer};
 use crate::options::Smoother;
 use crate::real::{Precision, Real};
 use crate::stencil::galerkin::couplings::{COLOURS, UPPER, along, upper_offset};
 use crate::stencil::galerkin::{Bodies, Couplings, Directions, Execute, Matrix, Offset, Weights};
 use crate::stencil::galerkin_levels::{Finer, SupportsGalerkin};
-use crate::stencil::galerkin_parts::SupportsGalerkinParts;
 use crate::stencil::{Axis, Diffusion};
 
 /// A pivot this small beside its diagonal is rounding.
@@ -29,20 +25,9 @@ pub struct Plain27<T: Real> {
 }
 
 impl<T: Real> Plain27<T> {
-    fn new(matrix: &Couplings, slab: Slab) -> Result<Self> {
-        let whole = Layout::new(matrix.grid.shape)?;
-        let layout = slab.layout(matrix.grid.shape, matrix.grid.periodic[1])?;
-        Ok(Self { rows: RwLock::new(Rows27::new(matrix, &whole)?), layout })
-    }
-
-    /// A cell of the whole grid.
-    fn in_whole(&self, [i, j, k]: At) -> At {
-        [i, j + self.layout.origin()[1], k]
-    }
-
-    /// An entry of a part's vector, by a cell of the whole grid, which may be in a halo row.
-    fn entry(&self, v: &Vector<T>, [i, j, k]: At) -> T {
-        v.get(i, self.layout.row_here(j).cast_unsigned(), k)
+    fn new(matrix: &Couplings) -> Result<Self> {
+        let layout = Layout::new(matrix.grid.shape)?;
+        Ok(Self { rows: RwLock::new(Rows27::new(matrix, &layout)?), layout })
     }
 }
 
@@ -161,8 +146,8 @@ impl<T: Real> Operator<Reference, T> for Plain27<T> {
     fn apply(&self, x: &Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
         fill(y, |at| {
-            let (here, at) = (get(x)(at), self.in_whole(at));
-            rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - self.entry(x, to)))
+            let here = get(x)(at);
+            rows.row(at).fold(get(&rows.sums)(at) * here, |sum, (_, to, c)| sum + c * (here - get(x)(to)))
         });
         Ok(())
     }
@@ -180,25 +165,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
-    }
-
-    fn colours(&self) -> f64 {
-        COLOURS
-    }
-}
-
-impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
-    fn smooth_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
         _: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         if guess == Guess::Zero {
             u.entries_mut().fill(T::ZERO);
@@ -210,27 +177,25 @@ impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         for n in 0..if is_jacobi { 1 } else { 4 } {
             let wanted = if relaxation.first == Colour::Red { n } else { 3 - n };
-            fill(u, &Colour::BOTH, &mut nothing)?;
             // Cells of one colour across the end of a ring lag behind.
             let old = u.clone();
             for (i, j) in (0..shape.ny).flat_map(|j| (0..shape.nx).map(move |i| (i, j))) {
-                let whole_j = self.in_whole([i, j, 0])[1];
-                if !is_jacobi && colour([i, whole_j, 0]) != wanted {
+                if !is_jacobi && colour([i, j, 0]) != wanted {
                     continue;
                 }
                 for (k, value) in values.iter_mut().enumerate() {
-                    let at = [i, whole_j, k];
+                    let at = [i, j, k];
                     *value = f.get(i, j, k);
                     for (offset, to, c) in rows.row(at) {
                         if !is_in_line(shape.nz, at, offset) {
-                            *value += c * self.entry(&old, to);
+                            *value += c * get(&old)(to);
                             if rows.lags(at, to) {
-                                *value += magnitude(c) * self.entry(&old, at);
+                                *value += magnitude(c) * get(&old)(at);
                             }
                         }
                     }
                 }
-                rows.solve_column([i, whole_j], &mut values);
+                rows.solve_column([i, j], &mut values);
                 for (k, &value) in values.iter().enumerate() {
                     let before = u.get(i, j, k);
                     u.set(i, j, k, if relaxation.rho == 1.0 { value } else { before + rho * (value - before) });
@@ -240,14 +205,14 @@ impl<T: Real> PartSmoother<Reference, T> for Plain27<T> {
         Ok(())
     }
 
-    fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
-        &Colour::BOTH
+    fn colours(&self) -> f64 {
+        COLOURS
     }
 }
 
-/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ; between parts by way of the whole grids.
+/// P = P_x P_y P_z, in as many of these directions as are halved, and R = Pᵀ.
 pub struct Interpolation<T: Real> {
-    fine: Arc<dyn PartSmoother<Reference, T>>,
+    fine: Arc<dyn LineSmoother<Reference, T>>,
     coarse: Layout,
     weights: RwLock<Vec<Weights>>,
 }
@@ -288,13 +253,24 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.restrict_part(f, coarse_f, &mut no_neighbours)
+        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
+        let mut from = f.clone();
+        for weights in all.iter() {
+            let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
+            for at in fine_cells(weights) {
+                for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
+                    to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
+                }
+            }
+            from = to;
+        }
+        coarse_f.entries_mut().copy_from_slice(from.entries());
+        Ok(())
     }
 
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        let shape = all.last().map_or(self.coarse.shape(), |weights| weights.coarse.shape);
-        let mut from = moved(coarse_u, Layout::new(shape)?)?;
+        let mut from = coarse_u.clone();
         for weights in all.iter().rev() {
             let mut to = Vector::zeros(&Layout::new(weights.fine.shape)?)?;
             fill(&mut to, |at| {
@@ -305,66 +281,8 @@ impl<T: Real> Transfer<Reference, T> for Interpolation<T> {
             });
             from = to;
         }
-        let added = moved(&from, *u.layout())?;
-        u.entries_mut().iter_mut().zip(added.entries()).for_each(|(u, &v)| *u += v);
+        u.entries_mut().iter_mut().zip(from.entries()).for_each(|(u, &v)| *u += v);
         Ok(())
-    }
-}
-
-/// The rows of a vector that another layout of the same grid has room for, in that.
-fn moved<T: Real>(v: &Vector<T>, layout: Layout) -> Result<Vector<T>> {
-    let (mut to, Shape { nx, nz, .. }) = (Vector::zeros(&layout)?, layout.shape());
-    let rows = |layout: &Layout| {
-        let [before, after] = layout.halo().map(usize::cast_signed);
-        -before..layout.shape().ny.cast_signed() + after
-    };
-    for j in rows(&layout) {
-        let row = layout.row_there(j);
-        let from = v.layout().row_here(row);
-        if !rows(v.layout()).contains(&from) || v.layout().row_there(from) != row {
-            continue;
-        }
-        for (i, k) in (0..nz).flat_map(|k| (0..nx).map(move |i| (i, k))) {
-            to.set(i, j.cast_unsigned(), k, v.get(i, from.cast_unsigned(), k));
-        }
-    }
-    Ok(to)
-}
-
-impl<T: Real> PartTransfer<Reference, T> for Interpolation<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
-        &*self.fine
-    }
-
-    fn restrict_part(&self, f: &Vector<T>, coarse_f: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
-        let all = self.weights.read().unwrap_or_else(PoisonError::into_inner);
-        let mut from = f.clone();
-        fill(&mut from, &Colour::BOTH, &mut nothing)?;
-        let shape = all.first().map_or(f.layout().shape(), |weights| weights.fine.shape);
-        from = moved(&from, Layout::new(shape)?)?;
-        for weights in all.iter() {
-            let mut to = Vector::zeros(&Layout::new(weights.coarse.shape)?)?;
-            for at in fine_cells(weights) {
-                for ([i, j, k], weight) in Self::parents(weights, at).into_iter().flatten() {
-                    to.set(i, j, k, to.get(i, j, k) + weight * get(&from)(at));
-                }
-            }
-            from = to;
-        }
-        coarse_f.entries_mut().copy_from_slice(moved(&from, self.coarse)?.entries());
-        Ok(())
-    }
-
-    fn residual_restrict_part(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.fine.residual(f, u, scratch, Scalar::new(0), &mut Reference.scalars()?)?;
-        self.restrict_part(scratch, coarse_f, fill)
     }
 }
 
@@ -380,37 +298,20 @@ impl<T: Real> Correction<Reference, T> for BodyCorrection {
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.correct_part(r, u, &mut |_| Ok(()))
+        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        for bodies in all.iter() {
+            for (n, factor) in bodies.factors.iter().enumerate() {
+                let cells = bodies.cells_of(n);
+                let sum: f64 = cells.iter().map(|&cell| r.entries()[cell as usize].to_f64()).sum();
+                cells.iter().for_each(|&cell| u.entries_mut()[cell as usize] += T::from_f64(factor * sum));
+            }
+        }
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
         let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(Bodies::bytes).sum()
-    }
-}
-
-impl<T: Real> PartCorrection<Reference, T> for BodyCorrection {
-    fn has_shared(&self) -> bool {
-        self.bodies.read().unwrap_or_else(PoisonError::into_inner).iter().any(|bodies| bodies.shared > 0)
-    }
-
-    fn correct_part(
-        &self,
-        r: &Vector<T>,
-        u: &mut Vector<T>,
-        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
-    ) -> Result<()> {
-        let all = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
-        for bodies in all.iter() {
-            let cells = |n: usize| bodies.cells_of(n);
-            let sum = |n: usize| cells(n).iter().map(|&cell| r.entries()[cell as usize].to_f64()).sum();
-            let mut sums: Vec<f64> = (0..bodies.factors.len()).map(sum).collect();
-            combine(&mut sums[..bodies.shared])?;
-            for (n, (sum, factor)) in sums.iter().zip(&bodies.factors).enumerate() {
-                cells(n).iter().for_each(|&cell| u.entries_mut()[cell as usize] += T::from_f64(factor * sum));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -431,7 +332,7 @@ impl SupportsGalerkin for Reference {
     }
 
     fn coarse<T: Real>(&self, matrix: &Matrix) -> Result<Arc<Plain27<T>>> {
-        Ok(Arc::new(Plain27::new(&matrix.in_double(), Slab::whole(matrix.grid().shape))?))
+        Ok(Arc::new(Plain27::new(&matrix.in_double())?))
     }
 
     fn update_coarse<T: Real>(&self, coarse: &Plain27<T>, matrix: &Matrix) -> Result<()> {
@@ -446,7 +347,7 @@ impl SupportsGalerkin for Reference {
         coarse: &Layout,
         weights: Directions,
     ) -> Result<Arc<Interpolation<T>>> {
-        let fine: Arc<dyn PartSmoother<Self, T>> = match finer {
+        let fine: Arc<dyn LineSmoother<Self, T>> = match finer {
             Finer::Finest(finest) => Arc::<Plain<Diffusion, T>>::clone(finest) as _,
             Finer::Coarse(coarse) => Arc::clone(coarse) as _,
         };
@@ -465,15 +366,5 @@ impl SupportsGalerkin for Reference {
     fn update_bodies<T: Real>(&self, correction: &BodyCorrection, bodies: Vec<Bodies>) -> Result<()> {
         *correction.bodies.write().unwrap_or_else(PoisonError::into_inner) = bodies;
         Ok(())
-    }
-}
-
-impl SupportsGalerkinParts for Reference {
-    fn coarse_part<T: Real>(&self, matrix: &Matrix, slab: Slab) -> Result<Arc<Plain27<T>>> {
-        Ok(Arc::new(Plain27::new(&matrix.in_double(), slab)?))
-    }
-
-    fn part_of_bodies(&self, all: Vec<Bodies>, whole: &Layout, starts: &[usize], rank: usize) -> Result<Vec<Bodies>> {
-        Ok(all.iter().map(|bodies| bodies.part(whole, starts, rank)).collect())
     }
 }

@@ -6,14 +6,10 @@ use super::seven_point::{At, Plain, fill, get};
 use super::{Reference, Vector};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::operator::aggregate::Components;
-use crate::operator::part::{PartSmoother, PartTransfer, PartTriangular};
-use crate::operator::{AggregateOperator, LineSmoother, Operator, Transfer};
+use crate::operator::{LineSmoother, Operator, Transfer};
 use crate::real::Real;
 use crate::stencil::Diffusion;
-use crate::stencil::galerkin_parts::{Division, GalerkinParts, galerkin_parts};
 use crate::stencil::halving::Halving;
-use crate::stencil::parts::SupportsPointParts;
 use crate::stencil::point_levels::SupportsPoints;
 
 /// Between two levels of point relaxation.
@@ -68,53 +64,6 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
             sum
         });
         Ok(())
-    }
-}
-
-impl<T: Real> PartTransfer<Reference, T> for PointTransfer<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
-        &*self.fine
-    }
-}
-
-impl SupportsPointParts for Reference {
-    type PointPartTransfer<T: Real> = PointTransfer<T>;
-
-    fn point_part_transfer<T: Real>(
-        &self,
-        fine: &Arc<Plain<Diffusion, T>>,
-        coarse: &Layout,
-        by: &Halving,
-    ) -> Result<Arc<PointTransfer<T>>> {
-        Ok(Arc::new(PointTransfer { fine: Arc::clone(fine), coarse: *coarse, by: by.clone() }))
-    }
-
-    fn components_of_whole<T: Real>(&self, part: &Plain<Diffusion, T>) -> Result<Option<Components>> {
-        part.components()
-    }
-
-    fn ties_of_whole<T: Real>(&self, part: &Plain<Diffusion, T>, components: &Components) -> Result<Vec<f64>> {
-        part.ties(components)
-    }
-
-    fn part_triangular<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn PartTriangular<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    fn part_aggregates<T: Real>(&self, part: &Arc<Plain<Diffusion, T>>) -> Option<Arc<dyn AggregateOperator<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-
-    const DIVIDES_GALERKIN: bool = true;
-
-    fn galerkin_levels<T: Real>(
-        &self,
-        stencil: &Diffusion,
-        part: &Arc<Plain<Diffusion, T>>,
-        division: Division<'_>,
-        wanted: Option<usize>,
-    ) -> Result<Option<GalerkinParts<Self, T>>> {
-        galerkin_parts(self, stencil, part, division, wanted).map(Some)
     }
 }
 

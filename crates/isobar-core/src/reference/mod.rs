@@ -1,7 +1,6 @@
 //! The serial back end that specifies all others: plain loops, nothing fused, nothing clever.
 
 mod aggregate;
-mod change;
 mod diffusion;
 mod direct;
 mod galerkin;
@@ -14,12 +13,10 @@ mod triangular;
 mod vector;
 
 use crate::array::{ArrayView, ArrayViewMut};
-use crate::backend::columns;
-use crate::backend::part::{self, Edge, NoLink, PartBackend};
 use crate::backend::{Backend, DeviceInfo, HostScalars, Ratio, Scalar};
 use crate::direct::Separable;
 use crate::error::{Error, Result};
-use crate::layout::{Colour, Layout, Shape, Slab};
+use crate::layout::{Layout, Shape};
 use crate::operator::{DirectBackend, SharedDirect};
 use crate::real::Real;
 
@@ -155,50 +152,5 @@ impl DirectBackend for Reference {
 
     fn direct(&self, _: &Layout, factors: &Separable) -> Result<Option<SharedDirect<Self>>> {
         direct::direct(factors).map(Some)
-    }
-}
-
-impl PartBackend for Reference {
-    type Link = NoLink;
-
-    const DIVIDES_ROWS: bool = true;
-
-    fn edges<T: Real>(
-        &self,
-        x: &mut Vector<T>,
-        colours: &[Colour],
-        exchange: &mut dyn FnMut(&mut [Edge<'_, T>]) -> Result<()>,
-    ) -> Result<()> {
-        let layout = *x.layout();
-        part::edges(&layout, x.all_entries_mut(), colours, exchange)
-    }
-
-    fn read_rows<T: Real>(&self, x: &Vector<T>, rows: Slab, to: &mut [T]) -> Result<()> {
-        part::read_rows(x.layout(), x.all_entries(), rows, to);
-        Ok(())
-    }
-
-    fn write_rows<T: Real>(&self, from: &[T], rows: Slab, x: &mut Vector<T>) -> Result<()> {
-        let layout = *x.layout();
-        part::write_rows(&layout, from, rows, x.all_entries_mut());
-        Ok(())
-    }
-
-    fn copy_rows<T: Real>(&self, from: &Vector<T>, rows: Slab, to: &mut Vector<T>) -> Result<()> {
-        let layout = *to.layout();
-        part::copy_rows([from.layout(), &layout], from.all_entries(), rows, to.all_entries_mut());
-        Ok(())
-    }
-
-    fn write_part<T: Real>(&self, from: &[T], of: &Layout, x: &mut Vector<T>) -> Result<()> {
-        let whole = *x.layout();
-        columns::write_part(from, of, &whole, x.all_entries_mut());
-        Ok(())
-    }
-
-    fn copy_part<T: Real>(&self, from: &Vector<T>, to: &mut Vector<T>) -> Result<()> {
-        let part = *to.layout();
-        columns::copy_part(from.layout(), from.all_entries(), &part, to.all_entries_mut());
-        Ok(())
     }
 }

@@ -5,10 +5,8 @@ use std::fmt::Debug;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
-use crate::backend::part::{Fill, nothing};
 use crate::error::Result;
 use crate::layout::{Colour, Layout, Patch, Shape};
-use crate::operator::part::{PartMixedSmoother, PartOperator, PartSmoother, no_neighbours};
 use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
@@ -102,36 +100,6 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&self.layout)? };
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = state;
         Ok(())
-    }
-
-    /// Σ t v over the neighbours of a cell that are beside its column
-    pub(super) fn couplings_beside(&self, at: At, v: impl Fn(At) -> T) -> T {
-        let beside = self.state().rows.couplings(at).into_iter().flatten().filter(|n| !n.in_line);
-        beside.fold(T::ZERO, |sum, n| sum + n.t * v(n.to))
-    }
-
-    /// The solution of the columns of one colour, as this part has colours, for f and what they couple to in u; `take` gets it
-    /// cell by cell.
-    pub(super) fn solve_colour(
-        &self,
-        colour: Colour,
-        f: impl Fn(At) -> T,
-        u: impl Fn(At) -> T,
-        mut take: impl FnMut(At, T),
-    ) {
-        let state = self.state();
-        for_each_column(&self.layout, |[i, j], values, ratios| {
-            if Colour::of(i, j) != colour {
-                return;
-            }
-            for (k, value) in values.iter_mut().enumerate() {
-                *value = f([i, j, k]) + self.couplings_beside([i, j, k], &u);
-            }
-            solve_column(&state.rows, [i, j], values, ratios);
-            for (k, &value) in values.iter().enumerate() {
-                take([i, j, k], value);
-            }
-        });
     }
 
     /// Coefficients are replaced as a whole, so a panic elsewhere cannot have spoilt them.
@@ -276,27 +244,12 @@ impl<S: SevenPoint, T: Real> LineSmoother<Reference, T> for Plain<S, T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
-    }
-}
-
-impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
-    fn smooth_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill_halo: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
         if guess == Guess::Zero {
             u.all_entries_mut().fill(T::ZERO);
         }
         let rho = T::from_f64(relaxation.rho);
         let state = self.state();
         if relaxation.smoother == Smoother::LineJacobi {
-            fill_halo(u, &Colour::BOTH, &mut nothing)?;
             fill(scratch, |at| get(f)(at) - row(&state.rows, at, get(u)));
             let r = scratch.clone();
             self.solve_lines(&r, scratch)?;
@@ -306,10 +259,10 @@ impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
             return Ok(());
         }
         if relaxation.smoother == Smoother::PointRedBlack {
-            return self.relax_points_by_colour(relaxation, f, u, fill_halo);
+            self.relax_points_by_colour(relaxation, f, u);
+            return Ok(());
         }
         for colour in [relaxation.first, relaxation.first.other()] {
-            fill_halo(u, &[colour.other()], &mut nothing)?;
             let colour = self.layout.local(colour);
             for_each_column(&self.layout, |[i, j], values, ratios| {
                 if Colour::of(i, j) != colour {
@@ -336,32 +289,20 @@ impl<S: SevenPoint, T: Real> PartSmoother<Reference, T> for Plain<S, T> {
     }
 }
 
-impl<S: SevenPoint, T: Real> PartOperator<Reference, T> for Plain<S, T> {}
-
 impl<S: SevenPoint> MixedSmoother<Reference> for Plain<S, f64> {}
-
-impl<S: SevenPoint> PartMixedSmoother<Reference> for Plain<S, f64> {}
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// u += ρ D⁻¹(f − A u) in the cells with i + j + k even, then in the others, or the other way round.
-    fn relax_points_by_colour(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        fill_halo: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
+    fn relax_points_by_colour(&self, relaxation: Relaxation, f: &Vector<T>, u: &mut Vector<T>) {
         let (state, rho) = (self.state(), T::from_f64(relaxation.rho));
         let first = self.layout.local(relaxation.first) as usize;
         for colour in [first, 1 - first] {
             // Cells of a colour are in columns of both, layer by layer.
-            fill_halo(u, &Colour::BOTH, &mut nothing)?;
             for at @ [i, j, k] in cells(&self.layout).filter(|at| at.iter().sum::<usize>() % 2 == colour) {
                 let change = get(f)(at) - row(&state.rows, at, get(u));
                 let relaxed = get(u)(at) + rho * (change * inverse(diagonal(&state.rows, at)));
                 u.set(i, j, k, relaxed);
             }
         }
-        Ok(())
     }
 }

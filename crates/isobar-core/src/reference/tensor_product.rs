@@ -1,21 +1,17 @@
 //! The tensor-product operator and its transfers, row by row.
 
-use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::change::PlainSteps;
 use super::seven_point::{At, Coupling, Plain, Rows, SevenPoint, cells};
 use super::{Reference, Vector};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Patch, Shape};
-use crate::operator::mixed::{ChangeSteps, UnfusedTop};
-use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartSmoother, PartTransfer};
+use crate::layout::{Layout, Shape};
+use crate::operator::mixed::UnfusedTop;
 use crate::operator::{self, Capabilities, Guess, LineSmoother, MixedTop, Operator as _, Relaxation, Transfer};
-use crate::options::{MultigridOptions, SolverOptions};
+use crate::options::SolverOptions;
 use crate::real::Real;
 use crate::stencil::hierarchy::{SupportsLevels, by_coarsening};
-use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes, problems_of_modes};
-use crate::stencil::parts::{SupportsPartLevels, SupportsPartModes, SupportsParts};
+use crate::stencil::modes::{SupportsModes, VerticalModes, by_modes};
 use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 
 /// The rows of a [`TensorProduct`]: t = −|T| b, −|T| c, −d α, and s = |T| a − d (α_T − Σ α). Factors are rounded to T
@@ -234,51 +230,6 @@ impl SupportsLevels<TensorProduct> for Reference {
     }
 }
 
-impl<T: Real> PartTransfer<Reference, T> for BilinearTransfer<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Reference, T> {
-        &*self.fine
-    }
-}
-
-impl SupportsParts<TensorProduct> for Reference {
-    type Part<T: Real> = Plain<TensorProduct, T>;
-
-    fn part<T: Real>(&self, stencil: &TensorProduct, patch: Patch) -> Result<Arc<Plain<TensorProduct, T>>> {
-        Ok(Arc::new(Plain::part(stencil, patch)?))
-    }
-
-    fn update_part<T: Real>(&self, part: &Plain<TensorProduct, T>, stencil: &TensorProduct) -> Result<()> {
-        part.update(stencil)
-    }
-
-    fn part_points<T: Real>(&self, part: &Arc<Plain<TensorProduct, T>>) -> Option<Arc<dyn PartPoints<Self, T>>> {
-        Some(Arc::clone(part) as _)
-    }
-}
-
-impl SupportsPartLevels<TensorProduct> for Reference {
-    type PartTransfer<T: Real> = BilinearTransfer<T>;
-
-    fn part_transfer<T: Real>(
-        &self,
-        fine: &Arc<Plain<TensorProduct, T>>,
-        coarse: &Arc<Plain<TensorProduct, T>>,
-    ) -> Result<Arc<BilinearTransfer<T>>> {
-        self.transfer(fine, coarse)
-    }
-
-    fn change_steps(
-        &self,
-        double: &Arc<Plain<TensorProduct, f64>>,
-        single: &Arc<Plain<TensorProduct, f32>>,
-        relaxation: Relaxation,
-    ) -> Result<Option<Box<dyn ChangeSteps<Self>>>> {
-        let takes_steps = relaxation.overwrites() && double.layout().local(relaxation.first) == Colour::Red;
-        let (double, single) = (Arc::clone(double), Arc::clone(single));
-        Ok(takes_steps.then(|| Box::new(PlainSteps { double, single }) as _))
-    }
-}
-
 /// Between a grid and some of its vertical modes.
 struct ModalTransfer<T: Real> {
     fine: Arc<Plain<TensorProduct, T>>,
@@ -338,31 +289,6 @@ impl SupportsModes for Reference {
         modes: &VerticalModes,
     ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(ModalTransfer::new(operator, modes)?))
-    }
-}
-
-impl SupportsPartModes for Reference {
-    fn part_modes<T: Real, C: Real>(
-        &self,
-        part: &Arc<Plain<TensorProduct, T>>,
-        modes: &VerticalModes,
-    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
-        Ok(Arc::new(ModalTransfer::new(part, modes)?))
-    }
-
-    fn problems_of_modes<C: Real>(
-        &self,
-        stencil: &TensorProduct,
-        which: Range<usize>,
-        options: &MultigridOptions,
-    ) -> Result<Hierarchy<Self, TensorProduct, C>> {
-        problems_of_modes(self, stencil, which, options)
-    }
-}
-
-impl<T: Real, C: Real> PartModalTransfer<Reference, T, C> for ModalTransfer<T> {
-    fn fine_part(&self) -> &dyn PartOperator<Reference, T> {
-        &*self.fine
     }
 }
 

@@ -6,7 +6,6 @@ use crate::backend::{HostScalars, Scalar};
 use crate::error::Result;
 use crate::layout::Shape;
 use crate::operator::Triangular;
-use crate::operator::part::{HandOn, Handed, PartSubstitution, PartTriangular, nothing_handed_on};
 use crate::operator::triangular::singular_pivot;
 use crate::real::Real;
 
@@ -68,30 +67,6 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        self.factorise_part(block, relaxation, inverse_pivots, &mut nothing_handed_on)
-    }
-
-    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        self.substitute_part(block, inverse_pivots, r, z, &mut nothing_handed_on)
-    }
-}
-
-/// Whole rows are handed on, each when a part has done its share.
-impl<S: SevenPoint, T: Real> PartTriangular<Reference, T> for Plain<S, T> {
-    fn substitution(&self) -> Option<&dyn PartSubstitution<Reference, T>> {
-        Some(self)
-    }
-}
-
-impl<S: SevenPoint, T: Real> PartSubstitution<Reference, T> for Plain<S, T> {
-    fn factorise_part(
-        &self,
-        block: usize,
-        relaxation: f64,
-        inverse_pivots: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
-        self.take_over(true, inverse_pivots, hand_on)?;
         let (state, omega) = (self.state(), T::from_f64(relaxation));
         // Σ T over the upper neighbours in the same block.
         let upper_sum = |at: At| {
@@ -114,18 +89,10 @@ impl<S: SevenPoint, T: Real> PartSubstitution<Reference, T> for Plain<S, T> {
             let is_regular = pivot > T::from_f64(singular_pivot::<T>()) * diagonal;
             inverse_pivots.set(i, j, k, inverse(if is_regular { pivot } else { diagonal }));
         }
-        self.hand_over(true, inverse_pivots, hand_on)
+        Ok(())
     }
 
-    fn substitute_part(
-        &self,
-        block: usize,
-        inverse_pivots: &Vector<T>,
-        r: &Vector<T>,
-        z: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
-        self.take_over(true, z, hand_on)?;
+    fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let state = self.state();
         let cells: Vec<At> = cells(&self.layout).collect();
         for &at @ [i, j, k] in &cells {
@@ -134,8 +101,6 @@ impl<S: SevenPoint, T: Real> PartSubstitution<Reference, T> for Plain<S, T> {
             let sum = within.fold(get(r)(at), |sum, n| sum + n.t * get(z)(n.to));
             z.set(i, j, k, sum * get(inverse_pivots)(at));
         }
-        self.hand_over(true, z, hand_on)?;
-        self.take_over(false, z, hand_on)?;
         for &at @ [i, j, k] in cells.iter().rev() {
             let couplings = state.rows.couplings(at).into_iter().flatten();
             let within = couplings.filter(|n| n.higher && self.is_in_block(block, at, n.to));
@@ -143,35 +108,11 @@ impl<S: SevenPoint, T: Real> PartSubstitution<Reference, T> for Plain<S, T> {
             let value = z.get(i, j, k) + sum * get(inverse_pivots)(at);
             z.set(i, j, k, value);
         }
-        self.hand_over(false, z, hand_on)
+        Ok(())
     }
 }
 
 impl<S: SevenPoint, T: Real> Plain<S, T> {
-    /// Receives the halo row that comes before this part's rows, in that order.
-    fn take_over(&self, upwards: bool, v: &mut Vector<T>, hand_on: &mut HandOn<'_, T>) -> Result<()> {
-        let Shape { nx, ny, nz } = self.layout.shape();
-        if self.layout.halo()[usize::from(!upwards)] == 0 {
-            return Ok(());
-        }
-        let mut row = vec![T::ZERO; nx * nz];
-        hand_on(Handed { upwards, send: &[], receive: &mut row })?;
-        let j = if upwards { usize::MAX } else { ny };
-        row.into_iter().enumerate().for_each(|(n, value)| v.set(n % nx, j, n / nx, value));
-        Ok(())
-    }
-
-    /// Sends the last of this part's rows, in that order.
-    fn hand_over(&self, upwards: bool, v: &Vector<T>, hand_on: &mut HandOn<'_, T>) -> Result<()> {
-        let Shape { nx, ny, nz } = self.layout.shape();
-        if self.layout.halo()[usize::from(upwards)] == 0 {
-            return Ok(());
-        }
-        let j = if upwards { ny - 1 } else { 0 };
-        let row: Vec<T> = (0..nx * nz).map(|n| v.get(n % nx, j, n / nx)).collect();
-        hand_on(Handed { upwards, send: &row, receive: &mut [] })
-    }
-
     /// Whether two unknowns are in the same block of so many.
     fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
         let (Shape { nx, ny, .. }, first) = (self.state().stencil.shape(), self.layout.origin()[1]);

@@ -13,7 +13,7 @@ use super::{Axis, Diffusion, Hierarchy};
 use crate::backend::part::PartBackend;
 use crate::error::Result;
 use crate::layout::{Layout, Slab};
-use crate::operator::part::{PartCorrection, PartSmoother, PartTransfer};
+use crate::operator::part::PartSmoother;
 use crate::operator::{CoarsestSolver, Correction, LineSmoother, Transfer};
 use crate::real::Real;
 
@@ -56,11 +56,11 @@ pub struct GalerkinParts<B: PartBackend, T: Real> {
     /// Those below the finest that are divided.
     pub divided: Vec<Arc<dyn PartSmoother<B, T>>>,
     /// From the finest and from each of these to the next coarser one.
-    pub transfers: Vec<Arc<dyn PartTransfer<B, T>>>,
+    pub transfers: Vec<Arc<dyn Transfer<B, T>>>,
     /// How the first coarser level that is whole would be divided: this part's vectors, and where all parts begin.
     pub gathered: Option<(Layout, Vec<usize>)>,
     /// Beside the sweeps of the finest and of each that is divided.
-    pub corrections: Vec<Arc<dyn PartCorrection<B, T>>>,
+    pub corrections: Vec<Arc<dyn Correction<B, T>>>,
     /// Those that are whole; the update is that of all but the finest.
     pub whole: Hierarchy<B, Diffusion, T>,
     /// How many cycles of the next coarser level one of each level contains, the finest first.
@@ -107,8 +107,6 @@ pub fn galerkin_parts<B: SupportsGalerkinParts, T: Real>(
 where
     B::Operator<T>: PartSmoother<B, T>,
     B::Coarse<T>: PartSmoother<B, T>,
-    B::Interpolation<T>: PartTransfer<B, T>,
-    B::BodyCorrection<T>: PartCorrection<B, T>,
 {
     let Division { starts: finest_starts, rank, stays } = division;
     let matrix = backend.finest_of_whole(stencil, finest)?;
@@ -166,7 +164,7 @@ where
     let parts = levels.iter().take(first_whole + 1);
     let transfers = parts.map(|level| Arc::clone(&level.below.transfer) as _).collect();
     let corrections = divided.iter().map(|level| Arc::clone(&level.below.correction) as _);
-    let corrections = [Arc::clone(&top) as Arc<dyn PartCorrection<B, T>>].into_iter().chain(corrections).collect();
+    let corrections = [Arc::clone(&top) as Arc<dyn Correction<B, T>>].into_iter().chain(corrections).collect();
     let divided = divided.iter().map(|level| Arc::clone(&level.below.operator) as _).collect();
     let whole_levels = whole.iter().map(|level| Arc::clone(&level.below.operator) as Arc<dyn LineSmoother<B, T>>);
     let whole_transfers =

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, Patch};
 use crate::operator::aggregate::Components;
 use crate::operator::mixed::ChangeSteps;
-use crate::operator::part::{PartModalTransfer, PartOperator, PartPoints, PartTransfer, PartTriangular};
-use crate::operator::{AggregateOperator, Relaxation};
+use crate::operator::part::{PartOperator, PartPoints, PartTriangular};
+use crate::operator::{AggregateOperator, ModalTransfer, Relaxation, Transfer};
 use crate::options::MultigridOptions;
 use crate::real::Real;
 
@@ -53,7 +53,7 @@ pub trait SupportsParts<S: Stencil>: AggregateBackend + PartBackend {
 /// A back end that makes parts of the levels of such a stencil.
 pub trait SupportsPartLevels<S: Coarsen>: SupportsParts<S> {
     /// Between parts of two of them.
-    type PartTransfer<T: Real>: PartTransfer<Self, T> + 'static;
+    type PartTransfer<T: Real>: Transfer<Self, T> + 'static;
 
     /// What goes between parts of a stencil and of its coarser version, made of the same rows: the finer one begins with
     /// an even row.
@@ -91,7 +91,7 @@ pub trait SupportsPartModes: SupportsPartLevels<TensorProduct> + SupportsModes {
         &self,
         part: &Arc<Self::Part<T>>,
         modes: &VerticalModes,
-    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>>;
+    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>>;
 
     /// [`problems_of_modes`](super::modes::problems_of_modes), on the whole grid.
     ///
@@ -108,7 +108,7 @@ pub trait SupportsPartModes: SupportsPartLevels<TensorProduct> + SupportsModes {
 /// A back end that makes parts of the levels of diffusion whose cells are relaxed each by itself.
 pub trait SupportsPointParts: SupportsParts<Diffusion> {
     /// Between parts of two of them.
-    type PointPartTransfer<T: Real>: PartTransfer<Self, T> + 'static;
+    type PointPartTransfer<T: Real>: Transfer<Self, T> + 'static;
 
     /// [`SupportsParts::part`] of a coarser level, of which nothing is asked but to relax points.
     ///

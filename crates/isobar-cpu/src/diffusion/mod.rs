@@ -16,7 +16,7 @@ use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Layout, Patch};
 use isobar_core::operator::aggregate::{Components, Entry};
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::{HandOn, PartPoints, PartSubstitution, PartTriangular, nothing_handed_on};
+use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{AggregateOperator, Capabilities, MixedTop, Operator, Relaxation, Triangular};
 use isobar_core::options::{Choice, SolverOptions};
 use isobar_core::real::Real;
@@ -148,11 +148,23 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
     }
 
     fn factorise(&self, block: usize, relaxation: f64, inverse_pivots: &mut Vector<T>) -> Result<()> {
-        self.factorise_part(block, relaxation, inverse_pivots, &mut nothing_handed_on)
+        let c = self.coefficients();
+        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
+        let omega = T::from_f64(relaxation);
+        match &c.kind {
+            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots),
+            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots),
+        }
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
-        self.substitute_part(block, inverse_pivots, r, z, &mut nothing_handed_on)
+        let c = self.coefficients();
+        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
+        match &c.kind {
+            _ if blocks.is_one() => self.substitute_whole(inverse_pivots, r, z),
+            Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z),
+            Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z),
+        }
     }
 
     fn substitute_residual(
@@ -166,69 +178,13 @@ impl<T: Real> Triangular<Cpu, T> for Diffusion<T> {
         out: Sums<2>,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.substitute_residual_part(block, inverse_pivots, r, q, z, alpha, out, scalars, &mut nothing_handed_on)
-    }
-}
-
-impl<T: Real> PartTriangular<Cpu, T> for Diffusion<T> {
-    fn substitution(&self) -> Option<&dyn PartSubstitution<Cpu, T>> {
-        Some(self)
-    }
-}
-
-impl<T: Real> PartSubstitution<Cpu, T> for Diffusion<T> {
-    fn factorise_part(
-        &self,
-        block: usize,
-        relaxation: f64,
-        inverse_pivots: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
-        let c = self.coefficients();
-        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
-        let omega = T::from_f64(relaxation);
-        match &c.kind {
-            Kind::Cells(cells) => blocks.factorise(cells, omega, inverse_pivots, hand_on),
-            Kind::Faces(faces) => blocks.factorise(faces, omega, inverse_pivots, hand_on),
-        }
-    }
-
-    fn substitute_part(
-        &self,
-        block: usize,
-        inverse_pivots: &Vector<T>,
-        r: &Vector<T>,
-        z: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
-        let c = self.coefficients();
-        let blocks = Blocks::new(self.cpu(), self.geometry(), c.stencil.shape(), block);
-        match &c.kind {
-            _ if blocks.is_one() => self.substitute_whole(inverse_pivots, r, z, hand_on),
-            Kind::Cells(cells) => blocks.substitute(cells, inverse_pivots, r, z, hand_on),
-            Kind::Faces(faces) => blocks.substitute(faces, inverse_pivots, r, z, hand_on),
-        }
-    }
-
-    fn substitute_residual_part(
-        &self,
-        block: usize,
-        inverse_pivots: &Vector<T>,
-        r: &mut Vector<T>,
-        q: &Vector<T>,
-        z: &mut Vector<T>,
-        alpha: Ratio,
-        out: Sums<2>,
-        scalars: &mut HostScalars,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
         let cpu = self.cpu();
         if block >= self.coefficients().stencil.shape().cells() {
             let taken = (q, T::from_f64(scalars.value(alpha)));
-            return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars, hand_on);
+            return self.substitute_whole_residual(inverse_pivots, r, taken, z, out, scalars);
         }
         cpu.axpy(alpha.negated(), q, r, scalars)?;
-        self.substitute_part(block, inverse_pivots, r, z, hand_on)?;
+        self.substitute(block, inverse_pivots, r, z)?;
         cpu.dot(r, z, out.get(0), scalars)?;
         cpu.dot(r, r, out.get(1), scalars)
     }

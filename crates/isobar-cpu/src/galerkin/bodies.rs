@@ -2,10 +2,10 @@
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
 use isobar_core::operator::Correction;
-use isobar_core::operator::part::PartCorrection;
 use isobar_core::real::Real;
 use isobar_core::stencil::galerkin::Bodies;
 
@@ -41,32 +41,15 @@ impl<T: Real> Correction<Cpu, T> for BodyCorrection {
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.correct_part(r, u, &mut |_| Ok(()))
-    }
-
-    fn bytes(&self) -> usize {
-        self.bodies().iter().map(Bodies::bytes).sum()
-    }
-}
-
-impl<T: Real> PartCorrection<Cpu, T> for BodyCorrection {
-    fn has_shared(&self) -> bool {
-        self.bodies().iter().any(|bodies| bodies.shared > 0)
-    }
-
-    fn correct_part(
-        &self,
-        r: &Vector<T>,
-        u: &mut Vector<T>,
-        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
-    ) -> Result<()> {
         assert_eq!((r.layout(), u.layout()), (&self.layout, &self.layout), "vectors of another level");
         let (all, r, u) = (self.bodies(), r.entries(), u.share_mut());
         let sum = |cells: &[u32]| -> f64 { cells.iter().map(|&cell| r[cell as usize].to_f64()).sum() };
         let shared = all.iter().flat_map(|bodies| (0..bodies.shared).map(|body| bodies.cells_of(body)));
         let mut sums: Vec<f64> = shared.map(sum).collect();
-        if !sums.is_empty() {
-            combine(&mut sums)?;
+        if let Some(exchange) = self.cpu.exchange()
+            && !sums.is_empty()
+        {
+            exchange.sum(&mut sums)?;
         }
         let mut rest = &sums[..];
         for bodies in all.iter() {
@@ -88,5 +71,14 @@ impl<T: Real> PartCorrection<Cpu, T> for BodyCorrection {
             });
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bodies().iter().map(Bodies::bytes).sum()
+    }
+
+    /// Sums over bodies of several parts go by way of the host.
+    fn needs_host(&self) -> bool {
+        self.bodies().iter().any(|bodies| bodies.shared > 0)
     }
 }

@@ -1,9 +1,10 @@
 //! Lines of the 27-point operator in four colours: (i mod 2, j mod 2), each a set of half planes.
 
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::Backend;
+use isobar_core::backend::part::nothing;
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{PartSmoother, no_neighbours};
+use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -235,7 +236,16 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+        self.prepare(guess, u);
+        if relaxation.smoother == Smoother::LineJacobi {
+            self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
+            self.sweep_at_once(relaxation.rho, f, u, scratch);
+            std::mem::swap(u, scratch);
+            return Ok(());
+        }
+        let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
+        let fill = &mut || self.cpu.fill(u, &Colour::BOTH, &mut nothing);
+        self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
     }
 
     fn colours(&self) -> f64 {
@@ -245,31 +255,10 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
     fn needs_scratch(&self, smoother: Smoother) -> bool {
         smoother == Smoother::LineJacobi
     }
-}
-
-impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {
-    fn smooth_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.prepare(guess, u);
-        if relaxation.smoother == Smoother::LineJacobi {
-            fill(u, &Colour::BOTH, &mut nothing)?;
-            self.sweep_at_once(relaxation.rho, f, u, scratch);
-            std::mem::swap(u, scratch);
-            return Ok(());
-        }
-        let (numbers, mut workspace, vectors) = (self.numbers(), self.workspace(), [f.share(), u.share_mut()]);
-        let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
-        self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
-    }
 
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }
 }
+
+impl<T: Real> PartSmoother<Cpu, T> for Level27<T> {}

@@ -5,11 +5,10 @@
 //! middle, as it is (even i) or weighted with the next one (odd i); so that side needs no shuffling, and is a stage of the
 //! finer level's own passes. The other side goes plane by plane of the coarse grid.
 
-use isobar_core::backend::part::{Fill, Meanwhile, nothing};
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::part::{Meanwhile, nothing};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -25,7 +24,7 @@ use crate::vector::Vector;
 
 impl<T: Real> Interpolation<T> {
     /// Gives the last plane of the middle to the next part, and takes that of the one before.
-    fn pass_on(&self, workspace: &mut Workspace<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+    fn pass_on(&self, workspace: &mut Workspace<T>) -> Result<()> {
         let Workspace { middle, before, edge: Some(edge), .. } = workspace else { return Ok(()) };
         let Some(last) = middle.last() else { return Ok(()) };
         // Rows of the middle are no longer than those of a plane of a vector, of both colours.
@@ -35,7 +34,7 @@ impl<T: Real> Interpolation<T> {
         for (k, from) in last.chunks_exact(self.row).enumerate() {
             own[rows(k)].copy_from_slice(&from[..nx]);
         }
-        fill(edge, &Colour::BOTH, &mut nothing)?;
+        self.cpu.fill(edge, &Colour::BOTH, &mut nothing)?;
         if edge.layout().halo()[0] > 0 {
             for (k, to) in before.chunks_exact_mut(self.row).enumerate() {
                 to[..nx].copy_from_slice(&edge.all_entries()[rows(k)]);
@@ -50,9 +49,8 @@ impl<T: Real> Interpolation<T> {
         w: &AxisWeights<T>,
         workspace: &mut Workspace<T>,
         coarse_f: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
-        self.pass_on(workspace, fill)?;
+        self.pass_on(workspace)?;
         let Workspace { middle, before, edge, planes, .. } = workspace;
         let before = edge.as_ref().filter(|edge| edge.layout().halo()[0] > 0).map(|_| &before[..]);
         let (middle, out, ny) = ((before, &middle[..]), coarse_f.share_mut(), self.coarse.shape().ny);
@@ -152,7 +150,6 @@ impl<T: Real> Interpolation<T> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         operator.prepare(guess, u);
         let (w, mut workspace) = (self.weights(), self.workspace());
@@ -182,10 +179,10 @@ impl<T: Real> Interpolation<T> {
                 let beyond = 2 - usize::from(!is_unsolved(1));
                 self.gather_plane(w.x.as_ref(), j, &colours[from..beyond], space.entries(), middle);
             };
-            let fill = &mut || fill(u, &Colour::BOTH, &mut nothing);
+            let fill = &mut || self.cpu.fill(u, &Colour::BOTH, &mut nothing);
             operator.sweep(&numbers, &mut inner, (relaxation, guess), vectors, Some(&restrict), fill)?;
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
+        self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
     /// Runs `f(j, thread)` for all planes of the finer grid.
@@ -212,10 +209,6 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         true
     }
 
-    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        self.restrict_part(f, coarse_f, &mut no_neighbours)
-    }
-
     fn prolong(&self, coarse_u: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
         let (w, mut workspace) = (self.weights(), self.workspace());
         self.prolong_to_middle(&w, &mut workspace, coarse_u);
@@ -226,47 +219,7 @@ impl<T: Real> Transfer<Cpu, T> for Interpolation<T> {
         Ok(())
     }
 
-    fn residual_restrict(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        self.residual_restrict_part(f, u, coarse_f, scratch, &mut no_neighbours)
-    }
-
-    fn smooth_residual_restrict(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-    ) -> Result<()> {
-        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
-    }
-
-    fn prolong_smooth(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Option<(Scalar, &mut HostScalars)>,
-    ) -> Result<()> {
-        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
-    }
-}
-
-impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Cpu, T> {
-        self.fine.smoother()
-    }
-
-    fn restrict_part(&self, f: &Vector<T>, coarse_f: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+    fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
         let threads = workspace.planes.len();
@@ -275,16 +228,15 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         self.for_each_fine_plane(threads, |j, _| {
             self.gather_plane(w.x.as_ref(), j, &Colour::BOTH, &f[j * plane..(j + 1) * plane], middle);
         });
-        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
+        self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    fn residual_restrict_part(
+    fn residual_restrict(
         &self,
         f: &Vector<T>,
         u: &Vector<T>,
         coarse_f: &mut Vector<T>,
         _: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let (w, mut workspace) = (self.weights(), self.workspace());
         let plane = 2 * self.fine_layout.half_plane();
@@ -315,10 +267,10 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 });
             }
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
+        self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    fn smooth_residual_restrict_part(
+    fn smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
         guess: Guess,
@@ -326,17 +278,16 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         u: &mut Vector<T>,
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         if relaxation.smoother != Smoother::LineRedBlack {
-            self.fine.smoother().smooth_part(relaxation, guess, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH, &mut nothing)?;
-            return self.residual_restrict_part(f, u, coarse_f, scratch, fill);
+            self.fine.smoother().smooth(relaxation, guess, f, u, scratch)?;
+            self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
+            return self.residual_restrict(f, u, coarse_f, scratch);
         }
         let operator = match &self.fine {
             Fine::Finest(operator) => operator,
             Fine::Coarse(operator) => {
-                return self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f, fill);
+                return self.sweep_and_restrict(operator, (relaxation, guess), f, u, coarse_f);
             }
         };
         let guess = operator.prepare(relaxation, guess, u);
@@ -358,13 +309,13 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
                 self.gather_plane(w.x.as_ref(), j, unsolved, r.entries(), middle);
             };
             let sweep = (relaxation, guess, 1);
-            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
+            let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill(u, colours, inside);
             operator.pass_around_sweeps(&c, &mut inner, None, sweep, vectors, Some(&gather), fill)?;
         }
-        self.restrict_middle(&w, &mut workspace, coarse_f, fill)
+        self.restrict_middle(&w, &mut workspace, coarse_f)
     }
 
-    fn prolong_smooth_part(
+    fn prolong_smooth(
         &self,
         relaxation: Relaxation,
         f: &Vector<T>,
@@ -372,16 +323,15 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut HostScalars)>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let fine = match &self.fine {
             Fine::Finest(fine) if relaxation.smoother == Smoother::LineRedBlack => fine,
             fine => {
                 let fine = fine.smoother();
                 self.prolong(coarse_u, u)?;
-                fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+                fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
                 let Some((scalar, scalars)) = norm else { return Ok(()) };
-                fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cpu.fill(u, &Colour::BOTH, &mut nothing)?;
                 return fine.residual_norm(f, u, scratch, scalar, scalars);
             }
         };
@@ -392,7 +342,7 @@ impl<T: Real> PartTransfer<Cpu, T> for Interpolation<T> {
         let prolong = |j: usize, _: &mut ChunkSpace<T>| {
             self.scatter_plane(w.x.as_ref(), j, needed, middle, vectors[1]);
         };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu.fill(u, colours, inside);
         fine.sweep_after(&prolong, relaxation, vectors, norm, fill)
     }
 }

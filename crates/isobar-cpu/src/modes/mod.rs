@@ -8,11 +8,10 @@ mod kernels;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use isobar_core::backend::part::{Fill, Meanwhile};
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
-use isobar_core::operator::part::{PartModalTransfer, PartOperator, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, ModalTransfer, Operator, Relaxation};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
@@ -282,7 +281,7 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         scalars: &mut HostScalars,
     ) -> Result<()> {
         let smoother = (relaxation, sweeps);
-        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars, &mut no_neighbours)
+        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars)
     }
 
     fn expand_smooth_norm(
@@ -296,48 +295,11 @@ impl<T: Real, C: Real> ModalTransfer<Cpu, T, C> for Modal<T> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars, &mut no_neighbours)
+        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars)
     }
 
     fn needs_scratch(&self) -> bool {
         false
-    }
-}
-
-impl<T: Real, C: Real> PartModalTransfer<Cpu, T, C> for Modal<T> {
-    fn fine_part(&self) -> &dyn PartOperator<Cpu, T> {
-        &*self.fine
-    }
-
-    fn expand_smooth_project_part(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        g: &mut Vector<C>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.expand_smooth_and(x, guess, smoother, f, u, Some(g), norm, scalars, fill)
-    }
-
-    fn expand_smooth_norm_part(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.expand_smooth_and(x, guess, smoother, f, u, None, norm, scalars, fill)
     }
 }
 
@@ -353,7 +315,6 @@ impl<T: Real> Modal<T> {
         g: Option<&mut Vector<C>>,
         norm: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let fine = &self.fine;
         fine.prepare(relaxation, guess, u);
@@ -361,7 +322,7 @@ impl<T: Real> Modal<T> {
         let mut rounded = self.rounded.lock().unwrap_or_else(PoisonError::into_inner);
         let (x, g, rounded) = (x.share(), g.map(Vector::share_mut), Shared::of(&mut rounded));
         let vectors = [f.share(), u.share_mut()];
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fine.cpu().fill(u, colours, inside);
         let needed = fine.needed(relaxation);
         let summed = if g.is_some() { fine.unsolved(relaxation) } else { &Colour::BOTH };
         let (c, mut workspace) = (fine.coefficients(), fine.workspace());
@@ -405,7 +366,7 @@ impl SupportsPartModes for Cpu {
         &self,
         part: &Arc<TensorProduct<T>>,
         modes: &VerticalModes,
-    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
+    ) -> Result<Arc<dyn ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(Modal::new(part, modes)?))
     }
 

@@ -1,30 +1,32 @@
 //! What goes from part to part of a grid where unknowns are gone through in order.
 
+use isobar_core::backend::part::{Handed, PartBackend};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::part::{HandOn, Handed};
+
 use isobar_core::real::Real;
 
 use super::tiles::Tile;
+use crate::cpu::Cpu;
 use crate::shared::Shared;
 
 /// Receives pieces of the halo row before a part's rows, in the order of unknowns or against it, and sends those of its last row:
 /// a tile's layers and columns at a time.
-pub(crate) struct Relay<'a, 'f, T> {
+pub(crate) struct Relay<'a, T> {
+    cpu: &'a Cpu,
     layout: Layout,
     /// Whether anything goes over the part's first end, and over its last.
     crosses: [bool; 2],
-    hand_on: &'a mut HandOn<'f, T>,
     sent: Vec<T>,
     received: Vec<T>,
 }
 
-impl<'a, 'f, T: Real> Relay<'a, 'f, T> {
+impl<'a, T: Real> Relay<'a, T> {
     /// Over those ends that other parts are beyond.
-    pub(crate) fn new(layout: &Layout, crosses: [bool; 2], hand_on: &'a mut HandOn<'f, T>) -> Self {
+    pub(crate) fn new(cpu: &'a Cpu, layout: &Layout, crosses: [bool; 2]) -> Self {
         let halo = layout.halo();
         let crosses = [crosses[0] && halo[0] > 0, crosses[1] && halo[1] > 0];
-        Self { layout: *layout, crosses, hand_on, sent: Vec::new(), received: Vec::new() }
+        Self { cpu, layout: *layout, crosses, sent: Vec::new(), received: Vec::new() }
     }
 
     /// Receives what the part before has left of v in one tile, and sends what this one has left in another.
@@ -43,7 +45,7 @@ impl<'a, 'f, T: Real> Relay<'a, 'f, T> {
         if receive.is_none() && send.is_none() {
             return Ok(());
         }
-        let Self { layout, hand_on, sent, received, .. } = self;
+        let Self { cpu, layout, sent, received, .. } = self;
         let rows = layout.shape().ny as isize;
         let (own, halo) = if upwards { (rows - 1, -1) } else { (0, rows) };
         sent.clear();
@@ -53,7 +55,7 @@ impl<'a, 'f, T: Real> Relay<'a, 'f, T> {
         }
         let to = || receive.iter().flat_map(|tile| places(layout, halo, tile));
         received.resize(to().map(|(_, n)| n).sum(), T::ZERO);
-        hand_on(Handed { upwards, send: sent, receive: received })?;
+        cpu.hand_on(Handed { upwards, send: sent, receive: received })?;
         let mut rest = &received[..];
         for (position, n) in to() {
             let (from, others) = rest.split_at(n);

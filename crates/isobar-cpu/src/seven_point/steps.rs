@@ -1,7 +1,7 @@
 //! Fused steps without relaxation, each a list of stages.
 
-use isobar_core::backend::part::{Fill, Meanwhile};
-use isobar_core::backend::{HostScalars, Ratio, Scalar, Sums};
+use isobar_core::backend::part::Meanwhile;
+use isobar_core::backend::{Backend, HostScalars, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout};
 use isobar_core::operator::part::PartOperator;
@@ -230,12 +230,11 @@ impl<C: Stored<T>, T: Real> PartOperator<Cpu, T> for SevenPoint<C, T> {
         beta: Ratio,
         sigma: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let Direction { u, p, next, z, q } = v;
         let (u, p, q) = (u.share_mut(), p.share_mut(), q.share_mut());
         let vectors = Advanced { u, p, next: next.map_or(p, Vector::share_mut), z: z.share(), q };
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(z, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(z, colours, inside);
         self.advance_and_fill(vectors, [alpha, beta], sigma, scalars, fill)
     }
 }

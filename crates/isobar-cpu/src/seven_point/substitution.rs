@@ -6,7 +6,6 @@
 
 use isobar_core::error::Result;
 use isobar_core::layout::Shape;
-use isobar_core::operator::part::HandOn;
 use isobar_core::operator::triangular::{blocks_cross, singular_pivot};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
@@ -65,17 +64,16 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// 1 over the pivots, see [`Triangular::factorise`](isobar_core::operator::Triangular::factorise).
     ///
     /// # Errors
-    /// Those of `hand_on`.
+    /// Those of [`PartBackend::hand_on`].
     pub(crate) fn factorise(
         &self,
         entries: &impl CellCoefficients<T>,
         omega: T,
         inverse_pivots: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
     ) -> Result<()> {
         let out = inverse_pivots.share_mut();
         if self.is_one() || self.is_part() {
-            let mut relay = Relay::new(&self.g.layout, self.crosses(), hand_on);
+            let mut relay = Relay::new(self.cpu, &self.g.layout, self.crosses());
             return Tiles::new(self.cpu, &self.g.layout).upwards(
                 self.cpu,
                 |_, tile| {
@@ -161,14 +159,13 @@ impl<'a, T: Real> Blocks<'a, T> {
     /// z = M⁻¹ r
     ///
     /// # Errors
-    /// Those of `hand_on`.
+    /// Those of [`PartBackend::hand_on`].
     pub(crate) fn substitute(
         &self,
         entries: &impl CellCoefficients<T>,
         inverse_pivots: &Vector<T>,
         r: &Vector<T>,
         z: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
     ) -> Result<()> {
         let z = z.share_mut();
         // Σ T z over the neighbours of higher or lower number within the block.
@@ -199,7 +196,7 @@ impl<'a, T: Real> Blocks<'a, T> {
             unsafe { z.set(position, z.row(position, 1)[0] + sum * inverse_pivots.at(position)) };
         };
         if self.is_part() {
-            let mut relay = Relay::new(&self.g.layout, self.crosses(), hand_on);
+            let mut relay = Relay::new(self.cpu, &self.g.layout, self.crosses());
             let tiles = Tiles::new(self.cpu, &self.g.layout);
             let visit = |at: [usize; 3], f: &dyn Fn([usize; 3], &Block)| {
                 let at = self.in_whole(at);

@@ -1,10 +1,10 @@
 //! Relaxation of lines, and the steps that share its pass.
 
-use isobar_core::backend::part::{Fill, Meanwhile, nothing};
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::part::{Meanwhile, nothing};
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::{PartMixedSmoother, PartSmoother, no_neighbours};
+use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -248,9 +248,23 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
+        _: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+        let guess = self.prepare(relaxation, guess, u);
+        let vectors = [f.share(), u.share_mut()];
+        let (c, mut workspace) = (self.coefficients(), self.workspace());
+        match relaxation.smoother {
+            Smoother::LineJacobi => {
+                self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
+                self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
+                Ok(())
+            }
+            Smoother::LineRedBlack | Smoother::PointRedBlack => {
+                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
+                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
+            }
+            other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
+        }
     }
 
     fn needs_scratch(&self, _: Smoother) -> bool {
@@ -259,35 +273,9 @@ impl<C: Stored<T>, T: Real> LineSmoother<Cpu, T> for SevenPoint<C, T> {
 }
 
 impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
-    fn smooth_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        _: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        let guess = self.prepare(relaxation, guess, u);
-        let vectors = [f.share(), u.share_mut()];
-        let (c, mut workspace) = (self.coefficients(), self.workspace());
-        match relaxation.smoother {
-            Smoother::LineJacobi => {
-                fill(u, &Colour::BOTH, &mut nothing)?;
-                self.jacobi_sweep(&c, &mut workspace, relaxation.rho, vectors);
-                Ok(())
-            }
-            Smoother::LineRedBlack | Smoother::PointRedBlack => {
-                let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
-                self.pass_around_sweeps(&c, &mut workspace, None, (relaxation, guess, 1), vectors, None, fill)
-            }
-            other => Err(Error::Unsupported(format!("relaxation by {other:?} on processor cores"))),
-        }
-    }
-
-    fn apply_part(&self, x: &mut Vector<T>, y: &mut Vector<T>, fill: &mut Fill<'_, Vector<T>>) -> Result<()> {
+    fn apply_part(&self, x: &mut Vector<T>, y: &mut Vector<T>) -> Result<()> {
         let vectors = [x.share(), y.share_mut()];
-        self.apply_and_fill(vectors, &mut |colours, inside| fill(x, colours, inside))
+        self.apply_and_fill(vectors, &mut |colours, inside| self.cpu().fill(x, colours, inside))
     }
 
     fn residual_part(
@@ -297,10 +285,9 @@ impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
         r: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let (vectors, r) = ([f.share(), u.share()], Some(r.share_mut()));
-        self.residual_and_fill(vectors, r, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
+        self.residual_and_fill(vectors, r, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
     }
 
     fn residual_norm_part(
@@ -310,10 +297,9 @@ impl<C: Stored<T>, T: Real> PartSmoother<Cpu, T> for SevenPoint<C, T> {
         _: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let vectors = [f.share(), u.share()];
-        self.residual_and_fill(vectors, None, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
+        self.residual_and_fill(vectors, None, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
     }
 }
 
@@ -349,31 +335,10 @@ impl<C: Stored<f64>> MixedSmoother<Cpu> for SevenPoint<C, f64> {
         norm: Scalar,
         scalars: &mut HostScalars,
     ) -> Result<()> {
-        self.correct_smooth_residual_part(relaxation, f, e, u, r, scratch, norm, scalars, &mut no_neighbours)
-    }
-
-    fn mixed_needs_scratch(&self, _: Smoother) -> bool {
-        false
-    }
-}
-
-impl<C: Stored<f64>> PartMixedSmoother<Cpu> for SevenPoint<C, f64> {
-    fn correct_smooth_residual_part(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<f64>,
-        e: &Vector<f32>,
-        u: &mut Vector<f64>,
-        r: &mut Vector<f32>,
-        scratch: &mut Vector<f64>,
-        norm: Scalar,
-        scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<f64>>,
-    ) -> Result<()> {
         if relaxation.smoother == Smoother::LineJacobi {
             blas::axpy(self.cpu(), 1.0, e, u);
-            self.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
-            fill(u, &Colour::BOTH, &mut nothing)?;
+            self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.residual_in_single(f, u, r, scratch, norm, scalars);
         }
         let (e, vectors, r) = (e.share(), [f.share(), u.share_mut()], Some(r.share_mut()));
@@ -385,9 +350,13 @@ impl<C: Stored<f64>> PartMixedSmoother<Cpu> for SevenPoint<C, f64> {
             store(sums, j, [self.residual_plane(&c, j, unsolved, vectors, r, space), 0.0]);
         };
         let sweep = (relaxation, Guess::Given, 1);
-        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| fill(u, colours, inside);
+        let fill = &mut |colours: &[Colour], inside: Meanwhile<'_>| self.cpu().fill(u, colours, inside);
         self.pass_around_sweeps(&c, &mut workspace, Some(&correct), sweep, vectors, Some(&residual), fill)?;
         scalars.reduce(norm, [workspace.total(0)]);
         Ok(())
+    }
+
+    fn mixed_needs_scratch(&self, _: Smoother) -> bool {
+        false
     }
 }

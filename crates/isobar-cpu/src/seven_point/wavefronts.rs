@@ -11,7 +11,6 @@
 use isobar_core::backend::{HostScalars, Sums};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
-use isobar_core::operator::part::HandOn;
 use isobar_core::real::Real;
 use isobar_core::simd::Pack;
 use pulp::Simd;
@@ -303,22 +302,16 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
     /// z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r
     ///
     /// # Errors
-    /// Those of `hand_on`.
-    pub(crate) fn substitute_whole(
-        &self,
-        inverse_pivots: &Vector<T>,
-        r: &Vector<T>,
-        z: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
-    ) -> Result<()> {
+    /// Those of [`PartBackend::hand_on`].
+    pub(crate) fn substitute_whole(&self, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r: r.share(), q: None, z: z.share_mut() };
-        self.sweep_both(vectors, hand_on).map(drop)
+        self.sweep_both(vectors).map(drop)
     }
 
     /// r −= αq;  z = (Δ + Lᵀ)⁻¹ Δ (Δ + L)⁻¹ r;  ρ = ⟨r, z⟩ = ⟨y, Δ y⟩;  ‖r‖²
     ///
     /// # Errors
-    /// Those of `hand_on`.
+    /// Those of [`PartBackend::hand_on`].
     pub(crate) fn substitute_whole_residual(
         &self,
         inverse_pivots: &Vector<T>,
@@ -327,15 +320,14 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         z: &mut Vector<T>,
         out: Sums<2>,
         scalars: &mut HostScalars,
-        hand_on: &mut HandOn<'_, T>,
     ) -> Result<()> {
         let (r, q, z) = (r.share_mut(), Some((q.share(), alpha)), z.share_mut());
         let vectors = Vectors { inverse_pivots: inverse_pivots.share(), r, q, z };
-        scalars.reduce(out, self.sweep_both(vectors, hand_on)?);
+        scalars.reduce(out, self.sweep_both(vectors)?);
         Ok(())
     }
 
-    fn sweep_both(&self, vectors: Vectors<T>, hand_on: &mut HandOn<'_, T>) -> Result<[f64; 2]> {
+    fn sweep_both(&self, vectors: Vectors<T>) -> Result<[f64; 2]> {
         let (c, mut workspace) = (self.coefficients(), self.workspace());
         let (g, cpu) = (self.geometry(), self.cpu());
         let tiles = Tiles::new(cpu, &g.layout);
@@ -343,7 +335,7 @@ impl<C: Stored<T>, T: Real> SevenPoint<C, T> {
         let (spaces, sums) = (Shared::of(&mut workspace.chunks), Shared::of(&mut workspace.sums));
         // SAFETY: a thread's space is its own.
         let space = |thread: usize| &mut unsafe { spaces.row_mut(thread as isize, 1) }[0];
-        let mut relay = Relay::new(&g.layout, [true; 2], hand_on);
+        let mut relay = Relay::new(self.cpu(), &g.layout, [true; 2]);
         tiles.upwards(
             cpu,
             |thread, tile| c.run(cpu, g, Forward { tile, vectors, space: space(thread), sums }),

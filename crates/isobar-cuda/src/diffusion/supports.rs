@@ -7,7 +7,7 @@ use isobar_core::direct::Separable;
 use isobar_core::error::Result;
 use isobar_core::layout::Patch;
 use isobar_core::operator::mixed::UnfusedTop;
-use isobar_core::operator::part::{PartMixedSmoother, PartPoints};
+use isobar_core::operator::part::PartPoints;
 use isobar_core::operator::{Capabilities, MixedSmoother, MixedTop, Operator, Relaxation};
 use isobar_core::options::{Choice, Smoother, SolverOptions};
 use isobar_core::real::{Precision, Real};
@@ -83,8 +83,6 @@ impl MixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {
         smoother != Smoother::PointRedBlack
     }
 }
-
-impl PartMixedSmoother<Cuda> for SevenPoint<Passes<Diffusion, f64>> {}
 
 impl Supports<stencil::Diffusion> for Cuda {
     type Operator<T: Real> = SevenPoint<Passes<Diffusion, T>>;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use isobar_core::backend::part::PartBackend;
 use isobar_core::error::Result;
 use isobar_core::operator::Correction;
-use isobar_core::operator::part::PartCorrection;
 use isobar_core::real::Real;
 
 use super::{Lists, sources};
@@ -85,25 +85,6 @@ impl<T: Real> Correction<Cuda, T> for BodyCorrection<T> {
     }
 
     fn correct(&self, r: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
-        self.correct_part(r, u, &mut |_| Ok(()))
-    }
-
-    fn bytes(&self) -> usize {
-        self.held().lists.iter().map(Lists::bytes).sum()
-    }
-}
-
-impl<T: Real> PartCorrection<Cuda, T> for BodyCorrection<T> {
-    fn has_shared(&self) -> bool {
-        self.held().sums.is_some()
-    }
-
-    fn correct_part(
-        &self,
-        r: &Vector<T>,
-        u: &mut Vector<T>,
-        combine: &mut dyn FnMut(&mut [f64]) -> Result<()>,
-    ) -> Result<()> {
         let held = self.held();
         let first_sum = held.sums.as_ref().map_or(0, Buffer::start);
         let mut sum = first_sum;
@@ -115,7 +96,9 @@ impl<T: Real> PartCorrection<Cuda, T> for BodyCorrection<T> {
             refuse_while_recording("sums over bodies by way of the host")?;
             let mut values = vec![0.0; held.shared()];
             sums.read(&mut values)?;
-            combine(&mut values)?;
+            if let Some(exchange) = self.cuda.exchange() {
+                exchange.sum(&mut values)?;
+            }
             sums.write(&values)?;
         }
         let mut sum = first_sum;
@@ -127,5 +110,14 @@ impl<T: Real> PartCorrection<Cuda, T> for BodyCorrection<T> {
             self.launch("correct_bodies", count - shared, &[starts, cells, factors, r.pointer(), u.pointer()])?;
         }
         Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.held().lists.iter().map(Lists::bytes).sum()
+    }
+
+    /// Sums over bodies of several parts go by way of the host.
+    fn needs_host(&self) -> bool {
+        self.held().sums.is_some()
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::part::{PartSmoother, PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 use isobar_core::real::Real;
 use isobar_core::stencil::Axis;
@@ -176,17 +175,11 @@ impl<T: Real> Interpolation<T> {
     }
 
     /// f_c = R r of what a sweep or a residual has left, which is zero but in columns of one colour, or is not.
-    fn restrict_left(
-        &self,
-        colour: Option<Colour>,
-        r: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
+    fn restrict_left(&self, colour: Option<Colour>, r: &mut Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
         if self.meets {
             match colour.map(|colour| r.layout().local(colour)) {
-                Some(colour) => fill(r, &[colour], &mut nothing)?,
-                None => fill(r, &Colour::BOTH, &mut nothing)?,
+                Some(colour) => self.cuda.fill(r, &[colour], &mut nothing)?,
+                None => self.cuda.fill(r, &Colour::BOTH, &mut nothing)?,
             }
         }
         self.restrict_colour(colour, r, coarse_f)
@@ -221,6 +214,10 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         self.prolong_colour(None, coarse_u, u)
     }
 
+    fn restricts_halo(&self) -> bool {
+        self.meets
+    }
+
     fn residual_restrict(
         &self,
         f: &Vector<T>,
@@ -228,9 +225,15 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.residual_restrict_part(f, u, coarse_f, scratch, &mut no_neighbours)
+        match &self.fine {
+            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
+            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
+        }
+        self.restrict_left(None, scratch, coarse_f)
     }
 
+    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
+    /// relaxed after others.
     fn smooth_residual_restrict(
         &self,
         relaxation: Relaxation,
@@ -240,9 +243,25 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         coarse_f: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
+        let fine = Transfer::fine(self);
+        fine.smooth(relaxation, guess, f, u, scratch)?;
+        self.cuda.fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        match &self.fine {
+            Fine::Finest(operator) => {
+                let left = operator.left_by(relaxation, guess);
+                if self.halves_all() && operator.kernels().residual_of_colour(Colour::Red, left, f, u, scratch)? {
+                    return self.restrict_left(Some(Colour::Red), scratch, coarse_f);
+                }
+            }
+            Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
+                return self.restrict_left(None, scratch, coarse_f);
+            }
+            Fine::Coarse(_) => {}
+        }
+        self.residual_restrict(f, u, coarse_f, scratch)
     }
 
+    /// Columns that are relaxed first, whatever they hold, need no correction.
     fn prolong_smooth(
         &self,
         relaxation: Relaxation,
@@ -252,79 +271,6 @@ impl<T: Real> Transfer<Cuda, T> for Interpolation<T> {
         scratch: &mut Vector<T>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
-        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
-    }
-}
-
-/// What the odd last row of a part leaves is in the halo row of the next part, when that restricts.
-impl<T: Real> PartTransfer<Cuda, T> for Interpolation<T> {
-    fn fine_part(&self) -> &dyn PartSmoother<Cuda, T> {
-        match &self.fine {
-            Fine::Finest(operator) => &**operator,
-            Fine::Coarse(operator) => &**operator,
-        }
-    }
-
-    fn restricts_halo(&self) -> bool {
-        self.meets
-    }
-
-    fn residual_restrict_part(
-        &self,
-        f: &Vector<T>,
-        u: &Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        match &self.fine {
-            Fine::Finest(operator) => operator.kernels().residual_field(f, u, scratch)?,
-            Fine::Coarse(operator) => operator.residual_field(f, u, scratch)?,
-        }
-        self.restrict_left(None, scratch, coarse_f, fill)
-    }
-
-    /// The residual that a sweep leaves is zero in what it relaxed last; after one from zero it is what columns gave that were
-    /// relaxed after others.
-    fn smooth_residual_restrict_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        coarse_f: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        let fine = self.fine_part();
-        fine.smooth_part(relaxation, guess, f, u, scratch, fill)?;
-        fill(u, fine.stale_after(relaxation), &mut nothing)?;
-        match &self.fine {
-            Fine::Finest(operator) => {
-                let left = operator.left_by(relaxation, guess);
-                if self.halves_all() && operator.kernels().residual_of_colour(Colour::Red, left, f, u, scratch)? {
-                    return self.restrict_left(Some(Colour::Red), scratch, coarse_f, fill);
-                }
-            }
-            Fine::Coarse(operator) if guess == Guess::Zero && operator.residual_after(relaxation, u, scratch)? => {
-                return self.restrict_left(None, scratch, coarse_f, fill);
-            }
-            Fine::Coarse(_) => {}
-        }
-        self.residual_restrict_part(f, u, coarse_f, scratch, fill)
-    }
-
-    /// Columns that are relaxed first, whatever they hold, need no correction.
-    fn prolong_smooth_part(
-        &self,
-        relaxation: Relaxation,
-        f: &Vector<T>,
-        coarse_u: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Option<(Scalar, &mut Scalars)>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
         let corrected = match &self.fine {
             Fine::Finest(operator) if operator.overwrites(relaxation) => {
                 Some(operator.layout_of().local(relaxation.first).other())
@@ -332,11 +278,11 @@ impl<T: Real> PartTransfer<Cuda, T> for Interpolation<T> {
             _ => None,
         };
         self.prolong_colour(corrected, coarse_u, u)?;
-        let fine = self.fine_part();
-        fine.smooth_part(relaxation, Guess::Given, f, u, scratch, fill)?;
+        let fine = Transfer::fine(self);
+        fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
         match norm {
             Some((norm, scalars)) => {
-                fill(u, fine.stale_after(relaxation), &mut nothing)?;
+                self.cuda.fill(u, fine.stale_after(relaxation), &mut nothing)?;
                 fine.residual_norm(f, u, scratch, norm, scalars)
             }
             None => Ok(()),

@@ -3,11 +3,11 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::part::nothing;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Shape, Slab};
-use isobar_core::operator::part::{PartSmoother, no_neighbours};
+use isobar_core::operator::part::PartSmoother;
 use isobar_core::operator::{Guess, LineSmoother, Operator, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -344,28 +344,9 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
-    }
-
-    fn colours(&self) -> f64 {
-        COLOURS
-    }
-}
-
-impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
-    /// Rows of one parity look at those of the other in the parts beside this one.
-    fn smooth_part(
-        &self,
-        relaxation: Relaxation,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
         let is_jacobi = relaxation.smoother == Smoother::LineJacobi;
         match guess {
-            Guess::Given => fill(u, &Colour::BOTH, &mut nothing)?,
+            Guess::Given => self.cuda.fill(u, &Colour::BOTH, &mut nothing)?,
             Guess::Zero if self.chunks.is_none() || is_jacobi => self.cuda.clear(u)?,
             Guess::Zero => {}
         }
@@ -376,7 +357,7 @@ impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
         }
         for (n, relax) in RELAX_AFTER.into_iter().enumerate() {
             if n == 2 {
-                fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cuda.fill(u, &Colour::BOTH, &mut nothing)?;
             }
             let Some(chunks) = self.chunks else {
                 self.gather(colour(n), f, u, scratch)?;
@@ -390,7 +371,14 @@ impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {
         Ok(())
     }
 
+    fn colours(&self) -> f64 {
+        COLOURS
+    }
+
     fn stale_after(&self, _: Relaxation) -> &'static [Colour] {
         &Colour::BOTH
     }
 }
+
+/// Rows of one parity look at those of the other in the parts beside this one.
+impl<T: Real> PartSmoother<Cuda, T> for TwentySeven<T> {}

@@ -23,7 +23,6 @@ pub(crate) mod colours;
 pub(crate) mod kind;
 mod lines;
 pub(crate) mod look;
-mod part;
 pub mod passes;
 pub(crate) mod points;
 mod relay;
@@ -35,7 +34,6 @@ mod whole_grid;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use isobar_core::backend::part::Fill;
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout};
@@ -196,7 +194,7 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
     ) -> Result<()>;
 
     /// A sweep of u += ρ D⁻¹(f − A u) in the cells of one colour, then in the others; from [`Guess::Zero`] u counts as zero
-    /// whatever it holds. Before either half that looks at u `fill` fills its halo rows.
+    /// whatever it holds. Before either half that looks at u its halo rows are filled.
     fn sweep_cells(
         &self,
         _rho: f64,
@@ -204,7 +202,6 @@ pub(crate) trait Kernels: Debug + Send + Sync + Sized + 'static {
         _guess: Guess,
         _f: &Vector<Self::Real>,
         _u: &mut Vector<Self::Real>,
-        _fill: &mut Fill<'_, Vector<Self::Real>>,
     ) -> Result<()> {
         Err(Error::Unsupported("relaxation of points by colour is not for matrices of this kind on this device".into()))
     }

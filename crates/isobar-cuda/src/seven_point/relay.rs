@@ -8,18 +8,15 @@
 use std::sync::PoisonError;
 
 use isobar_core::backend::Backend;
-use isobar_core::backend::part::PartBackend;
+use isobar_core::backend::part::{Handed, PartBackend};
 use isobar_core::error::Result;
 use isobar_core::layout::Slab;
-use isobar_core::operator::Triangular;
-use isobar_core::operator::part::{HandOn, Handed, PartSubstitution};
 use isobar_core::operator::triangular::blocks_cross;
 use isobar_core::real::Real;
 
 use super::kind::Kind;
 use super::passes::Passes;
 use super::{Kernels, SevenPoint};
-use crate::cuda::Cuda;
 use crate::vector::Vector;
 
 /// One way through all parts.
@@ -30,7 +27,7 @@ struct Turn {
 }
 
 impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
-    fn crosses(&self, block: usize) -> [bool; 2] {
+    pub(super) fn crosses(&self, block: usize) -> [bool; 2] {
         let layout = self.layout_of();
         let (first, rows, halo) = (layout.origin()[1], layout.shape().ny, layout.halo());
         let crosses = |end: usize, row: usize| halo[end] > 0 && blocks_cross(self.kernels.whole(), block, row);
@@ -43,7 +40,6 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         &self,
         Turn { upwards, crosses: [before, behind] }: Turn,
         x: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
         sweep: impl FnOnce(bool, &mut Vector<T>) -> Result<()>,
     ) -> Result<()> {
         let (cuda, layout) = (self.kernels.cuda(), self.layout_of());
@@ -54,55 +50,47 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
         let one = |row: usize| Slab { first: row, beyond: row + 1 };
         let mut row = vec![T::ZERO; 2 * layout.half_plane()];
         if comes {
-            hand_on(Handed { upwards, send: &[], receive: &mut row })?;
+            cuda.hand_on(Handed { upwards, send: &[], receive: &mut row })?;
             cuda.write_rows(&row, one(from), x)?;
         }
         sweep(comes, x)?;
         if goes {
             cuda.read_rows(x, one(own), &mut row)?;
-            hand_on(Handed { upwards, send: &row, receive: &mut [] })?;
+            cuda.hand_on(Handed { upwards, send: &row, receive: &mut [] })?;
         }
         Ok(())
     }
 }
 
-impl<K: Kind, T: Real> PartSubstitution<Cuda, T> for SevenPoint<Passes<K, T>> {
-    fn factorise_part(
+impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
+    /// [`Triangular::factorise`] of a part whose blocks others have cells of.
+    pub(super) fn factorise_in_turn(
         &self,
         block: usize,
         relaxation: f64,
         inverse_pivots: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
     ) -> Result<()> {
-        let crosses = self.crosses(block);
-        if crosses == [false; 2] && self.layout_of().shape() == self.kernels.whole() {
-            return self.factorise(block, relaxation, inverse_pivots);
-        }
-        self.take_turn(Turn { upwards: true, crosses }, inverse_pivots, hand_on, |_, inverse_pivots| {
+        let turn = Turn { upwards: true, crosses: self.crosses(block) };
+        self.take_turn(turn, inverse_pivots, |_, inverse_pivots| {
             self.factorise_blocks(block, relaxation, inverse_pivots)
         })
     }
 
-    fn substitute_part(
+    /// [`Triangular::substitute`] of such a part.
+    pub(super) fn substitute_in_turn(
         &self,
         block: usize,
         inverse_pivots: &Vector<T>,
         r: &Vector<T>,
         z: &mut Vector<T>,
-        hand_on: &mut HandOn<'_, T>,
     ) -> Result<()> {
         let crosses = self.crosses(block);
-        if crosses == [false; 2] {
-            return self.substitute(block, inverse_pivots, r, z);
-        }
         let [up, down] = [true, false].map(|upwards| Turn { upwards, crosses });
         if !self.kernels.is_whole(block) {
-            self.take_turn(up, z, hand_on, |_, z| self.substitute_blocks(block, [true, false], inverse_pivots, r, z))?;
-            return self.take_turn(down, z, hand_on, |_, z| {
-                self.substitute_blocks(block, [false, true], inverse_pivots, r, z)
-            });
+            self.take_turn(up, z, |_, z| self.substitute_blocks(block, [true, false], inverse_pivots, r, z))?;
+            return self.take_turn(down, z, |_, z| self.substitute_blocks(block, [false, true], inverse_pivots, r, z));
         }
-        self.take_turn(up, z, hand_on, |comes, z| {
+        self.take_turn(up, z, |comes, z| {
             if !comes {
                 return self.substitute_up(inverse_pivots, r, z);
             }
@@ -115,7 +103,7 @@ impl<K: Kind, T: Real> PartSubstitution<Cuda, T> for SevenPoint<Passes<K, T>> {
             self.kernels.add_beside("add_row_before", &[z.pointer(), right.pointer()])?;
             self.substitute_up(inverse_pivots, right, z)
         })?;
-        self.take_turn(down, z, hand_on, |comes, z| {
+        self.take_turn(down, z, |comes, z| {
             if comes {
                 self.kernels.add_beside("add_row_behind", &[inverse_pivots.pointer(), z.pointer()])?;
             }

@@ -1,9 +1,10 @@
 //! What an operator can do, made of its kernels.
 
-use isobar_core::backend::{Ratio, Scalar, Sums};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
-use isobar_core::layout::Layout;
-use isobar_core::operator::part::{PartSmoother, no_neighbours};
+use isobar_core::layout::{Colour, Layout};
+use isobar_core::operator::part::{PartOperator, PartSmoother};
 use isobar_core::operator::{
     CgOperator, Diagonal, Direction, Guess, LineSmoother, LineSolver, Operator, Relaxation, advance_direction_unfused,
 };
@@ -139,7 +140,28 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         u: &mut Vector<K::Real>,
         scratch: &mut Vector<K::Real>,
     ) -> Result<()> {
-        self.smooth_part(relaxation, guess, f, u, scratch, &mut no_neighbours)
+        let Relaxation { smoother, rho, first } = relaxation;
+        if smoother == Smoother::PointRedBlack {
+            let first = self.layout_of().local(first);
+            return self.kernels.sweep_cells(rho, first, guess, f, u);
+        }
+        if smoother == Smoother::LineJacobi {
+            if guess == Guess::Given {
+                self.kernels.cuda().fill(u, &Colour::BOTH, &mut nothing)?;
+            }
+            self.kernels.sweep_to(rho, guess, f, u, scratch)?;
+            u.swap(scratch);
+            return Ok(());
+        }
+        match guess {
+            Guess::Given => self.kernels.cuda().fill(u, &[first.other()], &mut nothing)?,
+            Guess::Zero if !self.overwrites(relaxation) => self.kernels.cuda().clear(u)?,
+            Guess::Zero => {}
+        }
+        let local = self.layout_of().local(first);
+        self.kernels.sweep(rho, local, guess, f, u, scratch)?;
+        self.kernels.cuda().fill(u, &[first], &mut nothing)?;
+        self.kernels.sweep(rho, local.other(), Guess::Given, f, u, scratch)
     }
 
     fn needs_scratch(&self, smoother: Smoother) -> bool {
@@ -150,3 +172,7 @@ impl<K: Kernels> LineSmoother<Cuda, K::Real> for SevenPoint<K> {
         }
     }
 }
+
+impl<K: Kernels> PartSmoother<Cuda, K::Real> for SevenPoint<K> {}
+
+impl<K: Kernels> PartOperator<Cuda, K::Real> for SevenPoint<K> {}

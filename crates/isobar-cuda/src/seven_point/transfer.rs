@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::part::nothing;
 use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Layout;
-use isobar_core::operator::part::{PartTransfer, no_neighbours};
 use isobar_core::operator::{Guess, LineSmoother, Relaxation, Transfer};
 
 use super::{Residual, SevenPoint, Steps, TransferKernels};
@@ -32,12 +32,6 @@ impl<K: TransferKernels> LevelTransfer<K> {
             level.prepare(Steps::Sweeps)?;
         }
         Ok(Arc::new(Self { fine: Arc::clone(fine), coarse: *coarse.layout_of() }))
-    }
-}
-
-impl<K> LevelTransfer<K> {
-    pub(super) fn fine_level(&self) -> &Arc<SevenPoint<K>> {
-        &self.fine
     }
 }
 
@@ -101,7 +95,10 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
                 return Ok(());
             }
         }
-        self.smooth_residual_restrict_part(relaxation, guess, f, u, coarse_f, scratch, &mut no_neighbours)
+        let fine = &self.fine;
+        fine.smooth(relaxation, guess, f, u, scratch)?;
+        fine.kernels().cuda().fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        fine.kernels().restrict_residual(fine.left_by(relaxation, guess), f, u, coarse_f)
     }
 
     fn keep_smooth_residual_restrict(
@@ -154,12 +151,27 @@ impl<K: TransferKernels> Transfer<Cuda, K::Real> for LevelTransfer<K> {
         scratch: &mut Vector<K::Real>,
         norm: Option<(Scalar, &mut Scalars)>,
     ) -> Result<()> {
-        if self.fine.overwrites(relaxation) {
-            let (kernels, first) = (self.fine.kernels(), self.fine.layout_of().local(relaxation.first));
+        let fine = &self.fine;
+        let kernels = fine.kernels();
+        if fine.overwrites(relaxation) {
+            let first = fine.layout_of().local(relaxation.first);
             if kernels.prolong_sweep_both(first, f, coarse_u, u, scratch, 1.0)? {
                 return self.measure(relaxation, f, u, norm);
             }
         }
-        self.prolong_smooth_part(relaxation, f, coarse_u, u, scratch, norm, &mut no_neighbours)
+        if fine.overwrites(relaxation) {
+            let (first, local) = (relaxation.first, fine.layout_of().local(relaxation.first));
+            kernels.cuda().fill(u, &[first.other()], &mut nothing)?;
+            kernels.prolong_sweep(local, f, coarse_u, u)?;
+            kernels.cuda().fill(u, &[first], &mut nothing)?;
+            kernels.sweep(1.0, local.other(), Guess::Given, f, u, scratch)?;
+        } else {
+            kernels.prolong(coarse_u, u)?;
+            fine.smooth(relaxation, Guess::Given, f, u, scratch)?;
+        }
+        if norm.is_some() {
+            kernels.cuda().fill(u, fine.stale_after(relaxation), &mut nothing)?;
+        }
+        self.measure(relaxation, f, u, norm)
     }
 }

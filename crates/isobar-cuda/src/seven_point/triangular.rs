@@ -3,7 +3,6 @@
 use isobar_core::backend::{Backend, Ratio, Scalar, Sums};
 use isobar_core::error::Result;
 use isobar_core::operator::Triangular;
-use isobar_core::operator::part::{PartSubstitution, PartTriangular};
 use isobar_core::operator::triangular::singular_pivot;
 use isobar_core::real::Real;
 
@@ -56,12 +55,6 @@ impl<K: Kind, T: Real> SevenPoint<Passes<K, T>> {
     }
 }
 
-impl<K: Kind, T: Real> PartTriangular<Cuda, T> for SevenPoint<Passes<K, T>> {
-    fn substitution(&self) -> Option<&dyn PartSubstitution<Cuda, T>> {
-        Some(self)
-    }
-}
-
 impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
     fn relax_lower(
         &self,
@@ -97,6 +90,9 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         if block == 1 {
             return self.kernels.pass("inverse_diagonal", &[to]);
         }
+        if self.crosses(block) != [false; 2] {
+            return self.factorise_in_turn(block, relaxation, inverse_pivots);
+        }
         if self.kernels.is_whole(block) {
             let more = |arguments| factors(arguments, relaxation, inverse_pivots);
             return self.kernels.sweep_whole(Sweep::Factorise, "factorise_whole", more, None);
@@ -105,6 +101,9 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
     }
 
     fn substitute(&self, block: usize, inverse_pivots: &Vector<T>, r: &Vector<T>, z: &mut Vector<T>) -> Result<()> {
+        if self.crosses(block) != [false; 2] {
+            return self.substitute_in_turn(block, inverse_pivots, r, z);
+        }
         if self.kernels.is_whole(block) {
             self.substitute_up(inverse_pivots, r, z)?;
             return self.substitute_down(inverse_pivots.pointer(), z.pointer());
@@ -124,7 +123,7 @@ impl<K: Kind, T: Real> Triangular<Cuda, T> for SevenPoint<Passes<K, T>> {
         out: Sums<2>,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        if !self.kernels.is_whole(block) {
+        if !self.kernels.is_whole(block) || self.crosses(block) != [false; 2] {
             let backend = self.kernels.cuda();
             backend.axpy(alpha.negated(), q, r, scalars)?;
             self.substitute(block, inverse_pivots, r, z)?;

@@ -7,7 +7,6 @@ use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
 use isobar_core::operator::mixed::ChangeSteps;
-use isobar_core::operator::part::PartMixedSmoother;
 use isobar_core::operator::{Guess, LineSmoother, MixedSmoother, Operator, Relaxation};
 use isobar_core::options::Smoother;
 use isobar_core::real::Real;
@@ -89,8 +88,6 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         self.needs_scratch(smoother)
     }
 }
-
-impl PartMixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {}
 
 /// [`ChangeSteps`] by the kernels of mixed.cu.
 pub(super) struct StreamedSteps {

@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Layout, Shape};
-use isobar_core::operator::part::{PartModalTransfer, PartOperator, PartSmoother, no_neighbours, stale_after};
 use isobar_core::operator::{self, Guess, LineSmoother, Relaxation};
 use isobar_core::options::MultigridOptions;
 use isobar_core::real::Real;
@@ -273,7 +272,6 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
         f: &Vector<T>,
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let (kernels, first) = (self.fine.kernels(), self.layout.local(relaxation.first));
         let is_fused = guess == Guess::Zero && self.fine.overwrites(relaxation);
@@ -289,15 +287,13 @@ impl<T: Real, C: Real> ModalTransfer<T, C> {
             sweep.launch(kernels.cuda(), kernels.operator(), modes, first, x, [f.pointer(), u.pointer()])?;
             kernels.sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
             let more = 1..sweeps;
-            return more
-                .into_iter()
-                .try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill));
+            return more.into_iter().try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch));
         }
         // A sweep overwrites the colour it begins with, whatever it holds.
         let needed = [first.other()];
         let colours = if self.fine.overwrites(relaxation) { &needed[..] } else { &Colour::BOTH };
         self.expand_colours(x, guess, colours, u)?;
-        (0..sweeps).try_for_each(|_| self.fine.smooth_part(relaxation, Guess::Given, f, u, scratch, &mut *fill))
+        (0..sweeps).try_for_each(|_| self.fine.smooth(relaxation, Guess::Given, f, u, scratch))
     }
 
     fn project_what(
@@ -376,7 +372,8 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         u: &mut Vector<T>,
         scratch: &mut Vector<T>,
     ) -> Result<()> {
-        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch, &mut no_neighbours)
+        self.expand_and_smooth(x, guess, (relaxation, sweeps), f, u, scratch)?;
+        self.fine.kernels().cuda().fill(u, self.fine.stale_after(relaxation), &mut nothing)
     }
 
     fn expand_smooth_project(
@@ -391,53 +388,12 @@ impl<T: Real, C: Real> operator::ModalTransfer<Cuda, T, C> for ModalTransfer<T, 
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        self.expand_smooth_project_part(x, guess, smoother, f, u, g, scratch, norm, scalars, &mut no_neighbours)
+        operator::ModalTransfer::expand_smooth(self, x, guess, smoother, f, u, scratch)?;
+        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
     }
 
     fn needs_scratch(&self) -> bool {
         false
-    }
-}
-
-impl<T: Real, C: Real> PartModalTransfer<Cuda, T, C> for ModalTransfer<T, C> {
-    fn fine_part(&self) -> &dyn PartOperator<Cuda, T> {
-        &*self.fine
-    }
-
-    fn expand_smooth_project_part(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        g: &mut Vector<C>,
-        scratch: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
-        fill(u, stale_after(smoother.0), &mut nothing)?;
-        self.project_what(self.fine.left_by(smoother.0, Guess::Given), f, u, g, norm, scalars)
-    }
-
-    fn expand_smooth_norm_part(
-        &self,
-        x: &Vector<C>,
-        guess: Guess,
-        smoother: (Relaxation, usize),
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        scratch: &mut Vector<T>,
-        norm: Scalar,
-        scalars: &mut Scalars,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.expand_and_smooth(x, guess, smoother, f, u, scratch, fill)?;
-        fill(u, stale_after(smoother.0), &mut nothing)?;
-        let left = self.fine.left_by(smoother.0, Guess::Given);
-        self.fine.kernels().residual_norm(left, f, u, norm, scalars)
     }
 }
 
@@ -446,7 +402,7 @@ impl SupportsPartModes for Cuda {
         &self,
         part: &Arc<SevenPoint<TensorProduct<T>>>,
         modes: &VerticalModes,
-    ) -> Result<Arc<dyn PartModalTransfer<Self, T, C>>> {
+    ) -> Result<Arc<dyn operator::ModalTransfer<Self, T, C>>> {
         Ok(Arc::new(ModalTransfer::<T, C>::new(part, modes)?))
     }
 

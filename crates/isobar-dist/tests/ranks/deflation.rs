@@ -3,7 +3,6 @@
 use isobar_core::layout::Shape;
 use isobar_core::options::Stripes;
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem};
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 
 use crate::deflated::{check, forms, problems};
@@ -22,7 +21,6 @@ fn deflated_solves_are_those_of_one_rank() {
             if (is_flat || is_around) && stripes == Some(Stripes::Blocks([2, 3, 2])) {
                 continue;
             }
-            check(|_| Reference, &problem, &ranks[..2], &options);
             check(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
         }
     }

@@ -4,7 +4,6 @@ use isobar_core::error::{Error, Result};
 use isobar_core::grid::GridOptions;
 use isobar_core::options::{Count, Method, ModesOptions, SolverOptions};
 use isobar_core::problem::{Helmholtz, RhsKind, Weighting};
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 use isobar_dist::communicator::agree;
 use isobar_dist::{Communicator, threads};
@@ -28,14 +27,14 @@ fn too_many_ranks() {
     let problem = problem(4);
     let (stencil, rhs) = (problem.stencil().unwrap(), vec![1.0; 8 * 4 * 4]);
     let options = SolverOptions { method: Method::Multigrid, ..SolverOptions::default() };
-    let why = message(solve_on(5, |_| Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(5, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("grid.ny: 4 rows for 5 ranks") && why.contains("at most 4 ranks"), "{why}");
     // One row a rank leaves no pair for a coarser grid; two levels are what multigrid is here at least.
-    let why = message(solve_on(4, |_| Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(4, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("4 ranks, which need 7 at least"), "{why}");
     let modes = ModesOptions { count: Count::Given(5), ..ModesOptions::default() };
     let options = SolverOptions { method: Method::Modes, modes, ..options };
-    let why = message(solve_on(4, |_| Reference, &stencil, &options, &rhs, None));
+    let why = message(solve_on(4, |_| Cpu::new(1).unwrap(), &stencil, &options, &rhs, None));
     assert!(why.contains("5 modes of a grid of 4 layers"), "{why}");
 }
 

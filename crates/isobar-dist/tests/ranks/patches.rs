@@ -4,7 +4,6 @@ use isobar_core::build::{Solve, System};
 use isobar_core::layout::Shape;
 use isobar_core::options::{CoarseSolve, Deflation, Method, Preconditioner, Smoother, SolverOptions, Stripes};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, Helmholtz, RhsKind, Spacing, Weighting};
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, threads};
 
@@ -34,19 +33,13 @@ fn apply() {
         let (stencil, u) = (problem.stencil().unwrap(), rhs(&problem));
         let rock = rough(Shape::new(nx, ny, nz)).stencil().unwrap();
         let of_rock = apply_on(1, |_| Cpu::new(1).unwrap(), &rock, &options, &u).unwrap();
-        let of_plain = apply_on(1, |_| Reference, &rock, &options, &u).unwrap();
-        let (expected, plain) = (
-            apply_on(1, |_| Cpu::new(1).unwrap(), &stencil, &options, &u).unwrap(),
-            apply_on(1, |_| Reference, &stencil, &options, &u).unwrap(),
-        );
+        let expected = apply_on(1, |_| Cpu::new(1).unwrap(), &stencil, &options, &u).unwrap();
         for &parts in parts {
             // Rows do not know of ranks: the same number by number.
             let what = format!("{nx} × {ny} × {nz} in {parts:?}");
             let cpu = |_: Option<&threads::Threads>| Cpu::new(1).unwrap();
-            assert_eq!(apply_on(parts, |_| Reference, &stencil, &options, &u).unwrap(), plain, "{what}");
             assert_eq!(apply_on(parts, cpu, &stencil, &options, &u).unwrap(), expected, "{what}");
             // Where x is even, around a ring.
-            assert_eq!(apply_on(parts, |_| Reference, &rock, &options, &u).unwrap(), of_plain, "{what}");
             assert_eq!(apply_on(parts, cpu, &rock, &options, &u).unwrap(), of_rock, "{what}");
         }
     }
@@ -57,7 +50,6 @@ fn krylov_methods() {
     for ([nx, ny, nz], parts) in GRIDS {
         let problem = problem(nx, ny, nz);
         for options in krylov() {
-            check_solves(|_| Reference, &problem, parts, &options);
             check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
         }
     }
@@ -68,7 +60,6 @@ fn multigrid_methods() {
     for ([nx, ny, nz], parts) in GRIDS.into_iter().take(4) {
         let problem = problem(nx, ny, nz);
         for options in multigrid() {
-            check_solves(|_| Reference, &problem, parts, &options);
             check_solves(|_| Cpu::new(1).unwrap(), &problem, parts, &options);
         }
     }
@@ -88,7 +79,6 @@ fn several_threads_a_rank() {
 fn rough_diffusion() {
     for (nx, ny, nz) in [(7, 13, 5), (16, 8, 4), (12, 9, 1)] {
         let problem = rough(Shape::new(nx, ny, nz));
-        check_rough(|_| Reference, &problem, &PARTS);
         check_rough(|_| Cpu::new(1).unwrap(), &problem, &PARTS);
     }
 }
@@ -98,7 +88,6 @@ fn approximate_inverses() {
     for preconditioner in [Preconditioner::Neumann { order: 2 }, Preconditioner::SsorAi] {
         let options = SolverOptions { method: Method::Cg, preconditioner, tolerance: 1e-9, ..SolverOptions::default() };
         for problem in [rough(Shape::new(7, 13, 5)), rough(Shape::new(16, 8, 4))] {
-            check_as_alone(|_| Reference, &problem, &PARTS, &options);
             check_as_alone(|_| Cpu::new(1).unwrap(), &problem, &PARTS, &options);
         }
     }
@@ -116,7 +105,6 @@ fn cycles_that_relax_points() {
     problems.push(ring);
     for problem in problems {
         for options in point_cycles() {
-            check_points(|_| Reference, &problem, &[[2, 2], [3, 1]], &options);
             check_points(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2], [3, 2]], &options);
         }
     }
@@ -126,7 +114,6 @@ fn cycles_that_relax_points() {
 fn sweeps_of_jacobi() {
     let problem = rough(Shape::new(16, 10, 4));
     let (stencil, rhs) = (problem.stencil().unwrap(), problem.rhs(Some(RhsKind::Random), 3, Weighting::None).unwrap());
-    check_sweeps(|_| Reference, &stencil, &rhs, &PARTS, false);
     check_sweeps(|_| Cpu::new(1).unwrap(), &stencil, &rhs, &PARTS, false);
 }
 
@@ -134,7 +121,6 @@ fn sweeps_of_jacobi() {
 #[test]
 fn what_floats() {
     for (problem, _, options) in floating() {
-        check_floating(|_| Reference, &problem, &[[2, 2]], &options);
         check_floating(|_| Cpu::new(1).unwrap(), &problem, &[[2, 1], [2, 2]], &options);
     }
 }

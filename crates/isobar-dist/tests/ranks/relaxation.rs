@@ -4,7 +4,6 @@ use isobar_core::execute::Serial;
 use isobar_core::layout::Shape;
 use isobar_core::options::{Count, JacobiOptions, Method, SolverOptions};
 use isobar_core::problem::{Boundary, RhsKind, Weighting};
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 
 use crate::checks::{problem, rhs};
@@ -28,11 +27,9 @@ fn sweeps_are_those_of_one_rank() {
             let mean = rhs.iter().sum::<f64>() / rhs.len() as f64;
             rhs.iter_mut().for_each(|f| *f -= mean);
         }
-        check_sweeps(|_| Reference, &stencil, &rhs, ranks, is_floating);
         check_sweeps(|_| Cpu::new(1).unwrap(), &stencil, &rhs, ranks, is_floating);
     }
     let problem = problem(12, 15, 4);
-    check_sweeps(|_| Reference, &problem.stencil().unwrap(), &rhs(&problem), &[2, 3], false);
     check_sweeps(|_| Cpu::new(1).unwrap(), &problem.stencil().unwrap(), &rhs(&problem), &[2, 3, 6], false);
 }
 

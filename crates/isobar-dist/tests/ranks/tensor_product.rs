@@ -7,7 +7,6 @@ use isobar_core::build::{Solve, System};
 use isobar_core::options::{Method, Smoother, SolverOptions};
 use isobar_core::problem::Helmholtz;
 use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
 use isobar_core::stencil::{Stencil, TensorProduct};
 use isobar_cpu::Cpu;
 use isobar_dist::{Distributed, threads};
@@ -17,7 +16,6 @@ use crate::solves::{distance, solve_alone, solve_on, solve_updated};
 
 #[test]
 fn apply() {
-    check_apply(|_| Reference, usize::MAX);
     check_apply(|_| Cpu::new(1).unwrap(), usize::MAX);
 }
 
@@ -26,7 +24,6 @@ fn krylov_methods() {
     for ([nx, ny, nz], ranks) in GRIDS {
         let problem = problem(nx, ny, nz);
         for options in krylov() {
-            check_solves(|_| Reference, &problem, ranks, &options);
             check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
         }
     }
@@ -36,7 +33,6 @@ fn krylov_methods() {
 fn a_rank_for_every_row() {
     let problem = problem(6, 5, 4);
     for options in krylov().into_iter().chain(modes()) {
-        check_solves(|_| Reference, &problem, &[5], &options);
         check_solves(|_| Cpu::new(1).unwrap(), &problem, &[5], &options);
     }
     // Sweeps begin with the red columns of the whole grid, wherever a rank begins.
@@ -44,7 +40,6 @@ fn a_rank_for_every_row() {
     options.multigrid.levels = Some(1);
     for smoother in [Smoother::LineRedBlack, Smoother::LineJacobi] {
         options.multigrid.smoother = smoother;
-        check_solves(|_| Reference, &problem, &[5], &options);
         check_solves(|_| Cpu::new(1).unwrap(), &problem, &[5], &options);
     }
 }
@@ -54,7 +49,6 @@ fn multigrid_methods() {
     for ([nx, ny, nz], ranks) in GRIDS {
         let problem = problem(nx, ny, nz);
         for options in multigrid() {
-            check_solves(|_| Reference, &problem, ranks, &options);
             check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
         }
     }
@@ -65,7 +59,6 @@ fn vertical_modes() {
     for ([nx, ny, nz], ranks) in GRIDS_OF_MODES {
         let problem = problem(nx, ny, nz);
         for options in modes() {
-            check_solves(|_| Reference, &problem, ranks, &options);
             check_solves(|_| Cpu::new(1).unwrap(), &problem, ranks, &options);
         }
     }

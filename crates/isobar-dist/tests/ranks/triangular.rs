@@ -6,7 +6,6 @@ use isobar_core::options::Preconditioner::{BlockIc, Ic, IncompletePoisson, Mic, 
 use isobar_core::options::{Method, Preconditioner, SolverOptions};
 use isobar_core::problem::{Boundary, Coefficient, DiffusionProblem, random};
 use isobar_core::real::Precision;
-use isobar_core::reference::Reference;
 use isobar_cpu::Cpu;
 
 use crate::rocks::rough;
@@ -28,7 +27,6 @@ fn shapes() -> [(Shape, &'static [usize]); 5] {
 fn steps_are_those_of_one_rank() {
     for (shape, ranks) in shapes() {
         let problem = rough(shape);
-        check_steps::<_, f64>(|_| Reference, &problem, ranks);
         check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, ranks);
         check_steps::<_, f32>(|_| Cpu::new(1).unwrap(), &problem, ranks);
     }
@@ -45,7 +43,6 @@ fn steps_where_x_is_divided() {
     for shape in [Shape::new(7, 13, 5), Shape::new(8, 16, 4), Shape::new(34, 9, 20), Shape::new(12, 10, 1)] {
         let problem = rough(shape);
         let parts = [[2, 1], [4, 1], [2, 3], [3, 2]];
-        check_steps::<_, f64>(|_| Reference, &problem, &parts);
         check_steps::<_, f64>(|_| Cpu::new(1).unwrap(), &problem, &parts);
         check_steps::<_, f32>(|_| Cpu::new(2).unwrap(), &problem, &parts);
     }
@@ -77,7 +74,6 @@ fn conjugate_gradients_with_them() {
     for (shape, ranks) in [shapes()[0], shapes()[1], shapes()[3]] {
         let problem = rough(shape);
         for preconditioner in preconditioners(shape.nx) {
-            check_as_alone(|_| Reference, &problem, &ranks[1..], &with(preconditioner));
             check_as_alone(|_| Cpu::new(1).unwrap(), &problem, ranks, &with(preconditioner));
         }
     }

@@ -12,8 +12,8 @@ mod tile;
 
 use std::sync::{MutexGuard, PoisonError};
 
-use isobar_core::backend::part::{Fill, nothing};
-use isobar_core::backend::{HostScalars, Scalar};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, HostScalars, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::part::PartPoints;
@@ -160,14 +160,13 @@ impl<C: Stored<T>, T: Real> PartPoints<Cpu, T> for SevenPoint<C, T> {
         v: &mut Vector<T>,
         norm: Scalar,
         scalars: &mut HostScalars,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         if !cycle.is_sweep() {
-            fill(u, &Colour::BOTH, &mut nothing)?;
+            self.cpu().fill(u, &Colour::BOTH, &mut nothing)?;
             return self.relax_points(cycle, f, u, v, norm, scalars);
         }
         let vectors = [f.share(), u.share(), v.share_mut()];
-        self.sweep_and_fill(cycle, vectors, norm, scalars, &mut |colours, inside| fill(u, colours, inside))
+        self.sweep_and_fill(cycle, vectors, norm, scalars, &mut |colours, inside| self.cpu().fill(u, colours, inside))
     }
 }
 

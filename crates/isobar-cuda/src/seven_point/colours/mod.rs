@@ -6,8 +6,8 @@ mod streamed;
 
 use std::sync::{Arc, OnceLock};
 
-use isobar_core::backend::Scalar;
-use isobar_core::backend::part::{Fill, nothing};
+use isobar_core::backend::part::nothing;
+use isobar_core::backend::{Backend, Scalar};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Shape};
 use isobar_core::operator::Guess;
@@ -101,7 +101,6 @@ impl<K: Kind, T: Real> Passes<K, T> {
         guess: Guess,
         f: &Vector<T>,
         u: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
     ) -> Result<()> {
         let march = self.colours()?.march as i32;
         let names = match guess {
@@ -111,7 +110,7 @@ impl<K: Kind, T: Real> Passes<K, T> {
         for (name, colour) in names.into_iter().zip([first, first.other()]) {
             if guess == Guess::Given || colour != first {
                 // Cells of a colour are in columns of both, layer by layer.
-                fill(u, &Colour::BOTH, &mut nothing)?;
+                self.cuda().fill(u, &Colour::BOTH, &mut nothing)?;
             }
             let arguments = self.cell_arguments(Arguments::new())?.with(march).with(colour as i32).with_real::<T>(rho);
             self.launch_cells(name, arguments.with(f.pointer()).with(u.pointer()))?;

@@ -1,6 +1,5 @@
 //! One method a kernel.
 
-use isobar_core::backend::part::Fill;
 use isobar_core::backend::{Ratio, Scalar, Sums};
 use isobar_core::error::{Error, Result};
 use isobar_core::layout::{Colour, Layout, Slab};
@@ -35,16 +34,8 @@ impl<K: Kind, T: Real> Kernels for Passes<K, T> {
         self.note_sent(stencil)
     }
 
-    fn sweep_cells(
-        &self,
-        rho: f64,
-        first: Colour,
-        guess: Guess,
-        f: &Vector<T>,
-        u: &mut Vector<T>,
-        fill: &mut Fill<'_, Vector<T>>,
-    ) -> Result<()> {
-        self.sweep_colours(rho, first, guess, f, u, fill)
+    fn sweep_cells(&self, rho: f64, first: Colour, guess: Guess, f: &Vector<T>, u: &mut Vector<T>) -> Result<()> {
+        self.sweep_colours(rho, first, guess, f, u)
     }
 
     fn prepare(&self, steps: Steps) -> Result<()> {
