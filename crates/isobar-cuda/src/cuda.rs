@@ -273,7 +273,9 @@ impl Backend for Cuda {
     }
 
     fn download<S: Real, T: Real>(&self, source: &Vector<T>, target: &mut ArrayViewMut<'_, S>) -> Result<()> {
-        self.download_array(source, target)
+        self.download_array(source, target)?;
+        // What a kernel left when it gave up waiting for another card is no result.
+        self.check_link()
     }
 
     fn import<T: Real>(&self, source: &DeviceArray, target: &mut Vector<T>) -> Result<()> {
