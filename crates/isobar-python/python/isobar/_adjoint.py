@@ -149,8 +149,10 @@ class _Run:
         """That of A, and c."""
         c = 1 / (self._theta * dt)
         if dt != self._dt:
-            reaction = self._given(self._reaction + c, "reaction")
-            problem = Problem(self._heat._system.with_coefficients(self._heat._given["kappa"], reaction), self._heat._dimensions)
+            # Kept while the native part reads it.
+            reaction = self._reaction + c
+            system = self._heat._system.with_coefficients(self._heat._given["kappa"], self._given(reaction, "reaction"))
+            problem = Problem(system, self._heat._dimensions)
             if self._solver is None:
                 self._solver = Solver(problem, **self._options)
             else:

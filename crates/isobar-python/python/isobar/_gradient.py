@@ -76,7 +76,7 @@ class Gradient:
         >>> problem = isobar.Diffusion(np.ones((3, 8)), boundary={"west": 2.0, "east": {"robin": {"coefficient": 1.0, "value": 5.0}}})
         >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs())
         >>> gradient = result.gradient(np.full((3, 8), 1 / 24))                     # of the mean of x
-        >>> sum(gradient.side(name).value.sum() for name in ("west", "east")).round(9)    # of all values together
+        >>> round(float(sum(gradient.side(name).value.sum() for name in ("west", "east"))), 9)    # of both values together
         1.0
         """
         return side_gradient(self._problem, on_host(self._x), on_host(self.b), name, self._fixed_b)
