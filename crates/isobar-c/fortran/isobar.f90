@@ -169,7 +169,8 @@ module isobar
   type, bind(c) :: c_gradient
      integer(c_size_t) :: size = 0
      integer(c_int32_t) :: fixed_b = 0
-     type(c_ptr) :: b = c_null_ptr, kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr, reaction = c_null_ptr, f = c_null_ptr
+     type(c_ptr) :: b = c_null_ptr, kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr
+     type(c_ptr) :: reaction = c_null_ptr, f = c_null_ptr
      type(c_ptr) :: side_values(2, 3) = c_null_ptr, side_coefficients(2, 3) = c_null_ptr, widths(3) = c_null_ptr
      type(c_ptr) :: density = c_null_ptr
   end type c_gradient
