@@ -76,6 +76,10 @@ def solve(
     return _Solve.apply(call, True, of_cells(f, "f"), reaction, *fields)
 
 
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
+    solve = torch.compiler.disable(solve)
+
+
 class _Solve(torch.autograd.Function):
     """x of A x = b, b that of f with sides, sources and wells; or, where it is not driven, A⁺ of what stands in the place of f."""
 
