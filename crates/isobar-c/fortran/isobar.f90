@@ -87,6 +87,8 @@ module isobar
      generic :: apply => apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3, apply_arrays
      !> The coefficients of another problem, in place.
      procedure :: update => solver_update
+     !> Derivatives of a number J(u) by b, κ, c and f, from u and ∂J/∂u, by one more solve; arrays are (nx, ny, nz), of real64.
+     procedure :: gradient => solver_gradient
      !> The report of the last solve, JSON.
      procedure :: report => solver_report
      procedure :: free => solver_free
@@ -162,6 +164,16 @@ module isobar
      integer(c_int32_t) :: device = on_host
      type(c_ptr) :: stream = c_null_ptr
   end type isobar_array
+
+  !> isobar_gradient
+  type, bind(c) :: c_gradient
+     integer(c_size_t) :: size = 0
+     integer(c_int32_t) :: fixed_b = 0
+     type(c_ptr) :: b = c_null_ptr, kappa = c_null_ptr, kappa_y = c_null_ptr, kappa_z = c_null_ptr
+     type(c_ptr) :: reaction = c_null_ptr, f = c_null_ptr
+     type(c_ptr) :: side_values(2, 3) = c_null_ptr, side_coefficients(2, 3) = c_null_ptr, widths(3) = c_null_ptr
+     type(c_ptr) :: density = c_null_ptr
+  end type c_gradient
 
   !> isobar_diffusion
   type, bind(c) :: c_diffusion
@@ -282,6 +294,14 @@ module isobar
        type(c_ptr), value :: solver, problem
        integer(c_int32_t) :: code
      end function c_solver_update
+
+     function c_solver_gradient(solver, problem, u, ubar, wanted) bind(c, name="isobar_solver_gradient") result(code)
+       import :: c_ptr, isobar_array, c_gradient, c_int32_t
+       type(c_ptr), value :: solver, problem
+       type(isobar_array), intent(in) :: u, ubar
+       type(c_gradient), intent(in) :: wanted
+       integer(c_int32_t) :: code
+     end function c_solver_gradient
 
      function c_solver_report(solver, text) bind(c, name="isobar_solver_report") result(code)
        import :: c_ptr, c_int32_t
@@ -756,6 +776,41 @@ contains
     integer(c_int32_t), intent(out), optional :: code
     call settle(c_solver_update(self%handle, problem%handle), code)
   end subroutine solver_update
+
+  !> u is what the last solve found, ubar ∂J/∂u, and problem the one that the solver was made from or updated with. A solve that did not converge, this
+  !> one or the last, is a failure, after which nothing was written. With fixed_b, b does not change with κ.
+  subroutine solver_gradient(self, problem, u, ubar, b, kappa, kappa_y, kappa_z, reaction, f, fixed_b, code)
+    class(isobar_solver), intent(inout) :: self
+    class(isobar_problem), intent(in) :: problem
+    real(c_double), intent(in), target :: u(:, :, :), ubar(:, :, :)
+    real(c_double), intent(inout), target, optional :: b(:, :, :), kappa(:, :, :), kappa_y(:, :, :), kappa_z(:, :, :)
+    real(c_double), intent(inout), target, optional :: reaction(:, :, :), f(:, :, :)
+    logical, intent(in), optional :: fixed_b
+    integer(c_int32_t), intent(out), optional :: code
+    type(isobar_array), target :: places(6)
+    type(c_gradient) :: wanted
+    wanted%size = c_sizeof(wanted)
+    if (present(fixed_b)) wanted%fixed_b = merge(1, 0, fixed_b)
+    wanted%b = optional_place(b, places(1))
+    wanted%kappa = optional_place(kappa, places(2))
+    wanted%kappa_y = optional_place(kappa_y, places(3))
+    wanted%kappa_z = optional_place(kappa_z, places(4))
+    wanted%reaction = optional_place(reaction, places(5))
+    wanted%f = optional_place(f, places(6))
+    call settle(c_solver_gradient(self%handle, problem%handle, array_r64(u), array_r64(ubar), wanted), code)
+  end subroutine solver_gradient
+
+  !> Where an array is described, null where it is not given.
+  function optional_place(values, array) result(place)
+    real(c_double), intent(in), target, optional :: values(:, :, :)
+    type(isobar_array), intent(out), target :: array
+    type(c_ptr) :: place
+    place = c_null_ptr
+    if (present(values)) then
+       array = array_r64(values)
+       place = c_loc(array)
+    end if
+  end function optional_place
 
   function solver_report(self) result(report)
     class(isobar_solver), intent(in) :: self

@@ -95,6 +95,35 @@ typedef struct {
   void *stream;
 } isobar_array;
 
+// Where the derivatives of a number J(u) are written; null where one is not wanted. All but `size` 0 asks for none. Arrays are those of
+// the grid, in host memory; derivatives by κ, by sides and by widths are those of a problem from isobar_problem_diffusion.
+typedef struct {
+  // sizeof(isobar_gradient), which tells versions of it apart.
+  size_t size;
+  // 0: b is that of isobar_problem_rhs, which changes with κ, sides and widths. Not 0: b stays as it is.
+  int32_t fixed_b;
+  // ∂J/∂b = A⁻¹ ∂J/∂u
+  const isobar_array *b;
+  // ∂J/∂κ, by that of x and y too where the problem has no other; 0 where κ = 0, as what is closed stays closed.
+  const isobar_array *kappa;
+  // Of a problem with κ of y, which has one of z too, if only that of x.
+  const isobar_array *kappa_y;
+  // Of a problem with κ of z.
+  const isobar_array *kappa_z;
+  // ∂J/∂c
+  const isobar_array *reaction;
+  // ∂J/∂f
+  const isobar_array *f;
+  // By the values of the faces of each side, or their fluxes, in the order of isobar_diffusion.side_values.
+  double *side_values[3][2];
+  // By h of the faces of each side that is ISOBAR_ROBIN; 0 on others.
+  double *side_coefficients[3][2];
+  // By the widths of cells in x, y and z: nx, ny and nz numbers.
+  double *widths[3];
+  // Not written, but read: the source density f, where b has one and derivatives by widths are wanted.
+  const isobar_array *density;
+} isobar_gradient;
+
 // How to step. All 0 but `size`, `dt` and `end_time` is Crank and Nicolson's scheme by steps of one length.
 typedef struct {
   // sizeof(isobar_time_steps), which tells versions of it apart.
@@ -214,6 +243,20 @@ isobar_array isobar_host_array(void *data,
                                size_t ny,
                                size_t nx,
                                int32_t dtype);
+
+// Computes derivatives of a number J(u) by what a problem was made of, from its solution u and `ubar` = ∂J/∂u, by one more solve with the same
+// solver: A is symmetric. `problem` is the one that the solver was made from, or updated with last, and `u` what its last solve found.
+//
+// Returns ISOBAR_NOT_CONVERGED, and writes nothing, where that solve or the one for the derivatives did not converge. Errors of derivatives are in
+// proportion to the solver's tolerance. Arrays are in host memory. Grids that are divided among ranks are not supported.
+//
+// Asks of the caller:
+// Handles are handles; arrays are what they say; what `wanted` points to can be written.
+int32_t isobar_solver_gradient(isobar_solver *solver,
+                               const isobar_problem *problem,
+                               const isobar_array *u,
+                               const isobar_array *ubar,
+                               const isobar_gradient *wanted);
 
 // Begins a run through time. κ, c, sides and the grid are those of a problem from isobar_problem_diffusion; `source` is f in every cell, or
 // null for 0; `u` is the first state. `options`, `device` and `threads` are as of isobar_solver_create; the tolerance is relative to the first

@@ -4,6 +4,7 @@
 //!
 //! * [`problem`] what is to be solved: from the text of a case file, or from arrays,
 //! * [`solver`] made once and used many times,
+//! * [`gradient`] derivatives of a solve,
 //! * [`heat`] a state on its way through time,
 //! * [`ranks`] a grid that is divided among the ranks of a program that runs under MPI,
 //! * [`mod@array`] a caller's array, wherever it lies,
@@ -14,6 +15,7 @@
 //! once says so by `ISOBAR_BUSY` and comes to no harm.
 
 pub mod array;
+pub mod gradient;
 mod handle;
 pub mod heat;
 pub mod outcome;

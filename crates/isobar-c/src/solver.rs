@@ -1,6 +1,7 @@
 //! Solving.
 
 use std::ffi::{CString, c_char, c_void};
+use std::ops::DerefMut;
 use std::time::Instant;
 
 use isobar::{Device, Guess, Outcome, Ranks};
@@ -17,7 +18,7 @@ use crate::text;
 /// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
 pub struct Solver(Exclusive<State>);
 
-struct State {
+pub(crate) struct State {
     solver: isobar::Solver,
     label: Label,
     /// Seconds of making it.
@@ -26,6 +27,23 @@ struct State {
     report: CString,
     /// Those that the grid is divided among.
     ranks: Option<Ranks>,
+}
+
+impl Solver {
+    pub(crate) fn lock(&self) -> Result<impl DerefMut<Target = State>> {
+        self.0.lock()
+    }
+}
+
+impl State {
+    /// The outcome of the last solve.
+    pub(crate) fn last(&self) -> Option<&Outcome> {
+        self.last.as_ref().map(|(outcome, _)| outcome)
+    }
+
+    pub(crate) fn solver(&mut self) -> &mut isobar::Solver {
+        &mut self.solver
+    }
 }
 
 /// The device of this process, or of all ranks.

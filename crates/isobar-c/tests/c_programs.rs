@@ -51,6 +51,25 @@ fn a_first_solve() {
 }
 
 #[test]
+fn derivatives_of_a_solve() {
+    let Some(text) = run_program("examples/gradient.c", true) else { return };
+    let Some(rest) = text.strip_prefix("mean ") else { panic!("{text}") };
+    let (mean, rest) = rest.split_once(", sum of kappa times its derivatives -").unwrap();
+    assert!(rest.starts_with(mean), "{text}");
+    let west: f64 = rest.split_once("west side ").unwrap().1.trim().parse().unwrap();
+    assert!((0.2..0.3).contains(&west), "{text}");
+}
+
+#[test]
+fn derivatives_of_a_solve_from_fortran() {
+    let Some(text) = run_fortran("examples/gradient.f90") else { return };
+    let numbers: Vec<f64> =
+        text.split(|c: char| !c.is_ascii_digit() && c != '.' && c != '-').filter_map(|n| n.parse().ok()).collect();
+    let [mean, by_f, by_kappa] = numbers[..] else { panic!("{text}") };
+    assert!(mean > 0.0 && (by_f - mean).abs() < 2e-6 && (by_kappa + mean).abs() < 2e-6, "{text}");
+}
+
+#[test]
 fn misuse_comes_back_as_codes() {
     let Some(text) = run_program("tests/misuse.c", true) else { return };
     assert_eq!(text, "0 failures\n");

@@ -216,6 +216,41 @@ int main(void)
     wrong = solution, wrong.shape[0] = 1;
     expect(isobar_problem_flux(problem, &wrong, 0, 0, &total), ISOBAR_INVALID, "shape");
 
+    /* Derivatives of the sum of u, which is in proportion to b/κ. */
+    static double ones[CELLS], by_b[CELLS], by_kappa[CELLS];
+    for (int n = 0; n < CELLS; ++n)
+        ones[n] = 1.0;
+    isobar_array weights = isobar_host_array(ones, NZ, NY, NX, ISOBAR_F64);
+    isobar_array adjoint = isobar_host_array(by_b, NZ, NY, NX, ISOBAR_F64), slopes = isobar_host_array(by_kappa, NZ, NY, NX, ISOBAR_F64);
+    isobar_gradient wanted = {.size = sizeof wanted, .b = &adjoint, .kappa = &slopes};
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_OK, "");
+    double by_rhs = 0.0, by_coefficient = 0.0, sum = 0.0;
+    for (int n = 0; n < CELLS; ++n)
+        by_rhs += by_b[n] * b[n], by_coefficient += by_kappa[n] * kappa[n], sum += u[n];
+    if (fabs(by_rhs - sum) > 1e-6 * sum || fabs(by_coefficient + sum) > 1e-6 * sum)
+        ++failures;
+    expect(isobar_solver_gradient(NULL, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "solver is a null");
+    expect(isobar_solver_gradient(solver, NULL, &solution, &weights, &wanted), ISOBAR_INVALID, "problem is a null");
+    expect(isobar_solver_gradient(solver, problem, NULL, &weights, &wanted), ISOBAR_INVALID, "u is a null");
+    expect(isobar_solver_gradient(solver, problem, &solution, NULL, &wanted), ISOBAR_INVALID, "ubar is a null");
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, NULL), ISOBAR_INVALID, "isobar_gradient is a null");
+    wanted.size = 8;
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "isobar_gradient.size is 8");
+    wanted.size = sizeof wanted, wanted.kappa_z = &slopes;
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "kappa_z: the problem");
+    wanted.kappa_z = NULL, wrong = adjoint, wrong.shape[0] = 1, wanted.b = &wrong;
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "shape");
+    wanted.b = &adjoint, ones[1] = NAN;
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INVALID, "ubar is NaN in cell 1");
+    ones[1] = 1.0;
+    /* After a solve that was ended there are none, and nothing is written. */
+    by_b[0] = -7.0;
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, stop, NULL), ISOBAR_INTERRUPTED, "progress function");
+    expect(isobar_solver_gradient(solver, problem, &solution, &weights, &wanted), ISOBAR_INTERRUPTED, "no gradient: the solve was");
+    if (by_b[0] != -7.0)
+        ++failures;
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
+
     /* Another grid is no update, and the solver stays as it was. */
     coefficient = isobar_host_array(kappa, 2, NY, NX, ISOBAR_F64);
     expect(isobar_problem_diffusion(&box, &other), ISOBAR_OK, "");

@@ -2,8 +2,8 @@
 
 use isobar::internals::execute::{Host, for_each_row};
 use isobar::options::SolverOptions;
-use isobar::problem::{Coefficient, DiffusionProblem, FaceProblem, Flow, Heat, Weighting};
-use isobar::stencil::Stencil;
+use isobar::problem::{Coefficient, DiffusionProblem, FaceGradient, FaceProblem, Flow, Heat, SideGradient, Weighting};
+use isobar::stencil::{Axis, Stencil};
 use isobar::{Description, Outcome, Shape};
 use isobar_io::Mesh;
 
@@ -101,6 +101,54 @@ impl LinearSystem {
     /// Those of it; a system that is not from [`LinearSystem::from_diffusion`].
     pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
         Ok(self.diffusion()?.gradient(u, adjoint, moves_rhs)?)
+    }
+
+    /// Computes derivatives by the sides of cells as [`DiffusionProblem::side_gradient`].
+    ///
+    /// # Errors
+    /// As [`LinearSystem::gradient`].
+    pub fn side_gradient(
+        &self,
+        [u, adjoint]: [&[f64]; 2],
+        axis: Axis,
+        is_upper: bool,
+        moves_rhs: bool,
+    ) -> Result<SideGradient> {
+        Ok(self.diffusion()?.side_gradient(u, adjoint, axis, is_upper, moves_rhs)?)
+    }
+
+    /// Computes derivatives by the widths of cells as [`DiffusionProblem::width_gradient`].
+    ///
+    /// # Errors
+    /// As [`LinearSystem::gradient`].
+    pub fn width_gradient(
+        &self,
+        [u, adjoint]: [&[f64]; 2],
+        axis: Axis,
+        body: Option<&[f64]>,
+        moves_rhs: bool,
+    ) -> Result<Vec<f64>> {
+        Ok(self.diffusion()?.width_gradient(u, adjoint, axis, body, moves_rhs)?)
+    }
+
+    /// Computes derivatives by conductances and shifts as [`FaceProblem::gradient`].
+    ///
+    /// # Errors
+    /// Those of it; a system that is not from [`LinearSystem::from_faces`].
+    pub fn face_gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
+        match &self.origin {
+            Origin::Faces(problem) => Ok(problem.gradient(u, adjoint)?),
+            _ => Err(Error::new("conductances belong to isobar.Faces; make the problem by that")),
+        }
+    }
+
+    /// Returns c of every cell and which cells take part, where they were given.
+    ///
+    /// # Errors
+    /// A system that is not from [`LinearSystem::from_diffusion`].
+    pub fn fields(&self) -> Result<(Option<&[f64]>, Option<&[bool]>)> {
+        let problem = self.diffusion()?;
+        Ok((problem.reaction.as_deref(), problem.active.as_deref()))
     }
 
     /// Volumes of cells, C order, 0 of those that take no part.

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use isobar::Shape;
 use isobar::grid::{HorizontalField, VerticalProfile};
+use isobar::internals;
 use isobar::problem::{Boundary, Coefficient, DiffusionProblem, FaceProblem, SideFields, Source, Spacing, Well};
-use isobar::stencil::{Axis, TensorProduct};
+use isobar::stencil::{Axis, Coefficients, Diffusion, Side, TensorProduct};
+use isobar::{RawMemory, Shape};
 use isobar_case::report::to_json;
 use isobar_case::{Case, LinearSystem, Matrix, Override};
 use pyo3::exceptions::PyValueError;
@@ -127,6 +128,11 @@ fn read(shape: Shape, name: &str, array: &Array) -> PyResult<Vec<f64>> {
     }
 }
 
+/// The axis of this number.
+fn axis(number: usize) -> PyResult<Axis> {
+    Axis::ALL.get(number).copied().ok_or_else(|| PyValueError::new_err(format!("axis {number} of three")))
+}
+
 /// One κ, two or three.
 fn coefficient(shape: Shape, kappa: &[Array]) -> PyResult<Coefficient> {
     let mut kappa = kappa.iter().map(|array| read(shape, "kappa", array)).collect::<PyResult<Vec<_>>>()?.into_iter();
@@ -196,6 +202,41 @@ impl System {
         let active: Option<Vec<bool>> = active.map(|mask| mask.into_iter().map(|value| value != 0.0).collect());
         let problem = FaceProblem::new(shape, all, shift, active.as_deref()).map_err(raise)?;
         Ok(Self { inner: LinearSystem::from_faces(problem) })
+    }
+
+    /// From coefficients that are in proportion to conductances, all on the host or all on one device, which are read while a solver is made from it
+    /// or updated with it: fields, of each direction the number of its field and a factor, a shift, and kinds of sides.
+    #[staticmethod]
+    fn cells(
+        fields: Vec<Array>,
+        axes: [(usize, f64); 3],
+        shift: Option<Array>,
+        sides: [[String; 2]; 3],
+    ) -> PyResult<Self> {
+        let Some(first) = fields.first() else { return Err(PyValueError::new_err("no fields")) };
+        let shape = first.0.shape();
+        let sides = sides.map(|pair| {
+            pair.map(|kind| match kind.as_str() {
+                "dirichlet" => Side::Fixed,
+                "periodic" => Side::Periodic,
+                _ => Side::Closed,
+            })
+        });
+        let (coefficients, shift) = if let RawMemory::Host = first.0.memory() {
+            let fields = fields.iter().map(|field| Ok(read(shape, "kappa", field)?.into())).collect::<PyResult<_>>()?;
+            let shift = shift.map(|shift| read(shape, "the shift", &shift)).transpose()?;
+            (Coefficients::Cells { fields, axes }, shift)
+        } else {
+            // SAFETY: the Python part keeps the arrays until the solver has read them.
+            let on_device = |array: &Array| match unsafe { array.0.source() }.map_err(raise)? {
+                internals::array::Source::Device(array) => Ok(array),
+                _ => Err(PyValueError::new_err("some coefficients are on a device and some on the host")),
+            };
+            let fields = fields.iter().map(on_device).collect::<PyResult<_>>()?;
+            (Coefficients::DeviceCells { fields, axes, shift: shift.as_ref().map(on_device).transpose()? }, None)
+        };
+        let matrix = Diffusion::new(shape, coefficients, shift, sides).map_err(raise)?;
+        Ok(Self { inner: LinearSystem::from_matrix(Matrix::Diffusion(matrix)) })
     }
 
     /// From profiles: a, b, c and d, the horizontal shape (ny, nx), areas, and couplings through faces.
@@ -287,6 +328,52 @@ impl System {
         found.iter().map(|values| bytes_of(py, values)).collect()
     }
 
+    /// Derivatives by the value and the coefficient of every face of a side, axis 0 being x.
+    fn side_gradient<'py>(
+        &self,
+        py: Python<'py>,
+        pair: [Array; 2],
+        side: (usize, bool),
+        moves_rhs: bool,
+    ) -> PyResult<[Bound<'py, PyByteArray>; 2]> {
+        let (axis, [u, adjoint]) = (axis(side.0)?, [pair[0].values()?, pair[1].values()?]);
+        let found =
+            py.detach(|| self.inner.side_gradient([&u, &adjoint], axis, side.1, moves_rhs)).map_err(raise_case)?;
+        Ok([bytes_of(py, &found.value)?, bytes_of(py, &found.coefficient)?])
+    }
+
+    /// Derivatives by the widths of cells along an axis, 0 being x, f being the source density.
+    fn width_gradient<'py>(
+        &self,
+        py: Python<'py>,
+        pair: [Array; 2],
+        along: usize,
+        body: Option<Array>,
+        moves_rhs: bool,
+    ) -> PyResult<Bound<'py, PyByteArray>> {
+        let (axis, [u, adjoint]) = (axis(along)?, [pair[0].values()?, pair[1].values()?]);
+        let body = body.map(|body| body.values()).transpose()?;
+        let found = py.detach(|| self.inner.width_gradient([&u, &adjoint], axis, body.as_deref(), moves_rhs));
+        bytes_of(py, &found.map_err(raise_case)?)
+    }
+
+    /// Derivatives by conductances of faces across x, y and z, and by shifts.
+    fn face_gradient<'py>(&self, py: Python<'py>, u: Array, adjoint: Array) -> PyResult<[Bound<'py, PyByteArray>; 4]> {
+        let (u, adjoint) = (u.values()?, adjoint.values()?);
+        let found = py.detach(|| self.inner.face_gradient(&u, &adjoint)).map_err(raise_case)?;
+        let [x, y, z] = &found.faces;
+        Ok([bytes_of(py, x)?, bytes_of(py, y)?, bytes_of(py, z)?, bytes_of(py, &found.shift)?])
+    }
+
+    /// c of every cell, and which take part as a byte a cell, where they were given.
+    fn fields<'py>(&self, py: Python<'py>) -> PyResult<[Option<Bound<'py, PyByteArray>>; 2]> {
+        let (reaction, active) = self.inner.fields().map_err(raise_case)?;
+        let reaction = reaction.map(|reaction| bytes_of(py, reaction)).transpose()?;
+        let active =
+            active.map(|active| bytes(py, active.iter().map(|&is_active| [u8::from(is_active)]))).transpose()?;
+        Ok([reaction, active])
+    }
+
     /// Every entry of A, rows and columns in the order of the matrix: i + nx (k + nz j).
     fn entries<'py>(&self, py: Python<'py>) -> PyResult<Entries<'py>> {
         let matrix = py.detach(|| self.inner.matrix.to_csr()).map_err(raise)?;
@@ -311,9 +398,7 @@ impl System {
     /// The total that flows out through the lower or upper side of an axis, 0 being x.
     fn flux(&self, py: Python<'_>, u: Array, axis: usize, is_upper: bool) -> PyResult<f64> {
         let u = u.values()?;
-        let Some(&axis) = Axis::ALL.get(axis) else {
-            return Err(PyValueError::new_err(format!("axis {axis} of three")));
-        };
+        let axis = self::axis(axis)?;
         py.detach(|| Ok(self.inner.flow()?.through(&u, axis, is_upper)?)).map_err(raise_case)
     }
 

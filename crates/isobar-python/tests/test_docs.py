@@ -10,7 +10,7 @@ import pytest
 import isobar
 
 
-@pytest.mark.parametrize("name", ["", "._problems", "._pressure", "._solvers", "._results", "._gradient", "._devices", "._effective", "._time", "._arrays", "._options"])
+@pytest.mark.parametrize("name", ["", "._adjoint", "._problems", "._pressure", "._solvers", "._results", "._gradient", "._devices", "._effective", "._time", "._arrays", "._options"])
 def test_examples(name):
     module = importlib.import_module(f"isobar{name}")
     found = doctest.testmod(module, extraglobs={"isobar": isobar, "np": np})

@@ -152,6 +152,78 @@ def test_robin_sides_and_values_of_faces(rng):
     np.testing.assert_allclose(result.gradient(xbar).kappa, expected, atol=1e-7 * abs(expected).max())
 
 
+def test_derivatives_by_sides_and_widths(rng):
+    shape = (3, 4, 5)
+    kappa, reaction, f, xbar = np.exp(rng.standard_normal((4, *shape)))
+    widths = [rng.uniform(0.5, 1.5, n) for n in shape]
+    numbers = {"west": rng.uniform(0.1, 3.0, (2, 3, 4)), "south": rng.standard_normal((3, 5)), "top": rng.standard_normal((4, 5))}
+
+    def model(widths=widths, **changed):
+        given = {**numbers, **changed}
+        sides = [(None, ("flux", given["top"])), (given["south"], None), (("robin", *given["west"]), 2.0)]
+        return xbar.ravel() @ oracle.solve(*oracle.assemble(kappa, tuple(widths), sides, reaction, None, f)).ravel()
+
+    film = {"robin": {"coefficient": numbers["west"][0], "value": numbers["west"][1]}}
+    sides = {"west": film, "east": 2.0, "south": numbers["south"], "top": {"neumann": numbers["top"]}}
+    problem = isobar.Diffusion(kappa, tuple(widths), sides, reaction=reaction)
+    gradient = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(f)).gradient(xbar)
+    for name in numbers:
+        found = gradient.side(name)
+        expected = differences(lambda other: model(**{name: other}), numbers[name], 1e-5)
+        found = np.stack([found.coefficient, found.value]) if name == "west" else found.value
+        np.testing.assert_allclose(found, expected, atol=1e-7 * abs(expected).max())
+    assert not gradient.side("bottom").coefficient.any() and not gradient.side("top").coefficient.any()
+    for d, found in enumerate(gradient.spacing(f)):
+        expected = differences(lambda other: model([*widths[:d], other, *widths[d + 1 :]]), widths[d], 1e-5)
+        np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
+    with pytest.raises(ValueError, match="west, east"):
+        gradient.side("left")
+
+
+def test_derivatives_in_a_direction_of_sides_and_widths(rng):
+    # ⟨gradient, direction⟩ against a difference of whole solves.
+    shape = (40, 48)
+    kappa, xbar = np.exp(rng.standard_normal((2, *shape)))
+    profile, direction, coefficient = rng.uniform(0.5, 1.5, (3, 40))
+    widths, stretch = rng.uniform(0.5, 1.5, (2, 48))
+
+    def solved(step):
+        film = {"robin": {"coefficient": coefficient + step * direction, "value": profile}}
+        problem = isobar.Diffusion(kappa, (1.0, widths + step * stretch), {"west": film, "east": profile + step * direction})
+        return isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(1.0))
+
+    gradient = solved(0.0).gradient(xbar)
+    west, east = gradient.side("west"), gradient.side("east")
+    slope = west.coefficient @ direction + east.value @ direction + gradient.spacing(1.0)[1] @ stretch
+    values = [np.vdot(xbar, solved(step).x) for step in (1e-5, -1e-5)]
+    assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 4, 5)])
+def test_derivatives_by_conductances(rng, shape):
+    faces = []
+    for axis in range(len(shape)):
+        short = [*shape]
+        short[len(shape) - 1 - axis] -= 1
+        faces.append(rng.uniform(0.5, 2.0, short))
+    shift, b, xbar = rng.uniform(0.1, 1.0, (3, *shape))
+
+    def value(*given):
+        *faces, shift = given
+        return xbar.ravel() @ np.linalg.solve(isobar.Faces(*faces, shift=shift).to_scipy().toarray(), b.ravel())
+
+    problem = isobar.Faces(*faces, shift=shift)
+    found = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(b).gradient(xbar).faces
+    given = [*faces, shift]
+    for n, by in enumerate([each for each in found if each is not None]):
+        expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
+        np.testing.assert_allclose(by, expected, atol=1e-6 * abs(expected).max())
+    assert [each is None for each in found] == [False, *(len(shape) < n for n in (2, 3)), False]
+    with pytest.raises(ValueError, match="isobar.Faces"):
+        dense = isobar.Diffusion(np.ones(4), boundary=0.0)
+        isobar.Solver(dense).solve(dense.rhs(1.0)).gradient(np.ones(4)).faces
+
+
 def test_conductances(rng):
     tx, ty = rng.uniform(0.5, 2.0, (4, 4)), rng.uniform(0.5, 2.0, (3, 5))
     shift, b, xbar = rng.uniform(0.1, 1.0, (3, 4, 5))
@@ -257,7 +329,7 @@ def test_types_and_trivial_values(rng):
     assert not nothing.b.any() and not nothing.kappa.any()
     # Lists are arrays too.
     assert result.gradient(np.ones((6, 7)).tolist()).b.shape == (6, 7)
-    assert repr(gradient) == "<isobar.Gradient (6, 7): b, kappa, reaction, f>"
+    assert repr(gradient) == "<isobar.Gradient (6, 7): b, kappa, reaction, f, side, spacing, faces>"
 
 
 def test_replaced_coefficients(rng):
@@ -287,10 +359,10 @@ def test_functions_of_coefficients(rng):
     function = call(problem)
 
     def value(across, along, reaction, f):
-        return np.vdot(xbar, function.forward((across, along), reaction, f))
+        return np.vdot(xbar, function.solve((across, along), reaction, f))
 
-    x = function.forward(given[:2], given[2], given[3])
-    by_kappa, by_reaction, by_f = function.backward(given[:2], given[2], x, xbar)
+    x = function.solve(given[:2], given[2], given[3])
+    by_f, by_reaction, *by_kappa = function.pull_back(given[:2], given[2], x, xbar, True)
     for n, found in enumerate((*by_kappa, by_reaction, by_f)):
         expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
         np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
@@ -306,7 +378,7 @@ def test_kept_solvers_take_whatever_coefficients_come(rng):
         kappa[1:5, 2:5, 2:6] += 0.1
         new = problem.replace(kappa)
         expected = isobar.Solver(new, tolerance=1e-12, device="cpu").solve(new.rhs(f)).x
-        np.testing.assert_allclose(function.forward((kappa,), None, f), expected, atol=1e-9 * abs(expected).max())
+        np.testing.assert_allclose(function.solve((kappa,), None, f), expected, atol=1e-9 * abs(expected).max())
     assert len(problem._solvers) == 1
 
 
@@ -314,9 +386,9 @@ def test_functions_of_several_threads(rng):
     problem = isobar.Diffusion(np.ones((6, 7)), boundary=0.0)
     fields = rng.uniform(0.5, 2.0, (12, 6, 7))
     function = call(problem, threads=1)
-    expected = [function.forward((kappa,), None, 1.0) for kappa in fields]
+    expected = [function.solve((kappa,), None, 1.0) for kappa in fields]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda kappa: function.forward((kappa,), None, 1.0), fields))
+        found = list(pool.map(lambda kappa: function.solve((kappa,), None, 1.0), fields))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 

@@ -26,18 +26,25 @@ def problems():
         "2D": isobar.Diffusion(np.ones((3, 4)), boundary={"west": 1.0, "south": {"neumann": 0.5}, "north": 0.0}),
         "masked": isobar.Diffusion(np.ones((3, 4)), boundary={"x": 1.0}, active=mask),
         "3D, periodic": isobar.Diffusion(np.ones((2, 3, 3)), boundary={"x": "periodic", "bottom": 1.0}),
+        "Robin": isobar.Diffusion(np.ones((3, 4)), boundary={"west": {"robin": {"coefficient": np.array([1.0, 0.0, 2.0]), "value": 2.0}}, "north": 1.0}),
+        "points": isobar.Diffusion(
+            np.ones((2, 3, 3)),
+            ([1.0, 2.0], 0.5, [1.0, 2.0, 1.5]),
+            sources=[{"i": 1, "j": 2, "rate": 3.0}],
+            wells=[{"i": 0, "j": 1, "value": 2.0, "radius": 0.01}],
+        ),
     }
 
 
 def solver_of(problem):
-    return lambda *given: isobar.jax.solve(problem, *given, tolerance=1e-13, device="cpu")
+    return jax.jit(lambda *given: isobar.jax.solve(problem, *given, tolerance=1e-13, device="cpu"))
 
 
 @pytest.mark.parametrize("name", problems())
 def test_gradients_are_those_of_differences(rng, name):
     problem = problems()[name]
     kappa, f, reaction = (jnp.asarray(values) for values in rng.uniform(0.5, 2.0, (3, *problem.shape)))
-    check_grads(solver_of(problem), (kappa, f, reaction), order=1, modes=["rev"], eps=1e-5, atol=1e-6, rtol=1e-5)
+    check_grads(solver_of(problem), (kappa, f, reaction), order=2, modes=["fwd", "rev"], eps=1e-4, atol=1e-5, rtol=1e-5)
     expected = isobar.Solver(problem.replace(np.asarray(kappa), np.asarray(reaction)), tolerance=1e-13, device="cpu")
     b = problem.replace(np.asarray(kappa)).rhs(np.asarray(f))
     np.testing.assert_allclose(solver_of(problem)(kappa, f, reaction), expected.solve(b).x, rtol=1e-9)
@@ -48,7 +55,57 @@ def test_several_coefficients(rng):
     fields = [jnp.asarray(rng.uniform(0.5, 2.0, problem.shape)) for _ in range(3)]
     for count in (2, 3):
         solve = lambda *kappa: solver_of(problem)(kappa, 1.0)
-        check_grads(solve, fields[:count], order=1, modes=["rev"], eps=1e-5, atol=1e-6, rtol=1e-5)
+        check_grads(solve, fields[:count], order=1, modes=["fwd", "rev"], eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
+def test_derivatives_of_what_has_a_free_constant(rng):
+    problem = isobar.Diffusion(np.ones((3, 4)), boundary={"x": "periodic"})
+    kappa, f = jnp.asarray(rng.uniform(0.5, 2.0, (3, 4))), jnp.asarray(rng.standard_normal((3, 4)))
+    balanced = lambda kappa, f: solver_of(problem)(kappa, f - f.mean())
+    check_grads(balanced, (kappa, f), order=2, modes=["fwd", "rev"], eps=1e-4, atol=1e-5, rtol=1e-5)
+
+
+def test_second_derivatives(rng):
+    problem = problems()["2D"]
+    kappa = jnp.asarray(rng.uniform(0.5, 2.0, problem.shape))
+    loss = lambda kappa: (solver_of(problem)(kappa, 1.0) ** 2).sum()
+    slope = jax.grad(loss)
+    np.testing.assert_allclose(jax.jacfwd(loss)(kappa), slope(kappa), rtol=1e-10)
+    hessian = np.asarray(jax.hessian(loss)(kappa)).reshape(12, 12)
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-11 * abs(hessian).max())
+    step = 1e-5 * np.eye(12).reshape(12, *problem.shape)
+    differences = np.array([(slope(kappa + h) - slope(kappa - h)).ravel() / 2e-5 for h in step])
+    np.testing.assert_allclose(hessian, differences, atol=1e-7 * abs(hessian).max())
+    # And a linear map, which can be taken the other way round.
+    value, push = jax.linearize(lambda kappa: solver_of(problem)(kappa, 1.0), kappa)
+    v, w = (jnp.asarray(rng.standard_normal(problem.shape)) for _ in range(2))
+    _, pull = jax.vjp(lambda kappa: solver_of(problem)(kappa, 1.0), kappa)
+    assert float(jnp.vdot(push(v), w)) == pytest.approx(float(jnp.vdot(v, pull(w)[0])), rel=1e-10)
+
+
+@pytest.mark.parametrize("name", problems())
+def test_cells_by_the_library_are_those_of_the_problem(rng, name, monkeypatch):
+    # What arrays on a GPU take, here on the host.
+    problem, same = problems()[name], problems()[name]
+    if isobar.jax.buffer_callback is None:
+        pytest.skip("this JAX has no buffer_callback")
+    kappa, f, reaction = (jnp.asarray(values) for values in rng.uniform(0.5, 2.0, (3, *problem.shape)))
+    value = lambda problem: lambda *given: (solver_of(problem)(*given) ** 2).sum()
+    expected = jax.value_and_grad(value(problem), (0, 1, 2))(kappa, f, reaction)
+    monkeypatch.setattr(isobar.jax, "_stays_on_device", lambda call: True)
+    for scale in (2.0, 1.0):
+        found = jax.value_and_grad(value(same), (0, 1, 2))(scale * kappa, f, reaction)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected)):
+        np.testing.assert_allclose(a, b, atol=1e-9 * float(abs(b).max()))
+
+
+def test_the_callback_for_other_devices(rng, monkeypatch):
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 0.0})
+    kappa = jnp.asarray(rng.uniform(0.5, 2.0, (4, 5)))
+    expected = jax.grad(lambda kappa: solver_of(problem)(kappa, 1.0).sum())(kappa)
+    monkeypatch.setattr(isobar.jax, "buffer_callback", None)
+    problem = isobar.Diffusion(np.ones((4, 5)), boundary={"x": 0.0})
+    np.testing.assert_allclose(jax.grad(lambda kappa: solver_of(problem)(kappa, 1.0).sum())(kappa), expected, rtol=1e-9)
 
 
 def test_jit_grad_and_vmap(rng):
@@ -83,10 +140,10 @@ def test_misuse(rng):
         isobar.jax.solve(problem, kappa.T, 1.0)
     with pytest.raises(TypeError, match="isobar.Diffusion"):
         isobar.jax.solve("problem", kappa)
-    with pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(lambda kappa: isobar.jax.solve(problem, kappa, 1.0), (kappa,), (kappa,))
     options = dict(method="cg", preconditioner={"kind": "none"}, max_iterations=2)
     with pytest.raises(Exception, match="the solve was not converged"):
         isobar.jax.solve(problem, kappa, 1.0, **options).block_until_ready()
     found = jax.grad(lambda kappa: isobar.jax.solve(problem, kappa, 1.0, failure="nan", **options).sum())(kappa)
     assert bool(jnp.isnan(found).all())
+    _, push = jax.jvp(lambda kappa: isobar.jax.solve(problem, kappa, 1.0, failure="nan", **options), (kappa,), (kappa,))
+    assert bool(jnp.isnan(push).all())

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::gradient::Pair;
 use super::{Coefficient, DiffusionProblem, RhsKind, Weighting};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
@@ -18,6 +19,15 @@ pub struct FaceProblem {
     matrix: Diffusion,
     /// A problem on the same cells with κ = 1 where they take part, for right-hand sides.
     cells: DiffusionProblem,
+}
+
+/// The derivatives of a number by what a [`FaceProblem`] is made of, in the order of its arrays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceGradient {
+    /// By the conductances between neighbours in x, y and z.
+    pub faces: [Vec<f64>; 3],
+    /// By the shift of every cell.
+    pub shift: Vec<f64>,
 }
 
 impl FaceProblem {
@@ -62,6 +72,34 @@ impl FaceProblem {
     /// [`Error::Shape`] for another number of cells.
     pub fn rhs_from_in(&self, rows: &Range<usize>, values: Vec<f64>) -> Result<Vec<f64>> {
         self.cells.rhs_from_in(rows, values, Weighting::None)
+    }
+
+    /// Computes the derivatives of a number J(u) by all conductances and shifts, from a solution `u` of A u = b and its `adjoint`
+    /// λ = A⁻¹ ∂J/∂u, where b stays as it is: −(λ_m − λ_n)(u_m − u_n) by the conductance between cells m and n, −λ_n u_n by the shift of cell n. What
+    /// is closed stays closed: by the faces and shifts of cells that take no part it is 0.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for arrays of another length.
+    pub fn gradient(&self, u: &[f64], adjoint: &[f64]) -> Result<FaceGradient> {
+        let pair = Pair::new(self.shape(), u, adjoint, false)?;
+        let Shape { nx, ny, nz } = self.shape();
+        let faces = [0, 1, 2].map(|d| {
+            let [x, y, z] = [0, 1, 2].map(|e| [nx, ny, nz][e] - usize::from(e == d));
+            let step = [1, nx, nx * ny][d];
+            rows(&Host, x * y * z, x.max(1), |row, values: &mut [f64]| {
+                let first = nx * (row % y + ny * (row / y));
+                for (value, n) in values.iter_mut().zip(first..) {
+                    let is_open = self.cells.takes_part(n) && self.cells.takes_part(n + step);
+                    *value = if is_open { pair.by_face(n, n + step) } else { 0.0 };
+                }
+            })
+        });
+        let shift = rows(&Host, u.len(), nx, |row, values: &mut [f64]| {
+            for (value, n) in values.iter_mut().zip(row * nx..) {
+                *value = if self.cells.takes_part(n) { pair.by_tie(n, 0.0) } else { 0.0 };
+            }
+        });
+        Ok(FaceGradient { faces, shift })
     }
 
     /// Computes the exact solution of [`RhsKind::Manufactured`], as [`DiffusionProblem::exact`] does.

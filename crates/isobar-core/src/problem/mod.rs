@@ -28,8 +28,9 @@ use std::f64::consts::PI;
 use serde::{Deserialize, Serialize};
 
 pub use diffusion::{CheckedProblem, Coefficient, DiffusionProblem, Source, Well};
-pub use faces::FaceProblem;
+pub use faces::{FaceGradient, FaceProblem};
 pub use flux::{Flow, SIDES};
+pub use gradient::SideGradient;
 pub use heat::{Heat, Mass};
 pub use helmholtz::Helmholtz;
 pub use labels::{Label, LabelTable};

@@ -19,6 +19,7 @@ A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :clas
 Arrays are of shape ``(nz, ny, nx)``, or ``(ny, nx)``, or ``(nx,)``: NumPy's with any strides, and those of CuPy, PyTorch and JAX.
 """
 
+from isobar._adjoint import HeatGradient
 from isobar._devices import Device, devices
 from isobar._effective import Effective, effective
 from isobar._gradient import Gradient
@@ -47,6 +48,7 @@ __all__ = [
     "Faces",
     "Gradient",
     "Heat",
+    "HeatGradient",
     "Helmholtz",
     "NotConvergedError",
     "NotConvergedWarning",

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from isobar._arrays import fitted, is_numpy, like_library, on_host, readable
+
+
+SIDES = ("west", "east", "south", "north", "bottom", "top")
+
+
+class SideGradient(NamedTuple):
+    """Derivatives by what is given on the faces of a side; their sums are those by a number which all faces share."""
+
+    value: np.ndarray
+    """By the value, or the flux of a Neumann side; 0 on periodic sides."""
+    coefficient: np.ndarray
+    """By the coefficient of a Robin side; 0 on others."""
+
+
+class FaceGradient(NamedTuple):
+    """Derivatives by what `Faces` is made of; None by conductances in a direction that the problem has not."""
+
+    tx: np.ndarray
+    """By those between neighbours in x."""
+    ty: np.ndarray | None
+    """By those between neighbours in y."""
+    tz: np.ndarray | None
+    """By those between neighbours in z."""
+    shift: np.ndarray
+    """By the shift of every cell."""
 
 
 class Gradient:
@@ -45,8 +70,56 @@ class Gradient:
         """∂J/∂f of every cell, where b is ``problem.rhs(f)``."""
         return self._problem._volumes() * on_host(self.b)
 
+    def side(self, name: str) -> SideGradient:
+        """Derivatives by what is given on a side, ``"west"``, ``"east"``, ``"south"``, ``"north"``, ``"bottom"`` or ``"top"`` (`Diffusion` only).
+
+        >>> problem = isobar.Diffusion(np.ones((3, 8)), boundary={"west": 2.0, "east": {"robin": {"coefficient": 1.0, "value": 5.0}}})
+        >>> result = isobar.Solver(problem, tolerance=1e-12).solve(problem.rhs())
+        >>> gradient = result.gradient(np.full((3, 8), 1 / 24))                     # of the mean of x
+        >>> round(float(sum(gradient.side(name).value.sum() for name in ("west", "east"))), 9)    # of both values together
+        1.0
+        """
+        return side_gradient(self._problem, on_host(self._x), on_host(self.b), name, self._fixed_b)
+
+    def spacing(self, f: Any = 0.0) -> tuple[np.ndarray, ...]:
+        """Derivatives by the widths of cells, in the order of the problem's shape, a number for each cell along the direction (`Diffusion` only).
+
+        `f` is the source density that b was made with. Sums are the derivatives by a width that all cells share.
+        """
+        problem = self._problem
+        density = readable(np.broadcast_to(np.asarray(on_host(f), np.float64), problem.shape), "f")
+        body = fitted(density, problem._system.shape, "f")
+        axes = reversed(range(len(problem.shape)))
+        given, pair = self._pair()
+        found = [problem._system.width_gradient(pair, d, body, not self._fixed_b) for d in axes]
+        return tuple(np.frombuffer(values, np.float64) for values in found)
+
+    @property
+    def faces(self) -> FaceGradient:
+        """Derivatives by conductances and shifts (`Faces` only), where b stays as it is. 0 at cells that take no part.
+
+        >>> chain = isobar.Faces(np.array([2.0]), shift=np.array([1.0, 1.0]))
+        >>> result = isobar.Solver(chain, tolerance=1e-12).solve(np.array([1.0, 0.0]))
+        >>> result.gradient(np.array([1.0, 0.0])).faces.tx.round(3).tolist()
+        [-0.04]
+        """
+        problem = self._problem
+        given, pair = self._pair()
+        found = problem._system.face_gradient(*pair)
+        shapes = []
+        for axis in reversed(range(3)):
+            short = axis - 3 + len(problem.shape)
+            shapes.append([n - (e == short) for e, n in enumerate(problem.shape)] if short >= 0 else None)
+        fields = zip(found, [*shapes, problem.shape])
+        return FaceGradient(*(None if shape is None else np.frombuffer(values, np.float64).reshape(shape) for values, shape in fields))
+
+    def _pair(self):
+        """x and its adjoint on the host, to be kept while the native part reads them, and as it takes them."""
+        given = [readable(on_host(values), what) for values, what in ((self._x, "x"), (self.b, "b"))]
+        return given, [fitted(handle, self._problem._system.shape, "x") for handle in given]
+
     def __repr__(self) -> str:
-        return f"<isobar.Gradient {tuple(self.b.shape)}: b, kappa, reaction, f>"
+        return f"<isobar.Gradient {tuple(self.b.shape)}: b, kappa, reaction, f, side, spacing, faces>"
 
 
 def pulled_back(problem, x, adjoint, fixed_b=False):
@@ -55,6 +128,20 @@ def pulled_back(problem, x, adjoint, fixed_b=False):
     u, adjoint = readable(x, "x"), readable(adjoint, "b")
     found = problem._system.gradient(fitted(u, shape, "x"), fitted(adjoint, shape, "b"), not fixed_b)
     return [np.frombuffer(values, np.float64).reshape(problem.shape) for values in found]
+
+
+def side_gradient(problem, x, adjoint, name, fixed_b=False):
+    """Derivatives by a side from a solution and its adjoint on the host."""
+    dimensions = len(problem.shape)
+    known = SIDES[: 2 * dimensions]
+    if name not in known:
+        raise ValueError(f"side: {name!r}; use {', '.join(known)}")
+    d, upper = divmod(SIDES.index(name), 2)
+    given = [readable(values, what) for values, what in ((x, "x"), (adjoint, "b"))]
+    pair = [fitted(handle, problem._system.shape, "x") for handle in given]
+    found = problem._system.side_gradient(pair, (d, upper == 1), not fixed_b)
+    faces = [n for axis, n in enumerate(problem.shape) if axis != dimensions - 1 - d]
+    return SideGradient(*(np.frombuffer(values, np.float64).reshape(faces) for values in found))
 
 
 def adjoint_rhs(problem, xbar):

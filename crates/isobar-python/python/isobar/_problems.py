@@ -10,12 +10,12 @@ import numpy as np
 
 from isobar import _isobar
 from isobar._arrays import Handle, fitted, host_values, labels, like, writable
+from isobar._gradient import SIDES as _SIDES
 from isobar._options import overrides
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-_SIDES = ("west", "east", "south", "north", "bottom", "top")
 
 Side = Union[float, str, "ArrayLike", Mapping[str, Any]]
 Boundary = Union[Side, Mapping[str, Side], None]
@@ -203,9 +203,10 @@ class Diffusion(Problem):
         wells: Sequence[dict[str, Any]] = (),
         coefficients: Mapping[int, float] | None = None,
     ):
-        given, dimensions, _kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
+        given, dimensions, kept = diffusion(kappa, spacing, boundary, active, reaction, sources, wells, coefficients)
         super().__init__(_isobar.System.diffusion(given), dimensions)
-        self._solvers = {}
+        self._made = made(given, kept)
+        self._solvers, self._kept = {}, {}
 
     def replace(self, kappa: ArrayLike | tuple[ArrayLike, ...], reaction: ArrayLike | None = None) -> Diffusion:
         """The same problem with other coefficients, and another reaction if one is given, for `Solver.update`.
@@ -222,8 +223,24 @@ class Diffusion(Problem):
         other = object.__new__(type(self))
         parts = [fitted(field, shape, "kappa") for field in fields]
         Problem.__init__(other, self._system.with_coefficients(parts, given and fitted(given, shape, "reaction")), self._dimensions)
-        other._solvers = {}
+        other._made = self._made
+        other._solvers, other._kept = {}, {}
         return other
+
+    def _own_fields(self):
+        """Its reaction and which cells take part; None where there is none, and where all do."""
+        reaction, active = self._system.fields()
+        shaped = lambda values, kind: None if values is None else np.frombuffer(values, kind).reshape(self.shape)
+        return shaped(reaction, np.float64), shaped(active, np.bool_)
+
+
+def made(given, kept):
+    """What a problem was made with but for fields of cells: numbers, and arrays of NumPy."""
+    # Arrays of sides are copies of their own.
+    arrays = {handle.parts[0]: handle.array for handle in kept if isinstance(handle, Handle)}
+    of = lambda number: arrays[number[0]] if isinstance(number, tuple) else number
+    sides = [[(kind, of(value), of(coefficient)) for kind, value, coefficient in pair] for pair in given["boundary"]]
+    return {"spacing": given["spacing"], "boundary": sides, "sources": given["sources"], "wells": given["wells"]}
 
 
 def diffusion(kappa, spacing, boundary, active, reaction, sources=(), wells=(), coefficients=None):

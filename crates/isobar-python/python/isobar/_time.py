@@ -16,6 +16,8 @@ from isobar._results import NotConvergedWarning, Result
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from isobar._adjoint import HeatGradient
+
 
 class Step(NamedTuple):
     """A step through time."""
@@ -150,6 +152,48 @@ class Heat:
     def solve(self, initial: Any = 0.0, *, progress: Any = None, **options: Any) -> Result:
         """Takes all steps, as `steps`, and returns the last state; the result has ``steps``."""
         return self.steps(initial, **options).run(progress)
+
+    def gradient(
+        self,
+        ubar: Any,
+        initial: Any = 0.0,
+        *,
+        dt: float,
+        end_time: float,
+        scheme: str = "crank-nicolson",
+        checkpoints: int | None = None,
+        tolerance: float = 1e-10,
+        device: str = "auto",
+        threads: int | None = None,
+        **options: Any,
+    ) -> HeatGradient:
+        """The derivatives of a number J of the last state by the first state, κ, c, the source and sides: one more solve for each step.
+
+        Parameters
+        ----------
+        ubar
+            ∂J/∂u of the last state: an array, or a function that returns it for the last state.
+        initial, dt, end_time, scheme
+            As of `steps`.
+        checkpoints
+            How many states are kept on the way, evenly spaced, from which the others are computed once more, one stretch at a time. Of N steps the
+            memory is `checkpoints` + N / `checkpoints` states, by default about 2 √N, and most steps are taken twice. N keeps all, and no step is
+            taken twice.
+        tolerance, device, threads, options
+            As of `Solver`.
+
+        A solve that does not converge raises `NotConvergedError`.
+
+        >>> heat = isobar.Heat(np.ones(40), boundary={"x": 0.0})
+        >>> x, = heat.coordinates
+        >>> found = heat.gradient(np.full(40, 1 / 40), np.sin(np.pi * x), dt=1e-3, end_time=0.1)     # of the mean of the last state
+        >>> float(found.kappa.sum().round(3))                              # d/dκ (2/π) exp(−π² κ t)
+        -0.234
+        """
+        from isobar._adjoint import gradient
+
+        made_with = {"tolerance": tolerance, "device": device, "threads": threads, **options}
+        return gradient(self, ubar, initial, dt, end_time, scheme, checkpoints, made_with)
 
     def __repr__(self) -> str:
         size = int(np.prod(self.shape))

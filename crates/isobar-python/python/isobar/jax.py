@@ -9,14 +9,19 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from isobar._arrays import Handle
 from isobar._functional import Call
+
+try:
+    from jax.experimental.buffer_callback import buffer_callback
+except ImportError:
+    buffer_callback = None
 
 __all__ = ["solve"]
 
@@ -33,7 +38,7 @@ def solve(
     threads: int | None = None,
     **options: Any,
 ) -> jax.Array:
-    """Solve −∇·(κ∇x) + c x = f, as a function that JAX compiles, and differentiates in reverse mode by κ, f and c.
+    """Solve −∇·(κ∇x) + c x = f, as a function that JAX compiles, and differentiates by κ, f and c in both modes, as often as you like.
 
     Parameters
     ----------
@@ -48,12 +53,13 @@ def solve(
     tolerance, device, threads, options
         As of `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
-        What to do where a solve or an adjoint solve does not converge: ``"raise"``, as an error of JAX that quotes `isobar.NotConvergedError`,
-        or return ``"nan"`` everywhere.
+        What to do where a solve, or one for a derivative, does not converge: ``"raise"``, as an error of JAX that quotes
+        `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
 
-    It works under ``jit``, ``grad`` and ``vmap``, which solves one after another; ``jvp`` and derivatives of derivatives are not there.
-    x has the type of κ, float32 unless JAX's 64-bit mode is on; it is solved for in double precision. For now arrays pass through the host,
-    by ``jax.pure_callback``, those on a GPU too.
+    It works under ``jit``, ``grad``, ``jvp``, ``hessian``, and ``vmap``, which solves one after another. A derivative in a direction, or by
+    everything in reverse, is one more solve.
+    x has the type of κ, float32 unless JAX's 64-bit mode is on; it is solved for in double precision. Arrays on a GPU stay there where JAX has
+    ``jax.experimental.buffer_callback``; without it, with ``failure="nan"``, and where a constant is free they pass through the host.
     """
     call = Call(problem, failure, {"tolerance": tolerance, "device": device, "threads": threads, **options})
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -65,41 +71,109 @@ def solve(
             raise ValueError(f"{what} has shape {values.shape}; the problem's is {problem.shape}")
         return jnp.broadcast_to(values, problem.shape)
 
+    own_reaction, active = call.fields()
+    reaction = own_reaction if reaction is None else reaction
     fields = tuple(of_cells(field, "kappa") for field in fields)
+    if active is not None:
+        fields = tuple(jnp.where(active, field, 0) for field in fields)
     reaction = None if reaction is None else of_cells(reaction, "reaction")
-    return _solve(call, fields, reaction, of_cells(f, "f"))
+    return _compiled(call)(fields, reaction, of_cells(f, "f"))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _solve(call, kappa, reaction, f):
-    def forward(kappa, reaction, f):
-        return call.forward(*_on_host(kappa, reaction), np.asarray(f)).astype(f.dtype)
-
-    return jax.pure_callback(forward, _like(f), kappa, reaction, f, vmap_method="sequential")
-
-
-def _forward(call, kappa, reaction, f):
-    x = _solve(call, kappa, reaction, f)
-    return x, (kappa, reaction, x)
+def _compiled(call):
+    """x(κ, c, f), kept with the problem together with what XLA makes of it."""
+    kept = call.problem._kept.setdefault("jax", {})
+    if call.key not in kept:
+        kept[call.key] = jax.jit(_differentiable(call))
+    return kept[call.key]
 
 
-def _backward(call, kept, xbar):
-    def backward(kappa, reaction, x, xbar):
-        by_kappa, by_reaction, by_f = call.backward(*_on_host(kappa, reaction), np.asarray(x), np.asarray(xbar))
-        found = tuple(by_kappa), None if reaction is None else by_reaction, by_f
-        return jax.tree.map(lambda values: values.astype(xbar.dtype), found)
+def _differentiable(call):
+    @jax.custom_jvp
+    def solved(kappa, reaction, f):
+        if _stays_on_device(call):
+            return _called_on_device(call, kappa, reaction, _residual(call, kappa, None, f, jnp.zeros_like(f)))
+        return _called(call.solve, kappa, reaction, f)
 
-    kappa, reaction, x = kept
-    wanted = jax.tree.map(_like, (kappa, reaction, x))
-    return jax.pure_callback(backward, wanted, kappa, reaction, x, xbar, vmap_method="sequential")
+    @solved.defjvp
+    def _(primals, tangents):
+        # A ẋ = ḃ − Ȧ x, which JAX transposes, and differentiates once more.
+        x = solved(*primals)
+        _, rhs = jax.jvp(lambda *given: _residual(call, *given, x), primals, tangents)
+        kappa, reaction, _ = primals
+        return x, _inverse(call, kappa, reaction, rhs)
+
+    return solved
 
 
-_solve.defvjp(_forward, _backward)
+def _inverse(call, kappa, reaction, r):
+    """A⁺ r"""
+
+    def solve(_, r):
+        return _called_on_device(call, kappa, reaction, r) if _stays_on_device(call) else _called(call.invert, kappa, reaction, r)
+
+    product = lambda x: -_residual(call, kappa, reaction, None, x, driven=False)
+    return jax.lax.custom_linear_solve(product, r, solve, symmetric=True)
+
+
+def _residual(call, kappa, reaction, f, x, **options):
+    """b − A x: the derivative of what is linear in the weights."""
+    tested = lambda weights: call.residual.tested(_Library, kappa, reaction, f, x, weights, **options)
+    return jax.grad(tested)(jnp.zeros_like(x))
+
+
+class _Library:
+    """The operations of a residual."""
+
+    where, log = staticmethod(jnp.where), staticmethod(jnp.log)
+
+    @staticmethod
+    def like(values, beside):
+        return jnp.asarray(values, beside.dtype)
+
+
+def _called(function, kappa, reaction, values):
+    """What a function of arrays in host memory returns."""
+
+    def on_host(kappa, reaction, values):
+        given = [np.asarray(field) for field in kappa], None if reaction is None else np.asarray(reaction)
+        return function(*given, np.asarray(values)).astype(values.dtype)
+
+    def in_place(_, out, *given):
+        np.asarray(out)[...] = on_host(*given)
+
+    if buffer_callback is not None and jax.default_backend() == "cpu":
+        return buffer_callback(in_place, _like(values), vmap_method="sequential")(kappa, reaction, values)
+    return jax.pure_callback(on_host, _like(values), kappa, reaction, values, vmap_method="sequential")
+
+
+def _stays_on_device(call):
+    return buffer_callback is not None and jax.default_backend() == "gpu" and call.can_stay_on_device
+
+
+def _called_on_device(call, kappa, reaction, b):
+    """x of A x = b, from the buffers of XLA, in the order of its stream."""
+    residual = call.residual
+    fields, axes = residual.cells(_Library, kappa)
+    shift = None
+    if residual.has_shift(reaction):
+        shift = -_residual(call, kappa, reaction, None, jnp.ones_like(b), driven=False, fixed=False)
+
+    def solve(context, out, fields, shift, b):
+        handle = lambda buffer: _handle(context, buffer, residual.shape)
+        call.solve_cells([handle(field) for field in fields], axes, shift and handle(shift), handle(b), handle(out))
+
+    return buffer_callback(solve, _like(b), vmap_method="sequential")(fields, shift, b)
+
+
+def _handle(context, buffer, shape):
+    """A buffer of XLA, which has no gaps, as the native part takes it."""
+    kind = {"float64": "f8", "float32": "f4"}[str(buffer.dtype)]
+    if int(buffer.__dlpack_device__()[0]) == 1:
+        return Handle(buffer, (np.asarray(buffer).ctypes.data, shape, None, kind, None, None))
+    pointer = buffer.__cuda_array_interface__["data"][0]
+    return Handle(buffer, (pointer, shape, None, kind, int(buffer.__dlpack_device__()[1]), int(context.stream)))
 
 
 def _like(array):
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
-
-
-def _on_host(kappa, reaction):
-    return [np.asarray(field) for field in kappa], None if reaction is None else np.asarray(reaction)

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
-from isobar._arrays import on_host
+from isobar._arrays import on_host, readable
 from isobar._functional import Call
 
 __all__ = ["solve"]
@@ -33,7 +32,7 @@ def solve(
     threads: int | None = None,
     **options: Any,
 ) -> torch.Tensor:
-    """Solve −∇·(κ∇x) + c x = f, as a function that PyTorch differentiates once by κ, f and c.
+    """Solve −∇·(κ∇x) + c x = f, as a function that PyTorch differentiates by κ, f and c, as often as you like.
 
     Parameters
     ----------
@@ -48,10 +47,12 @@ def solve(
     tolerance, device, threads, options
         As of `Solver`. A solver is made at the first call and kept with the problem; later calls change its coefficients in place.
     failure
-        What to do where a solve or an adjoint solve does not converge: ``"raise"`` `isobar.NotConvergedError`, or return ``"nan"`` everywhere.
+        What to do where a solve, or one for a derivative, does not converge: ``"raise"`` `isobar.NotConvergedError`, or return ``"nan"``
+        everywhere.
 
-    x has the type and the device of κ; it is solved for in double precision. Tensors on a GPU pass through host memory on their way.
-    Derivatives of derivatives are not there: an error says so.
+    x has the type and the device of κ; it is solved for in double precision. A backward pass is one more solve. Tensors on a GPU stay there, in the
+    order of torch's current stream, but with ``failure="nan"`` and where a constant is free they pass through host memory. ``torch.compile`` leaves
+    the call as it is.
     """
     call = Call(problem, failure, {"tolerance": tolerance, "device": device, "threads": threads, **options})
     fields = kappa if isinstance(kappa, tuple) else (kappa,)
@@ -65,28 +66,98 @@ def solve(
 
     if not fields[0].is_floating_point():
         raise TypeError(f"kappa: dtype {fields[0].dtype}; use torch.float64 or torch.float32")
+    own_reaction, active = call.fields()
     fields = [of_cells(field, "kappa") for field in fields]
+    if active is not None:
+        active = torch.as_tensor(active, device=fields[0].device)
+        fields = [torch.where(active, field, torch.zeros_like(field)) for field in fields]
+    reaction = own_reaction if reaction is None else reaction
     reaction = None if reaction is None else of_cells(reaction, "reaction")
-    return _Solve.apply(call, of_cells(f, "f"), reaction, *fields)
+    return _Solve.apply(call, True, of_cells(f, "f"), reaction, *fields)
+
+
+if hasattr(torch, "compiler") and hasattr(torch.compiler, "disable"):
+    solve = torch.compiler.disable(solve)
 
 
 class _Solve(torch.autograd.Function):
+    """x of A x = b, b that of f with sides, sources and wells; or, where it is not driven, A⁺ of what stands in the place of f."""
+
     @staticmethod
-    def forward(ctx, call, f, reaction, *kappa):
-        on = [on_host(field) for field in kappa]
-        x = call.forward(on, None if reaction is None else on_host(reaction), on_host(f))
-        x = torch.from_numpy(x).to(kappa[0])
-        ctx.call, ctx.has_reaction = call, reaction is not None
-        ctx.save_for_backward(x, *([] if reaction is None else [reaction]), *kappa)
+    def forward(ctx, call, driven, f, reaction, *kappa):
+        if f.is_cuda and call.can_stay_on_device:
+            x = _on_device(call, driven, f, reaction, kappa)
+        else:
+            solve = call.solve if driven else call.invert
+            x = solve([on_host(field) for field in kappa], None if reaction is None else on_host(reaction), on_host(f))
+            x = torch.from_numpy(x).to(kappa[0])
+        ctx.call, ctx.driven, ctx.has_reaction = call, driven, reaction is not None
+        ctx.save_for_backward(x, f, *([] if reaction is None else [reaction]), *kappa)
         return x
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, xbar):
-        x, *rest = ctx.saved_tensors
-        reaction = rest.pop(0) if ctx.has_reaction else None
-        host = [on_host(field) for field in rest]
-        of_reaction = None if reaction is None else on_host(reaction)
-        by_kappa, by_reaction, by_f = ctx.call.backward(host, of_reaction, on_host(x), on_host(xbar))
-        by_f, by_reaction, *by_kappa = (torch.from_numpy(values).to(xbar) for values in (by_f, by_reaction, *by_kappa))
-        return None, by_f, by_reaction if ctx.has_reaction else None, *by_kappa
+        x, f, *given = ctx.saved_tensors
+        reaction, kappa = (given[0] if ctx.has_reaction else None), given[ctx.has_reaction :]
+        if not (torch.is_grad_enabled() or f.is_cuda):
+            # Once, and on the host.
+            of_reaction = None if reaction is None else on_host(reaction)
+            found = ctx.call.pull_back([on_host(field) for field in kappa], of_reaction, on_host(x), on_host(xbar), ctx.driven)
+            by_f, by_reaction, *by_kappa = (torch.from_numpy(values).to(xbar) for values in found)
+            return None, None, by_f, by_reaction if ctx.has_reaction else None, *by_kappa
+        adjoint = _Solve.apply(ctx.call, False, xbar, reaction, *kappa)
+        needs = ctx.needs_input_grad[2:]
+        with torch.enable_grad():
+            # Other tensors of the same values: neither x nor its adjoint follows from them.
+            inputs = [None if each is None else _follower(each) for each in (f if ctx.driven else None, reaction, *kappa)]
+            tested = ctx.call.residual.tested(_Library(ctx.call), inputs[2:], inputs[1], inputs[0], x, adjoint, driven=ctx.driven)
+        wanted = [each for each, is_needed in zip(inputs, needs) if is_needed and each is not None]
+        found = iter(torch.autograd.grad(tested, wanted, create_graph=torch.is_grad_enabled()) if wanted else ())
+        by_inputs = [next(found) if is_needed and each is not None else None for each, is_needed in zip(inputs, needs)]
+        if not ctx.driven and needs[0]:
+            by_inputs[0] = adjoint
+        return None, None, *by_inputs
+
+
+def _follower(tensor):
+    """A tensor that follows from this one and can be differentiated by."""
+    return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+
+
+def _on_device(call, driven, f, reaction, kappa):
+    """x without anything passing through the host."""
+    library, residual = _Library(call), call.residual
+    shape = residual.shape
+    # Solvers wait for torch's current stream, and torch's next work for them: they have finished when they return.
+    fields, axes = residual.cells(library, kappa)
+    shift = -library.residual(kappa, reaction, None, torch.ones_like(f), False, fixed=False) if residual.has_shift(reaction) else None
+    b = library.residual(kappa, None, f, torch.zeros_like(f), True) if driven else f
+    x = torch.empty(f.shape, dtype=f.dtype, device=f.device)
+    known = [each.detach() for each in kappa] + ([] if reaction is None else [reaction.detach()]), torch.equal
+    handle = lambda values, what: readable(values.reshape(shape).contiguous(), what)
+    fields = [handle(field, "kappa") for field in fields]
+    call.solve_cells(fields, axes, shift if shift is None else handle(shift, "shift"), handle(b, "b"), handle(x, "x"), known)
+    return x
+
+
+class _Library:
+    """The operations of a residual."""
+
+    where, log = staticmethod(torch.where), staticmethod(torch.log)
+
+    def __init__(self, call):
+        self._call, self._known = call, call.problem._kept.setdefault("torch", {})
+
+    def like(self, values, beside):
+        # Widths and sides stay where they are needed.
+        key = id(values), beside.dtype, beside.device
+        if key not in self._known:
+            self._known[key] = torch.as_tensor(values, dtype=beside.dtype, device=beside.device)
+        return self._known[key]
+
+    def residual(self, kappa, reaction, f, x, driven, **options):
+        """b − A x: the derivative of what is linear in the weights."""
+        with torch.enable_grad():
+            weights = torch.zeros_like(x, requires_grad=True)
+            tested = self._call.residual.tested(self, kappa, reaction, f, x, weights, driven=driven, **options)
+        return torch.autograd.grad(tested, weights)[0]

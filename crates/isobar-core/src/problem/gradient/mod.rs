@@ -1,5 +1,12 @@
 //! Derivatives by what a problem of diffusion is made of, from a solution and its adjoint.
 
+mod sides;
+#[cfg(test)]
+mod tests;
+mod widths;
+
+pub use sides::SideGradient;
+
 use super::{Boundary, Coefficient, DiffusionProblem, Well};
 use crate::error::{Error, Result};
 use crate::execute::{Host, rows};
@@ -8,20 +15,30 @@ use crate::stencil::Axis;
 
 /// A solution u of A u = b, its adjoint λ = A⁻¹ ∂J/∂u, and whether b follows the coefficients.
 #[derive(Clone, Copy)]
-struct Pair<'a> {
+pub(super) struct Pair<'a> {
     u: &'a [f64],
     adjoint: &'a [f64],
     moves_rhs: bool,
 }
 
-impl Pair<'_> {
+impl<'a> Pair<'a> {
+    pub(super) fn new(shape: Shape, u: &'a [f64], adjoint: &'a [f64], moves_rhs: bool) -> Result<Self> {
+        let count = shape.cells();
+        for (what, values) in [("the solution", u), ("the adjoint", adjoint)] {
+            if values.len() != count {
+                return Err(Error::shape(what, values.len().to_string(), count.to_string()));
+            }
+        }
+        Ok(Self { u, adjoint, moves_rhs })
+    }
+
     /// ∂J/∂s of what ties cell n to `value`: λ_n (value − u_n), as s adds s to the diagonal and s times `value` to b.
-    fn by_tie(&self, n: usize, value: f64) -> f64 {
+    pub(super) fn by_tie(&self, n: usize, value: f64) -> f64 {
         self.adjoint[n] * (if self.moves_rhs { value } else { 0.0 } - self.u[n])
     }
 
     /// ∂J/∂T of the face between cells m and n.
-    fn by_face(&self, m: usize, n: usize) -> f64 {
+    pub(super) fn by_face(&self, m: usize, n: usize) -> f64 {
         (self.adjoint[m] - self.adjoint[n]) * (self.u[n] - self.u[m])
     }
 }
@@ -39,20 +56,14 @@ impl DiffusionProblem {
     /// # Errors
     /// [`Error::Shape`] for arrays of another length; [`Error::Invalid`] for a well or a source outside of the active cells.
     pub fn gradient(&self, u: &[f64], adjoint: &[f64], moves_rhs: bool) -> Result<Vec<Vec<f64>>> {
-        let count = self.shape.cells();
-        for (what, values) in [("the solution", u), ("the adjoint", adjoint)] {
-            if values.len() != count {
-                return Err(Error::shape(what, values.len().to_string(), count.to_string()));
-            }
-        }
-        let pair = Pair { u, adjoint, moves_rhs };
+        let pair = Pair::new(self.shape, u, adjoint, moves_rhs)?;
         let fields: &[&[Axis]] = match self.coefficient {
             Coefficient::Isotropic(_) => &[&Axis::ALL],
             Coefficient::Layered { .. } => &[&[Axis::X, Axis::Y], &[Axis::Z]],
             Coefficient::Diagonal(_) => &[&[Axis::X], &[Axis::Y], &[Axis::Z]],
         };
         let of_field = |axes: &&[Axis]| {
-            rows(&Host, count, self.shape.nx, |row, values: &mut [f64]| {
+            rows(&Host, self.shape.cells(), self.shape.nx, |row, values: &mut [f64]| {
                 axes.iter().for_each(|&axis| self.add_row(axis, row, values, pair));
             })
         };
@@ -173,108 +184,5 @@ impl DiffusionProblem {
         let by_ratio = 0.5 * (across - along) / (across + along) - 0.5 * (ratio - 1.0) / (ratio + 1.0);
         let tilt = 0.5 * by_ratio / (self.equivalent_radius(at) / well.radius).ln();
         [index / x * (0.5 + tilt), index / y * (0.5 - tilt)]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::layout::Shape;
-    use crate::problem::{Source, Spacing, Weighting, random};
-
-    const SHAPE: Shape = Shape { nx: 4, ny: 3, nz: 3 };
-
-    fn field(seed: u64) -> Vec<f64> {
-        (0..SHAPE.cells()).map(|n| (1.5 * random(seed, n)).exp()).collect()
-    }
-
-    fn widths(n: usize) -> Spacing {
-        Spacing::Given((0..n).map(|m| 1.0 + 0.3 * (m % 3) as f64).collect())
-    }
-
-    /// Every part that a derivative goes through, somewhere.
-    fn problems() -> Vec<DiffusionProblem> {
-        let plain = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
-        let mut sides = plain.clone();
-        sides.boundary[0] = [Boundary::Dirichlet(2.0), Boundary::Neumann(0.7)];
-        sides.boundary[1] = [Boundary::Periodic; 2];
-        sides.active = Some((0..SHAPE.cells()).map(|n| n % 7 != 3).collect());
-        sides.reaction = Some(field(5));
-        let mut layered = plain.clone();
-        layered.coefficient = Coefficient::Layered { horizontal: field(2), vertical: field(3) };
-        layered.spacing = [widths(SHAPE.nx), widths(SHAPE.ny), widths(SHAPE.nz)];
-        layered.boundary[2] = [Boundary::Dirichlet(-1.0), Boundary::Dirichlet(3.0)];
-        layered.sources = vec![Source { i: 1, j: 2, k: [0, 2], rate: 2.0 }];
-        let mut diagonal = layered.clone();
-        diagonal.coefficient = Coefficient::Diagonal([field(4), field(5), field(6)]);
-        diagonal.boundary = [[Boundary::Neumann(0.0); 2]; 3];
-        diagonal.wells = vec![Well { i: 2, j: 1, k: [0, 1], value: 1.5, radius: 0.02 }];
-        let mut films = diagonal.clone();
-        films.boundary[0][1] = Boundary::Robin { coefficient: 3.0, value: 2.0 };
-        films.boundary[1] = [Boundary::Dirichlet(0.0), Boundary::Robin { coefficient: 0.0, value: 1.0 }];
-        films.side_fields[0][1].coefficient = Some((0..9).map(|face| 0.1 + f64::from(face)).collect());
-        films.side_fields[1][0].value = Some((0..12).map(|face| f64::from(face) - 4.0).collect());
-        vec![sides, layered, diagonal, films]
-    }
-
-    /// A u, or b, weighted: λᵀ(b − A u), whose derivatives for fixed u and λ are the gradient.
-    fn residual(problem: &DiffusionProblem, u: &[f64], adjoint: &[f64], body: &[f64], moved: Option<&[f64]>) -> f64 {
-        let b = problem.rhs_from(body.to_vec(), Weighting::Volume).unwrap();
-        let product = problem.stencil().unwrap().times(u);
-        let b = moved.unwrap_or(&b);
-        (0..u.len()).map(|n| adjoint[n] * (b[n] - product[n])).sum()
-    }
-
-    fn change(problem: &mut DiffusionProblem, part: usize) -> &mut Vec<f64> {
-        match (&mut problem.coefficient, part) {
-            (Coefficient::Isotropic(all), 0) => all,
-            (Coefficient::Layered { horizontal, .. }, 0) => horizontal,
-            (Coefficient::Layered { vertical, .. }, 1) => vertical,
-            (Coefficient::Diagonal(fields), part) => &mut fields[part],
-            _ => panic!("no such field"),
-        }
-    }
-
-    #[test]
-    fn derivatives_are_those_of_matrix_and_right_hand_side() {
-        let active = |problem: &DiffusionProblem, seed| -> Vec<f64> {
-            (0..SHAPE.cells()).map(|n| if problem.takes_part(n) { random(seed, n) } else { 0.0 }).collect()
-        };
-        for problem in problems() {
-            let (u, adjoint, body) = (active(&problem, 7), active(&problem, 8), field(9));
-            let rhs = problem.rhs_from(body.clone(), Weighting::Volume).unwrap();
-            for fixed in [None, Some(rhs.as_slice())] {
-                let found = problem.gradient(&u, &adjoint, fixed.is_none()).unwrap();
-                let slope = |f: &dyn Fn(f64) -> f64, step: f64| (f(step) - f(-step)) / (2.0 * step);
-                for (part, field) in found.iter().enumerate() {
-                    for (n, found) in field.iter().enumerate() {
-                        let at = |step: f64| {
-                            let mut other = problem.clone();
-                            change(&mut other, part)[n] += step;
-                            residual(&other, &u, &adjoint, &body, fixed)
-                        };
-                        let expected = slope(&at, 1e-5);
-                        assert!((found - expected).abs() < 1e-7 * (1.0 + expected.abs()), "{part} {n}");
-                    }
-                }
-                let volumes = problem.volumes();
-                for n in (0..SHAPE.cells()).filter(|_| problem.reaction.is_some()) {
-                    let at = |step: f64| {
-                        let mut other = problem.clone();
-                        other.reaction.as_mut().unwrap()[n] += step;
-                        residual(&other, &u, &adjoint, &body, fixed)
-                    };
-                    assert!((-volumes[n] * adjoint[n] * u[n] - slope(&at, 1e-2)).abs() < 1e-10);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn arrays_of_another_length_are_refused() {
-        let problem = DiffusionProblem::new(SHAPE, Coefficient::Isotropic(field(1)));
-        let right = field(2);
-        assert!(matches!(problem.gradient(&right, &right[1..], true), Err(Error::Shape { .. })));
-        assert!(matches!(problem.gradient(&right[1..], &right, true), Err(Error::Shape { .. })));
     }
 }

@@ -1,0 +1,201 @@
+//! Derivatives of a solve.
+
+use std::slice;
+
+use isobar::Shape;
+use isobar::stencil::Axis;
+
+use crate::array::Array;
+use crate::handle::{required, sized};
+use crate::outcome::judged;
+use crate::problem::Problem;
+use crate::solver::Solver;
+use crate::status::{Failure, ISOBAR_OK, ISOBAR_UNSUPPORTED, Result, coded};
+
+/// Where the derivatives of a number J(u) are written; null where one is not wanted. All but `size` 0 asks for none. Arrays are those of
+/// the grid, in host memory; derivatives by κ, by sides and by widths are those of a problem from isobar_problem_diffusion.
+#[repr(C)]
+pub struct Gradient {
+    /// sizeof(isobar_gradient), which tells versions of it apart.
+    pub size: usize,
+    /// 0: b is that of isobar_problem_rhs, which changes with κ, sides and widths. Not 0: b stays as it is.
+    pub fixed_b: i32,
+    /// ∂J/∂b = A⁻¹ ∂J/∂u
+    pub b: *const Array,
+    /// ∂J/∂κ, by that of x and y too where the problem has no other; 0 where κ = 0, as what is closed stays closed.
+    pub kappa: *const Array,
+    /// Of a problem with κ of y, which has one of z too, if only that of x.
+    pub kappa_y: *const Array,
+    /// Of a problem with κ of z.
+    pub kappa_z: *const Array,
+    /// ∂J/∂c
+    pub reaction: *const Array,
+    /// ∂J/∂f
+    pub f: *const Array,
+    /// By the values of the faces of each side, or their fluxes, in the order of isobar_diffusion.side_values.
+    pub side_values: [[*mut f64; 2]; 3],
+    /// By h of the faces of each side that is ISOBAR_ROBIN; 0 on others.
+    pub side_coefficients: [[*mut f64; 2]; 3],
+    /// By the widths of cells in x, y and z: nx, ny and nz numbers.
+    pub widths: [*mut f64; 3],
+    /// Not written, but read: the source density f, where b has one and derivatives by widths are wanted.
+    pub density: *const Array,
+}
+
+/// Computes derivatives of a number J(u) by what a problem was made of, from its solution u and `ubar` = ∂J/∂u, by one more solve with the same
+/// solver: A is symmetric. `problem` is the one that the solver was made from, or updated with last, and `u` what its last solve found.
+///
+/// Returns ISOBAR_NOT_CONVERGED, and writes nothing, where that solve or the one for the derivatives did not converge. Errors of derivatives are in
+/// proportion to the solver's tolerance. Arrays are in host memory. Grids that are divided among ranks are not supported.
+///
+/// # Safety
+/// Handles are handles; arrays are what they say; what `wanted` points to can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_solver_gradient(
+    solver: *mut Solver,
+    problem: *const Problem,
+    u: *const Array,
+    ubar: *const Array,
+    wanted: *const Gradient,
+) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let (solver, problem) = unsafe { (required("solver", solver)?, required("problem", problem)?) };
+        if problem.ranks().is_some() {
+            let message = "derivatives on a grid that is divided among ranks; solve on one";
+            return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
+        }
+        let system = &problem.system;
+        if !system.is_symmetric() {
+            let message = "the matrix is not symmetric: c of a layer differs from b of the layer below it";
+            return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
+        }
+        let shape = system.shape();
+        // SAFETY: promised by the caller.
+        let (u, ubar, wanted) = unsafe {
+            let wanted: &Gradient = sized("isobar_gradient", wanted)?;
+            (required("u", u)?.values("u", shape)?, required("ubar", ubar)?.values("ubar", shape)?, wanted)
+        };
+        if let Some(n) = ubar.iter().position(|value| !value.is_finite()) {
+            return Err(Failure::invalid(format!("ubar is {} in cell {n}; every entry must be finite", ubar[n])));
+        }
+        // SAFETY: promised by the caller.
+        let outputs = unsafe { Outputs::new(wanted, shape)? };
+        let adjoint = solver.adjoint(&system.project(ubar))?;
+        let found = outputs.computed(problem, &u, &adjoint)?;
+        for (array, values) in &found.arrays {
+            // SAFETY: promised by the caller.
+            unsafe { array.raw("the gradient")?.write(values)? };
+        }
+        for (place, values) in &found.numbers {
+            // SAFETY: not null, and room for as many as there are faces or cells, as the caller promises.
+            unsafe { slice::from_raw_parts_mut(*place, values.len()) }.copy_from_slice(values);
+        }
+        Ok(ISOBAR_OK)
+    })
+}
+
+/// What is wanted, looked through.
+struct Outputs<'a> {
+    wanted: &'a Gradient,
+    /// b; κ, κ of y and of z; c; f.
+    arrays: [Option<&'a Array>; 6],
+    density: Option<Vec<f64>>,
+}
+
+/// What was wanted, and where it goes.
+#[derive(Default)]
+struct Found<'a> {
+    arrays: Vec<(&'a Array, Vec<f64>)>,
+    numbers: Vec<(*mut f64, Vec<f64>)>,
+}
+
+const NAMES: [&str; 6] = ["b", "kappa", "kappa_y", "kappa_z", "reaction", "f"];
+
+impl<'a> Outputs<'a> {
+    /// # Safety
+    /// What `wanted` points to is what it says.
+    unsafe fn new(wanted: &'a Gradient, shape: Shape) -> Result<Self> {
+        let given = [wanted.b, wanted.kappa, wanted.kappa_y, wanted.kappa_z, wanted.reaction, wanted.f];
+        // SAFETY: promised by the caller.
+        let arrays = given.map(|array| unsafe { array.as_ref() });
+        for (name, array) in NAMES.into_iter().zip(arrays) {
+            let Some(array) = array else { continue };
+            let array = array.raw(name)?;
+            if array.shape() != shape {
+                return Err(isobar::Error::shape(name, array.shape().to_string(), shape.to_string()).into());
+            }
+            // SAFETY: promised by the caller.
+            if let isobar::internals::array::Target::Device(_) = unsafe { array.target()? } {
+                let message = format!("{name}: in the memory of a GPU; derivatives are written to host memory");
+                return Err(Failure::new(ISOBAR_UNSUPPORTED, message));
+            }
+        }
+        // SAFETY: promised by the caller.
+        let density = unsafe { wanted.density.as_ref().map(|f| f.values("density", shape)).transpose()? };
+        Ok(Self { wanted, arrays, density })
+    }
+
+    fn computed(&self, problem: &Problem, u: &[f64], adjoint: &[f64]) -> Result<Found<'a>> {
+        let (system, moves_rhs, mut found) = (&problem.system, self.wanted.fixed_b == 0, Found::default());
+        let [b, kappa, kappa_y, kappa_z, reaction, f] = self.arrays;
+        found.arrays.extend(b.map(|b| (b, adjoint.to_vec())));
+        if kappa.or(kappa_y).or(kappa_z).is_some() {
+            let mut fields = system.gradient(u, adjoint, moves_rhs)?;
+            let (last, count) = (fields.pop(), fields.len() + 1);
+            let places = match count {
+                1 => vec![kappa],
+                2 => vec![kappa, kappa_z],
+                _ => vec![kappa, kappa_y, kappa_z],
+            };
+            for (name, array, least) in [("kappa_y", kappa_y, 3), ("kappa_z", kappa_z, 2)] {
+                if array.is_some() && count < least {
+                    return Err(Failure::invalid(format!("{name}: the problem was made without it; ask for kappa")));
+                }
+            }
+            let fields = fields.into_iter().chain(last);
+            found.arrays.extend(places.into_iter().zip(fields).filter_map(|(array, field)| Some((array?, field))));
+        }
+        if reaction.or(f).is_some() {
+            let volumes = system.volumes()?;
+            let by_f: Vec<f64> = volumes.iter().zip(adjoint).map(|(volume, lambda)| volume * lambda).collect();
+            let by_reaction = by_f.iter().zip(u).map(|(by_f, u)| -by_f * u).collect();
+            found.arrays.extend(reaction.map(|array| (array, by_reaction)));
+            found.arrays.extend(f.map(|array| (array, by_f)));
+        }
+        for (d, axis) in Axis::ALL.into_iter().enumerate() {
+            for side in 0..2 {
+                let places = [self.wanted.side_values[d][side], self.wanted.side_coefficients[d][side]];
+                if places.iter().any(|place| !place.is_null()) {
+                    let by = system.side_gradient([u, adjoint], axis, side == 1, moves_rhs)?;
+                    let wanted = places.into_iter().zip([by.value, by.coefficient]);
+                    found.numbers.extend(wanted.filter(|(place, _)| !place.is_null()));
+                }
+            }
+            if !self.wanted.widths[d].is_null() {
+                let by = system.width_gradient([u, adjoint], axis, self.density.as_deref(), moves_rhs)?;
+                found.numbers.push((self.wanted.widths[d], by));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Solver {
+    /// A⁻¹ of a right-hand side, where the last solve of this solver converged and this one does too.
+    fn adjoint(&self, rhs: &[f64]) -> Result<Vec<f64>> {
+        let mut state = self.lock()?;
+        match state.last() {
+            None => return Err(Failure::invalid("no solve to differentiate; call isobar_solver_solve first")),
+            Some(outcome) => judged(outcome).map_err(|failure| of("the solve", failure))?,
+        };
+        let mut adjoint = vec![0.0; rhs.len()];
+        let outcome = state.solver().solve(rhs, &mut adjoint)?;
+        judged(&outcome).map_err(|failure| of("the adjoint solve", failure))?;
+        Ok(adjoint)
+    }
+}
+
+fn of(what: &str, failure: Failure) -> Failure {
+    Failure { message: format!("no gradient: {what} was {}", failure.message), ..failure }
+}
