@@ -57,7 +57,7 @@ pub(super) fn run_on(
 }
 
 pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
-    super::solve::check_endings(args)?;
+    super::solve::check_endings(args, case)?;
     let targets = [
         ("--report", args.report.as_deref()),
         ("--output", args.output.as_deref()),
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
         }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
         {
-            let last = format!("{} holds the last state only; .zarr and .vti hold frames", path.display());
+            let last = format!("{} holds the last state only; .zarr, .vti and .vtr hold frames", path.display());
             console.line(entry("note", last));
         }
         Ok(())
