@@ -1,6 +1,6 @@
 ! u_t = ∇·(κ∇u) in a box, the state inside an array with a halo of one cell. Half way κ changes.
 !
-!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/heat.f90 -L target/release -lisobar_c -o heat
+!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/heat.f90 -L target/release -lisobar_c -Wl,-rpath,$PWD/target/release -o heat
 program heat
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64

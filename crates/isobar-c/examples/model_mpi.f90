@@ -3,7 +3,7 @@
 !
 !   (K + c V) u' = c V u,  c = 1/dt
 !
-!   mpifort crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/model_mpi.f90 -L target/release -lisobar_c -o model_mpi
+!   mpifort crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/model_mpi.f90 -L target/release -lisobar_c -Wl,-rpath,$PWD/target/release -o model_mpi
 !   mpiexec -n 4 ./model_mpi
 program model_mpi
   use isobar

@@ -3,7 +3,7 @@
 !
 !   (K + c V) u' = 2 c V u − (K + c V) u + …  with c = 2/dt  becomes  A u' = 2 c V u − A u,  A = K + c V
 !
-!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/model_step.f90 -L target/release -lisobar_c -o model_step
+!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/model_step.f90 -L target/release -lisobar_c -Wl,-rpath,$PWD/target/release -o model_step
 program model_step
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64

@@ -1,6 +1,6 @@
 ! A first solve: −∇²u = 1 in the unit square, u = 0 on its sides.
 !
-!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/poisson.f90 -L target/release -lisobar_c -o poisson
+!   gfortran crates/isobar-c/fortran/isobar.f90 crates/isobar-c/examples/poisson.f90 -L target/release -lisobar_c -Wl,-rpath,$PWD/target/release -o poisson
 program poisson
   use isobar
   use, intrinsic :: iso_fortran_env, only: real64

@@ -1,7 +1,7 @@
 // A solve with right-hand side and solution on the card, after and before other work in the caller's stream.
 //
 //   cargo build --release -p isobar-c
-//   nvcc -I crates/isobar-c/include crates/isobar-c/examples/solve.cu -L target/release -lisobar_c -o solve_cu
+//   nvcc -I crates/isobar-c/include crates/isobar-c/examples/solve.cu -L target/release -lisobar_c -Xlinker -rpath,$PWD/target/release -o solve_cu
 #include <isobar.h>
 
 #include <cuda_runtime.h>

@@ -101,10 +101,10 @@ impl Array {
             return Ok(unsafe { self.values(what, shape)? }.into_iter().map(|value| value != 0.0).collect());
         }
         if self.device != ISOBAR_HOST || self.data.is_null() || self.shape() != shape {
-            let [nz, ny, nx] = self.shape;
-            let message =
-                format!("{what}: needs bytes in host memory for {shape} cells, not shape {{{nz}, {ny}, {nx}}}");
-            return Err(Failure::invalid(message));
+            let found = self.shape();
+            return Err(Failure::invalid(format!(
+                "{what}: needs bytes in host memory for {shape} cells (nx×ny×nz), not for {found}"
+            )));
         }
         let Shape { nx, ny, nz } = shape;
         let packed = [(nx * ny) as isize, nx as isize, 1];

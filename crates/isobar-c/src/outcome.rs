@@ -56,9 +56,10 @@ pub(crate) fn judged(outcome: &Outcome) -> Result<i32> {
         Stop::Interrupted => Err(Failure::new(ISOBAR_INTERRUPTED, "the progress function ended the solve")),
         stop => {
             let (after, reached) = (outcome.iterations, outcome.relative_residual);
+            let s = if after == 1 { "" } else { "s" };
             let advice = outcome.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
             let message =
-                format!("not converged: {stop} after {after} iterations, relative residual {reached:.3e}{advice}");
+                format!("not converged: {stop} after {after} iteration{s}, relative residual {reached:.3e}{advice}");
             Err(Failure::new(ISOBAR_NOT_CONVERGED, message))
         }
     }

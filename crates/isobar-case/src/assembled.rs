@@ -124,7 +124,11 @@ pub(crate) fn mesh_of(shape: Shape, spacing: &[Spacing; 3]) -> Mesh {
     });
     let uniform = |d: usize| match spacing[d] {
         Spacing::Uniform(width) => Some(width),
-        Spacing::Given(_) => None,
+        Spacing::Given(ref widths) => {
+            // What differs by less is the rounding of whoever computed them.
+            let first = widths.first().copied()?;
+            widths.iter().all(|width| (width - first).abs() <= 1e-12 * first).then_some(first)
+        }
     };
     let widths = match [0, 1, 2].map(uniform) {
         [Some(dx), Some(dy), Some(dz)] => Some([dx, dy, dz]),

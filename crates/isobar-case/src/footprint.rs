@@ -66,7 +66,7 @@ impl Case {
             let (needed, there) = (footprint.device, cuda.memory() as f64);
             if needed > there {
                 return Err(Error::new(format!(
-                    "{what} needs {} on cuda:{}, which has {}; use a smaller grid, solver.precision = \"f32\", or --device cpu",
+                    "{what} needs {} on cuda:{}, which has {}; use a smaller grid, solver.precision = \"f32\", or the device \"cpu\"",
                     memory::readable(needed),
                     cuda.ordinal(),
                     memory::readable(there)

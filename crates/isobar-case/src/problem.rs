@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use isobar::Shape;
+use isobar_io::Mesh;
 
-use crate::assembled::Assembled;
+use crate::assembled::{Assembled, mesh_of};
 use crate::diffusion::DiffusionCase;
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -43,6 +44,15 @@ impl Problem {
             Self::Helmholtz(case) => case.grid.shape(),
             Self::Diffusion(case) => case.shape,
             Self::Heat(case) => case.shape(),
+        }
+    }
+
+    /// Where the cells are of a problem in a box, where that can be told without reading files.
+    pub fn mesh(&self) -> Option<Mesh> {
+        match self {
+            Self::Helmholtz(_) => None,
+            Self::Diffusion(case) => Some(mesh_of(case.shape, &case.spacing)),
+            Self::Heat(case) => (!case.at_points).then(|| mesh_of(case.shape(), &case.diffusion.spacing)),
         }
     }
 

@@ -16,6 +16,21 @@ pub fn plural(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
+/// A message of the library that says which device to use instead, as in `use the device "cpu"`, with what a caller writes for that.
+pub fn with_devices(message: &str, write: impl Fn(&str) -> String) -> String {
+    const MARK: &str = "the device \"";
+    let mut text = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some((before, (name, after))) =
+        rest.split_once(MARK).and_then(|(before, after)| Some((before, after.split_once('"')?)))
+    {
+        text.push_str(before);
+        text.push_str(&write(name));
+        rest = after;
+    }
+    text + rest
+}
+
 /// Text with its control characters but line breaks written out, so that a file name or a value cannot command the
 /// terminal that it is shown on.
 pub fn printable(text: &str) -> String {
@@ -44,6 +59,17 @@ fn escape(text: &str, allowed: impl Fn(char) -> bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_named_as_the_caller_does() {
+        let flag = |name: &str| format!("--device {name}");
+        assert_eq!(with_devices("no driver; use the device \"cpu\"", flag), "no driver; use --device cpu");
+        let two = "the device \"cuda:0\" or the device \"cpu\" does";
+        assert_eq!(with_devices(two, flag), "--device cuda:0 or --device cpu does");
+        for plain in ["", "the device \"", "the device is gone", "use \"cpu\""] {
+            assert_eq!(with_devices(plain, flag), plain);
+        }
+    }
 
     #[test]
     fn nothing_commands_the_terminal() {

@@ -45,6 +45,8 @@ pub enum Command {
     Export(ExportArgs),
     /// Print what completes the command in a shell: isobar completions bash > /etc/bash_completion.d/isobar
     Completions(CompletionsArgs),
+    /// Print a page of the manual: isobar man solve > isobar-solve.1 && man ./isobar-solve.1
+    Man(ManArgs),
     /// Moved to isobar-papers
     #[command(hide = true, disable_help_flag = true)]
     Reproduce(MovedArgs),
@@ -135,13 +137,13 @@ pub struct SolveArgs {
     #[arg(long, value_name = "FILE.json")]
     pub report: Option<PathBuf>,
 
-    /// Write the solution; the ending chooses the format: .npy, .vti (ParaView) or .zarr (xarray)
+    /// Write the solution; the ending chooses the format: .npy, .vti or .vtr (ParaView), or .zarr (xarray)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
     /// Plot the convergence and two slices of the solution; of a heat equation its energy, the iterations of
     /// every step and the last state
-    #[arg(long, value_name = "FILE.png")]
+    #[arg(long, value_name = "FILE.png|FILE.svg")]
     pub plot: Option<PathBuf>,
 
     /// Go on from a checkpoint of a heat equation (heat.checkpoint)
@@ -185,7 +187,7 @@ pub struct EffectiveArgs {
     pub report: Option<PathBuf>,
 
     /// Plot the potential along the first axis that conducts
-    #[arg(long, value_name = "FILE.png")]
+    #[arg(long, value_name = "FILE.png|FILE.svg")]
     pub plot: Option<PathBuf>,
 
     /// Print nothing but errors
@@ -286,6 +288,13 @@ pub struct DevicesArgs {
 pub struct CompletionsArgs {
     /// The shell
     pub shell: clap_complete::Shell,
+}
+
+/// `isobar man`
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// The subcommand; none for the command itself
+    pub subcommand: Option<String>,
 }
 
 /// `--parts`

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use isobar_case::text::printable;
+use isobar_case::text::{printable, with_devices};
 
 /// One message for the user, complete as it is: what is at fault (key, file or device) and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl std::error::Error for Failure {}
 
 impl From<isobar_case::Error> for Failure {
     fn from(error: isobar_case::Error) -> Self {
-        Self::new(error.to_string())
+        Self::new(with_devices(&error.to_string(), |name| format!("--device {name}")))
     }
 }
 

@@ -113,6 +113,7 @@ fn run(cli: Cli) -> Result<u8> {
         Command::Devices(args) => commands::devices::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Completions(args) => commands::completions::run(&args),
+        Command::Man(args) => commands::completions::run_man(&args),
         Command::Reproduce(_) => Err(moved("reproduce a")),
         Command::Model(_) => Err(moved("model --ranks 64")),
     }

@@ -65,11 +65,11 @@ fn solver(case: &Case, description: &Description) -> String {
         let multigrid = &case.solver.multigrid;
         let _ = write!(
             text,
-            ", {} V({},{}), {} coarse sweeps",
+            ", {} V({},{}), {}",
             description.smoother.name(),
             multigrid.pre,
             multigrid.post,
-            multigrid.coarse_sweeps
+            plural(multigrid.coarse_sweeps, "coarse sweep")
         );
     }
     if (case.solver.method, case.solver.preconditioner) == (Method::Auto, Preconditioner::Auto) {
@@ -112,13 +112,17 @@ pub fn closing(
     } else {
         format!("NOT converged: {} after {iterations}", outcome.stop.to_string().replace('_', " "))
     };
+    // Without an iteration nothing has converged by any factor.
+    let factor = match outcome.iterations {
+        0 => String::new(),
+        _ => format!(", convergence factor {:.3}", outcome.mean_rate()),
+    };
     let mut lines = vec![entry(
         "outcome",
         format!(
-            "{verdict}; relative residual {:.3e} (tolerance {:.0e}), {:.3} an iteration",
+            "{verdict}; relative residual {:.3e} (tolerance {:.0e}){factor}",
             outcome.relative_residual,
-            case.solver.tolerance,
-            outcome.mean_rate()
+            case.solver.tolerance
         ),
     )];
     if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {

@@ -1,5 +1,7 @@
 //! Times the fused steps of a solve, each alone and on the grid it runs on.
 
+mod modes;
+
 use std::time::Instant;
 
 use crate::array::ArrayView;
@@ -8,12 +10,12 @@ use crate::build::{Solve, System};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::{Capabilities, Direction, Guess, LineSmoother, LineSolver, MixedTop, Relaxation, Transfer};
-use crate::options::SolverOptions;
-use crate::precond::relaxations;
+use crate::options::{MultigridOptions, SolverOptions};
+use crate::precond::{IncompleteCholesky, Preconditioner, relaxations};
 use crate::problem;
 use crate::real::{Precision, Real};
 use crate::stencil::hierarchy::levels;
-use crate::stencil::{Stencil, Supports};
+use crate::stencil::{Hierarchy, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
 
 /// A batch lasts at least so long, so that neither clock nor synchronisation shows.
@@ -125,8 +127,13 @@ pub fn time_iteration<B: Supports<S>, S: Stencil>(
     let stencil = &*around;
     let choice = backend.choice(stencil, &backend.operator::<f64>(stencil)?, options)?;
     let options = options.resolved(&choice)?;
-    let mut timed = time_in::<B, S, f64>(backend, stencil, &options, steps)?;
-    timed.extend(time_in::<B, S, f32>(backend, stencil, &options, steps)?);
+    // Of a solve by modes only steps on the grid itself are those of its operator.
+    let grid = backend.layout(stencil)?.shape().cells();
+    let has_modes = steps.iter().any(|step| step.step.name == traffic::MODES.name);
+    let own: Vec<StepTraffic> = steps.iter().copied().filter(|step| !has_modes || step.cells == grid).collect();
+    let mut timed = time_in::<B, S, f64>(backend, stencil, &options, &own)?;
+    timed.extend(time_in::<B, S, f32>(backend, stencil, &options, &own)?);
+    timed.extend(modes::time_modes(backend, stencil, &options, steps)?);
     timed.sort_by_key(|timed| std::cmp::Reverse(timed.step.cells));
     Ok(timed)
 }
@@ -147,33 +154,55 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         capabilities: backend.capabilities(&operator),
         lines: backend.lines(stencil, &operator)?.map(|lines| lines.solver),
     };
+    let substitutes = |step: &StepTraffic| {
+        [traffic::SUBSTITUTE, traffic::SUBSTITUTE_RESIDUAL].iter().any(|own| own.name == step.step.name)
+    };
+    let cholesky = if mine.iter().any(substitutes) {
+        let triangular = match &finest.capabilities.triangular {
+            Some(triangular) => Some(triangular.clone()),
+            None => backend.stored_faces::<T>(stencil)?.and_then(|stored| stored.capabilities.triangular),
+        };
+        let blocks = IncompleteCholesky::<B, T>::blocks(options.preconditioner, stencil.shape().nx);
+        triangular
+            .zip(blocks)
+            .map(|(triangular, (block, relaxation))| IncompleteCholesky::new(triangular, block, relaxation))
+            .transpose()?
+    } else {
+        None
+    };
     let hierarchy = levels(backend, stencil, &operator, &options.multigrid)?;
     let mut timed = Vec::new();
-    let mut time = |bench: &mut Bench<'_, B, T>, shape: Shape| -> Result<()> {
-        for &step in mine.iter().filter(|step| step.cells == shape.cells()) {
-            if bench.run(&step.step)? {
-                let seconds = seconds(backend, || bench.run(&step.step).map(drop))?;
-                timed.push(Timed { step, shape, seconds });
-            }
-        }
-        Ok(())
-    };
     let layout = backend.layout(stencil)?;
     let Some(hierarchy) = hierarchy else {
-        time(&mut Bench::new(backend, &layout, Some(&finest), None, None)?, layout.shape())?;
+        let mut bench = Bench { cholesky, ..Bench::new(backend, &layout, Some(&finest), None, None)? };
+        bench.time(layout.shape(), &mine, &mut timed)?;
         return Ok(timed);
     };
-    let relaxations = relaxations(&hierarchy, &options.multigrid);
-    for (n, (level, &relaxation)) in hierarchy.levels.iter().zip(&relaxations).enumerate() {
-        let finest = (n == 0).then_some(&finest);
-        let transfer = hierarchy.transfers.get(n).map(|transfer| &**transfer);
-        let mut bench = Bench::new(backend, level.layout(), finest, Some((&**level, relaxation)), transfer)?;
-        time(&mut bench, level.layout().shape())?;
-    }
-    if options.storage() == Precision::Mixed && T::PRECISION == Precision::F64 {
-        time_top(backend, stencil, options, relaxations[0], &mine, &mut timed)?;
+    let (mut rest, mut first) = (Some((&finest, cholesky)), None);
+    time_levels(&hierarchy, &options.multigrid, |level, relaxation, transfer| {
+        let (finest, cholesky) = rest.take().map_or((None, None), |(finest, cholesky)| (Some(finest), cholesky));
+        first.get_or_insert(relaxation);
+        let bench = Bench::new(backend, level.layout(), finest, Some((level, relaxation)), transfer)?;
+        Bench { cholesky, ..bench }.time(level.layout().shape(), &mine, &mut timed)
+    })?;
+    if let Some(relaxation) =
+        first.filter(|_| options.storage() == Precision::Mixed && T::PRECISION == Precision::F64)
+    {
+        time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
     }
     Ok(timed)
+}
+
+/// Calls `time` with every level of a hierarchy, how it is relaxed, and what goes to the next one.
+fn time_levels<B: Backend, S, T: Real>(
+    hierarchy: &Hierarchy<B, S, T>,
+    options: &MultigridOptions,
+    mut time: impl FnMut(&dyn LineSmoother<B, T>, Relaxation, Option<&dyn Transfer<B, T>>) -> Result<()>,
+) -> Result<()> {
+    let levels = hierarchy.levels.iter().zip(relaxations(hierarchy, options));
+    levels.enumerate().try_for_each(|(n, (level, relaxation))| {
+        time(&**level, relaxation, hierarchy.transfers.get(n).map(|transfer| &**transfer))
+    })
 }
 
 /// The steps of the finest level of a mixed-precision cycle.
@@ -229,6 +258,8 @@ struct Bench<'b, B: crate::backend::AggregateBackend, T: Real> {
     /// A level, and how it is relaxed.
     level: Option<(&'b dyn LineSmoother<B, T>, Relaxation)>,
     transfer: Option<&'b dyn Transfer<B, T>>,
+    /// The factorisation of the finest level, where steps substitute.
+    cholesky: Option<IncompleteCholesky<B, T>>,
     f: B::Vector<T>,
     u: B::Vector<T>,
     p: B::Vector<T>,
@@ -269,8 +300,21 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
             finest,
             level,
             transfer,
+            cholesky: None,
             f,
         })
+    }
+
+    /// Times the steps that are declared for a grid of so many cells and stand alone.
+    fn time(&mut self, shape: Shape, steps: &[StepTraffic], timed: &mut Vec<Timed>) -> Result<()> {
+        let backend = self.backend;
+        for &step in steps.iter().filter(|step| step.cells == shape.cells()) {
+            if self.run(&step.step)? {
+                let seconds = seconds(backend, || self.run(&step.step).map(drop))?;
+                timed.push(Timed { step, shape, seconds });
+            }
+        }
+        Ok(())
     }
 
     /// Takes a step once; false where it does not stand alone.
@@ -298,10 +342,18 @@ impl<'b, B: crate::backend::AggregateBackend, T: Real> Bench<'b, B, T> {
     }
 
     fn run_on_finest(&mut self, step: &Traffic) -> Result<bool> {
-        let Self { finest, f, u, p, next, q, scalars, .. } = self;
+        let Self { finest, cholesky, f, u, p, next, q, scalars, .. } = self;
         let Some(Finest { capabilities, lines }) = finest else { return Ok(false) };
         let (operator, norm) = (&capabilities.operator, OUT.get(0));
         let is = |declared: Traffic| declared.name == step.name;
+        if let Some(cholesky) = cholesky {
+            if is(traffic::SUBSTITUTE) {
+                return cholesky.apply(f, u).map(|()| true);
+            }
+            if is(traffic::SUBSTITUTE_RESIDUAL) {
+                return cholesky.precondition_residual(f, q, u, Ratio::ZERO, OUT, scalars).map(|()| true);
+            }
+        }
         match (&capabilities.diagonal, lines, &capabilities.triangular) {
             _ if is(traffic::APPLY) => operator.apply(f, q)?,
             _ if is(traffic::RESIDUAL) => operator.residual(f, u, q, norm, scalars)?,

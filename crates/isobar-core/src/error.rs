@@ -19,7 +19,7 @@ pub enum Error {
         message: String,
     },
     /// Two things that must agree in shape do not.
-    #[error("{what} has shape {found}, but {expected} is needed")]
+    #[error("{what}: found shape {found}, but {expected} is needed")]
     Shape {
         /// The offending array.
         what: String,
@@ -29,7 +29,7 @@ pub enum Error {
         expected: String,
     },
     /// An input array holds a NaN or an infinity.
-    #[error("{what} is {value} at (i, j, k) = ({i}, {j}, {k}); every entry must be finite")]
+    #[error("{what} is {value} at (i, j, k) = ({i}, {j}, {k}), counted from 0; every entry must be finite")]
     NotFinite {
         /// The array.
         what: String,

@@ -55,7 +55,7 @@ pub(crate) fn start() -> Result<()> {
     // SAFETY: only looks for the library.
     if !unsafe { sys::is_culib_present() } {
         return Err(error(
-            "no NVIDIA driver (libcuda.so.1 not found); install one, or use --device cpu to compute on the processor",
+            "no NVIDIA driver (libcuda.so.1 not found); install one, or use the device \"cpu\"",
         ));
     }
     let version = version()?;
@@ -69,7 +69,7 @@ pub(crate) fn start() -> Result<()> {
     // SAFETY: no arguments to get wrong.
     let code = unsafe { sys::cuInit(0) };
     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
-        return Err(error("the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
+        return Err(error("the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the device \"cpu\""));
     }
     check(code, "starting the driver")
 }
@@ -131,7 +131,7 @@ impl Card {
         let count = count()?;
         if ordinal >= count {
             return Err(error(match count {
-                0 => "there is no GPU; use --device cpu".to_owned(),
+                0 => "there is no GPU; use the device \"cpu\"".to_owned(),
                 1 => format!("there is no device cuda:{ordinal}; the only one is cuda:0"),
                 _ => format!("there is no device cuda:{ordinal}; there are cuda:0 to cuda:{}", count - 1),
             }));
@@ -187,7 +187,7 @@ impl Context {
         if capability < OLDEST_CAPABILITY {
             return Err(error(format!(
                 "cuda:{ordinal} ({name}) has compute capability {}.{}, and {}.{} (Turing) is needed; use another card, \
-                 or --device cpu",
+                 or the device \"cpu\"",
                 capability.0, capability.1, OLDEST_CAPABILITY.0, OLDEST_CAPABILITY.1
             )));
         }

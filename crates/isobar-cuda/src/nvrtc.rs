@@ -90,7 +90,7 @@ impl Nvrtc {
         WANTED.find(Self::load).map_err(|reason| {
             format!(
                 "NVRTC, which compiles the kernels, is not found ({reason}); install it (pip install nvidia-cuda-nvrtc, \
-                 or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use --device cpu"
+                 or the CUDA toolkit) and set ISOBAR_NVRTC to the path of libnvrtc.so, or use the device \"cpu\""
             )
         })
     }

@@ -54,7 +54,7 @@ impl<B: PartBackend> Distributed<B> {
         if in_x > 1 && !B::DIVIDES_ROWS {
             let kind = self.inner.device().kind;
             return Err(Error::Unsupported(format!(
-                "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{ranks}, or --device cpu"
+                "{in_x}x{in_y} parts on devices of kind {kind}, whose parts have whole rows; use 1x{ranks}, or the device \"cpu\""
             )));
         }
         let ranks = Ranks { world: Arc::clone(&self.world), parts };

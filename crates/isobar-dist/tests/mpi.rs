@@ -66,7 +66,7 @@ fn main() {
             }));
         }
         // Each kind of handles that this MPI has.
-        for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"] {
+        for name in ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"] {
             let (folder, library) = (folder.clone(), folder.join("../lib").join(name));
             if library.exists() {
                 for (what, ranks) in [(SOLVE, 3), (BE_A_GUEST, 3), (BE_A_GUEST, 1)] {

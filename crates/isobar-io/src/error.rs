@@ -13,9 +13,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The ending of an output file names no format.
     #[error(
-        "{path}: cannot tell the output format from this ending; use .npy (NumPy), .vti (ParaView) or .zarr (xarray)"
+        "{path}: cannot tell the output format from this ending; use .npy (NumPy), .vti or .vtr (ParaView), or .zarr (xarray)"
     )]
     UnknownEnding {
+        /// The output file as the user wrote it.
+        path: PathBuf,
+    },
+    /// Cells of various widths are to go into a format of evenly spaced ones.
+    #[error("{path}: holds cells that are evenly spaced, and widths differ here; use a name that ends in .vtr (ParaView)")]
+    Graded {
         /// The output file as the user wrote it.
         path: PathBuf,
     },
@@ -74,7 +80,7 @@ pub enum Error {
         problem: String,
     },
     /// Frames in time are to go into a format that holds one.
-    #[error("{path}: holds one state; for frames in time use .zarr (xarray) or .vti (ParaView)")]
+    #[error("{path}: holds one state; for frames in time use .zarr (xarray), .vti or .vtr (ParaView)")]
     NoSeries {
         /// The output file as the user wrote it.
         path: PathBuf,

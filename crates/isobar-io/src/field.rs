@@ -1,19 +1,22 @@
 //! A field, the cells it lives on, and the formats that it can be written in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::{atomic, npy, vti, zarr};
+use crate::{atomic, npy, vtk, zarr};
 
 /// What an output file is read by; its ending says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `.npy`: NumPy.
     Npy,
-    /// `.vti`: VTK ImageData, ParaView.
+    /// `.vti`: VTK ImageData, ParaView; of grids whose cells are evenly spaced.
     Vti,
+    /// `.vtr`: VTK RectilinearGrid, ParaView.
+    Vtr,
     /// `.zarr`: zarr version 3, xarray.
     Zarr,
 }
@@ -28,6 +31,7 @@ impl Format {
         match ending.as_ref().and_then(|ending| ending.to_str()) {
             Some("npy") => Ok(Format::Npy),
             Some("vti") => Ok(Format::Vti),
+            Some("vtr") => Ok(Format::Vtr),
             Some("zarr") => Ok(Format::Zarr),
             _ => Err(Error::UnknownEnding { path: path.to_path_buf() }),
         }
@@ -59,6 +63,28 @@ impl Mesh {
             spacing: Some(spacing),
             units: Units::Unspecified,
         }
+    }
+
+    /// Where cells begin and end in one direction; where only centres are known, half-way between them, and at the ends as far out as the
+    /// first one is in.
+    pub fn edges(&self, direction: usize) -> Cow<'_, [f64]> {
+        let faces = &self.faces[direction];
+        if !faces.is_empty() {
+            return Cow::Borrowed(faces);
+        }
+        let centres = &self.centres[direction];
+        let [first, .., last] = centres[..] else {
+            return Cow::Owned(centres.iter().flat_map(|centre| [centre - 0.5, centre + 0.5]).collect());
+        };
+        let half = |n: usize| (centres[n + 1] - centres[n]) / 2.0;
+        let between = centres.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
+        let ends = [first - half(0), last + half(centres.len() - 2)];
+        Cow::Owned([ends[0]].into_iter().chain(between).chain([ends[1]]).collect())
+    }
+
+    /// Whether widths of cells differ, in a grid that pictures show as it is.
+    fn is_graded(&self) -> bool {
+        self.spacing.is_none() && self.units == Units::Unspecified
     }
 }
 
@@ -142,15 +168,27 @@ pub fn check_writable(path: &Path) -> Result<()> {
     }
 }
 
+/// Checks before the work that the format of `path` can hold fields on this mesh.
+///
+/// # Errors
+/// [`Error::Graded`]: widths of cells differ, and the ending is `.vti`.
+pub fn check_mesh(path: &Path, mesh: &Mesh) -> Result<()> {
+    if Format::from_path(path)? == Format::Vti && mesh.is_graded() {
+        return Err(Error::Graded { path: path.to_path_buf() });
+    }
+    Ok(())
+}
+
 /// Writes a field in the format that the ending of `path` names.
 ///
 /// # Errors
 /// An [`Error`] naming `path`; what stood there before is then untouched.
 pub fn write(path: &Path, field: &Field<'_>) -> Result<()> {
     field.validate()?;
+    check_mesh(path, field.mesh)?;
     match Format::from_path(path)? {
         Format::Npy => atomic::write_with(path, |out| npy::write(out, &field.shape, field.values)),
-        Format::Vti => atomic::write_with(path, |out| vti::write(out, field)),
+        format @ (Format::Vti | Format::Vtr) => atomic::write_with(path, |out| vtk::write(out, field, format)),
         Format::Zarr => zarr::write(path, field),
     }
 }

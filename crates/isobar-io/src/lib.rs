@@ -12,7 +12,7 @@
 //! let mesh = Mesh::unit([3, 2, 1]);
 //! let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 //! isobar_io::check_writable(&path)?; // before the work
-//! isobar_io::write(&path, &Field::new("u", &values, [1, 2, 3], &mesh))?; // or u.vti, or u.zarr
+//! isobar_io::write(&path, &Field::new("u", &values, [1, 2, 3], &mesh))?; // or u.vti, u.vtr, u.zarr
 //! assert_eq!(npy::read(&path, [1, 2, 3])?, values);
 //! # Ok(())
 //! # }
@@ -27,7 +27,7 @@
 //! | [`npy`] | NumPy arrays, in and out |
 //! | [`image`] | images: NumPy arrays and stacks of TIFF |
 //! | [`write_fluxes`] | a number for every face |
-//! | `vti` | VTK ImageData for ParaView |
+//! | `vtk` | ImageData and RectilinearGrid of VTK for ParaView |
 //! | `zarr` | zarr version 3 for xarray |
 //! | [`atomic`] | files that are there whole or not at all |
 //! | [`temporary`] | what to do before a signal ends the program |
@@ -45,13 +45,13 @@ pub mod npy;
 mod owner;
 mod series;
 pub mod temporary;
-mod vti;
+mod vtk;
 mod zarr;
 
 pub use checkpoint::Checkpoint;
 pub use clash::{Clash, clash};
 pub use error::{Error, Result};
-pub use field::{Field, Format, Mesh, Units, check_writable, write};
+pub use field::{Field, Format, Mesh, Units, check_mesh, check_writable, write};
 pub use series::Series;
 pub use zarr::faces::{check_fluxes, write_fluxes};
 pub use zarr::shared::SharedStore;

@@ -4,31 +4,32 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::field::{Field, Format, Mesh};
+use crate::field::{Field, Format, Mesh, check_mesh};
 use crate::zarr::series::Frames;
-use crate::{atomic, vti};
+use crate::{atomic, vtk};
 
 /// Frames of a field in time, written one after another: into one `.zarr` with a time axis, which is put into its place
 /// when it is complete; or, for `NAME.vti`, into `NAME_0000.vti`, `NAME_0001.vti`, … with a `NAME.pvd` that lists
-/// those that are there.
+/// those that are there, and for `NAME.vtr` likewise.
 pub struct Series(Kind);
 
 enum Kind {
     Zarr(Box<Frames>),
-    Vti { path: PathBuf, frames: Vec<(f64, String)> },
+    Vtk { path: PathBuf, format: Format, frames: Vec<(f64, String)> },
 }
 
 impl Series {
     /// Before the first of at most so many frames, of shape (nz, ny, nx).
     ///
     /// # Errors
-    /// Another format than `.zarr` and `.vti`; a place that cannot be written to.
+    /// Another format than `.zarr`, `.vti` and `.vtr`, or one that cannot hold the mesh; a place that cannot be written to.
     pub fn begin(path: &Path, name: &str, shape: [usize; 3], mesh: &Mesh, most: usize) -> Result<Self> {
+        check_mesh(path, mesh)?;
         match Format::from_path(path)? {
             Format::Zarr => Ok(Self(Kind::Zarr(Box::new(Frames::begin(path, name, shape, mesh, most)?)))),
-            Format::Vti => {
+            format @ (Format::Vti | Format::Vtr) => {
                 atomic::check(&list(path))?;
-                Ok(Self(Kind::Vti { path: path.to_path_buf(), frames: Vec::new() }))
+                Ok(Self(Kind::Vtk { path: path.to_path_buf(), format, frames: Vec::new() }))
             }
             Format::Npy => Err(Error::NoSeries { path: path.to_path_buf() }),
         }
@@ -36,7 +37,7 @@ impl Series {
 
     /// Whether frames can be written to a file of this name.
     pub fn is_possible(path: &Path) -> bool {
-        matches!(Format::from_path(path), Ok(Format::Zarr | Format::Vti))
+        matches!(Format::from_path(path), Ok(Format::Zarr | Format::Vti | Format::Vtr))
     }
 
     /// Writes a frame.
@@ -47,9 +48,10 @@ impl Series {
         field.validate()?;
         match &mut self.0 {
             Kind::Zarr(frames) => frames.push(time, field),
-            Kind::Vti { path, frames } => {
-                let name = format!("{}_{:04}.vti", stem(path), frames.len());
-                atomic::write_with(&path.with_file_name(&name), |out| vti::write(out, field))?;
+            Kind::Vtk { path, format, frames } => {
+                let ending = if *format == Format::Vtr { "vtr" } else { "vti" };
+                let name = format!("{}_{:04}.{ending}", stem(path), frames.len());
+                atomic::write_with(&path.with_file_name(&name), |out| vtk::write(out, field, *format))?;
                 frames.push((time, name));
                 atomic::write_whole(&list(path), collection(frames).as_bytes())
             }
@@ -63,7 +65,7 @@ impl Series {
     pub fn finish(self, attributes: &BTreeMap<String, String>) -> Result<()> {
         match self.0 {
             Kind::Zarr(frames) => frames.finish(attributes),
-            Kind::Vti { .. } => Ok(()),
+            Kind::Vtk { .. } => Ok(()),
         }
     }
 }
@@ -83,7 +85,7 @@ fn collection(frames: &[(f64, String)]) -> String {
         "<?xml version=\"1.0\"?>\n<VTKFile type=\"Collection\" version=\"1.0\" byte_order=\"LittleEndian\">\n<Collection>\n"
             .to_owned();
     for (time, name) in frames {
-        let name = vti::escape(name);
+        let name = vtk::escape(name);
         text += &format!("<DataSet timestep=\"{time}\" group=\"\" part=\"0\" file=\"{name}\"/>\n");
     }
     text + "</Collection>\n</VTKFile>\n"
@@ -96,15 +98,23 @@ mod tests {
     #[test]
     fn frames_are_listed_with_their_times() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, mesh) = (folder.path().join("run.vti"), Mesh::unit([3, 2, 1]));
-        let mut series = Series::begin(&path, "u", [1, 2, 3], &mesh, 2).unwrap();
-        for (time, value) in [(0.0, 1.0), (0.25, 2.0)] {
-            series.push(time, &Field::new("u", &[value; 6], [1, 2, 3], &mesh)).unwrap();
+        let mesh = Mesh::unit([3, 2, 1]);
+        for ending in ["vti", "vtr"] {
+            let path = folder.path().join("run").with_extension(ending);
+            let mut series = Series::begin(&path, "u", [1, 2, 3], &mesh, 2).unwrap();
+            for (time, value) in [(0.0, 1.0), (0.25, 2.0)] {
+                series.push(time, &Field::new("u", &[value; 6], [1, 2, 3], &mesh)).unwrap();
+            }
+            series.finish(&BTreeMap::new()).unwrap();
+            let list = std::fs::read_to_string(folder.path().join("run.pvd")).unwrap();
+            let second = format!("run_0001.{ending}");
+            assert!(list.contains("timestep=\"0.25\"") && list.contains(&format!("file=\"{second}\"")), "{list}");
+            assert!(folder.path().join(format!("run_0000.{ending}")).is_file() && folder.path().join(second).is_file());
         }
-        series.finish(&BTreeMap::new()).unwrap();
-        let list = std::fs::read_to_string(folder.path().join("run.pvd")).unwrap();
-        assert!(list.contains("timestep=\"0.25\"") && list.contains("file=\"run_0001.vti\""), "{list}");
-        assert!(folder.path().join("run_0000.vti").is_file() && folder.path().join("run_0001.vti").is_file());
+        let graded = Mesh { spacing: None, ..mesh };
+        let refusal = Series::begin(&folder.path().join("run.vti"), "u", [1, 2, 3], &graded, 2).err().unwrap();
+        assert!(matches!(refusal, Error::Graded { .. }), "{refusal}");
+        assert!(Series::begin(&folder.path().join("run.vtr"), "u", [1, 2, 3], &graded, 2).is_ok());
     }
 
     #[test]

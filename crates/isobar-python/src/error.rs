@@ -1,6 +1,7 @@
 //! Exceptions.
 
 use isobar::Error;
+use isobar_case::text::with_devices;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 
@@ -12,10 +13,15 @@ pub(crate) fn raise(error: Error) -> PyErr {
         Error::Io(_) => PyOSError::new_err::<String>,
         _ => PyValueError::new_err::<String>,
     };
-    is(isobar_case::Error::from(error).to_string())
+    is(with_argument(&isobar_case::Error::from(error)))
 }
 
 /// The exception for an error of a case.
 pub(crate) fn raise_case(error: isobar_case::Error) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    PyValueError::new_err(with_argument(&error))
+}
+
+/// The message, which names devices as the argument does.
+fn with_argument(error: &isobar_case::Error) -> String {
+    with_devices(&error.to_string(), |name| format!("device=\"{name}\""))
 }

@@ -129,7 +129,7 @@ int main(int argc, char **argv)
     other = box;
     isobar_array own_kappa = isobar_host_array(kappa, NZ, is_odd() ? count + 1 : count, NX, ISOBAR_F64);
     other.kappa = &own_kappa;
-    expect(isobar_problem_diffusion_rows(&other, NY, ranks, &thin), ISOBAR_INVALID, "kappa has shape");
+    expect(isobar_problem_diffusion_rows(&other, NY, ranks, &thin), ISOBAR_INVALID, "kappa: found shape");
 
     expect(isobar_solver_create(problem, options, "cpu", 1, &solver), ISOBAR_OK, "");
     /* In any order: the solver keeps what it needs. */

@@ -32,7 +32,7 @@ pub fn run(args: &EffectiveArgs) -> Result<u8> {
         .validate()
         .map_err(|error| Failure::new(error.to_string().replacen("solver.tolerance", "--tolerance", 1)))?;
     if let Some(path) = &args.plot {
-        files::refuse_standard_output("--plot", path, ".png")?;
+        files::refuse_standard_output("--plot", path, ".png or .svg")?;
         plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
     let targets = [("--report", args.report.as_deref()), ("--plot", args.plot.as_deref())];

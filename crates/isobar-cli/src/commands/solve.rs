@@ -123,14 +123,18 @@ fn require_steps(args: &SolveArgs, case: &Case) -> Result<()> {
     )))
 }
 
-/// Checks that the endings of what is to be written say what it shall be.
-pub(super) fn check_endings(args: &SolveArgs) -> Result<()> {
+/// Checks that the endings of what is to be written say what it shall be, and that it can be.
+pub(super) fn check_endings(args: &SolveArgs, case: &Case) -> Result<()> {
     if let Some(path) = &args.output {
-        files::refuse_standard_output("--output", path, ".npy, .vti or .zarr")?;
-        Format::from_path(path).map_err(|error| Failure::new(format!("--output {error}")))?;
+        files::refuse_standard_output("--output", path, ".npy, .vti, .vtr or .zarr")?;
+        let checked = match case.problem.mesh() {
+            Some(mesh) => isobar_io::check_mesh(path, &mesh),
+            None => Format::from_path(path).map(drop),
+        };
+        checked.map_err(|error| Failure::new(format!("--output {error}")))?;
     }
     if let Some(path) = &args.plot {
-        files::refuse_standard_output("--plot", path, ".png")?;
+        files::refuse_standard_output("--plot", path, ".png or .svg")?;
         plot::check(path).map_err(|error| Failure::new(format!("--plot {error}")))?;
     }
     Ok(())
@@ -138,7 +142,7 @@ pub(super) fn check_endings(args: &SolveArgs) -> Result<()> {
 
 /// Checks what is to be written; where the summary goes.
 fn check_files(args: &SolveArgs, case: &Case) -> Result<Stream> {
-    check_endings(args)?;
+    check_endings(args, case)?;
     let targets = [
         ("--report", args.report.as_deref()),
         ("--output", args.output.as_deref()),

@@ -1,8 +1,9 @@
 //! One picture of a solve: how it converged, and the solution along two planes, or the one there is.
 //!
-//! The picture is drawn twice as large as it is saved and averaged down, which smooths every line.
+//! A PNG is drawn twice as large as it is saved and averaged down, which smooths every line; an SVG has the coordinates of the large one.
 //! The font is compiled in: a fresh machine needs neither fonts nor fontconfig.
 
+mod canvas;
 mod convergence;
 mod curves;
 mod profile;
@@ -20,6 +21,7 @@ use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
+use self::canvas::Canvas;
 use self::scale::Scale;
 use crate::failure::{Failure, Result};
 use isobar_case::report::StepReport;
@@ -37,7 +39,7 @@ const GRID: RGBColor = RGBColor(226, 226, 226);
 /// Curves.
 const LINE: RGBColor = RGBColor(38, 92, 156);
 
-type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+type Area<'a> = DrawingArea<Canvas<'a>, Shift>;
 /// The drawing library's errors have no common type but their message.
 type Drawn<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -54,19 +56,23 @@ pub(crate) struct PlotInput<'a> {
     pub(crate) field: &'a Field<'a>,
 }
 
-/// Checks before a solve that a plot can be written to `path`: a PNG by its name, in a folder that
+/// Checks before a solve that a plot can be written to `path`: a PNG or an SVG by its name, in a folder that
 /// is there and writable.
 ///
 /// # Errors
 /// Another ending; what [`atomic::check`] says.
 pub fn check(path: &Path) -> Result<()> {
-    if !path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png")) {
-        return Err(Failure::at(path, "the plot is a PNG image; give it a name that ends in .png"));
+    if !["png", "svg"].iter().any(|&ending| has_ending(path, ending)) {
+        return Err(Failure::at(path, "the plot is a PNG or an SVG image; give it a name that ends in .png or .svg"));
     }
     Ok(atomic::check(path)?)
 }
 
-/// Draws the convergence, the middle layer and the middle row as one PNG; where there is one layer only, that
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
+}
+
+/// Draws the convergence, the middle layer and the middle row as one picture; where there is one layer only, that
 /// layer; and where there is one row only, a curve.
 ///
 /// Values that are not finite are grey and counted in the title of their slice; inactive cells are blank.
@@ -75,10 +81,7 @@ pub fn check(path: &Path) -> Result<()> {
 /// A failure naming `path`; what stood there before is then untouched.
 pub(crate) fn solution(path: &Path, input: &PlotInput<'_>) -> Result<()> {
     input.field.validate()?;
-    let image = render(input)
-        .and_then(|pixels| encode(&pixels))
-        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
-    Ok(atomic::write_whole(path, &image)?)
+    write(path, input.title, |panels| draw_solution(panels, input))
 }
 
 /// What the picture of a run in time shows.
@@ -111,10 +114,7 @@ pub(crate) fn steps(path: &Path, input: &StepsPlot<'_>) -> Result<()> {
             _ => slice::draw_horizontal(&right, input.field),
         }
     };
-    let image = on_canvas(input.title, draw)
-        .and_then(|pixels| encode(&pixels))
-        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
-    Ok(atomic::write_whole(path, &image)?)
+    write(path, input.title, draw)
 }
 
 /// Draws up to four diagrams.
@@ -128,15 +128,12 @@ pub fn curves(path: &Path, title: &str, panels: &[Panel]) -> Result<()> {
         let [(a, b), (c, d)] = &halves;
         [a, b, c, d].into_iter().zip(panels).try_for_each(|(area, panel)| curves::draw(area, panel))
     };
-    let image = on_canvas(title, draw)
-        .and_then(|pixels| encode(&pixels))
-        .map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
-    Ok(atomic::write_whole(path, &image)?)
+    write(path, title, draw)
 }
 
-/// The picture, three bytes a pixel.
-fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
-    on_canvas(input.title, |panels| match input.field.shape {
+/// The panels of a solve.
+fn draw_solution(panels: &Area<'_>, input: &PlotInput<'_>) -> Drawn {
+    match input.field.shape {
         [1, 1, _] => {
             let (upper, lower) = panels.split_vertically(px(465));
             convergence::draw(&upper, input.history, input.tolerance)?;
@@ -154,23 +151,46 @@ fn render(input: &PlotInput<'_>) -> Drawn<Vec<u8>> {
             slice::draw_horizontal(&right, input.field)?;
             slice::draw_vertical(&lower, input.field)
         }
-    })
+    }
 }
 
-/// A picture under a title.
-fn on_canvas(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<Vec<u8>> {
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| "the compiled-in font is damaged")?;
-    let (width, height) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
-    let mut pixels = vec![0; (width * height * 3) as usize];
-    {
-        let root = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (header, panels) = root.split_vertically(px(70));
-        header.draw(&Text::new(fit(title, 92), (px(30), px(24)), font(30.0)))?;
-        draw(&panels)?;
-        root.present()?;
-    }
+/// Writes the picture that the ending of `path` names.
+fn write(path: &Path, title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<()> {
+    let image = if has_ending(path, "svg") {
+        as_svg(title, draw).map(String::into_bytes)
+    } else {
+        as_pixels(title, draw).and_then(|pixels| encode(&pixels, SIZE))
+    };
+    let image = image.map_err(|error| Failure::at(path, format!("cannot draw the plot: {error}")))?;
+    Ok(atomic::write_whole(path, &image)?)
+}
+
+/// The size that is drawn.
+const DRAWN_SIZE: (u32, u32) = (SIZE.0 * OVERSIZE, SIZE.1 * OVERSIZE);
+
+/// The picture, three bytes a pixel.
+fn as_pixels(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<Vec<u8>> {
+    let mut pixels = vec![0; (DRAWN_SIZE.0 * DRAWN_SIZE.1 * 3) as usize];
+    on_canvas(Canvas::Pixels(BitMapBackend::with_buffer(&mut pixels, DRAWN_SIZE)), title, draw)?;
     Ok(average(&pixels))
+}
+
+fn as_svg(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Drawn<String> {
+    let mut text = String::new();
+    on_canvas(Canvas::svg(&mut text, DRAWN_SIZE), title, draw)?;
+    Ok(text + "</svg>\n")
+}
+
+/// Draws panels under a title.
+fn on_canvas<'a>(canvas: Canvas<'a>, title: &str, draw: impl FnOnce(&Area<'a>) -> Drawn) -> Drawn {
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| "the compiled-in font is damaged")?;
+    let root = canvas.into_drawing_area();
+    root.fill(&WHITE)?;
+    let (header, panels) = root.split_vertically(px(70));
+    header.draw(&Text::new(fit(title, 92), (px(30), px(24)), font(30.0)))?;
+    draw(&panels)?;
+    root.present()?;
+    Ok(())
 }
 
 /// Averages squares of `OVERSIZE`² pixels.
@@ -189,9 +209,9 @@ fn average(pixels: &[u8]) -> Vec<u8> {
     small
 }
 
-fn encode(pixels: &[u8]) -> Drawn<Vec<u8>> {
+fn encode(pixels: &[u8], (width, height): (u32, u32)) -> Drawn<Vec<u8>> {
     let mut image = Vec::new();
-    let mut encoder = png::Encoder::new(&mut image, SIZE.0, SIZE.1);
+    let mut encoder = png::Encoder::new(&mut image, width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.add_text_chunk("Software".into(), concat!("isobar ", env!("CARGO_PKG_VERSION")).into())?;
@@ -201,8 +221,8 @@ fn encode(pixels: &[u8]) -> Drawn<Vec<u8>> {
 
 /// The look that all axes share: their ticks, labels and names.
 fn styled<'m, 'a, 'b, 'd, X, Y>(
-    mesh: &'m mut MeshStyle<'a, 'b, X, Y, BitMapBackend<'d>>,
-) -> &'m mut MeshStyle<'a, 'b, X, Y, BitMapBackend<'d>>
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, Canvas<'d>>
 where
     X: Ranged<ValueType = f64> + ValueFormatter<f64>,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -221,7 +241,7 @@ fn diagram<'a, 'b>(
     title: String,
     (across, x_name): (Scale, &str),
     (up, y_name): (Scale, &str),
-) -> Drawn<ChartContext<'a, BitMapBackend<'b>, Cartesian2d<Scale, Scale>>> {
+) -> Drawn<ChartContext<'a, Canvas<'b>, Cartesian2d<Scale, Scale>>> {
     area.draw(&Text::new(title, (px(104), px(8)), font(22.0)))?;
     let names = [format!("{x_name}{}", across.factor()), format!("{y_name}{}", up.factor())];
     let mut chart = ChartBuilder::on(area)

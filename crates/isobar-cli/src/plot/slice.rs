@@ -64,10 +64,7 @@ impl Axis {
             Units::Atmosphere => ["x (dimensionless)", "y (dimensionless)"][direction],
             Units::Unspecified => ["x", "y"][direction],
         };
-        match &field.mesh.faces[direction] {
-            faces if faces.is_empty() => Self::between(name, &field.mesh.centres[direction]),
-            faces => Self::new(name, faces.clone()),
-        }
+        Self::new(name, field.mesh.edges(direction).into_owned())
     }
 
     fn new(name: &'static str, faces: Vec<f64>) -> Self {
@@ -77,19 +74,6 @@ impl Axis {
         }
         // Coordinates that order no cells: count the cells instead.
         Axis { name, faces: (0..faces.len()).map(|n| n as f64).collect() }
-    }
-
-    /// Faces half-way between the centres; at the ends as far out as the first one is in.
-    fn between(name: &'static str, centres: &[f64]) -> Self {
-        let mut faces: Vec<f64> = centres.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0).collect();
-        let [first, .., last] = *centres else {
-            let centre = centres.first().copied().unwrap_or_default();
-            return Axis::new(name, vec![centre - 0.5, centre + 0.5]);
-        };
-        let ends = (2.0 * first - faces[0], 2.0 * last - faces[faces.len() - 1]);
-        faces.insert(0, ends.0);
-        faces.push(ends.1);
-        Axis::new(name, faces)
     }
 
     fn low(&self) -> f64 {

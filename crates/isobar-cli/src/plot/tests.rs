@@ -34,7 +34,7 @@ fn wave([z, y, x]: [f64; 3]) -> f64 {
 
 fn pixels(history: &[f64], tolerance: f64, field: &Field<'_>) -> Vec<u8> {
     let input = PlotInput { title: "cases/a.toml: multigrid, f64", history, tolerance, field };
-    render(&input).unwrap()
+    as_pixels(input.title, |panels| draw_solution(panels, &input)).unwrap()
 }
 
 #[test]
@@ -56,9 +56,34 @@ fn writes_a_png_whole() {
 }
 
 #[test]
-fn only_a_png_is_a_plot() {
+fn only_a_png_or_an_svg_is_a_plot() {
     let error = check(Path::new("plot.pdf")).unwrap_err().to_string();
-    assert!(error.contains("ends in .png"), "{error}");
+    assert!(error.contains("ends in .png or .svg"), "{error}");
+}
+
+#[test]
+fn an_svg_has_the_words_and_the_maps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.SVG");
+    check(&path).unwrap();
+    with_field([8, 6, 10], wave, |field| {
+        let input = PlotInput { title: "a < b & c", history: &[1.0, 0.1, 1e-3], tolerance: 1e-2, field };
+        solution(&path, &input).unwrap();
+    });
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
+    for words in ["a &lt; b &amp; c", ">iteration<", ">relative residual<", "rotate(270 "] {
+        assert!(text.contains(words), "{words}");
+    }
+    // Two maps, each with its key, which decode to what the PNG shows.
+    let images: Vec<&str> =
+        text.split("base64,").skip(1).map(|rest| rest.split('"').next().unwrap_or_default()).collect();
+    assert_eq!(images.len(), 4);
+    assert!(images.iter().all(|image| image.starts_with("iVBORw0KGgo") && image.len() % 4 == 0));
+    // Every element is closed: none is open at the end, and lines hold one each.
+    let lines = text.lines().count();
+    let closed = text.lines().filter(|line| line.ends_with("/>") || line.ends_with("</text>")).count();
+    assert_eq!(closed, lines - 2);
 }
 
 #[test]

@@ -44,8 +44,15 @@ impl Case {
     /// The solve fails with one message that holds all parts.
     #[track_caller]
     fn fails(&self, parts: &[&str]) {
+        self.fails_with(&[], parts);
+    }
+
+    /// The same with more arguments.
+    #[track_caller]
+    fn fails_with(&self, args: &[&str], parts: &[&str]) {
         let case = self.path("case.toml");
-        assert_fails(&isobar(["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"]).output().unwrap(), parts);
+        let all = ["solve", case.to_str().unwrap(), "--device", "cpu", "--quiet"];
+        assert_fails(&isobar(all.iter().chain(args)).output().unwrap(), parts);
     }
 }
 
@@ -99,8 +106,19 @@ fn grids_of_one_and_three_directions() {
     assert!(fs::read(&plot).unwrap().starts_with(b"\x89PNG"));
     assert!(String::from_utf8_lossy(&fs::read(&vti).unwrap()).contains("Spacing=\"0.25 1 1\""));
     let graded = LINEAR.replace("ny = 6", "ny = 6\nnz = 3\nspacing = [1.0, 2, [1.0, 2.0, 4.0]]");
-    let report = Case::new(&graded).solve(&[]);
+    let graded = Case::new(&graded);
+    let report = graded.solve(&[]);
     assert_eq!(report["problem"]["grid"], serde_json::json!([8, 6, 3]));
+    let [vti, vtr] = ["u.vti", "u.vtr"].map(|name| graded.path(name));
+    graded.fails_with(&["--output", vti.to_str().unwrap()], &["--output", "u.vti", "widths differ", ".vtr"]);
+    graded.solve(&["--output", vtr.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&fs::read(&vtr).unwrap()).contains("<RectilinearGrid WholeExtent=\"0 8 0 6 0 3\""));
+    // Widths that are given one by one and are the same are those of an even grid.
+    let even = LINEAR.replace("ny = 6", "ny = 6\nspacing = [1.0, [0.1, 0.1, 0.1, 0.1, 0.1, 0.1], 1.0]");
+    let even = Case::new(&even);
+    let vti = even.path("u.vti");
+    even.solve(&["--output", vti.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&fs::read(&vti).unwrap()).contains("Spacing=\"1 0.1 1\""));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn grids_larger_than_the_machine() {
 fn outputs_are_checked_before_the_solve() {
     let folder = tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    tiny_fails(&["--output", &inside("u.xyz")], &["--output", "u.xyz", ".npy", ".vti", ".zarr"]);
+    tiny_fails(&["--output", &inside("u.xyz")], &["--output", "u.xyz", ".npy", ".vti", ".vtr", ".zarr"]);
     tiny_fails(&["--output", &inside("u")], &["--output", ".npy"]);
     tiny_fails(&["--plot", &inside("u.pdf")], &["--plot", "u.pdf", ".png"]);
     tiny_fails(&["--report", &inside("no/report.json")], &["--report", "does not exist"]);

@@ -194,7 +194,7 @@ fn a_hyphen_is_standard_output() {
     refused(
         folder,
         &["solve", "case.toml", "--output", "-"],
-        &["--output -", "a file only", ".npy, .vti or .zarr", "./-"],
+        &["--output -", "a file only", ".npy, .vti, .vtr or .zarr", "./-"],
     );
     refused(folder, &["solve", "case.toml", "--plot", "-"], &["--plot -", "a file only", ".png"]);
     #[cfg(target_os = "linux")]

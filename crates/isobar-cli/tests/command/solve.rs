@@ -317,6 +317,26 @@ fn completions_are_printed() {
 }
 
 #[test]
+fn the_manual_has_a_page_for_the_command_and_for_each_subcommand() {
+    let page = |arguments: &[&str]| {
+        let output = isobar(std::iter::once(&"man").chain(arguments)).output().unwrap();
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let (code, text, said) = page(&[]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(text.contains(".TH isobar 1") && text.contains("isobar\\-solve(1)") && !text.contains("reproduce"), "{text}");
+    for name in ["solve", "effective", "bench", "devices", "export", "completions", "man"] {
+        let (code, text, said) = page(&[name]);
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{name}");
+        assert!(text.contains(&format!(".TH isobar-{name} 1")) && text.contains("SYNOPSIS"), "{text}");
+    }
+    for wrong in ["reproduce", "Solve", ""] {
+        let (code, _, said) = page(&[wrong]);
+        assert!(code == Some(1) && said.contains("there is no subcommand"), "{wrong}: {said}");
+    }
+}
+
+#[test]
 fn every_case_of_the_repository_is_valid() {
     let mut count = 0;
     for entry in fs::read_dir(case(".")).unwrap() {

@@ -276,13 +276,6 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             copies = copy;
             Ok::<_, Error>(triangular)
         };
-        let mut cholesky = |block: Option<usize>, relaxation: f64| {
-            let triangular = triangular()?;
-            if !triangular.substitutes() {
-                return Err(not_on_ranks(&what, "\"neumann\", \"ssor-ai\", \"line\" or \"multigrid\""));
-            }
-            Ok(Box::new(IncompleteCholesky::new(triangular, block, relaxation)?))
-        };
         let made: Box<dyn Preconditioner<B, T>> = match kind {
             Kind::None | Kind::Auto => Box::new(Identity(self.backend.clone())),
             Kind::Jacobi => Box::new(Jacobi(self.diagonal()?)),
@@ -292,12 +285,15 @@ impl<'a, B: Supports<S>, S: Stencil, T: Real> Maker<'a, B, S, T> {
             Kind::Modes => return self.modal(),
             Kind::Neumann { order } => Box::new(Neumann::new(triangular()?, order)?),
             Kind::IncompletePoisson { scaling } => Box::new(IncompletePoisson::new(triangular()?, scaling)?),
-            Kind::BlockIc { block } => {
-                let rows = 8 * self.stencil.shape().nx;
-                cholesky(Some(block.unwrap_or(rows)), 0.0)?
+            Kind::BlockIc { .. } | Kind::Ic { .. } | Kind::Mic { .. } => {
+                let triangular = triangular()?;
+                if !triangular.substitutes() {
+                    return Err(not_on_ranks(&what, "\"neumann\", \"ssor-ai\", \"line\" or \"multigrid\""));
+                }
+                let blocks = IncompleteCholesky::<B, T>::blocks(kind, self.stencil.shape().nx);
+                let (block, relaxation) = blocks.unwrap_or_default();
+                Box::new(IncompleteCholesky::new(triangular, block, relaxation)?)
             }
-            Kind::Ic { block } => cholesky(block, 0.0)?,
-            Kind::Mic { relaxation, block } => cholesky(block, relaxation)?,
             // The series cut after one term: (I − D⁻¹Lᵀ) D⁻¹ (I − L D⁻¹).
             Kind::SsorAi => Box::new(Neumann::new(triangular()?, 1)?),
         };

@@ -267,7 +267,7 @@ impl Ranks {
             monitor.watch(Some(((PROBE as f64 * self.bytes / moved) as usize, fastest.1 * moved)));
         }
         format!(
-            "preconditioner {from} was slow up to iteration {at}, {:.3} an iteration; went on with {to}",
+            "preconditioner {from} was slow up to iteration {at}, convergence factor {:.3}; went on with {to}",
             (-pace).exp()
         )
     }

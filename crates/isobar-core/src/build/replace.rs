@@ -76,7 +76,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         let (at, left) = (monitor.iterations(), (-monitor.pace()).exp());
         self.replace(in_double(self.options.clone()))?;
         monitor.change(residual);
-        let why = why.unwrap_or_else(|| format!("was slow, {left:.3} an iteration, up to iteration"));
+        let why = why.unwrap_or_else(|| format!("was slow, convergence factor {left:.3}, up to iteration"));
         Ok(format!("multigrid in single precision {why} {at}; went on in double precision"))
     }
 
@@ -129,7 +129,7 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.is_replaceable = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;
         monitor.change(residual);
-        Ok(format!("the nearest box was slow up to iteration {at}, {left:.3} an iteration; went on with multigrid"))
+        Ok(format!("the nearest box was slow up to iteration {at}, convergence factor {left:.3}; went on with multigrid"))
     }
 
     /// Makes room for the best iterate, which Krylov methods keep.

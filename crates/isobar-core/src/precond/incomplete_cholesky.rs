@@ -6,6 +6,7 @@ use super::Preconditioner;
 use crate::backend::{Backend, Ratio, Sums};
 use crate::error::Result;
 use crate::operator::Triangular;
+use crate::options;
 use crate::real::Real;
 use crate::traffic::{self, StepTraffic};
 
@@ -83,6 +84,18 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for IncompleteCholesky<B, T> {
 }
 
 impl<B: Backend, T: Real> IncompleteCholesky<B, T> {
+    /// The unknowns of a block, none for the whole grid, and ω of a preconditioner of this kind on rows of `nx` cells; none of another
+    /// kind.
+    pub fn blocks(kind: options::Preconditioner, nx: usize) -> Option<(Option<usize>, f64)> {
+        use options::Preconditioner as Kind;
+        match kind {
+            Kind::BlockIc { block } => Some((Some(block.unwrap_or(8 * nx)), 0.0)),
+            Kind::Ic { block } => Some((block, 0.0)),
+            Kind::Mic { relaxation, block } => Some((block, relaxation)),
+            _ => None,
+        }
+    }
+
     fn step(&self, step: traffic::Traffic, cells: usize) -> Vec<StepTraffic> {
         vec![StepTraffic::once::<T>(step, cells).with_coefficients(self.operator.coefficient_vectors())]
     }

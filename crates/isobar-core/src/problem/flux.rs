@@ -342,6 +342,6 @@ mod tests {
         let problem = DiffusionProblem::new(Shape::new(3, 2, 1), Coefficient::Isotropic(vec![1.0; 6]));
         let stencil = problem.stencil().unwrap();
         let message = problem.flow(&stencil).faces(&[0.0; 5]).unwrap_err().to_string();
-        assert!(message.contains("the solution has shape 5 cells, but 6 = 3×2×1"), "{message}");
+        assert!(message.contains("the solution: found shape 5 cells, but 6 = 3×2×1"), "{message}");
     }
 }

@@ -243,11 +243,11 @@ fn wrong_conductances_name_the_face() {
     }
     let mut short = faces();
     short[1].pop();
-    assert!(message(short, None, None).contains("conductances in y has shape 15 faces, but 16 for"));
+    assert!(message(short, None, None).contains("conductances in y: found shape 15 faces, but 16 for"));
     assert!(message(faces(), Some(vec![0.0; 5]), None).contains("5 cells"));
     let mut shift = vec![0.0; 24];
     shift[13] = f64::NAN;
     assert!(message(faces(), Some(shift), None).contains("NaN in cell (i, j, k) = (1, 0, 1)"));
-    assert!(message(faces(), None, Some(&[true; 3])).contains("active has shape 3"));
+    assert!(message(faces(), None, Some(&[true; 3])).contains("active: found shape 3"));
     assert!(message(faces(), None, Some(&[false; 24])).contains("none of the 24 cells"));
 }

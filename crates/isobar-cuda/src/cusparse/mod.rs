@@ -117,7 +117,7 @@ impl Cusparse {
             format!(
                 "cuSPARSE, which stored matrices need on CUDA, is not found ({reason}); install it (pip install \
                  nvidia-cusparse, or the CUDA toolkit) and set ISOBAR_CUSPARSE to the path of libcusparse.so.12, or use \
-                 --device cpu"
+                 the device \"cpu\""
             )
         })
     }
@@ -159,7 +159,7 @@ impl Cusparse {
         let (major, minor) = self.version;
         let remedy = match code {
             ALLOCATION_FAILED => "use a smaller grid, or free memory on the card",
-            _ => "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and --device cpu does",
+            _ => "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and the device \"cpu\" does",
         };
         Err(error(format!("cuSPARSE {major}.{minor}, {doing}: {what} (status {code}); {remedy}")))
     }

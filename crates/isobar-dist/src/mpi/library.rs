@@ -12,8 +12,8 @@ use super::functions::{Constants, Family, Mpi};
 
 /// Where the library is, if the user says.
 pub(super) const VARIABLE: &str = "ISOBAR_MPI";
-/// What the families call their libraries.
-const NAMES: [&str; 3] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpi.so.40"];
+/// What the families call their libraries; `libmpich.so.12` is Debian's name of MPICH.
+const NAMES: [&str; 4] = ["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12", "libmpi.so.40"];
 /// What the programs that start processes are called: MPICH's, its helper on each machine, and Open MPI's of versions 4 and 5.
 const LAUNCHERS: [&str; 5] = ["mpirun", "mpiexec", "hydra_pmi_proxy", "orte", "prte"];
 /// More ancestors than a process has.
@@ -106,7 +106,7 @@ pub(super) fn open() -> Result<Opened> {
     }
     Err(failure(format!(
         "no MPI library was found ({}); install one, as by `pip install mpich`, or set {VARIABLE} to the path of its \
-         libmpi_abi.so.1, libmpi.so.12 or libmpi.so.40",
+         libmpi_abi.so.1, libmpi.so.12, libmpich.so.12 or libmpi.so.40",
         reason.unwrap_or_else(|| "nowhere to look".into())
     )))
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use isobar::options::Preconditioner;
 use isobar::problem::Heat;
 use isobar::{Device, Outcome, Ranks, TimeStepper, Tried};
 use isobar_case::heat::{HeatCase, Parts, leaves_preconditioner, step_options};
@@ -15,7 +16,7 @@ use isobar_case::{Case, Fingerprint, Footprint, memory};
 use isobar_io::Series;
 
 use super::restart::{Restart, facts, how_to_go_on, shape};
-use super::trial::describe;
+use super::trial::{describe, few_iterations};
 use super::writer::{Common, Job, Writer};
 use crate::args::SolveArgs;
 use crate::compiling;
@@ -57,7 +58,7 @@ pub(super) fn run_on(
 }
 
 pub(super) fn check_files(args: &SolveArgs, case: &Case, heat: &HeatCase) -> Result<crate::console::Stream> {
-    super::solve::check_endings(args)?;
+    super::solve::check_endings(args, case)?;
     let targets = [
         ("--report", args.report.as_deref()),
         ("--output", args.output.as_deref()),
@@ -78,6 +79,8 @@ struct Run<'a> {
     fingerprint: Fingerprint,
     common: Arc<Common>,
     tried: Vec<Tried>,
+    /// Iterations of a first step without a preconditioner, where they are few and none is taken.
+    plain: Option<usize>,
     footprint: Footprint,
     stepper: TimeStepper,
     state: Vec<f64>,
@@ -114,15 +117,22 @@ impl<'a> Run<'a> {
         let Parts { heat: problem, fingerprint, mesh, initial } = device.enter(|| heat.parts())?;
         let mut options = step_options(&case.solver, device);
         let restart = args.restart.as_deref().map(|path| Restart::read(path, heat)).transpose()?;
-        let mut tried = Vec::new();
-        if heat.wants_trial && leaves_preconditioner(&case.solver) {
+        let (mut tried, mut plain) = (Vec::new(), None);
+        // Ranks and cards have lines, and what a run on one process was begun with they may not have.
+        let is_open = heat.wants_trial || matches!(options.preconditioner, Preconditioner::Mic { .. });
+        if is_open && leaves_preconditioner(&case.solver) {
+            let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
             // A run that goes on does so with what it was begun with.
             if let Some(known) = restart.as_ref().and_then(Restart::preconditioner) {
                 options.preconditioner = known;
-            } else {
-                let state = restart.as_ref().map_or(Ok(initial.as_slice()), Restart::state)?;
+            } else if heat.wants_trial {
                 tried = TimeStepper::trial(device, &problem, heat.options(), &options, state)?;
                 options.preconditioner = tried.first().map_or(options.preconditioner, |best| best.preconditioner);
+            } else {
+                plain = few_iterations(device, &problem, heat.options(), &options, state)?;
+                if plain.is_some() {
+                    options.preconditioner = Preconditioner::None;
+                }
             }
         }
         let mut stepper = TimeStepper::new(device, problem.clone(), heat.options(), &options)?;
@@ -156,6 +166,7 @@ impl<'a> Run<'a> {
             problem,
             fingerprint,
             tried,
+            plain,
             footprint,
             state: initial,
             fetched: None,
@@ -189,12 +200,16 @@ impl<'a> Run<'a> {
         if !self.tried.is_empty() {
             console.line(entry("trial", describe(&self.tried)));
         }
+        if let Some(iterations) = self.plain {
+            let text = format!("the first step takes {} without a preconditioner; none is taken", plural(iterations, "iteration"));
+            console.line(entry("trial", text));
+        }
         if let Some(steps) = self.checked {
             console.line(entry("restart", format!("after {}, at t = {}", plural(steps, "step"), self.time())));
         }
         if let Some(path) = self.args.output.as_ref().filter(|_| self.heat.section.output_every > 0 && !self.has_frames)
         {
-            let last = format!("{} holds the last state only; .zarr and .vti hold frames", path.display());
+            let last = format!("{} holds the last state only; .zarr, .vti and .vtr hold frames", path.display());
             console.line(entry("note", last));
         }
         Ok(())
