@@ -81,6 +81,8 @@ module isobar
      generic :: solve => solve_r64_3, solve_r64_2, solve_r64_1, solve_r32_3, solve_r32_2, solve_r32_1
      !> The same with arrays of isobar_cuda_array.
      generic :: solve => solve_arrays
+     !> A u = b for several right-hand sides, arrays of arrays; codes(n) says what came of each.
+     procedure :: solve_many => solver_solve_many
      procedure, private :: solve_arrays, apply_arrays
      procedure, private :: apply_r64_3, apply_r64_2, apply_r64_1, apply_r32_3
      !> v = A u
@@ -281,6 +283,18 @@ module isobar
        type(c_funptr), value :: progress
        integer(c_int32_t) :: code
      end function c_solver_solve
+
+     function c_solver_solve_many(solver, b, u, count, from_u, codes, progress, data) &
+          bind(c, name="isobar_solver_solve_many") result(code)
+       import :: c_ptr, c_funptr, c_size_t, isobar_array, c_int32_t
+       type(c_ptr), value :: solver, data
+       type(isobar_array), intent(in) :: b(*), u(*)
+       integer(c_size_t), value :: count
+       integer(c_int32_t), value :: from_u
+       integer(c_int32_t), intent(inout) :: codes(*)
+       type(c_funptr), value :: progress
+       integer(c_int32_t) :: code
+     end function c_solver_solve_many
 
      function c_solver_apply(solver, u, v) bind(c, name="isobar_solver_apply") result(code)
        import :: c_ptr, isobar_array, c_int32_t
@@ -676,6 +690,19 @@ contains
     if (present(from_u)) begins = merge(1_c_int32_t, 0_c_int32_t, from_u)
     call settle(c_solver_solve(self%handle, b, u, begins, c_null_funptr, c_null_ptr), code)
   end subroutine solve_arrays
+
+  subroutine solver_solve_many(self, b, u, codes, from_u, code)
+    class(isobar_solver), intent(inout) :: self
+    type(isobar_array), intent(in) :: b(:), u(size(b))
+    integer(c_int32_t), intent(out) :: codes(size(b))
+    logical, intent(in), optional :: from_u
+    integer(c_int32_t), intent(out), optional :: code
+    integer(c_int32_t) :: begins
+    begins = 0
+    if (present(from_u)) begins = merge(1_c_int32_t, 0_c_int32_t, from_u)
+    codes = 0
+    call settle(c_solver_solve_many(self%handle, b, u, size(b, kind=c_size_t), begins, codes, c_null_funptr, c_null_ptr), code)
+  end subroutine solver_solve_many
 
   subroutine apply_arrays(self, u, v, code)
     class(isobar_solver), intent(inout) :: self

@@ -466,6 +466,22 @@ int32_t isobar_solver_solve(isobar_solver *solver,
                             isobar_progress progress,
                             void *data);
 
+// Solves A u = b for `count` right-hand sides, one after the other: b[n] and u[n] are as of isobar_solver_solve, and no u[n] shares memory with
+// the b of another. Each is judged by itself: where `codes` is not null, codes[n] is ISOBAR_OK, ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED. After
+// an interruption those that follow are not begun, and have that code too. Returns ISOBAR_OK where all have, and otherwise the code of the first that has not;
+// isobar_last_error says which that is. isobar_solver_report is of the last that was solved. After any other error `codes` is as it was.
+//
+// Asks of the caller:
+// As isobar_solver_solve; `b`, `u` and `codes` have `count` entries.
+int32_t isobar_solver_solve_many(isobar_solver *solver,
+                                 const isobar_array *b,
+                                 const isobar_array *u,
+                                 size_t count,
+                                 int32_t from_u,
+                                 int32_t *codes,
+                                 isobar_progress progress,
+                                 void *data);
+
 // v = A u
 //
 // Asks of the caller:

@@ -12,7 +12,7 @@ use crate::handle::{Exclusive, free_handle, hand_out, hand_out_handle, required}
 use crate::outcome::{Progress, judged, observer, report};
 use crate::problem::Problem;
 use crate::ranks::on_all;
-use crate::status::{Failure, ISOBAR_OK, Result, coded};
+use crate::status::{Failure, ISOBAR_INTERRUPTED, ISOBAR_OK, Result, coded};
 use crate::text;
 
 /// A solver with all its memory, on one device. It keeps nothing of the problem that it was made from.
@@ -127,6 +127,75 @@ pub unsafe extern "C" fn isobar_solver_solve(
         state.last = Some((outcome, clock.elapsed().as_secs_f64()));
         judged
     })
+}
+
+/// Solves A u = b for `count` right-hand sides, one after the other: b[n] and u[n] are as of isobar_solver_solve, and no u[n] shares memory with
+/// the b of another. Each is judged by itself: where `codes` is not null, codes[n] is ISOBAR_OK, ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED. After
+/// an interruption those that follow are not begun, and have that code too. Returns ISOBAR_OK where all have, and otherwise the code of the first that has not;
+/// isobar_last_error says which that is. isobar_solver_report is of the last that was solved. After any other error `codes` is as it was.
+///
+/// # Safety
+/// As isobar_solver_solve; `b`, `u` and `codes` have `count` entries.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn isobar_solver_solve_many(
+    solver: *mut Solver,
+    b: *const Array,
+    u: *const Array,
+    count: usize,
+    from_u: i32,
+    codes: *mut i32,
+    progress: Progress,
+    data: *mut c_void,
+) -> i32 {
+    coded(|| {
+        // SAFETY: promised by the caller.
+        let solver = unsafe { required("solver", solver)? };
+        let mut state = solver.0.lock()?;
+        let State { solver, ranks, .. } = &mut *state;
+        let clock = Instant::now();
+        let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
+        let outcomes = on_all(ranks.as_ref(), || {
+            // SAFETY: promised by the caller.
+            unsafe {
+                let (b, u) = (arrays("b", b, count)?, arrays("u", u, count)?);
+                let mut observe = observer(progress, data, ranks.as_ref())?;
+                Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observe)?)
+            }
+        })?;
+        let mut first = Ok(ISOBAR_OK);
+        for n in 0..count {
+            let code = match outcomes.get(n).map(judged) {
+                Some(Err(failure)) => {
+                    let code = failure.code;
+                    first = first.and(Err(Failure { message: format!("system {n}: {}", failure.message), ..failure }));
+                    code
+                }
+                Some(Ok(code)) => code,
+                None => ISOBAR_INTERRUPTED,
+            };
+            if !codes.is_null() {
+                // SAFETY: of `count` entries, as the caller promises.
+                unsafe { *codes.add(n) = code };
+            }
+        }
+        state.last = outcomes.into_iter().last().map(|outcome| (outcome, clock.elapsed().as_secs_f64()));
+        first
+    })
+}
+
+/// Where several arrays are.
+///
+/// # Safety
+/// There are as many, or the pointer is null.
+unsafe fn arrays(what: &str, first: *const Array, count: usize) -> Result<Vec<isobar::RawArray>> {
+    // SAFETY: promised by the caller.
+    unsafe { required(what, first)? };
+    (0..count)
+        .map(|n| {
+            // SAFETY: promised by the caller.
+            unsafe { required(what, first.wrapping_add(n))? }.raw(&format!("{what}[{n}]"))
+        })
+        .collect()
 }
 
 /// v = A u

@@ -51,6 +51,40 @@ static void *on_another_thread(void *data)
     return NULL;
 }
 
+/* Several right-hand sides, each twice the one before. */
+static void of_many(isobar_solver *solver)
+{
+    enum { COUNT = 3 };
+    static double b[COUNT][CELLS], u[COUNT][CELLS];
+    isobar_array from[COUNT], to[COUNT];
+    int32_t codes[COUNT] = {-1, -1, -1};
+    for (int m = 0; m < COUNT; ++m) {
+        for (int n = 0; n < CELLS; ++n)
+            b[m][n] = 1 << m;
+        from[m] = isobar_host_array(b[m], NZ, NY, NX, ISOBAR_F64);
+        to[m] = isobar_host_array(u[m], NZ, NY, NX, ISOBAR_F64);
+    }
+    expect(isobar_solver_solve_many(NULL, from, to, COUNT, 0, NULL, NULL, NULL), ISOBAR_INVALID, "solver is a null");
+    expect(isobar_solver_solve_many(solver, NULL, to, COUNT, 0, NULL, NULL, NULL), ISOBAR_INVALID, "b is a null");
+    expect(isobar_solver_solve_many(solver, from, NULL, COUNT, 0, NULL, NULL, NULL), ISOBAR_INVALID, "u is a null");
+    expect(isobar_solver_solve_many(solver, from, to, 0, 0, codes, NULL, NULL), ISOBAR_INVALID, "give one or more");
+    from[2].dtype = 17;
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "b[2]: dtype 17");
+    from[2].dtype = ISOBAR_F64;
+    b[1][5] = NAN;
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_INVALID, "system 1: ");
+    if (codes[0] != -1)
+        ++failures;
+    b[1][5] = 2.0;
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, stop, NULL), ISOBAR_INTERRUPTED, "system 0: ");
+    if (codes[0] != ISOBAR_INTERRUPTED || codes[2] != ISOBAR_INTERRUPTED)
+        ++failures;
+    expect(isobar_solver_solve_many(solver, from, to, COUNT, 0, codes, NULL, NULL), ISOBAR_OK, "");
+    for (int m = 0; m < COUNT; ++m)
+        if (codes[m] != ISOBAR_OK || u[0][7] == 0.0 || fabs(u[m][7] - (1 << m) * u[0][7]) > 1e-6 * fabs(u[m][7]))
+            ++failures;
+}
+
 static void of_heat(isobar_problem *problem, isobar_array *state)
 {
     isobar_time_steps steps = {.size = sizeof steps, .dt = 0.1, .end_time = 0.25}, wrong;
@@ -198,6 +232,9 @@ int main(void)
     expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
     if (fabs(reversed - u[0]) > 1e-9 * fabs(u[0]))
         ++failures;
+
+    of_many(solver);
+    expect(isobar_solver_solve(solver, &rhs, &solution, 0, NULL, NULL), ISOBAR_OK, "");
 
     /* What b gives leaves through the only side that is open. */
     double total = 0.0;

@@ -121,8 +121,7 @@ pub fn closing(
         "outcome",
         format!(
             "{verdict}; relative residual {:.3e} (tolerance {:.0e}){factor}",
-            outcome.relative_residual,
-            case.solver.tolerance
+            outcome.relative_residual, case.solver.tolerance
         ),
     )];
     if let (Stop::Breakdown | Stop::Diverged, Some((iteration, residual))) = (outcome.stop, outcome.last_good()) {

@@ -185,8 +185,7 @@ fn time_in<B: Supports<S>, S: Stencil, T: Real>(
         let bench = Bench::new(backend, level.layout(), finest, Some((level, relaxation)), transfer)?;
         Bench { cholesky, ..bench }.time(level.layout().shape(), &mine, &mut timed)
     })?;
-    if let Some(relaxation) =
-        first.filter(|_| options.storage() == Precision::Mixed && T::PRECISION == Precision::F64)
+    if let Some(relaxation) = first.filter(|_| options.storage() == Precision::Mixed && T::PRECISION == Precision::F64)
     {
         time_top(backend, stencil, options, relaxation, &mine, &mut timed)?;
     }

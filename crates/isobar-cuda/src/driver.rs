@@ -54,9 +54,7 @@ pub(crate) const OLDEST_CAPABILITY: (i32, i32) = (7, 5);
 pub(crate) fn start() -> Result<()> {
     // SAFETY: only looks for the library.
     if !unsafe { sys::is_culib_present() } {
-        return Err(error(
-            "no NVIDIA driver (libcuda.so.1 not found); install one, or use the device \"cpu\"",
-        ));
+        return Err(error("no NVIDIA driver (libcuda.so.1 not found); install one, or use the device \"cpu\""));
     }
     let version = version()?;
     if version < OLDEST_DRIVER {
@@ -69,7 +67,9 @@ pub(crate) fn start() -> Result<()> {
     // SAFETY: no arguments to get wrong.
     let code = unsafe { sys::cuInit(0) };
     if code == sys::CUresult::CUDA_ERROR_NO_DEVICE {
-        return Err(error("the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the device \"cpu\""));
+        return Err(error(
+            "the driver finds no GPU; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use the device \"cpu\"",
+        ));
     }
     check(code, "starting the driver")
 }

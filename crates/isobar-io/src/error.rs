@@ -20,7 +20,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// Cells of various widths are to go into a format of evenly spaced ones.
-    #[error("{path}: holds cells that are evenly spaced, and widths differ here; use a name that ends in .vtr (ParaView)")]
+    #[error(
+        "{path}: holds cells that are evenly spaced, and widths differ here; use a name that ends in .vtr (ParaView)"
+    )]
     Graded {
         /// The output file as the user wrote it.
         path: PathBuf,

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::error::{raise, raise_case};
-use crate::observer::watched;
+use crate::observer::{Watch, watched};
 use crate::outcome::Outcome;
 use crate::system::System;
 
@@ -58,18 +58,31 @@ impl Solver {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Outcome> {
         let clock = Instant::now();
-        let guess = if from_u { Guess::Given } else { Guess::Zero };
-        let solved = watched(py, self.number(), progress, |watch| {
-            let mut solver = self.lock()?;
+        let inner = self.watch(py, progress, |solver, watch| {
             // SAFETY: the Python part keeps both arrays while it calls.
-            let solved = unsafe { solver.solve_raw(&b.0, &u.0, guess, &mut |seen| watch.observe(seen)) };
-            self.describe(&solver);
-            solved
+            unsafe { solver.solve_raw(&b.0, &u.0, guess(from_u), &mut |seen| watch.observe(seen)) }
         })?;
-        let inner = solved.map_err(raise)?;
-        let seconds = Seconds::of_solve(self.setup, &inner, clock.elapsed().as_secs_f64());
-        let (label, description) = (Arc::clone(&self.label), self.description());
-        Ok(Outcome { inner, label, description, seconds })
+        Ok(self.outcome(inner, clock.elapsed().as_secs_f64()))
+    }
+
+    /// The same for several systems, until one is interrupted.
+    fn solve_many(
+        &self,
+        py: Python<'_>,
+        b: Vec<Array>,
+        u: Vec<Array>,
+        from_u: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Vec<Outcome>> {
+        let clock = Instant::now();
+        let systems = b.into_iter().zip(u).map(|(b, u)| (b.0, u.0));
+        let outcomes = self.watch(py, progress, |solver, watch| {
+            // SAFETY: the Python part keeps the arrays while it calls, each u apart from what is not its b.
+            unsafe { solver.solve_many_raw(systems, guess(from_u), &mut |seen| watch.observe(seen)) }
+        })?;
+        // A call's seconds beside the solve belong to all in equal parts.
+        let seconds = clock.elapsed().as_secs_f64() / outcomes.len() as f64;
+        Ok(outcomes.into_iter().map(|inner| self.outcome(inner, seconds)).collect())
     }
 
     /// v = A u
@@ -131,7 +144,34 @@ impl Solver {
     }
 }
 
+/// Where to begin.
+fn guess(from_u: bool) -> Guess {
+    if from_u { Guess::Given } else { Guess::Zero }
+}
+
 impl Solver {
+    /// Solves without the interpreter, and keeps what the solver says of itself then.
+    fn watch<R: Send>(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+        solve: impl FnOnce(&mut isobar::Solver, &mut Watch) -> isobar::Result<R> + Send,
+    ) -> PyResult<R> {
+        let solved = watched(py, self.number(), progress, |watch| {
+            let mut solver = self.lock()?;
+            let solved = solve(&mut solver, watch);
+            self.describe(&solver);
+            solved
+        })?;
+        solved.map_err(raise)
+    }
+
+    /// An outcome with what Python asks of it; `seconds` are those of the call.
+    fn outcome(&self, inner: isobar::Outcome, seconds: f64) -> Outcome {
+        let seconds = Seconds::of_solve(self.setup, &inner, seconds);
+        Outcome { inner, label: Arc::clone(&self.label), description: self.description(), seconds }
+    }
+
     fn lock(&self) -> isobar::Result<MutexGuard<'_, isobar::Solver>> {
         self.inner.get().map(|solver| solver.lock().unwrap_or_else(PoisonError::into_inner))
     }

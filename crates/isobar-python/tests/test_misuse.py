@@ -21,7 +21,7 @@ def solver():
     [
         (np.ones((3, 6, 8)), ValueError, r"b has shape \(3, 6, 8\); the problem's is \(4, 6, 8\)"),
         (np.ones((6, 8)), ValueError, "shape"),
-        (np.ones((1, *SHAPE)), ValueError, "dimensions"),
+        (np.ones((1, 1, *SHAPE)), ValueError, "dimensions"),
         (np.float64(1.0), ValueError, "dimensions|shape"),
         (1.0, ValueError, "dimensions|shape"),
         (np.ones(SHAPE, complex), TypeError, "complex"),

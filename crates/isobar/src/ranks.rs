@@ -358,7 +358,8 @@ pub(crate) trait OnRanks: Stencil {
     /// A solver of this rank's rows, on its card.
     fn on_card(&self, _: &Distributed<Cuda>, _: &SolverOptions) -> Result<Box<dyn Solve<Self>>> {
         Err(Error::Unsupported(
-            "matrices of this kind on several GPUs; use one, as by the device \"cuda:0\", or the processor's cores".into(),
+            "matrices of this kind on several GPUs; use one, as by the device \"cuda:0\", or the processor's cores"
+                .into(),
         ))
     }
 }

@@ -11,7 +11,7 @@ use isobar_core::real::{Precision, Real};
 use isobar_core::solver::Observer;
 
 use crate::arrays::{Input, Output};
-use crate::solver::Solver;
+use crate::solver::{Solver, in_turn};
 
 /// An array by its address, as other languages hand one over: of any strides, in host memory or in that of a GPU. Plain
 /// data: it says where the array is, and owns nothing.
@@ -331,6 +331,24 @@ impl Solver {
     ) -> Result<Outcome> {
         // SAFETY: promised by the caller.
         unsafe { RawArray::with(rhs, u, |rhs, u| self.solve_observed(rhs, u, guess, observer)) }
+    }
+
+    /// As [`Solver::solve_many`], with arrays by their addresses. The u of a system may be its own right-hand side, and shares memory with
+    /// that of no other.
+    ///
+    /// # Errors
+    /// As [`Solver::solve_many`] and [`Solver::solve_raw`].
+    ///
+    /// # Safety
+    /// As [`Solver::solve_raw`], of every pair.
+    pub unsafe fn solve_many_raw(
+        &mut self,
+        systems: impl IntoIterator<Item = (RawArray, RawArray)>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Vec<Outcome>> {
+        // SAFETY: promised by the caller.
+        in_turn(systems, observer, |(rhs, u), observer| unsafe { self.solve_raw(&rhs, &u, guess, observer) })
     }
 
     /// As [`Solver::apply`], with arrays by their addresses, which may be the same.

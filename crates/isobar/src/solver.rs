@@ -1,6 +1,7 @@
 //! The solver.
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use isobar_core::build::Description;
 use isobar_core::error::{Error, Result};
@@ -142,6 +143,42 @@ impl Solver {
         each!(self.inner.get_mut()?, solver => solver.solve(rhs, u, guess, observer))
     }
 
+    /// Solves several systems with this matrix: A u = b for every pair of a right-hand side b and a u, one after the other. Each is judged by
+    /// itself; the outcomes are in the order of the pairs.
+    ///
+    /// ```
+    /// # use isobar::problem::{Boundary, Coefficient, DiffusionProblem};
+    /// # use isobar::{Device, Guess, Shape, Solver};
+    /// # use std::ops::ControlFlow;
+    /// # fn main() -> isobar::Result<()> {
+    /// let mut problem = DiffusionProblem::new(Shape::new(4, 1, 1), Coefficient::Isotropic(vec![1.0; 4]));
+    /// problem.boundary[0] = [Boundary::Dirichlet(0.0); 2];
+    /// let mut solver = Solver::builder(&problem.stencil()?).device(&Device::cpu(Some(1))?).tolerance(1e-12).build()?;
+    /// let (b, mut u) = ([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], [0.0; 8]);
+    /// let outcomes = solver.solve_many(b.chunks_exact(4).zip(u.chunks_exact_mut(4)), Guess::Zero, &mut |_| {
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert!(outcomes.len() == 2 && outcomes.iter().all(|outcome| outcome.converged()));
+    /// assert!((u[0] - u[7]).abs() < 1e-12 && (u[0] - 0.21875 / 2.0).abs() < 1e-12);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The observer sees the iterations of all. Where it ends one, those after it are not begun: there are outcomes of those before, and of
+    /// that one, which is [`Stop::Interrupted`](crate::Stop::Interrupted).
+    ///
+    /// # Errors
+    /// As [`Solver::solve`], saying which system it is, counted from 0; [`Error::Invalid`](crate::Error::Invalid) for no pairs. The u of
+    /// systems before that one hold their solutions.
+    pub fn solve_many<'a, I: Input<'a>, O: Output<'a>>(
+        &mut self,
+        systems: impl IntoIterator<Item = (I, O)>,
+        guess: Guess,
+        observer: &mut Observer<'_>,
+    ) -> Result<Vec<Outcome>> {
+        in_turn(systems, observer, |(rhs, u), observer| self.solve_observed(rhs, u, guess, observer))
+    }
+
     /// v = A u
     ///
     /// # Errors
@@ -187,6 +224,44 @@ impl Solver {
     /// What the device reports.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         each!(self.inner.get()?, solver => solver.copy_bandwidth())
+    }
+}
+
+/// Solves systems in turn, until the observer ends one.
+pub(crate) fn in_turn<S>(
+    systems: impl IntoIterator<Item = S>,
+    observer: &mut Observer<'_>,
+    mut solve: impl FnMut(S, &mut Observer<'_>) -> Result<Outcome>,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for (n, system) in systems.into_iter().enumerate() {
+        let mut flow = ControlFlow::Continue(());
+        let solved = solve(system, &mut |seen| {
+            flow = observer(seen);
+            flow
+        });
+        outcomes.push(solved.map_err(|error| of_system(n, error))?);
+        if flow.is_break() {
+            break;
+        }
+    }
+    if outcomes.is_empty() {
+        return Err(Error::invalid("the right-hand sides", "there are none; give one or more"));
+    }
+    Ok(outcomes)
+}
+
+/// The same error, saying which of several systems it is about.
+fn of_system(n: usize, error: Error) -> Error {
+    match error {
+        Error::Invalid { key, message } => Error::Invalid { key: format!("system {n}: {key}"), message },
+        Error::Shape { what, found, expected } => Error::Shape { what: format!("system {n}: {what}"), found, expected },
+        Error::NotFinite { what, value, i, j, k } => {
+            Error::NotFinite { what: format!("system {n}: {what}"), value, i, j, k }
+        }
+        Error::Unsupported(message) => Error::Unsupported(format!("system {n}: {message}")),
+        Error::Device { device, message } => Error::Device { device, message: format!("system {n}: {message}") },
+        other => other,
     }
 }
 

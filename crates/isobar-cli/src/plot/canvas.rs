@@ -6,9 +6,7 @@ use std::fmt::Write;
 
 use plotters::prelude::{BitMapBackend, DrawingBackend};
 use plotters_backend::text_anchor::{HPos, VPos};
-use plotters_backend::{
-    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind, FontTransform,
-};
+use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind, FontTransform};
 
 use super::{FONT, OVERSIZE, encode};
 
@@ -42,7 +40,9 @@ fn painted(color: BackendColor, fill: bool, width: u32) -> String {
     if fill {
         return format!("fill=\"#{red:02x}{green:02x}{blue:02x}\" fill-opacity=\"{alpha}\"");
     }
-    format!("fill=\"none\" stroke=\"#{red:02x}{green:02x}{blue:02x}\" stroke-opacity=\"{alpha}\" stroke-width=\"{width}\"")
+    format!(
+        "fill=\"none\" stroke=\"#{red:02x}{green:02x}{blue:02x}\" stroke-opacity=\"{alpha}\" stroke-width=\"{width}\""
+    )
 }
 
 fn points(path: impl IntoIterator<Item = BackendCoord>) -> String {
@@ -96,7 +96,8 @@ impl<'a> DrawingBackend for Canvas<'a> {
         let beyond = i32::from(fill);
         let (width, height) = (to.0 - from.0 + beyond, to.1 - from.1 + beyond);
         let paint = painted(style.color(), fill, style.stroke_width());
-        let _ = writeln!(text, "<rect x=\"{}\" y=\"{}\" width=\"{width}\" height=\"{height}\" {paint}/>", from.0, from.1);
+        let _ =
+            writeln!(text, "<rect x=\"{}\" y=\"{}\" width=\"{width}\" height=\"{height}\" {paint}/>", from.0, from.1);
         Ok(())
     }
 
@@ -172,7 +173,10 @@ impl<'a> DrawingBackend for Canvas<'a> {
         };
         let image = encode(pixels, size).map_err(|error| DrawingErrorKind::FontError(error.to_string().into()))?;
         let ((x, y), (width, height)) = (at, size);
-        let _ = write!(text, "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" href=\"data:image/png;base64,");
+        let _ = write!(
+            text,
+            "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" href=\"data:image/png;base64,"
+        );
         push_base64(text, &image);
         text.push_str("\"/>\n");
         Ok(())

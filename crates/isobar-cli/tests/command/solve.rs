@@ -324,7 +324,10 @@ fn the_manual_has_a_page_for_the_command_and_for_each_subcommand() {
     };
     let (code, text, said) = page(&[]);
     assert_eq!((code, said.as_str()), (Some(0), ""));
-    assert!(text.contains(".TH isobar 1") && text.contains("isobar\\-solve(1)") && !text.contains("reproduce"), "{text}");
+    assert!(
+        text.contains(".TH isobar 1") && text.contains("isobar\\-solve(1)") && !text.contains("reproduce"),
+        "{text}"
+    );
     for name in ["solve", "effective", "bench", "devices", "export", "completions", "man"] {
         let (code, text, said) = page(&[name]);
         assert_eq!((code, said.as_str()), (Some(0), ""), "{name}");

@@ -129,7 +129,9 @@ impl<B: Supports<S>, S: Stencil> System<B, S> {
         self.is_replaceable = options.multigrid.smoother.begins_with_points();
         self.replace(options)?;
         monitor.change(residual);
-        Ok(format!("the nearest box was slow up to iteration {at}, convergence factor {left:.3}; went on with multigrid"))
+        Ok(format!(
+            "the nearest box was slow up to iteration {at}, convergence factor {left:.3}; went on with multigrid"
+        ))
     }
 
     /// Makes room for the best iterate, which Krylov methods keep.

@@ -159,7 +159,9 @@ impl Cusparse {
         let (major, minor) = self.version;
         let remedy = match code {
             ALLOCATION_FAILED => "use a smaller grid, or free memory on the card",
-            _ => "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and the device \"cpu\" does",
+            _ => {
+                "another version may do it (set ISOBAR_CUSPARSE to its libcusparse.so.12), and the device \"cpu\" does"
+            }
         };
         Err(error(format!("cuSPARSE {major}.{minor}, {doing}: {what} (status {code}); {remedy}")))
     }

@@ -12,7 +12,7 @@ True
 
 A *problem* says what is to be solved: :class:`Diffusion`, :class:`Faces`, :class:`Helmholtz`, :class:`TensorProduct`, or a case file through
 :class:`Case`. A :class:`Solver` is made once and used for any number of right-hand sides; :meth:`Solver.solve` returns a
-:class:`Result`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
+:class:`Result`, and of several right-hand sides at once :class:`Results`. The heat equation is :class:`Heat`, and steps through time. :func:`effective` is the conductivity of a sample as a whole.
 
 :meth:`Result.gradient` differentiates a solve; ``isobar.torch.solve`` and ``isobar.jax.solve`` are solves that PyTorch and JAX differentiate.
 
@@ -26,7 +26,7 @@ from isobar._gradient import Gradient
 from isobar._isobar import __version__
 from isobar._pressure import Helmholtz, TensorProduct
 from isobar._problems import Case, Diffusion, Faces, Problem
-from isobar._results import NotConvergedError, NotConvergedWarning, Result
+from isobar._results import NotConvergedError, NotConvergedWarning, Result, Results
 from isobar._solvers import Solver, solve
 from isobar._time import Heat, Step
 
@@ -54,6 +54,7 @@ __all__ = [
     "NotConvergedWarning",
     "Problem",
     "Result",
+    "Results",
     "Solver",
     "Step",
     "TensorProduct",

@@ -28,31 +28,31 @@ def is_numpy(array) -> bool:
     return isinstance(array, np.ndarray)
 
 
-def readable(value, what: str) -> Handle:
-    """Anything that can be read as an array of numbers."""
+def readable(value, what: str, most: int = 3) -> Handle:
+    """Anything that can be read as an array of numbers, of so many dimensions at most."""
     if is_numpy(value):
-        return _numpy(value, what)
+        return _numpy(value, what, most=most)
     if hasattr(value, "__dlpack__") and not np.isscalar(value):
-        return _dlpack(value, what)
+        return _dlpack(value, what, most)
     if value is None:
         raise TypeError(f"{what}: None is no array of numbers")
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what}: {type(value).__name__} is no array of numbers: {error}") from None
-    return _numpy(array, what)
+    return _numpy(array, what, most=most)
 
 
-def writable(value, what: str) -> Handle:
+def writable(value, what: str, most: int = 3) -> Handle:
     """An array to write to, which must be of the right kind already."""
     if is_numpy(value):
         if not value.flags.writeable:
             raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
-        handle = _numpy(value, what, copy=False)
+        handle = _numpy(value, what, copy=False, most=most)
     elif hasattr(value, "__dlpack__"):
         if _library(value) == "jax":
             raise TypeError(f"{what}: arrays of JAX cannot be written; leave it out, and take the result's x")
-        handle = _dlpack(value, what)
+        handle = _dlpack(value, what, most)
         if handle._kept.is_read_only():
             raise ValueError(f"{what}: the array is read-only; give one that can be written, or none")
     else:
@@ -62,25 +62,25 @@ def writable(value, what: str) -> Handle:
 
 def like(handle: Handle, shape) -> Handle:
     """A new array of the library, the type and the device of another one."""
-    array = handle.array
+    array, most = handle.array, 4
     if is_numpy(array):
-        return _numpy(np.empty(shape, dtype=np.float32 if handle.parts[3] == "f4" else np.float64), "x")
+        return _numpy(np.empty(shape, dtype=np.float32 if handle.parts[3] == "f4" else np.float64), "x", most=most)
     library = _library(array)
     if library == "torch":
         import torch
 
-        return _dlpack(torch.empty(tuple(shape), dtype=array.dtype, device=array.device), "x")
+        return _dlpack(torch.empty(tuple(shape), dtype=array.dtype, device=array.device), "x", most)
     if library == "cupy":
         import cupy
 
         with cupy.cuda.Device(array.device.id):
-            return _dlpack(cupy.empty(shape, dtype=array.dtype), "x")
+            return _dlpack(cupy.empty(shape, dtype=array.dtype), "x", most)
     if handle.parts[4] is None:
         return like(Handle(np.empty(0), handle.parts), shape)
     if library == "jax":
         raise TypeError("arrays of JAX on a GPU can be read, but not written; give out=, an array of CuPy or PyTorch")
     namespace = array.__array_namespace__()
-    return _dlpack(namespace.empty(tuple(shape), dtype=array.dtype, device=array.device), "x")
+    return _dlpack(namespace.empty(tuple(shape), dtype=array.dtype, device=array.device), "x", most)
 
 
 def native(handle: Handle, beside: Handle):
@@ -160,6 +160,49 @@ def fitted(handle: Handle, shape, what: str):
     return (pointer, found, strides, *rest)
 
 
+def systems(handle: Handle, shape, what: str) -> list:
+    """The parts of arrays of this shape, one after the other along a first axis: one array for each of several systems."""
+    pointer, found, strides, *rest = handle.parts
+    if tuple(found[1:]) != tuple(shape):
+        wanted = ", ".join(str(n) for n in shape)
+        raise ValueError(f"{what} has shape {tuple(found)}; the problem's is {tuple(shape)}, and that of k systems (k, {wanted})")
+    if found[0] == 0:
+        raise ValueError(f"{what} has shape {tuple(found)}, which is no system; give one or more")
+    step, strides = (_bytes(found[1:], rest[0]), None) if strides is None else (strides[0], strides[1:])
+    return [(pointer + n * step, found[1:], strides, *rest) for n in range(found[0])]
+
+
+def overlap(a: Handle, b: Handle) -> bool:
+    """Whether two arrays may share memory."""
+    if a.parts[4] != b.parts[4]:
+        return False
+    (a_first, a_end), (b_first, b_end) = _reach(a), _reach(b)
+    return a_first < b_end and b_first < a_end
+
+
+def copied(source: Handle, target: Handle) -> None:
+    """Copy the values of an array to another one of the same number of elements."""
+    if is_numpy(target.array):
+        np.copyto(target.array, np.asarray(source.array).reshape(target.array.shape), casting="same_kind")
+    elif hasattr(target.array, "copy_"):
+        target.array.copy_(source.array)
+    else:
+        target.array[...] = source.array
+
+
+def _bytes(shape, kind: str) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * int(kind[1])
+
+
+def _reach(handle: Handle):
+    """The addresses of the first byte of an array and of what follows its last."""
+    pointer, shape, strides, kind, *_ = handle.parts
+    if strides is None:
+        return pointer, pointer + _bytes(shape, kind)
+    far = [(n - 1) * stride for n, stride in zip(shape, strides)]
+    return pointer + sum(min(0, d) for d in far), pointer + sum(max(0, d) for d in far) + int(kind[1])
+
+
 def _shapes(shape):
     shape = tuple(shape)
     found = [shape]
@@ -174,7 +217,14 @@ def _library(array) -> str:
     return "jax" if name in ("jax", "jaxlib") else name
 
 
-def _numpy(array: np.ndarray, what: str, copy: bool = True) -> Handle:
+def _counted(shape, what: str, most: int) -> None:
+    """Refuse a number of dimensions that no array of a grid has."""
+    if not 1 <= len(shape) <= most:
+        several = "" if most == 3 else ", and one axis before them for several systems"
+        raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx){several}")
+
+
+def _numpy(array: np.ndarray, what: str, copy: bool = True, most: int = 3) -> Handle:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{what}: a masked array; fill it, and give its mask to the problem as active")
     interface = array.__array_interface__
@@ -192,14 +242,13 @@ def _numpy(array: np.ndarray, what: str, copy: bool = True) -> Handle:
             raise TypeError(f"{what}: dtype {array.dtype}{'' if kind is None else ', not aligned'}; use float64 or float32")
         # Whole numbers, half precision, other byte orders, fields of packed records.
         same = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else np.float64
-        return _numpy(np.array(array, dtype=same, order="C", ndmin=1), what)
+        return _numpy(np.array(array, dtype=same, order="C", ndmin=1), what, most=most)
     shape = interface["shape"]
-    if not 1 <= len(shape) <= 3:
-        raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx)")
+    _counted(shape, what, most)
     return Handle(array, (pointer, shape, strides, kind, None, None))
 
 
-def _dlpack(array, what: str) -> Handle:
+def _dlpack(array, what: str, most: int = 3) -> Handle:
     # What requires a gradient has none to give here.
     source = array.detach() if _library(array) == "torch" and array.requires_grad else array
     kind, _ = source.__dlpack_device__()
@@ -216,6 +265,5 @@ def _dlpack(array, what: str) -> Handle:
         pointer, shape, strides, dtype, device = borrowed.parts()
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from None
-    if not 1 <= len(shape) <= 3:
-        raise ValueError(f"{what} has {len(shape)} dimensions; use one to three, (nz, ny, nx)")
+    _counted(shape, what, most)
     return Handle(array, (pointer, tuple(shape), strides, dtype, device, stream), borrowed)

@@ -181,6 +181,61 @@ class Result:
         return f"<isobar.Result: {verdict} in {iterations}{steps}, relative residual {self.residual:.1e}, x {tuple(self.x.shape)}>"
 
 
+class Results:
+    """What came of several right-hand sides, solved and judged one by one: `results` has the `Result` of each.
+
+    >>> solver = isobar.Solver(isobar.Diffusion(np.ones((3, 4)), boundary=0.0), tolerance=1e-10)
+    >>> several = solver.solve(np.ones((5, 3, 4)))
+    >>> len(several.results), several.results[4].x.shape, bool((several.residual <= 1e-10).all())
+    (5, (3, 4), True)
+    """
+
+    __slots__ = {
+        "results": "The `Result` of each system, in order; its x is a part of this x. Without those that an interrupted solve left out.",
+        "x": "The solutions, an array of the shape and the library of b.",
+    }
+
+    def __init__(self, x, results):
+        self.x = x
+        self.results = tuple(results)
+
+    @property
+    def converged(self) -> bool:
+        """Whether all of them converged."""
+        return len(self.results) == len(self.x) and all(result.converged for result in self.results)
+
+    @property
+    def residual(self) -> np.ndarray:
+        """The relative residual of each, as `Result.residual`."""
+        return np.array([result.residual for result in self.results])
+
+    @property
+    def iterations(self) -> np.ndarray:
+        """How many iterations each took."""
+        return np.array([result.iterations for result in self.results])
+
+    @property
+    def seconds(self) -> float:
+        """The sum of those of all, without moving arrays to and from the device."""
+        return sum(result.seconds for result in self.results)
+
+    def _describe(self) -> str:
+        """Which did not converge, and why the first of them did not."""
+        wrong = [n for n, result in enumerate(self.results) if not result.converged]
+        shown = ", ".join(map(str, wrong[:8])) + (", …" if len(wrong) > 8 else "")
+        missing = len(self.x) - len(self.results)
+        left = f", {missing} not begun" if missing else ""
+        s = "" if len(self.x) == 1 else "s"
+        text = f"{len(wrong)} of {len(self.x)} system{s} not converged ({shown}){left}"
+        return f"{text}; system {wrong[0]}: {describe(self.results[wrong[0]])}" if wrong else text
+
+    def __repr__(self) -> str:
+        count, done = len(self.x), sum(result.converged for result in self.results)
+        verdict = "all converged" if self.converged else f"{count - done} NOT converged"
+        s = "" if count == 1 else "s"
+        return f"<isobar.Results: {count} system{s}, {verdict}, largest relative residual {self.residual.max():.1e}, x {tuple(self.x.shape)}>"
+
+
 def _draw_history(ax, history, tolerance):
     ax.semilogy(history, marker="o", markersize=3)
     ax.axhline(tolerance, linestyle="--", linewidth=1, color="grey")

@@ -12,11 +12,11 @@ from typing import Any, Callable, Union
 import numpy as np
 
 from isobar import _isobar
-from isobar._arrays import fitted, like, like_library, native, readable, readable_on_host, writable
+from isobar._arrays import copied, fitted, like, like_library, native, overlap, readable, readable_on_host, systems, writable
 from isobar._gradient import describe
 from isobar._options import overrides, to_json
 from isobar._problems import _SIDES, Case, Problem, _load
-from isobar._results import NotConvergedWarning, Result
+from isobar._results import NotConvergedWarning, Result, Results
 
 
 Progress = Union[bool, Callable[[int, float], object], None]
@@ -107,55 +107,77 @@ class Solver:
         """What should be known of the choices that were made."""
         return self._solver.notes
 
-    def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Result:
-        """Solve A x = b.
+    def solve(self, b: Any, x0: Any = None, out: Any = None, *, progress: Progress = None) -> Result | Results:
+        """Solve A x = b, or several such systems.
 
         Parameters
         ----------
         b
             An array of the problem's shape, of NumPy with any strides, or of CuPy, PyTorch or JAX. `Problem.rhs` makes one of a source density.
+            Several right-hand sides are an array with one axis more, the first: ``(k, nz, ny, nx)`` (of a problem in two directions
+            ``(k, ny, nx)``). Each is solved and judged by itself, and the result is a `Results`.
         x0
-            Where to begin; 0 where it is not given. It is not changed, unless it is `out`.
+            Where to begin, a number or an array of b's shape; 0 where it is not given. It is not changed, unless it is `out`.
         out
             An array for x, which may be `b` or `x0`. Without it x is a new array of the library, the device and the type of b.
         progress
             True shows a bar (with tqdm, if it is there). A function gets the iteration and the relative residual; if it returns False, the
-            solve ends.
+            solve ends. Of several systems it sees those of one after the other, and those that are not begun then have x0 as x.
 
         Not converging warns (`NotConvergedWarning`) and is in the result. Ctrl-C ends a solve.
 
         >>> problem = isobar.Diffusion(np.ones(50), boundary={"x": 0.0})
-        >>> result = isobar.Solver(problem).solve(problem.rhs(1.0))
+        >>> solver = isobar.Solver(problem)
+        >>> result = solver.solve(problem.rhs(1.0))
         >>> float(result.x.max().round(4))
         0.125
+        >>> several = solver.solve(np.stack([problem.rhs(1.0), problem.rhs(2.0), problem.rhs(3.0)]))
+        >>> several.converged, several.x.shape, several.x.max(axis=1).round(4).tolist()
+        (True, (3, 50), [0.125, 0.25, 0.375])
         """
         result = self._solve(b, x0, out, progress)
         if not result.converged:
-            warnings.warn(describe(result), NotConvergedWarning, stacklevel=2)
+            text = result._describe() if isinstance(result, Results) else describe(result)
+            warnings.warn(text, NotConvergedWarning, stacklevel=2)
         return result
 
-    def _solve(self, b, x0=None, out=None, progress=None) -> Result:
+    def _solve(self, b, x0=None, out=None, progress=None) -> Result | Results:
         """The same without a warning."""
-        problem = self._problem
-        shape = problem._system.shape
-        given = readable(b, "b")
-        rhs = fitted(given, shape, "b")
-        target = like(given, self._shape_of(given)) if out is None else writable(out, "out")
-        x = fitted(target, shape, "out")
+        problem, most = self._problem, len(self.shape) + 1
+        given = readable(b, "b", max(most, 3))
+        several = len(given.shape) == most
+        fit, shape = (systems, problem.shape) if several else (fitted, problem._system.shape)
+        rhs = fit(given, shape, "b")
+        target = like(given, self._shape_of(given)) if out is None else writable(out, "out", max(most, 3))
+        x = fit(target, shape, "out")
+        first = None
         if x0 is not None and x0 is not target.array:
-            if np.isscalar(x0):
-                x0 = np.full(given.shape, float(x0))
-            if out is not None and isinstance(b, np.ndarray) and isinstance(out, np.ndarray) and np.may_share_memory(b, out):
-                # x0 goes where b is.
-                given = readable(b.copy(), "b")
-                rhs = fitted(given, shape, "b")
-            _copy(readable(x0, "x0"), target, shape)
+            first = readable(np.full(given.shape, float(x0)) if np.isscalar(x0) else x0, "x0", max(most, 3))
+            fit(first, shape, "x0")
+        for what, array in (("out", target), ("x0", first)):
+            if several and array is not None and tuple(array.shape) != tuple(given.shape):
+                raise ValueError(f"{what} has shape {tuple(array.shape)}; that of b is {tuple(given.shape)}")
+        is_in_place = given.parts[:4] == target.parts[:4]
+        if overlap(given, target) and (first is not None or (several and not is_in_place)):
+            # x0, or the x of another system, goes where b is.
+            kept = like(given, self._shape_of(given))
+            copied(given, kept)
+            given, rhs = kept, fit(kept, shape, "b")
+        if first is not None:
+            copied(first, target)
         shown = _Progress(progress)
         try:
-            outcome = self._solver.solve(rhs, x, x0 is not None, shown.function)
+            solve = self._solver.solve_many if several else self._solver.solve
+            outcome = solve(rhs, x, x0 is not None, shown.function)
         finally:
             shown.close()
-        return Result(native(target, given) if out is None else out, outcome, self._tolerance, origin=(weakref.ref(self), problem, self._made_with))
+        if several and x0 is None and len(outcome) < len(x):
+            target.array[len(outcome) :] = 0
+        found = native(target, given) if out is None else out
+        origin = (weakref.ref(self), problem, self._made_with)
+        if not several:
+            return Result(found, outcome, self._tolerance, origin=origin)
+        return Results(found, [Result(found[n], each, self._tolerance, origin=origin) for n, each in enumerate(outcome)])
 
     def apply(self, x: Any, out: Any = None) -> Any:
         """A x
@@ -330,17 +352,6 @@ def solve(
     if system is None:
         return run_case(path, overrides(changes), device, threads, progress, _load)
     return Solver(system, device=device, threads=threads).solve(system.rhs(), progress=progress)
-
-
-def _copy(source, target, shape):
-    """x0 to where x will be."""
-    fitted(source, shape, "x0")
-    if isinstance(target.array, np.ndarray):
-        np.copyto(target.array, np.asarray(source.array).reshape(target.array.shape), casting="same_kind")
-    elif hasattr(target.array, "copy_"):
-        target.array.copy_(source.array)
-    else:
-        target.array[...] = source.array
 
 
 class _Progress:

@@ -201,7 +201,10 @@ impl<'a> Run<'a> {
             console.line(entry("trial", describe(&self.tried)));
         }
         if let Some(iterations) = self.plain {
-            let text = format!("the first step takes {} without a preconditioner; none is taken", plural(iterations, "iteration"));
+            let text = format!(
+                "the first step takes {} without a preconditioner; none is taken",
+                plural(iterations, "iteration")
+            );
             console.line(entry("trial", text));
         }
         if let Some(steps) = self.checked {
