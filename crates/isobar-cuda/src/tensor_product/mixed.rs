@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use isobar_core::backend::part::nothing;
 use isobar_core::backend::{Backend, Ratio, Scalar};
 use isobar_core::error::Result;
 use isobar_core::layout::Colour;
@@ -72,13 +73,14 @@ impl MixedSmoother<Cuda> for SevenPoint<TensorProduct<f64>> {
         norm: Scalar,
         scalars: &mut Scalars,
     ) -> Result<()> {
-        if self.overwrites(relaxation) && self.kernels().streams() {
+        if self.overwrites(relaxation) && self.kernels().streams() && !self.layout().is_part() {
             let first = self.layout().local(relaxation.first);
             self.kernels().correct_sweep(first, f, e, u)?;
             self.kernels().sweep(1.0, first.other(), Guess::Given, f, u, scratch)?;
         } else {
             self.kernels().cuda().axpy(Ratio::ONE, e, u, scalars)?;
             self.smooth(relaxation, Guess::Given, f, u, scratch)?;
+            self.kernels().cuda().fill(u, self.stale_after(relaxation), &mut nothing)?;
         }
         let left = self.left_by(relaxation, Guess::Given);
         self.kernels().residual_rounded(left, f, u, r, norm, scalars)
