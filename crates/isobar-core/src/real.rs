@@ -115,13 +115,13 @@ pub(crate) fn harmonic(a: f64, b: f64) -> f64 {
     if a > 0.0 && b > 0.0 { a * (b / (a + b)) } else { 0.0 }
 }
 
-/// Numbers as they are in memory.
+/// Views numbers as the bytes that they are in memory.
 pub fn bytes_of<T: Real>(values: &[T]) -> &[u8] {
     // SAFETY: `Real` is sealed: f32 or f64, of which every byte is initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-/// The same, to write: any bytes are a number.
+/// Views numbers as bytes that may be written: any bytes are a number.
 pub fn bytes_of_mut<T: Real>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes are an f32 or f64.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }

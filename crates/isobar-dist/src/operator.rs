@@ -218,7 +218,7 @@ impl<B: PartBackend, T: Real, O: PartSmoother<B, T> + ?Sized> LineSmoother<Distr
         self.part.smooth(relaxation, guess, &*f, u, scratch)
     }
 
-    fn colours(&self) -> f64 {
+    fn colours(&self) -> usize {
         self.part.colours()
     }
 

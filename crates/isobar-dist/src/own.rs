@@ -123,7 +123,7 @@ impl<B: PartBackend, T: Real, I: LineSmoother<B, T> + ?Sized> LineSmoother<Distr
         self.inner.smooth(relaxation, guess, &*f.part()?, u.part_mut(), scratch.part_mut())
     }
 
-    fn colours(&self) -> f64 {
+    fn colours(&self) -> usize {
         self.inner.colours()
     }
 

@@ -1,4 +1,4 @@
-//! What ranks exchange by way of the host.
+//! Ranks exchange halo rows, pieces of rows and sums through the host.
 
 use std::sync::Arc;
 

@@ -32,13 +32,13 @@ pub type Meanwhile<'w> = &'w mut dyn FnMut();
 pub struct Handed<'a, T> {
     /// Whether parts take their turns from the first to the last, or from the last to the first.
     pub upwards: bool,
-    /// What the next part needs; empty where there is nothing to send.
+    /// The numbers that the next part needs; empty where there is nothing to send.
     pub send: &'a [T],
-    /// What the part before has sent; empty where nothing comes.
+    /// Room for those that the part before has sent; empty where nothing comes.
     pub receive: &'a mut [T],
 }
 
-/// What a rank exchanges with the others of its job by way of the host. All ranks make the same calls in the same order.
+/// A rank's way to the others of its job through the host. All ranks make the same calls in the same order.
 pub trait Exchange: fmt::Debug + Send + Sync {
     /// Sends the edges of a part to the neighbours, and receives theirs; `meanwhile` is done, once at most, while they travel.
     ///
@@ -109,7 +109,7 @@ pub trait PartBackend: Backend {
         exchange.hand_on(Handed { upwards, send: bytes_of(send), receive: bytes_of_mut(receive) })
     }
 
-    /// The same device as one of several ranks, with its way to the others.
+    /// Makes the device one of several ranks, with its way to the others.
     #[must_use]
     fn joined(self, exchange: Arc<dyn Exchange>) -> Self;
 

@@ -2,15 +2,12 @@
 
 use super::{Bench, OUT, Timed, seconds, time_levels, upload_noise};
 use crate::error::Result;
-use crate::layout::Colour;
-use crate::operator::{Guess, Relaxation};
-use crate::options::{Smoother, SolverOptions};
+use crate::operator::Guess;
+use crate::options::SolverOptions;
 use crate::real::Real;
+use crate::solver::modes::RELAXATION;
 use crate::stencil::{Modes, Stencil, Supports};
 use crate::traffic::{self, StepTraffic, Traffic};
-
-/// How solves by modes relax their grid.
-const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
 
 /// Whether a step goes between a grid and its modes.
 fn is_modal(step: &Traffic) -> bool {

@@ -111,13 +111,10 @@ fn diffusion_variants<T: Real>() -> Vec<SolverOptions> {
     if T::PRECISION == Precision::F64 {
         all.push(SolverOptions { precision: Precision::Mixed, ..base.clone() });
     }
-    for smoother in [Smoother::Auto, Smoother::Chebyshev] {
-        let multigrid = MultigridOptions { smoother, ..MultigridOptions::default() };
-        all.push(SolverOptions { method: Method::Multigrid, multigrid: multigrid.clone(), ..base.clone() });
-        if smoother == Smoother::Chebyshev {
-            all.push(SolverOptions { method: Method::Cg, preconditioner: Multigrid, multigrid, ..base.clone() });
-        }
-    }
+    all.push(SolverOptions { method: Method::Multigrid, ..base.clone() });
+    let multigrid = MultigridOptions { smoother: Smoother::Chebyshev, ..MultigridOptions::default() };
+    let cycles = SolverOptions { method: Method::Multigrid, multigrid, ..base };
+    all.extend([SolverOptions { method: Method::Cg, preconditioner: Multigrid, ..cycles.clone() }, cycles]);
     all
 }
 

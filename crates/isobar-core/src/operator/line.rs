@@ -79,10 +79,10 @@ pub trait LineSmoother<B: Backend, T: Real>: Operator<B, T> {
         }
     }
 
-    /// An upper bound of the eigenvalues of M⁻¹A, where A is positive definite: columns have this many colours, of which no two
-    /// columns of one are coupled. (For x = Σ x_c over colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.)
-    fn colours(&self) -> f64 {
-        2.0
+    /// How many colours columns have, so that no two of one colour are coupled. No eigenvalue of M⁻¹A is larger, where A is positive
+    /// definite: for x = Σ x_c over p colours, xᵀA x ≤ p Σ x_cᵀA x_c = p xᵀM x.
+    fn colours(&self) -> usize {
+        2
     }
 
     /// Whether the steps of this operator, and of transfers to a coarser level, write to the scratch vector they are

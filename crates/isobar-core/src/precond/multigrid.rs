@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::Preconditioner;
-use super::recipe::Recipe;
+use super::recipe::{Recipe, mirrors};
 use crate::backend::{Backend, Scalar};
 use crate::error::Result;
 use crate::layout::{Layout, Shape};
 use crate::operator::line::scratch_layout;
-use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Relaxation, Transfer};
-use crate::options::{MultigridOptions, Smoother};
+use crate::operator::{CoarsestSolver, Correction, Guess, LineSmoother, Transfer};
+use crate::options::MultigridOptions;
 use crate::real::Real;
 use crate::stencil::Hierarchy;
 use crate::traffic::{self, StepTraffic};
@@ -454,16 +454,9 @@ impl<B: Backend, T: Real> Preconditioner<B, T> for Cycle<B, T> {
     /// mirrors what happens before, the cycle is not symmetric.
     fn is_variable(&self) -> bool {
         let is_adjoint = self.transfers.iter().all(|transfer| transfer.is_adjoint());
-        let is_mirrored = |there: &[Relaxation], back: &[Relaxation]| {
-            // Sweeps of Jacobi's kind are polynomials in M⁻¹A, whose order makes no difference.
-            let commutes = there.iter().chain(back).all(|sweep| sweep.smoother == Smoother::LineJacobi);
-            there.len() == back.len() && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.first != b.first))
-        };
-        let is_symmetric = |Recipe { pre, post, .. }: &Recipe| is_mirrored(pre, post);
-        let ends_symmetric =
-            |Recipe { coarse, .. }: &Recipe| coarse.len() % 2 == 0 || coarse[0].smoother == Smoother::LineJacobi;
+        let ends_symmetric = |recipe: &Recipe| mirrors(&recipe.coarse, &recipe.coarse);
         !(is_adjoint
-            && self.recipes.iter().all(is_symmetric)
+            && self.recipes.iter().all(|recipe| mirrors(&recipe.pre, &recipe.post))
             && (self.coarsest.is_some() || self.recipes.last().is_some_and(ends_symmetric)))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::layout::Colour;
-use crate::operator::{Relaxation, Transfer};
+use crate::operator::{LineSmoother, Relaxation, Transfer};
 use crate::options::{MultigridOptions, Smoother};
 use crate::real::Real;
 use crate::stencil::Hierarchy;
@@ -47,7 +47,7 @@ impl Recipe {
         let (by_points, by_lines) = hierarchy.transfers.split_at(hierarchy.by_points);
         let points = MultigridOptions { smoother: Smoother::PointRedBlack, ..options.clone() };
         let lines = MultigridOptions { smoother: Smoother::LineRedBlack, relaxation: None, ..options.clone() };
-        let of_level = |(n, level): (usize, &Arc<dyn crate::operator::LineSmoother<B, T>>)| {
+        let of_level = |(n, level): (usize, &Arc<dyn LineSmoother<B, T>>)| {
             let colours = level.colours();
             match hierarchy.by_points {
                 0 => Self::new(options, colours, is_symmetric(&hierarchy.transfers)),
@@ -58,22 +58,24 @@ impl Recipe {
         hierarchy.levels.iter().enumerate().map(of_level).collect()
     }
 
-    fn new(options: &MultigridOptions, colours: f64, is_symmetric: bool) -> Self {
+    fn new(options: &MultigridOptions, colours: usize, is_symmetric: bool) -> Self {
         let &MultigridOptions { pre, post, coarse_sweeps, .. } = options;
+        // No eigenvalue of M⁻¹A is larger.
+        let largest = colours as f64;
         let mut rho = options.relaxation();
         let sweep = |smoother, rho| Relaxation { smoother, rho, first: Colour::Red };
         if options.smoother == Smoother::Chebyshev {
-            let sweeps = chebyshev(colours).map(|factor| sweep(Smoother::LineJacobi, rho * factor));
+            let sweeps = chebyshev(largest).map(|factor| sweep(Smoother::LineJacobi, rho * factor));
             return Self {
                 pre: sweeps.repeat(pre),
                 post: sweeps.repeat(post),
                 coarse: sweeps.repeat(coarse_sweeps),
-                single: sweep(Smoother::LineJacobi, rho * 2.0 * DAMPED / (colours * (DAMPED + 1.0))),
+                single: sweep(Smoother::LineJacobi, rho * 2.0 * DAMPED / (largest * (DAMPED + 1.0))),
             };
         }
         if options.smoother == Smoother::LineJacobi {
             // ρ is that of columns in two colours; of more, larger eigenvalues are possible.
-            rho *= 2.0 / colours;
+            rho *= 2.0 / largest;
         }
         let single = sweep(options.smoother.or_lines(), rho);
         let back = Relaxation { first: Colour::Black, ..single };
@@ -82,6 +84,13 @@ impl Recipe {
         let coarse = (0..coarse_sweeps).map(|n| if n % 2 == 0 { single } else { post_sweep }).collect();
         Self { pre: vec![single; pre], post: vec![post_sweep; post], coarse, single }
     }
+}
+
+/// Whether sweeps undo the order of others, as a symmetric cycle's second half does that of its first.
+pub(super) fn mirrors(there: &[Relaxation], back: &[Relaxation]) -> bool {
+    // Sweeps of Jacobi's kind are polynomials in M⁻¹A, whose order makes no difference.
+    let commutes = there.iter().chain(back).all(|sweep| sweep.smoother == Smoother::LineJacobi);
+    there.len() == back.len() && (commutes || there.iter().rev().zip(back).all(|(a, b)| a.first != b.first))
 }
 
 /// ρ of the sweeps that together are Chebyshev's polynomial, the least on [λ/4, λ] of those that are 1 at 0: the inverses of its roots.

@@ -19,14 +19,8 @@ use crate::stencil::{Axis, Diffusion, Hierarchy, Lines, Stencil, Supports};
 /// The rows of a [`Diffusion`] stencil: every transmissibility computed once, in double precision.
 #[derive(Clone, Debug)]
 pub struct DiffusionRows<T> {
-    /// Of the whole grid.
     shape: Shape,
-    /// Where the part begins.
-    origin: [usize; 2],
-    /// Directions that go around within the part.
     periodic: [bool; 3],
-    /// Directions that do so through other parts.
-    goes_around: [bool; 3],
     /// Of each direction, T between a cell and its upper neighbour.
     faces: [Vector<T>; 3],
     /// Dirichlet sides included.
@@ -40,21 +34,16 @@ impl<T: Real> Rows<T> for DiffusionRows<T> {
         for axis in Axis::ALL {
             let (d, n) = (axis as usize, [self.shape.nx, self.shape.ny, self.shape.nz][axis as usize]);
             for upper in [false, true] {
-                // Of what is before the first cell too, which has the number before 0.
-                let place = if d < 2 { self.origin[d].wrapping_add(at[d]).wrapping_add(n) % n } else { at[d] };
-                let is_end = if upper { place + 1 == n } else { place == 0 };
-                // What is before a halo row is not this part's to know.
-                let is_beyond = axis == Axis::Y && !upper && at[d] == usize::MAX;
-                let is_ring = n > 1 && (self.periodic[d] || self.goes_around[d]);
-                if is_beyond || (is_end && !is_ring) {
+                let is_end = if upper { at[d] + 1 == n } else { at[d] == 0 };
+                if is_end && !(n > 1 && self.periodic[d]) {
                     continue;
                 }
                 let mut to = at;
-                to[d] = match (is_end && self.periodic[d], upper) {
+                to[d] = match (is_end, upper) {
                     (true, true) => 0,
                     (true, false) => n - 1,
-                    (false, true) => at[d].wrapping_add(1),
-                    (false, false) => at[d].wrapping_sub(1),
+                    (false, true) => at[d] + 1,
+                    (false, false) => at[d] - 1,
                 };
                 let [i, j, k] = if upper { at } else { to };
                 all[2 * d + usize::from(upper)] = Some(Coupling {
@@ -88,29 +77,15 @@ impl SevenPoint for Diffusion {
 
     fn rows<T: Real>(&self, layout: &Layout) -> Result<DiffusionRows<T>> {
         self.require_host()?;
-        let (whole, origin) = (self.shape(), layout.origin());
-        let ([before, after], [west, east]) = (layout.halo(), layout.goes_on_in_x().map(usize::from));
         let of = |value: &dyn Fn(At) -> f64| -> Result<Vector<T>> {
-            let (mut v, Shape { nx, ny, nz }) = (Vector::zeros(layout)?, layout.shape());
-            // The faces between two parts are in the halo row or column before the upper one.
-            for j in 0..before + ny + after {
-                for (i, k) in (0..nz).flat_map(|k| (0..nx + west + east).map(move |i| (i, k))) {
-                    let column = (origin[0] + i + whole.nx - west) % whole.nx;
-                    let j = j.wrapping_sub(before);
-                    let value = T::from_f64(value([column, layout.row_there(j.cast_signed()), k]));
-                    v.set(i.wrapping_sub(west), j, k, value);
-                }
-            }
+            let mut v = Vector::zeros(layout)?;
+            v.fill_with(|i, j, k| T::from_f64(value([i, j, k])));
             Ok(v)
         };
         let faces = |axis| of(&|at| self.face(axis, at));
-        let rings = Axis::ALL.map(|axis| self.is_periodic(axis));
-        let periodic = layout.periodic_within(rings);
         Ok(DiffusionRows {
-            shape: whole,
-            origin,
-            periodic,
-            goes_around: [0, 1, 2].map(|d| rings[d] && !periodic[d]),
+            shape: self.shape(),
+            periodic: Axis::ALL.map(|axis| self.is_periodic(axis)),
             faces: [faces(Axis::X)?, faces(Axis::Y)?, faces(Axis::Z)?],
             shift: of(&|at| self.shift(at))?,
             coefficient_vectors: Diffusion::coefficient_vectors(self),

@@ -205,7 +205,7 @@ impl<T: Real> LineSmoother<Reference, T> for Plain27<T> {
         Ok(())
     }
 
-    fn colours(&self) -> f64 {
+    fn colours(&self) -> usize {
         COLOURS
     }
 }

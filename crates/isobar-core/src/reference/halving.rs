@@ -30,11 +30,7 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
     }
 
     fn restrict(&self, f: &Vector<T>, coarse_f: &mut Vector<T>) -> Result<()> {
-        let [[x, y], [coarse_x, coarse_y]] = [f.layout(), coarse_f.layout()].map(Layout::origin);
-        fill(coarse_f, |[i, j, k]| {
-            let parts = self.by.parts([i + coarse_x, j + coarse_y, k]);
-            parts.fold(T::ZERO, |sum, [i, j, k]| sum + f.get(i.wrapping_sub(x), j.wrapping_sub(y), k))
-        });
+        fill(coarse_f, |at| self.by.parts(at).fold(T::ZERO, |sum, at| sum + get(f)(at)));
         Ok(())
     }
 
@@ -42,22 +38,13 @@ impl<T: Real> Transfer<Reference, T> for PointTransfer<T> {
         let along = &self.by.along;
         let from =
             |d: usize, n: usize| [(along[d].part_of(n), along[d].near[n]), (along[d].beside(n), along[d].far[n])];
-        let [first, coarse_first] = [u.layout(), coarse_u.layout()].map(Layout::origin);
-        // Around a ring through several parts the column before the first is the last one, and the one after the last the first.
-        let (own, goes_on) = (coarse_u.layout().shape().nx, coarse_u.layout().goes_on_in_x());
-        let column = |i: usize| match i.wrapping_sub(coarse_first[0]) {
-            i if i < own => i,
-            _ if goes_on[0] && (i + 1) % self.by.coarse.nx == coarse_first[0] => usize::MAX,
-            _ => own,
-        };
-        let row = |j: usize| coarse_u.layout().row_here(j).cast_unsigned();
         let before = u.clone();
         fill(u, |at: At| {
             let mut sum = get(&before)(at);
             for (k, z) in from(2, at[2]) {
-                for (j, y) in from(1, at[1] + first[1]) {
-                    for (i, x) in from(0, at[0] + first[0]) {
-                        sum += T::from_f64(x * y * z) * coarse_u.get(column(i), row(j), k);
+                for (j, y) in from(1, at[1]) {
+                    for (i, x) in from(0, at[0]) {
+                        sum += T::from_f64(x * y * z) * coarse_u.get(i, j, k);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::{Reference, Vector};
 use crate::error::Result;
-use crate::layout::{Colour, Layout, Patch, Shape};
+use crate::layout::{Colour, Layout, Shape};
 use crate::operator::{CgOperator, Diagonal, Guess, LineSmoother, LineSolver, MixedSmoother, Operator, Relaxation};
 use crate::options::Smoother;
 use crate::real::Real;
@@ -50,8 +50,7 @@ pub trait SevenPoint: Stencil {
         [false; 3]
     }
 
-    /// Computes them, for the part of the grid that a layout is of. Cells count from the part's first; a neighbour before
-    /// it has the i or j before 0, which wraps around.
+    /// Computes them, for vectors with a layout.
     ///
     /// # Errors
     /// Those of [`Vector::zeros`].
@@ -78,16 +77,7 @@ impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// # Errors
     /// Those of [`Layout::new`] and [`Vector::zeros`].
     pub fn new(stencil: &S) -> Result<Self> {
-        Self::part(stencil, Patch::whole(stencil.shape()))
-    }
-
-    /// Computes those of a part of the grid.
-    ///
-    /// # Errors
-    /// As [`Plain::new`].
-    pub fn part(stencil: &S, patch: Patch) -> Result<Self> {
-        let [x, y, _] = stencil.periodic();
-        let layout = patch.layout(stencil.shape(), [x, y])?;
+        let layout = Layout::new(stencil.shape())?;
         let state = State { stencil: stencil.clone(), rows: stencil.rows(&layout)? };
         Ok(Self { layout, state: RwLock::new(state) })
     }

@@ -18,10 +18,7 @@ use crate::stencil::{Hierarchy, Lines, Modes, Stencil, Supports, TensorProduct};
 /// once; s is summed up in double precision, where α_T − Σ α is exactly zero but at the sides.
 #[derive(Clone, Debug)]
 pub struct TensorProductRows<T> {
-    /// Of the whole grid.
     shape: Shape,
-    /// Where the part begins.
-    origin: [usize; 2],
     a: Vec<T>,
     above: Vec<T>,
     below: Vec<T>,
@@ -36,8 +33,7 @@ pub struct TensorProductRows<T> {
 impl<T: Real> Rows<T> for TensorProductRows<T> {
     fn couplings(&self, [i, j, k]: At) -> [Option<Coupling<T>>; 6] {
         let Shape { nx, ny, nz } = self.shape;
-        let [column, row] = [self.origin[0] + i, self.origin[1] + j];
-        let n = column + nx * row;
+        let n = i + nx * j;
         let horizontal = |inside: bool, to: At, side: usize, higher: bool| {
             inside.then(|| Coupling { to, t: self.d[k] * self.horizontal[side][n], in_line: false, higher })
         };
@@ -45,17 +41,17 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
             inside.then(|| Coupling { to, t: self.area[n] * factor, in_line: true, higher })
         };
         [
-            horizontal(column > 0, [i.wrapping_sub(1), j, k], 0, false),
-            horizontal(column + 1 < nx, [i + 1, j, k], 1, true),
-            horizontal(row > 0, [i, j.wrapping_sub(1), k], 2, false),
-            horizontal(row + 1 < ny, [i, j + 1, k], 3, true),
+            horizontal(i > 0, [i.wrapping_sub(1), j, k], 0, false),
+            horizontal(i + 1 < nx, [i + 1, j, k], 1, true),
+            horizontal(j > 0, [i, j.wrapping_sub(1), k], 2, false),
+            horizontal(j + 1 < ny, [i, j + 1, k], 3, true),
             vertical(k > 0, [i, j, k.wrapping_sub(1)], self.below[k], false),
             vertical(k + 1 < nz, [i, j, k + 1], self.above[k], true),
         ]
     }
 
     fn shift(&self, [i, j, k]: At) -> T {
-        let n = self.origin[0] + i + self.shape.nx * (self.origin[1] + j);
+        let n = i + self.shape.nx * j;
         self.area[n] * self.a[k] + self.d[k] * self.outside[n]
     }
 
@@ -67,13 +63,12 @@ impl<T: Real> Rows<T> for TensorProductRows<T> {
 impl SevenPoint for TensorProduct {
     type Rows<T: Real> = TensorProductRows<T>;
 
-    fn rows<T: Real>(&self, layout: &Layout) -> Result<TensorProductRows<T>> {
+    fn rows<T: Real>(&self, _: &Layout) -> Result<TensorProductRows<T>> {
         let (v, h) = (self.vertical(), self.horizontal());
         let round = |values: &[f64], sign: f64| values.iter().map(|&v| T::from_f64(sign * v)).collect::<Vec<T>>();
         let sides = [&h.west, &h.east, &h.south, &h.north];
         Ok(TensorProductRows {
             shape: Stencil::shape(self),
-            origin: layout.origin(),
             a: round(&v.a, 1.0),
             above: round(&v.b, -1.0),
             below: round(&v.c, -1.0),
@@ -139,18 +134,12 @@ pub(super) fn restrict<T: Real>(f: &Vector<T>, coarse_f: &mut Vector<T>) {
     });
 }
 
-/// P u_c in a cell of a part with this layout, or of its halo.
+/// P u_c in a cell of a grid with this layout.
 pub(super) fn interpolated<T: Real>(layout: &Layout, coarse_u: &Vector<T>, [i, j, k]: At) -> T {
     let Shape { nx, ny, .. } = layout.shape();
-    // With a halo row or column on either side a part is like cells in the middle.
-    let along = |n: usize, count: usize, [before, after]: [usize; 2]| {
-        let from = interpolation(n.wrapping_add(2 * before), count + 2 * (before + after));
-        from.map(|(own, weight)| (own.wrapping_sub(before), weight))
-    };
-    let (in_x, in_y) = (along(i, nx, layout.goes_on_in_x().map(usize::from)), along(j, ny, layout.halo()));
     let mut correction = T::ZERO;
-    for (from_j, y) in in_y {
-        for (from_i, x) in in_x {
+    for (from_j, y) in interpolation(j, ny) {
+        for (from_i, x) in interpolation(i, nx) {
             correction += T::from_f64(x * y) * coarse_u.get(from_i, from_j, k);
         }
     }

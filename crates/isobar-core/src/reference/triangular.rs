@@ -115,8 +115,8 @@ impl<S: SevenPoint, T: Real> Triangular<Reference, T> for Plain<S, T> {
 impl<S: SevenPoint, T: Real> Plain<S, T> {
     /// Whether two unknowns are in the same block of so many.
     fn is_in_block(&self, block: usize, a: At, b: At) -> bool {
-        let (Shape { nx, ny, .. }, first) = (self.state().stencil.shape(), self.layout.origin()[1]);
-        let number = |[i, j, k]: At| (i + nx * (j.wrapping_add(first) + ny * k)) / block;
+        let Shape { nx, ny, .. } = self.layout.shape();
+        let number = |[i, j, k]: At| (i + nx * (j + ny * k)) / block;
         block > 1 && number(a) == number(b)
     }
 }

@@ -17,7 +17,7 @@ use crate::traffic::{self, StepTraffic};
 const NORM: Scalar = Scalar::new(0);
 
 /// How lines are relaxed once the low modes are right.
-const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
+pub(crate) const RELAXATION: Relaxation = Relaxation { smoother: Smoother::LineRedBlack, rho: 1.0, first: Colour::Red };
 
 /// The low vertical modes from their two-dimensional problems, all others by relaxing lines, until ‖f − A u‖ is small
 /// enough:

@@ -248,7 +248,7 @@ impl<T: Real> LineSmoother<Cpu, T> for Level27<T> {
         self.sweep(&numbers, &mut workspace, (relaxation, guess), vectors, None, fill)
     }
 
-    fn colours(&self) -> f64 {
+    fn colours(&self) -> usize {
         COLOURS
     }
 

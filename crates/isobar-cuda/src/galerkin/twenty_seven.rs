@@ -371,7 +371,7 @@ impl<T: Real> LineSmoother<Cuda, T> for TwentySeven<T> {
         Ok(())
     }
 
-    fn colours(&self) -> f64 {
+    fn colours(&self) -> usize {
         COLOURS
     }
 

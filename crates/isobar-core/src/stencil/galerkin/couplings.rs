@@ -11,7 +11,7 @@ use crate::stencil::{Axis, Coefficients, Diffusion, Side, Stencil};
 pub type Offset = [isize; 3];
 
 /// Columns of a 27-point matrix have as many colours, (i mod 2, j mod 2), of which those of one are not coupled.
-pub const COLOURS: f64 = 4.0;
+pub const COLOURS: usize = 4;
 
 /// The 13 offsets that a matrix is stored for: to cells in a higher plane j, in a higher layer of the same plane, or
 /// farther along the same row.
