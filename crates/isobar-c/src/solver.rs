@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::ops::DerefMut;
+use std::sync::MutexGuard;
 use std::time::Instant;
 
 use isobar::{Device, Guess, Outcome, Ranks};
@@ -110,23 +111,35 @@ pub unsafe extern "C" fn isobar_solver_solve(
 ) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let solver = unsafe { required("solver", solver)? };
-        let mut state = solver.0.lock()?;
-        let State { solver, ranks, .. } = &mut *state;
-        let clock = Instant::now();
-        let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-        let outcome = on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            unsafe {
+        let (mut state, outcome, seconds) = unsafe {
+            solve_by(solver, from_u, |solver, guess, ranks| {
                 let (from, to) = (required("b", b)?.raw("b")?, required("u", u)?.raw("u")?);
-                let mut observe = observer(progress, data, ranks.as_ref())?;
-                Ok(solver.solve_raw(&from, &to, guess, &mut observe)?)
-            }
-        })?;
+                Ok(solver.solve_raw(&from, &to, guess, &mut observer(progress, data, ranks)?)?)
+            })?
+        };
         let judged = judged(&outcome);
-        state.last = Some((outcome, clock.elapsed().as_secs_f64()));
+        state.last = Some((outcome, seconds));
         judged
     })
+}
+
+/// Solves on all ranks by `solve`, and gives what came of it with the seconds that it took.
+///
+/// # Safety
+/// `solver` is a handle, which is not freed while what this returns is used.
+unsafe fn solve_by<'s, R>(
+    solver: *mut Solver,
+    from_u: i32,
+    solve: impl FnOnce(&mut isobar::Solver, Guess, Option<&Ranks>) -> Result<R>,
+) -> Result<(MutexGuard<'s, State>, R, f64)> {
+    // SAFETY: promised by the caller.
+    let solver: &'s Solver = unsafe { required("solver", solver)? };
+    let mut state = solver.0.lock()?;
+    let State { solver, ranks, .. } = &mut *state;
+    let clock = Instant::now();
+    let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
+    let found = on_all(ranks.as_ref(), || solve(solver, guess, ranks.as_ref()))?;
+    Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
 /// Solves A u = b for `count` right-hand sides, one after the other: b[n] and u[n] are as of isobar_solver_solve, and no u[n] shares memory with
@@ -149,19 +162,12 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
 ) -> i32 {
     coded(|| {
         // SAFETY: promised by the caller.
-        let solver = unsafe { required("solver", solver)? };
-        let mut state = solver.0.lock()?;
-        let State { solver, ranks, .. } = &mut *state;
-        let clock = Instant::now();
-        let guess = if from_u == 0 { Guess::Zero } else { Guess::Given };
-        let outcomes = on_all(ranks.as_ref(), || {
-            // SAFETY: promised by the caller.
-            unsafe {
+        let (mut state, outcomes, seconds) = unsafe {
+            solve_by(solver, from_u, |solver, guess, ranks| {
                 let (b, u) = (arrays("b", b, count)?, arrays("u", u, count)?);
-                let mut observe = observer(progress, data, ranks.as_ref())?;
-                Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observe)?)
-            }
-        })?;
+                Ok(solver.solve_many_raw(b.into_iter().zip(u), guess, &mut observer(progress, data, ranks)?)?)
+            })?
+        };
         let mut first = Ok(ISOBAR_OK);
         for n in 0..count {
             let code = match outcomes.get(n).map(judged) {
@@ -178,7 +184,7 @@ pub unsafe extern "C" fn isobar_solver_solve_many(
                 unsafe { *codes.add(n) = code };
             }
         }
-        state.last = outcomes.into_iter().last().map(|outcome| (outcome, clock.elapsed().as_secs_f64()));
+        state.last = outcomes.into_iter().last().map(|outcome| (outcome, seconds));
         first
     })
 }

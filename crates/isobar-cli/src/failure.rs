@@ -34,7 +34,7 @@ impl std::error::Error for Failure {}
 
 impl From<isobar_case::Error> for Failure {
     fn from(error: isobar_case::Error) -> Self {
-        Self::new(with_devices(&error.to_string(), |name| format!("--device {name}")))
+        Self::new(in_flags(&error))
     }
 }
 
@@ -48,4 +48,9 @@ impl From<isobar::Error> for Failure {
     fn from(error: isobar::Error) -> Self {
         isobar_case::Error::from(error).into()
     }
+}
+
+/// A message of the library with devices named as the command line does.
+pub(crate) fn in_flags(error: &impl ToString) -> String {
+    with_devices(&error.to_string(), |name| format!("--device {name}"))
 }

@@ -86,3 +86,16 @@ def solve(A, b):
     found = np.zeros(len(flat))
     found[part] = x
     return found.reshape(b.shape)
+
+
+def differences(function, values, step):
+    """The central differences of a function of an array."""
+    found = np.zeros(values.shape)
+    for at in np.ndindex(values.shape):
+        both = []
+        for sign in (1, -1):
+            other = values.copy()
+            other[at] += sign * step
+            both.append(function(other))
+        found[at] = (both[0] - both[1]) / (2 * step)
+    return found

@@ -26,18 +26,6 @@ def stepped(kappa, initial, dt, count, theta, spacing, boundary, reaction, activ
     return found.reshape(kappa.shape)
 
 
-def differences(function, values, step):
-    found = np.zeros(values.shape)
-    for at in np.ndindex(values.shape):
-        both = []
-        for sign in (1, -1):
-            other = values.copy()
-            other[at] += sign * step
-            both.append(function(other))
-        found[at] = (both[0] - both[1]) / (2 * step)
-    return found
-
-
 @pytest.mark.parametrize("scheme", ["crank-nicolson", "backward-euler"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_derivatives_are_those_of_the_model(rng, name, scheme):
@@ -65,9 +53,9 @@ def test_derivatives_are_those_of_the_model(rng, name, scheme):
         found = heat.gradient(lambda u: 2 * xbar * u, initial, checkpoints=checkpoints, **options)
         np.testing.assert_allclose(found.u, heat.solve(np.where(active, initial, 0.0), **options).x, rtol=1e-9)
         for key, by in {"kappa": found.kappa, "initial": found.initial, "reaction": found.reaction, "f": found.source}.items():
-            expected = differences(lambda other: model(**{key: other}), {"kappa": kappa, "initial": initial, "reaction": reaction, "f": f}[key], 1e-5)
+            expected = oracle.differences(lambda other: model(**{key: other}), {"kappa": kappa, "initial": initial, "reaction": reaction, "f": f}[key], 1e-5)
             np.testing.assert_allclose(by, np.where(active, expected, 0.0), atol=1e-7 * abs(expected).max(), err_msg=key)
-        expected = differences(lambda other: model(west=other), west, 1e-5)
+        expected = oracle.differences(lambda other: model(west=other), west, 1e-5)
         np.testing.assert_allclose(found.side("west").value, expected, atol=1e-7 * abs(expected).max())
 
 
@@ -94,7 +82,7 @@ def test_several_coefficients_wells_and_closed_boxes(rng):
         found = isobar.Heat(fields, **more).gradient(xbar, initial, **options)
         for n in range(2):
             value = lambda other: np.vdot(xbar, isobar.Heat((*fields[:n], other, *fields[n + 1 :]), **more).solve(initial, **options).x)
-            expected = differences(value, fields[n], 1e-4)
+            expected = oracle.differences(value, fields[n], 1e-4)
             np.testing.assert_allclose(found.kappa[n], expected, atol=1e-6 * abs(expected).max())
     # What is in a closed box stays there.
     closed = isobar.Heat(fields).gradient(np.ones(shape), initial, **options)

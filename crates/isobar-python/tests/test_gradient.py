@@ -64,19 +64,6 @@ def pseudo_inverse(A):
     return np.linalg.pinv(A.toarray(), rcond=1e-12, hermitian=True)
 
 
-def differences(function, values, step):
-    """The central differences of a function of an array."""
-    found = np.zeros(values.shape)
-    for at in np.ndindex(values.shape):
-        both = []
-        for sign in (1, -1):
-            other = values.copy()
-            other[at] += sign * step
-            both.append(function(other))
-        found[at] = (both[0] - both[1]) / (2 * step)
-    return found
-
-
 @pytest.mark.parametrize("name", cases())
 def test_derivatives_are_those_of_the_model(rng, name):
     kappa, arguments, boundary = cases()[name]
@@ -96,13 +83,13 @@ def test_derivatives_are_those_of_the_model(rng, name):
     def value(kappa=kappa, f=f, **other):
         return xbar.ravel() @ modelled(kappa, {**arguments, **other}, boundary, f)
 
-    expected = differences(lambda other: value(kappa=other), kappa, 1e-5)
+    expected = oracle.differences(lambda other: value(kappa=other), kappa, 1e-5)
     expected[~active] = 0
     np.testing.assert_allclose(gradient.kappa, expected, atol=2e-7 * abs(expected).max())
-    expected = differences(lambda other: value(f=other), f, 1e-2)
+    expected = oracle.differences(lambda other: value(f=other), f, 1e-2)
     np.testing.assert_allclose(gradient.f, expected, atol=1e-8 * abs(expected).max())
     if "reaction" in arguments:
-        expected = differences(lambda other: value(reaction=other), arguments["reaction"], 1e-5)
+        expected = oracle.differences(lambda other: value(reaction=other), arguments["reaction"], 1e-5)
         np.testing.assert_allclose(gradient.reaction, expected, atol=1e-7 * abs(expected).max())
     # And that of b itself, which is not the model's.
     inverse = pseudo_inverse(problem.to_scipy())
@@ -130,7 +117,7 @@ def test_several_coefficients_sources_and_wells(rng, count):
         found = result.gradient(xbar, fixed_b=fixed is not None).kappa
         assert isinstance(found, tuple) and len(found) == count
         for n, field in enumerate(found):
-            expected = differences(lambda other: value((*fields[:n], other, *fields[n + 1 :]), fixed), fields[n], 1e-5)
+            expected = oracle.differences(lambda other: value((*fields[:n], other, *fields[n + 1 :]), fixed), fields[n], 1e-5)
             np.testing.assert_allclose(field, expected, atol=1e-6 * abs(expected).max())
 
 
@@ -148,7 +135,7 @@ def test_robin_sides_and_values_of_faces(rng):
     problem = isobar.Diffusion(np.ones(shape), **options).replace(kappa)
     result = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(1.0))
     assert np.vdot(xbar, result.x) == pytest.approx(value(kappa), rel=1e-9)
-    expected = differences(value, kappa, 1e-5)
+    expected = oracle.differences(value, kappa, 1e-5)
     np.testing.assert_allclose(result.gradient(xbar).kappa, expected, atol=1e-7 * abs(expected).max())
 
 
@@ -169,12 +156,12 @@ def test_derivatives_by_sides_and_widths(rng):
     gradient = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(problem.rhs(f)).gradient(xbar)
     for name in numbers:
         found = gradient.side(name)
-        expected = differences(lambda other: model(**{name: other}), numbers[name], 1e-5)
+        expected = oracle.differences(lambda other: model(**{name: other}), numbers[name], 1e-5)
         found = np.stack([found.coefficient, found.value]) if name == "west" else found.value
         np.testing.assert_allclose(found, expected, atol=1e-7 * abs(expected).max())
     assert not gradient.side("bottom").coefficient.any() and not gradient.side("top").coefficient.any()
     for d, found in enumerate(gradient.spacing(f)):
-        expected = differences(lambda other: model([*widths[:d], other, *widths[d + 1 :]]), widths[d], 1e-5)
+        expected = oracle.differences(lambda other: model([*widths[:d], other, *widths[d + 1 :]]), widths[d], 1e-5)
         np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
     with pytest.raises(ValueError, match="west, east"):
         gradient.side("left")
@@ -216,7 +203,7 @@ def test_derivatives_by_conductances(rng, shape):
     found = isobar.Solver(problem, tolerance=1e-13, device="cpu").solve(b).gradient(xbar).faces
     given = [*faces, shift]
     for n, by in enumerate([each for each in found if each is not None]):
-        expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
+        expected = oracle.differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
         np.testing.assert_allclose(by, expected, atol=1e-6 * abs(expected).max())
     assert [each is None for each in found] == [False, *(len(shape) < n for n in (2, 3)), False]
     with pytest.raises(ValueError, match="isobar.Faces"):
@@ -364,7 +351,7 @@ def test_functions_of_coefficients(rng):
     x = function.solve(given[:2], given[2], given[3])
     by_f, by_reaction, *by_kappa = function.pull_back(given[:2], given[2], x, xbar, True)
     for n, found in enumerate((*by_kappa, by_reaction, by_f)):
-        expected = differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
+        expected = oracle.differences(lambda other: value(*given[:n], other, *given[n + 1 :]), given[n], 1e-4)
         np.testing.assert_allclose(found, expected, atol=1e-6 * abs(expected).max())
 
 

@@ -9,7 +9,7 @@ use isobar_case::text::plural;
 use crate::SUCCESS;
 use crate::args::DevicesArgs;
 use crate::console::{Console, Stream};
-use crate::failure::Result;
+use crate::failure::{Result, in_flags};
 use crate::table::Table;
 
 /// Lists the devices and what else there is.
@@ -39,7 +39,7 @@ pub fn run(args: &DevicesArgs) -> Result<u8> {
 
 /// The message of an error, without the name of the device or the library that stands before it anyway.
 fn reason(error: &isobar::Error) -> String {
-    let text = error.to_string();
+    let text = in_flags(error);
     text.strip_prefix("cuda: ").or_else(|| text.strip_prefix("mpi: ")).unwrap_or(&text).to_owned()
 }
 
@@ -49,7 +49,7 @@ fn row(found: &Found, remarks: &mut Vec<String>) -> [String; 4] {
         Ok(Some(bandwidth)) => format!("{:.1} GB/s", bandwidth * 1e-9),
         Ok(None) => "unknown".to_owned(),
         Err(error) => {
-            remarks.push(format!("{} cannot be used: {error}", found.device));
+            remarks.push(format!("{} cannot be used: {}", found.device, in_flags(error)));
             "unknown".to_owned()
         }
     };
