@@ -142,10 +142,11 @@ unsafe fn solve_by<'s, R>(
     Ok((state, found, clock.elapsed().as_secs_f64()))
 }
 
-/// Solves A u = b for `count` right-hand sides, one after the other: b[n] and u[n] are as of isobar_solver_solve, and no u[n] shares memory with
-/// the b of another. Each is judged by itself: where `codes` is not null, codes[n] is ISOBAR_OK, ISOBAR_NOT_CONVERGED or ISOBAR_INTERRUPTED. After
-/// an interruption those that follow are not begun, and have that code too. Returns ISOBAR_OK where all have, and otherwise the code of the first that has not;
-/// isobar_last_error says which that is. isobar_solver_report is of the last that was solved. After any other error `codes` is as it was.
+/// Solves A u = b for `count` right-hand sides, one after the other. Each `b[n]` and `u[n]` is as in isobar_solver_solve, and no `u[n]` shares
+/// memory with the b of another. Each solution is judged by itself: where `codes` is not null, `codes[n]` is ISOBAR_OK, ISOBAR_NOT_CONVERGED or
+/// ISOBAR_INTERRUPTED. After an interruption the remaining systems are not begun, and have that code too. Returns ISOBAR_OK where all have, and
+/// otherwise the code of the first that has not; isobar_last_error names that system. isobar_solver_report is of the last that was solved. After
+/// any other error `codes` is unchanged.
 ///
 /// # Safety
 /// As isobar_solver_solve; `b`, `u` and `codes` have `count` entries.
